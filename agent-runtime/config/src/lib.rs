@@ -1,0 +1,1 @@
+//! The configuration file of the agent runtime, as the operator writes it.

@@ -1,0 +1,1 @@
+//! The sidecar that serves an agent beside Triton.

@@ -1,0 +1,1 @@
+//! Wire types and bucket arithmetic of the evidence that pods report.

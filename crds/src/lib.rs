@@ -1,0 +1,1 @@
+//! API types of slipway.dev: resources, condition reasons, labels and identities.

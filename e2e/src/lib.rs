@@ -1,0 +1,1 @@
+//! Scenarios on a real cluster, and the test servers they use.

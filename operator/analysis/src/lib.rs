@@ -1,0 +1,6 @@
+//! Search, Pareto fronts, SLO arithmetic, rollout judge, drift and trace diagnosis.
+//!
+//! The crate is pure: it knows no Kubernetes, no clock, no network and no async runtime. Randomness comes from a seed the
+//! caller passes. Only [`cli`] touches files.
+
+pub mod cli;

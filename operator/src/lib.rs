@@ -1,0 +1,1 @@
+//! The Slipway operator: controllers with a pure core and a thin shell.

@@ -1,0 +1,1 @@
+//! The static binary that runs in Jobs: resolve, fetch, build steps, quality, profile, report.
