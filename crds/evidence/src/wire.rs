@@ -1,0 +1,154 @@
+//! The answer of `GET /slipway/v1/evidence?after=ID`. Types only.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Histogram;
+
+/// Everything a pod has to report after the window the reader named.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    /// The revision the pod serves.
+    pub revision: String,
+    /// The pod's name.
+    pub pod: String,
+    /// When the process started (RFC 3339, UTC). Another value means another process: its windows start anew, and what
+    /// the earlier one had in flight is lost.
+    pub started_at: String,
+    /// Finished windows, ascending by id. A window in which nothing happened is present, with no or idle metrics.
+    pub windows: Vec<Window>,
+}
+
+/// One UTC-aligned window of ten seconds; see [`window_id`](crate::window_id).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// Unix seconds of the window's start divided by ten.
+    pub id: u64,
+    /// One entry per (metric, unit, stratum) that started, finished or was in flight.
+    pub metrics: Vec<MetricWindow>,
+}
+
+/// What happened to one metric in one stratum within one window. All are deltas, but for the in-flight figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MetricWindow {
+    /// The metric.
+    pub metric: Metric,
+    /// What one observation is: there is one observation per unit and metric.
+    pub unit: Unit,
+    /// The text form of [`Stratum`](crate::Stratum); empty when the metric is not stratified.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stratum: String,
+    /// Units that started in the window.
+    #[serde(default)]
+    pub started: u64,
+    /// Sessions whose first unit started in the window: what the test of the traffic split counts.
+    #[serde(default)]
+    pub new_sessions: u64,
+    /// Units in flight at the window's end.
+    #[serde(default)]
+    pub in_flight: u64,
+    /// Age of the oldest unit in flight at the window's end, microseconds; 0 when none is in flight.
+    #[serde(default)]
+    pub oldest_in_flight_microseconds: u64,
+    /// Units that finished in the window, errors included.
+    pub count: u64,
+    /// Units that finished with an error, timeouts and cancels past the objective included.
+    pub errors: u64,
+    /// Sum over the successes, in the metric's unit of value.
+    #[serde(default)]
+    pub sum_microseconds: u64,
+    /// Successes per bucket, in the metric's unit of value.
+    #[serde(default)]
+    pub buckets: Histogram,
+}
+
+/// What one observation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Unit {
+    /// A whole agent run.
+    Run,
+    /// One model request.
+    Request,
+    /// One session of a user.
+    Session,
+}
+
+/// What is measured. Values are microseconds unless stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Metric {
+    /// A run from admission to its last byte.
+    AgentRunLatency,
+    /// The part of a run's critical path that the model takes.
+    ModelTime,
+    /// The part of a run's critical path that tools take.
+    ToolTime,
+    /// A model request from send to last token; in agent mode the run's worst.
+    RequestLatency,
+    /// From send to first token; in agent mode the run's worst.
+    TimeToFirstToken,
+    /// A request's mean time between tokens; in agent mode the run's worst.
+    InterTokenLatency,
+    /// Model calls of a run. Values are calls.
+    ModelCallsPerRun,
+    /// Output tokens of a run. Values are tokens.
+    OutputTokensPerRun,
+    /// Whether runs succeeded by feedback or outcome: `count` runs, of which `errors` failed. Values are the scores of
+    /// the others in millionths, where feedback gave one.
+    RunSuccess,
+    /// Time a run waited for a human's approval; not part of any latency.
+    ApprovalWait,
+    /// Units the client cancelled within the objective; values are their age at the cancel.
+    Cancelled,
+    /// Units refused for load (429), never started.
+    Shed,
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 12] = [
+        Self::AgentRunLatency,
+        Self::ModelTime,
+        Self::ToolTime,
+        Self::RequestLatency,
+        Self::TimeToFirstToken,
+        Self::InterTokenLatency,
+        Self::ModelCallsPerRun,
+        Self::OutputTokensPerRun,
+        Self::RunSuccess,
+        Self::ApprovalWait,
+        Self::Cancelled,
+        Self::Shed,
+    ];
+
+    /// The metric's name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AgentRunLatency => "AgentRunLatency",
+            Self::ModelTime => "ModelTime",
+            Self::ToolTime => "ToolTime",
+            Self::RequestLatency => "RequestLatency",
+            Self::TimeToFirstToken => "TimeToFirstToken",
+            Self::InterTokenLatency => "InterTokenLatency",
+            Self::ModelCallsPerRun => "ModelCallsPerRun",
+            Self::OutputTokensPerRun => "OutputTokensPerRun",
+            Self::RunSuccess => "RunSuccess",
+            Self::ApprovalWait => "ApprovalWait",
+            Self::Cancelled => "Cancelled",
+            Self::Shed => "Shed",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

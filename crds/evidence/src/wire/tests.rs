@@ -1,0 +1,59 @@
+use pretty_assertions::assert_eq;
+
+use super::{Evidence, Metric, MetricWindow, Unit, Window};
+use crate::{window_end, window_id};
+
+fn evidence() -> Evidence {
+    Evidence {
+        revision: "r7".into(),
+        pod: "agent-r7-0".into(),
+        started_at: "2026-11-21T09:00:00Z".into(),
+        windows: vec![Window {
+            id: 178_000_000,
+            metrics: vec![MetricWindow {
+                metric: Metric::TimeToFirstToken,
+                unit: Unit::Request,
+                stratum: "miss/p11/f2".into(),
+                started: 4,
+                new_sessions: 1,
+                in_flight: 2,
+                oldest_in_flight_microseconds: 1_500,
+                count: 3,
+                errors: 1,
+                sum_microseconds: 501_000,
+                buckets: [1_000, 500_000].into_iter().collect(),
+            }],
+        }],
+    }
+}
+
+#[test]
+fn the_wire_form_has_the_documented_names() {
+    let expected = concat!(
+        r#"{"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
+        r#"{"metric":"TimeToFirstToken","unit":"Request","stratum":"miss/p11/f2","started":4,"newSessions":1,"inFlight":2,"#,
+        r#""oldestInFlightMicroseconds":1500,"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}]}]}"#,
+    );
+    assert_eq!(serde_json::to_string(&evidence()).unwrap(), expected);
+    assert_eq!(serde_json::from_str::<Evidence>(expected).unwrap(), evidence());
+}
+
+#[test]
+fn a_newer_pod_may_add_fields() {
+    let text = r#"{"metric":"ModelTime","unit":"Run","count":1,"errors":0,"fresh":true}"#;
+    let read: MetricWindow = serde_json::from_str(text).unwrap();
+    assert_eq!((read.metric, read.count, read.stratum.as_str()), (Metric::ModelTime, 1, ""));
+}
+
+#[test]
+fn every_metric_is_named_as_it_is_written() {
+    for metric in Metric::ALL {
+        assert_eq!(serde_json::to_string(&metric).unwrap(), format!("\"{metric}\""));
+    }
+}
+
+#[test]
+fn windows_are_aligned_to_ten_seconds() {
+    assert_eq!((window_id(1_789_000_009), window_id(1_789_000_010)), (178_900_000, 178_900_001));
+    assert_eq!(window_end(178_900_000), 1_789_000_010);
+}
