@@ -1,1 +1,34 @@
-//! Wire types between the operator and its Jobs: task files and termination messages.
+//! Wire types between the operator and its Jobs: task files, termination messages, manifests, progress rows.
+//!
+//! The operator writes a task file and reads a termination message; the worker does the reverse. Both directions are
+//! JSON in camelCase. Unknown fields are refused in a task (a worker older than its operator must not ignore an
+//! order) and ignored in a message (an operator older than a worker can still read what it knows).
+
+mod digest;
+mod failure;
+mod manifest;
+mod message;
+pub mod paths;
+mod profile;
+mod quality;
+mod task;
+
+pub use crate::{
+    digest::{Digest, InvalidDigest},
+    failure::FailureClass,
+    manifest::{CHUNK_BYTES, InvalidManifest, MANIFEST_FORMAT_VERSION, Manifest, ManifestFile},
+    message::{
+        BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
+        ParseError, ProfileResult, ResolveResult, message_budget,
+    },
+    profile::{
+        AgentRunSettings, Arm, Campaign, Driver, Gpu, Latency, MAX_ROW_BYTES, MeasureSettings, Metric,
+        ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileTask, Progress, Row, RowTooLarge,
+        ServeConfig, Verdict, Workload,
+    },
+    quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
+    task::{
+        BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
+        TaskError,
+    },
+};
