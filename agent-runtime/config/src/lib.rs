@@ -1,1 +1,190 @@
-//! The configuration file of the agent runtime, as the operator writes it.
+//! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads once.
+//!
+//! JSON, camelCase, integers with their unit in the name. Unknown fields are refused, so that a misspelt or newer field
+//! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.
+//! Everything here is pure: no file, clock or network.
+
+mod objective;
+mod prompt_template;
+mod tool;
+mod url_template;
+mod validate;
+
+use serde::{Deserialize, Serialize};
+
+pub use objective::{Objective, ObjectiveMetric, Percentile};
+pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
+pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
+pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
+pub use validate::{Problem, Problems};
+
+/// Where the sidecar looks for its configuration when `--config` is not given.
+pub const DEFAULT_CONFIG_PATH: &str = "/etc/slipway/agent/config.json";
+
+/// Everything the sidecar must know about the agent it serves.
+///
+/// The pod's own name is not here: one ConfigMap serves all pods of a revision, and the name comes from the
+/// environment (`POD_NAME`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RuntimeConfig {
+    /// The agent's name; clients see it as the model's id.
+    pub agent_name: String,
+    /// The revision this pod belongs to; stamped on every response as `x-slipway-revision`.
+    pub revision: String,
+    /// Where generations are made.
+    pub triton: Triton,
+    /// Instructions rendered into the prompt; empty means none.
+    #[serde(default)]
+    pub system_prompt: String,
+    /// How the prompt is put together; see [`PromptTemplate`].
+    #[serde(default = "default_prompt_template")]
+    pub prompt_template: String,
+    /// The tools the model may call, each by a name of its own.
+    #[serde(default)]
+    pub tools: Vec<Tool>,
+    /// The most model calls of one run.
+    #[serde(default = "default_max_steps")]
+    pub max_steps: u32,
+    /// The most tokens one model call may generate.
+    #[serde(default = "default_max_tokens_per_step")]
+    pub max_tokens_per_step: u32,
+    /// How long one run may take, in milliseconds; past it the run is cancelled and answered with 504.
+    #[serde(default = "default_run_timeout")]
+    pub run_timeout_milliseconds: u64,
+    /// How many runs this pod serves at once; further ones are answered with 429.
+    #[serde(default = "default_max_in_flight")]
+    pub max_in_flight: u32,
+    /// How long runs in flight may go on after SIGTERM, in milliseconds, before they are cut.
+    #[serde(default = "default_drain_grace")]
+    pub drain_grace_milliseconds: u64,
+    /// The generations made before the pod reports ready.
+    #[serde(default)]
+    pub warm_up: WarmUp,
+    /// The latency objectives whose good and bad events are counted.
+    #[serde(default)]
+    pub objectives: Vec<Objective>,
+}
+
+/// The Triton server beside this sidecar.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Triton {
+    /// Address of its gRPC port, such as `http://127.0.0.1:8001`.
+    pub endpoint: String,
+    /// Name of the text-generation entry in the model repository.
+    #[serde(default = "default_model_name")]
+    pub model_name: String,
+}
+
+/// The shapes that are generated once before the pod reports ready.
+///
+/// The shortest shape is one token after the shortest prompt; the longest is `maxTokensPerStep` tokens after a prompt
+/// of this many characters. Prompt and generation together must fit the model's context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WarmUp {
+    /// Length of the longest prompt, in characters.
+    #[serde(default = "default_longest_prompt")]
+    pub longest_prompt_characters: u32,
+}
+
+impl Default for WarmUp {
+    fn default() -> Self {
+        Self { longest_prompt_characters: default_longest_prompt() }
+    }
+}
+
+/// Why a configuration could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadConfigError {
+    /// The text is not JSON of the expected shape.
+    #[error("the configuration is not valid JSON of the expected shape")]
+    Parse(#[source] serde_json::Error),
+    /// The shape is right and values are not.
+    #[error("the configuration has {} problem(s)", .0.len())]
+    Invalid(#[source] Problems),
+}
+
+impl RuntimeConfig {
+    /// Reads a configuration and checks every value.
+    ///
+    /// # Errors
+    /// [`ReadConfigError::Parse`] for malformed JSON, missing or unknown fields; [`ReadConfigError::Invalid`] lists
+    /// every value that cannot work, each with its field and the remedy.
+    pub fn from_json(json: &[u8]) -> Result<Self, ReadConfigError> {
+        let config: Self = serde_json::from_slice(json).map_err(ReadConfigError::Parse)?;
+        config.validate().map_err(ReadConfigError::Invalid)?;
+        Ok(config)
+    }
+
+    /// Checks every value and reports all problems at once.
+    ///
+    /// # Errors
+    /// The list of problems, in the order of the fields.
+    pub fn validate(&self) -> Result<(), Problems> {
+        validate::validate(self)
+    }
+
+    /// The configuration as the ConfigMap holds it: pretty JSON with a final newline, stable for equal values.
+    pub fn to_json(&self) -> String {
+        let mut json = serde_json::to_string_pretty(self).expect("string keys and integers always serialize");
+        json.push('\n');
+        json
+    }
+
+    /// The smallest configuration that validates: no tools, no objectives, every limit at its default.
+    pub fn new(agent_name: &str, revision: &str, triton_endpoint: &str) -> Self {
+        Self {
+            agent_name: agent_name.into(),
+            revision: revision.into(),
+            triton: Triton { endpoint: triton_endpoint.into(), model_name: default_model_name() },
+            system_prompt: String::new(),
+            prompt_template: default_prompt_template(),
+            tools: Vec::new(),
+            max_steps: default_max_steps(),
+            max_tokens_per_step: default_max_tokens_per_step(),
+            run_timeout_milliseconds: default_run_timeout(),
+            max_in_flight: default_max_in_flight(),
+            drain_grace_milliseconds: default_drain_grace(),
+            warm_up: WarmUp::default(),
+            objectives: Vec::new(),
+        }
+    }
+}
+
+fn default_model_name() -> String {
+    "agent".into()
+}
+
+fn default_prompt_template() -> String {
+    PromptTemplate::DEFAULT.into()
+}
+
+fn default_max_steps() -> u32 {
+    8
+}
+
+fn default_max_tokens_per_step() -> u32 {
+    256
+}
+
+fn default_run_timeout() -> u64 {
+    30_000
+}
+
+fn default_max_in_flight() -> u32 {
+    16
+}
+
+/// The default run timeout and ten seconds, so that nothing is cut by default.
+fn default_drain_grace() -> u64 {
+    40_000
+}
+
+fn default_longest_prompt() -> u32 {
+    256
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+
+use super::*;
+
+fn lookup() -> HttpTool {
+    HttpTool {
+        url: "http://facts.agents.svc/v1/{entity}/{property}".into(),
+        method: HttpMethod::Get,
+        parameters: ["entity", "property"].map(|name| Parameter { name: name.into() }).into(),
+        argument_separator: ".".into(),
+        headers_from: Some("/etc/slipway/tools/lookup".into()),
+        timeout_milliseconds: 2_000,
+        retries: 2,
+        idempotent: true,
+        max_response_bytes: 4_096,
+        result: ResultPick::JsonPointer("/value".into()),
+    }
+}
+
+fn demo() -> RuntimeConfig {
+    let http = ToolKind::Http(lookup());
+    RuntimeConfig {
+        system_prompt: "Look facts up.".into(),
+        tools: vec![
+            Tool { name: "lookup".into(), description: "A property of an entity.".into(), kind: http },
+            Tool { name: "calc".into(), description: String::new(), kind: ToolKind::Calculator },
+        ],
+        objectives: vec![Objective {
+            name: "answer-tail".into(),
+            metric: ObjectiveMetric::AgentRunLatency,
+            percentile: Percentile::P99_9,
+            max_microseconds: 4_000_000,
+        }],
+        ..RuntimeConfig::new("support-agent", "support-agent-1", "http://127.0.0.1:8001")
+    }
+}
+
+fn problems(change: impl FnOnce(&mut RuntimeConfig)) -> Vec<String> {
+    let mut config = demo();
+    change(&mut config);
+    let problems = config.validate().expect_err("the change must be refused");
+    problems.iter().map(Problem::to_string).collect()
+}
+
+fn http_problems(change: impl FnOnce(&mut HttpTool)) -> Vec<String> {
+    problems(|config| {
+        let mut http = lookup();
+        change(&mut http);
+        config.tools[0].kind = ToolKind::Http(http);
+    })
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let config = demo();
+    assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
+}
+
+#[test]
+fn the_format_of_the_file_stays() {
+    let json = r#"{
+      "agentName": "support-agent", "revision": "support-agent-1",
+      "triton": {"endpoint": "http://127.0.0.1:8001", "modelName": "agent"},
+      "systemPrompt": "Look facts up.", "promptTemplate": "System: {systemPrompt}\n{messages}",
+      "tools": [
+        {"name": "lookup", "description": "A property of an entity.", "kind": {"http": {
+          "url": "http://facts.agents.svc/v1/{entity}/{property}", "method": "GET",
+          "parameters": [{"name": "entity"}, {"name": "property"}], "argumentSeparator": ".",
+          "headersFrom": "/etc/slipway/tools/lookup", "timeoutMilliseconds": 2000, "retries": 2, "idempotent": true,
+          "maxResponseBytes": 4096, "result": {"jsonPointer": "/value"}}}},
+        {"name": "calc", "description": "", "kind": "calculator"}],
+      "maxSteps": 8, "maxTokensPerStep": 256, "runTimeoutMilliseconds": 30000, "maxInFlight": 16,
+      "drainGraceMilliseconds": 40000, "warmUp": {"longestPromptCharacters": 256},
+      "objectives": [{"name": "answer-tail", "metric": "AgentRunLatency", "percentile": "p99.9", "maxMicroseconds": 4000000}]
+    }"#;
+    assert_eq!(RuntimeConfig::from_json(json.as_bytes()).unwrap(), demo());
+    let written: serde_json::Value = serde_json::from_str(&demo().to_json()).unwrap();
+    assert_eq!(written, serde_json::from_str::<serde_json::Value>(json).unwrap());
+}
+
+#[test]
+fn three_fields_are_enough() {
+    let json = br#"{"agentName": "a", "revision": "a-1", "triton": {"endpoint": "http://127.0.0.1:8001"}}"#;
+    let expected = RuntimeConfig::new("a", "a-1", "http://127.0.0.1:8001");
+    assert_eq!(RuntimeConfig::from_json(json).unwrap(), expected);
+}
+
+#[rstest]
+#[case::misspelt(r#"{"agentName": "a", "maxStep": 3}"#, "unknown field `maxStep`")]
+#[case::missing(r#"{"agentName": "a", "revision": "r"}"#, "missing field `triton`")]
+#[case::no_unit(r#"{"runTimeoutMilliseconds": "30s"}"#, "invalid type: string \"30s\"")]
+#[case::percentile(
+    r#"{"objectives": [{"name": "a", "metric": "AgentRunLatency", "percentile": "p42"}]}"#,
+    "unknown variant `p42`, expected one of `p50`, `p90`, `p95`, `p99`, `p99.9`"
+)]
+#[case::tool_kind(
+    r#"{"tools": [{"name": "a", "kind": "shell"}]}"#,
+    "unknown variant `shell`, expected `calculator` or `http`"
+)]
+fn files_of_another_shape_name_the_field(#[case] json: &str, #[case] expected: &str) {
+    let error = RuntimeConfig::from_json(json.as_bytes()).unwrap_err();
+    let source = std::error::Error::source(&error).expect("the cause is kept").to_string();
+    assert!(source.contains(expected), "{source}");
+}
+
+#[test]
+fn all_problems_come_at_once() {
+    let found = problems(|config| {
+        config.agent_name = "Support Agent".into();
+        config.max_steps = 0;
+        config.triton.endpoint = "127.0.0.1:8001".into();
+    });
+    assert_eq!(
+        found,
+        [
+            "agentName: \"Support Agent\" is not a name; use 1 to 63 of a-z, 0-9, '-' and '.', letters or digits at both ends",
+            "triton.endpoint: \"127.0.0.1:8001\" is not the address of a gRPC port; write it as http://127.0.0.1:8001",
+            "maxSteps: is 0; must be between 1 and 64",
+        ]
+    );
+}
+
+#[test]
+fn templates_are_checked_where_they_stand() {
+    assert_eq!(
+        problems(|config| config.prompt_template = "System: {systemPrompt}".into()),
+        [
+            "promptTemplate: the user's question is missing; add {messages} (whole conversation) or {question} (last message)"
+        ]
+    );
+    assert_eq!(
+        http_problems(|http| http.url = "http://{entity}/{property}".into()),
+        ["tools[0].kind.http.url: the host must be written out, without user information or placeholders; \
+          use headersFrom for credentials"]
+    );
+}
+
+#[test]
+fn placeholders_and_parameters_must_agree() {
+    assert_eq!(
+        http_problems(|http| http.url = "http://facts/{entity}/{field}".into()),
+        [
+            "tools[0].kind.http.url: placeholder {field} is not a parameter; add it to parameters",
+            "tools[0].kind.http.parameters[1].name: \"property\" has no place in the URL of a GET; \
+             add {property} to url, or use POST to send it in the body",
+        ]
+    );
+}
+
+#[test]
+fn only_idempotent_tools_are_retried() {
+    assert_eq!(
+        http_problems(|http| http.idempotent = false),
+        ["tools[0].kind.http.retries: repeats a call that is not idempotent; set idempotent if that is harmless, \
+          or retries to 0"]
+    );
+}
+
+#[test]
+fn names_must_be_distinct() {
+    assert_eq!(
+        problems(|config| config.tools[1].name = "lookup".into()),
+        ["tools[1].name: \"lookup\" is used twice; give each entry its own"]
+    );
+    assert_eq!(
+        problems(|config| {
+            let again = Objective { name: "again".into(), ..config.objectives[0].clone() };
+            config.objectives.push(again);
+        }),
+        ["objectives[1]: a second objective for AgentRunLatency p99.9; keep one"]
+    );
+}
+
+#[test]
+fn tool_names_must_be_writable_by_the_model() {
+    assert_eq!(
+        problems(|config| config.tools[1].name = "calc[2]".into()),
+        [
+            "tools[1].name: \"calc[2]\" cannot be written by the model; use 1 to 63 letters, digits, '_' and '-', a letter first"
+        ]
+    );
+}
+
+#[rstest]
+#[case::separator(|http: &mut HttpTool| http.argument_separator = String::new(), "argumentSeparator: is empty")]
+#[case::headers(|http: &mut HttpTool| http.headers_from = Some("headers".into()), "headersFrom: \"headers\" is not an absolute path")]
+#[case::timeout(|http: &mut HttpTool| http.timeout_milliseconds = 0, "timeoutMilliseconds: is 0; must be between 1 and 3600000")]
+#[case::retries(|http: &mut HttpTool| http.retries = 6, "retries: is 6; must be between 0 and 5")]
+#[case::size(|http: &mut HttpTool| http.max_response_bytes = 2_000_000, "maxResponseBytes: is 2000000; must be between 1 and 1048576")]
+#[case::pointer(|http: &mut HttpTool| http.result = ResultPick::JsonPointer("value".into()), "result.jsonPointer: \"value\" is not a JSON Pointer")]
+fn http_tools_are_checked(#[case] change: fn(&mut HttpTool), #[case] expected: &str) {
+    let found = http_problems(change).join("; ");
+    assert!(found.starts_with(&format!("tools[0].kind.http.{expected}")), "{found}");
+}

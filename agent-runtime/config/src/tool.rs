@@ -1,0 +1,106 @@
+//! The tools an agent may call.
+
+use serde::{Deserialize, Serialize};
+
+/// One tool, called by the model under its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tool {
+    /// The name the model writes, such as `lookup` in `Action: lookup[Bela.height]`.
+    pub name: String,
+    /// What the tool is for; rendered into the prompt by `{tools}`.
+    #[serde(default)]
+    pub description: String,
+    /// What a call does.
+    pub kind: ToolKind,
+}
+
+/// What a call of a tool does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolKind {
+    /// Evaluates an arithmetic expression exactly, inside the sidecar.
+    Calculator,
+    /// Calls an HTTP service.
+    Http(HttpTool),
+}
+
+/// An HTTP service as a tool.
+///
+/// The host is part of the configuration and no argument can change it; redirects to another host are not followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpTool {
+    /// Address with placeholders in its path or query, such as `http://facts.agents.svc/{entity}?field={property}`.
+    pub url: String,
+    /// The HTTP method.
+    #[serde(default)]
+    pub method: HttpMethod,
+    /// The arguments of a call, in the order in which the model writes them.
+    #[serde(default)]
+    pub parameters: Vec<Parameter>,
+    /// What separates two arguments in the model's text; an object of JSON is understood as well.
+    #[serde(default = "default_separator")]
+    pub argument_separator: String,
+    /// A directory whose files are request headers (file name = header, content = value): a mounted Secret.
+    /// It is read at every call, so a rotated credential is used at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_from: Option<String>,
+    /// How long one attempt may take, in milliseconds.
+    #[serde(default = "default_timeout")]
+    pub timeout_milliseconds: u64,
+    /// Further attempts after a failure to connect, a timeout, 429, 502, 503 or 504. Needs `idempotent`.
+    #[serde(default)]
+    pub retries: u32,
+    /// Whether a call may be repeated without harm; true for tools that only read.
+    #[serde(default)]
+    pub idempotent: bool,
+    /// The longest response body that is read, in bytes; a longer one is a tool error.
+    #[serde(default = "default_max_response_bytes")]
+    pub max_response_bytes: u64,
+    /// Which part of the response becomes the observation.
+    #[serde(default)]
+    pub result: ResultPick,
+}
+
+/// HTTP methods a tool can use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum HttpMethod {
+    /// Every argument has its place in the URL.
+    #[default]
+    Get,
+    /// Arguments without a place in the URL are sent as an object of JSON.
+    Post,
+}
+
+/// One argument of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Parameter {
+    /// The argument's name, as it stands in the URL's placeholder or the body.
+    pub name: String,
+}
+
+/// Which part of a response becomes the observation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResultPick {
+    /// The whole body as text.
+    #[default]
+    Text,
+    /// The value at this JSON Pointer (RFC 6901), such as `/value`; the empty pointer is the whole document.
+    JsonPointer(String),
+}
+
+fn default_separator() -> String {
+    ".".into()
+}
+
+fn default_timeout() -> u64 {
+    5_000
+}
+
+fn default_max_response_bytes() -> u64 {
+    64 * 1024
+}

@@ -1,0 +1,250 @@
+//! What makes a configuration usable: each problem names its field and the remedy. Pure.
+
+use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
+
+use crate::{HttpMethod, HttpTool, Objective, PromptTemplate, ResultPick, RuntimeConfig, Tool, ToolKind, UrlTemplate};
+
+/// Names travel in headers, URLs and labels, so they are Kubernetes names.
+const MAX_NAME_LENGTH: usize = 63;
+const MAX_TOOLS: usize = 64;
+const MAX_OBJECTIVES: usize = 32;
+/// One hour: longer runs need sessions, not a longer request.
+const MAX_TIMEOUT_MILLISECONDS: u64 = 3_600_000;
+/// Observations go into the prompt, so a body beyond this could never be used.
+const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
+
+/// One value that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field, such as `tools[1].kind.http.url`.
+    pub field: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// Every problem of a configuration; never empty when it is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "an empty list of problems is never made")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The problems, in the order of the fields.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("; "))
+    }
+}
+
+impl Error for Problems {}
+
+/// Collects problems under a path.
+struct Check {
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    fn fail(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(Problem { field: field.into(), message: message.into() });
+    }
+
+    fn that(&mut self, holds: bool, field: &str, message: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(field, message());
+        }
+    }
+
+    fn range(&mut self, field: &str, value: u64, allowed: RangeInclusive<u64>) {
+        self.that(allowed.contains(&value), field, || {
+            format!("is {value}; must be between {} and {}", allowed.start(), allowed.end())
+        });
+    }
+
+    fn distinct<'a>(&mut self, field: &str, key: &str, values: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for (i, value) in values.enumerate() {
+            self.that(seen.insert(value), &format!("{field}[{i}].{key}"), || {
+                format!("{value:?} is used twice; give each entry its own")
+            });
+        }
+    }
+}
+
+pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
+    // Destructured without `..`: a new field must be given a check or a reason to have none.
+    let RuntimeConfig {
+        agent_name,
+        revision,
+        triton,
+        system_prompt: _, // any text is a system prompt
+        prompt_template,
+        tools,
+        max_steps,
+        max_tokens_per_step,
+        run_timeout_milliseconds,
+        max_in_flight,
+        drain_grace_milliseconds,
+        warm_up,
+        objectives,
+    } = config;
+    let mut check = Check { problems: Vec::new() };
+    kubernetes_name(&mut check, "agentName", agent_name);
+    kubernetes_name(&mut check, "revision", revision);
+    endpoint(&mut check, &triton.endpoint);
+    check.that(!triton.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
+    if let Err(error) = PromptTemplate::parse(prompt_template) {
+        check.fail("promptTemplate", error.to_string());
+    }
+    validate_tools(&mut check, tools);
+    check.range("maxSteps", (*max_steps).into(), 1..=64);
+    check.range("maxTokensPerStep", (*max_tokens_per_step).into(), 1..=32_768);
+    check.range("runTimeoutMilliseconds", *run_timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
+    check.range("maxInFlight", (*max_in_flight).into(), 1..=4_096);
+    check.range("drainGraceMilliseconds", *drain_grace_milliseconds, 0..=MAX_TIMEOUT_MILLISECONDS);
+    check.range("warmUp.longestPromptCharacters", warm_up.longest_prompt_characters.into(), 1..=1_000_000);
+    validate_objectives(&mut check, objectives);
+    if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
+}
+
+fn kubernetes_name(check: &mut Check, field: &str, value: &str) {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let good = value.len() <= MAX_NAME_LENGTH
+        && value.starts_with(plain)
+        && value.ends_with(plain)
+        && value.chars().all(|c| plain(c) || matches!(c, '-' | '.'));
+    check.that(good, field, || {
+        format!("{value:?} is not a name; use 1 to {MAX_NAME_LENGTH} of a-z, 0-9, '-' and '.', letters or digits at both ends")
+    });
+}
+
+fn endpoint(check: &mut Check, endpoint: &str) {
+    let authority = endpoint.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
+    let port = authority.rsplit_once(':').map(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    check.that(port == Some(true) && !authority.contains(['/', '?', '@']), "triton.endpoint", || {
+        format!("{endpoint:?} is not the address of a gRPC port; write it as http://127.0.0.1:8001")
+    });
+}
+
+fn validate_tools(check: &mut Check, tools: &[Tool]) {
+    check.that(tools.len() <= MAX_TOOLS, "tools", || format!("has {} entries; at most {MAX_TOOLS}", tools.len()));
+    check.distinct("tools", "name", tools.iter().map(|tool| tool.name.as_str()));
+    for (i, Tool { name, description, kind }) in tools.iter().enumerate() {
+        check.that(is_identifier(name), &format!("tools[{i}].name"), || not_an_identifier(name));
+        check.that(!description.contains('\n'), &format!("tools[{i}].description"), || {
+            "has a line break; the prompt lists one tool a line".into()
+        });
+        match kind {
+            ToolKind::Calculator => {}
+            ToolKind::Http(http) => validate_http(check, &format!("tools[{i}].kind.http"), http),
+        }
+    }
+}
+
+fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
+    let HttpTool {
+        url,
+        method,
+        parameters,
+        argument_separator,
+        headers_from,
+        timeout_milliseconds,
+        retries,
+        idempotent,
+        max_response_bytes,
+        result,
+    } = tool;
+    check.distinct(&format!("{field}.parameters"), "name", parameters.iter().map(|p| p.name.as_str()));
+    for (i, parameter) in parameters.iter().enumerate() {
+        let name = &parameter.name;
+        check.that(is_identifier(name), &format!("{field}.parameters[{i}].name"), || not_an_identifier(name));
+    }
+    let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+    validate_url(check, field, url, &names, *method);
+    check.that(names.len() < 2 || !argument_separator.is_empty(), &format!("{field}.argumentSeparator"), || {
+        "is empty, so several arguments cannot be told apart; the usual one is \".\"".into()
+    });
+    if let Some(path) = headers_from {
+        check.that(path.starts_with('/'), &format!("{field}.headersFrom"), || {
+            format!("{path:?} is not an absolute path; name the directory the Secret is mounted at")
+        });
+    }
+    check.range(&format!("{field}.timeoutMilliseconds"), *timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
+    check.range(&format!("{field}.retries"), (*retries).into(), 0..=5);
+    check.that(*retries == 0 || *idempotent, &format!("{field}.retries"), || {
+        "repeats a call that is not idempotent; set idempotent if that is harmless, or retries to 0".into()
+    });
+    check.range(&format!("{field}.maxResponseBytes"), *max_response_bytes, 1..=MAX_RESPONSE_BYTES);
+    if let ResultPick::JsonPointer(pointer) = result {
+        check.that(pointer.is_empty() || pointer.starts_with('/'), &format!("{field}.result.jsonPointer"), || {
+            format!("{pointer:?} is not a JSON Pointer; it begins with '/', as in /value")
+        });
+    }
+}
+
+fn validate_url(check: &mut Check, field: &str, url: &str, names: &[&str], method: HttpMethod) {
+    let template = match UrlTemplate::parse(url) {
+        Ok(template) => template,
+        Err(error) => return check.fail(format!("{field}.url"), error.to_string()),
+    };
+    let used: BTreeSet<_> = template.placeholders().collect();
+    for placeholder in used.iter().filter(|used| !names.contains(used)) {
+        check.fail(
+            format!("{field}.url"),
+            format!("placeholder {{{placeholder}}} is not a parameter; add it to parameters"),
+        );
+    }
+    for (i, name) in names.iter().enumerate() {
+        check.that(method == HttpMethod::Post || used.contains(name), &format!("{field}.parameters[{i}].name"), || {
+            format!(
+                "{name:?} has no place in the URL of a GET; add {{{name}}} to url, or use POST to send it in the body"
+            )
+        });
+    }
+}
+
+fn validate_objectives(check: &mut Check, objectives: &[Objective]) {
+    check.that(objectives.len() <= MAX_OBJECTIVES, "objectives", || {
+        format!("has {} entries; at most {MAX_OBJECTIVES}", objectives.len())
+    });
+    check.distinct("objectives", "name", objectives.iter().map(|objective| objective.name.as_str()));
+    let mut seen = BTreeSet::new();
+    for (i, Objective { name, metric, percentile, max_microseconds }) in objectives.iter().enumerate() {
+        kubernetes_name(check, &format!("objectives[{i}].name"), name);
+        check.that(seen.insert((metric, percentile)), &format!("objectives[{i}]"), || {
+            format!("a second objective for {} {}; keep one", metric.as_str(), percentile.as_str())
+        });
+        check.range(
+            &format!("objectives[{i}].maxMicroseconds"),
+            *max_microseconds,
+            1..=MAX_TIMEOUT_MILLISECONDS * 1_000,
+        );
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.len() <= MAX_NAME_LENGTH
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+fn not_an_identifier(name: &str) -> String {
+    format!(
+        "{name:?} cannot be written by the model; use 1 to {MAX_NAME_LENGTH} letters, digits, '_' and '-', a letter first"
+    )
+}
