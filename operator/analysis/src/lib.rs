@@ -4,3 +4,5 @@
 //! caller passes. Only [`cli`] touches files.
 
 pub mod cli;
+pub mod pareto;
+pub mod slo;

@@ -1,1 +1,64 @@
 //! The command line of the crate: one file per verb, JSON on stdout, errors on stderr with exit code 2. Reads and writes files.
+
+mod error;
+mod pareto;
+mod table;
+
+use std::error::Error as _;
+use std::io::{BufWriter, Write, stderr, stdout};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use self::error::CliError;
+
+/// Exit code of every refused input, as clap uses it for its own usage errors.
+const EXIT_BAD_INPUT: u8 = 2;
+
+/// Computes on files what the operator and the worker compute while they run.
+#[derive(Debug, Parser)]
+#[command(name = "slipway-analysis", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print the Pareto front of a table of measurements and its hypervolume.
+    Pareto(pareto::ParetoArgs),
+}
+
+/// Parses the process's arguments, runs the verb and maps its result to the exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = BufWriter::new(stdout().lock());
+    let result = run(&cli.verb, &mut out).and_then(|()| out.flush().map_err(CliError::Write));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to tell anyone when stderr itself is closed.
+            let _ = writeln!(stderr(), "slipway-analysis: {}", chain(&error));
+            ExitCode::from(EXIT_BAD_INPUT)
+        }
+    }
+}
+
+fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
+    match verb {
+        Verb::Pareto(args) => pareto::run(args, out),
+    }
+}
+
+/// Joins an error and its sources, for `Display` never repeats a source.
+fn chain(error: &CliError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,105 @@
+//! Bounds on percentiles and rates from a sample of fixed size. Pure.
+//!
+//! For a sample looked at once. Where it is looked at while it grows, use [`super::RateTest`] and
+//! [`super::rate_sequence`]: these bounds do not hold under peeking.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF};
+
+use super::Percentile;
+
+/// A percentile's estimate and its one-sided bounds, in the unit of the sample.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuantileBounds {
+    /// The sample percentile, linearly interpolated.
+    pub point: f64,
+    /// Below this the true percentile lies with at most 1 - confidence; absent when the sample is too small to tell.
+    pub lower: Option<f64>,
+    /// Above this the true percentile lies with at most 1 - confidence; absent (unbounded) when the sample is too small.
+    pub upper: Option<f64>,
+    /// Size of the sample.
+    pub samples: u64,
+}
+
+/// What a sample says about an objective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Shown to be met.
+    Feasible,
+    /// Shown to be missed.
+    Infeasible,
+    /// Large enough to be judged, and not shown either way.
+    Undecided,
+    /// Too small to bound the percentile at all; it must not decide anything.
+    Unbounded,
+}
+
+/// Estimates a percentile by linear interpolation between order statistics at (n - 1) p (type 7 of Hyndman and Fan,
+/// "Sample quantiles in statistical packages", Am. Stat. 50, 1996; numpy's default). `sorted` is ascending; `None` when
+/// it is empty.
+#[must_use]
+pub fn quantile(sorted: &[f64], percentile: Percentile) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let position = last as f64 * percentile.share();
+    let below = position.floor();
+    let fraction = position - below;
+    // Truncation is exact: `below` is an integer between 0 and `last`.
+    let index = below as usize;
+    let (low, high) = (sorted[index], sorted[(index + 1).min(last)]);
+    Some(low + (high - low) * fraction)
+}
+
+/// Bounds a percentile by order statistics, without assuming a distribution: the upper bound is the r-th smallest value
+/// with the least r such that P(Bin(n, p) < r) >= confidence; the lower bound the r-th with the greatest r such that
+/// P(Bin(n, p) >= r) >= confidence (David and Nagaraja, "Order Statistics", 7.1). `sorted` is ascending; `None` when it
+/// is empty.
+#[must_use]
+pub fn quantile_bounds(sorted: &[f64], percentile: Percentile, confidence: f64) -> Option<QuantileBounds> {
+    let point = quantile(sorted, percentile)?;
+    let samples = sorted.len() as u64;
+    let below = Binomial::new(percentile.share(), samples).ok()?;
+    let upper = least(samples, |r| r >= 1 && below.cdf(r - 1) >= confidence);
+    // 1 - cdf(r - 1) falls with r: the first r that fails is one above the greatest that holds.
+    let first_failing = least(samples + 1, |r| r >= 1 && below.sf(r - 1) < confidence).unwrap_or(samples + 1);
+    let lower = (first_failing >= 2).then(|| first_failing - 1);
+    let value = |rank: u64| sorted[(rank - 1) as usize];
+    Some(QuantileBounds { point, lower: lower.map(value), upper: upper.map(value), samples })
+}
+
+/// The least r in 0..=n for which a monotone predicate holds.
+fn least(n: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
+    let (mut low, mut high) = (0, n + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    (low <= n).then_some(low)
+}
+
+/// Bounds a rate from `hits` in `samples`, each side with `confidence` (Clopper and Pearson, Biometrika 26, 1934):
+/// the quantiles of Beta(hits, samples - hits + 1) and Beta(hits + 1, samples - hits). (0, 1) without samples.
+#[must_use]
+pub fn rate_bounds(hits: u64, samples: u64, confidence: f64) -> (f64, f64) {
+    let (hits, misses) = (hits.min(samples) as f64, samples.saturating_sub(hits) as f64);
+    let lower = Beta::new(hits, misses + 1.0).map_or(0.0, |beta| beta.inverse_cdf(1.0 - confidence));
+    let upper = Beta::new(hits + 1.0, misses).map_or(1.0, |beta| beta.inverse_cdf(confidence));
+    (lower, upper)
+}
+
+/// Judges "at most 1 - p of units exceed the limit" from counts, each side with `confidence`. It is Feasible exactly
+/// when the upper order-statistic bound of the percentile meets the limit, and Infeasible exactly when the lower one
+/// misses it.
+#[must_use]
+pub fn judge_counts(exceeding: u64, samples: u64, percentile: Percentile, confidence: f64) -> Verdict {
+    let Ok(allowed) = Binomial::new(percentile.exceedance(), samples) else { return Verdict::Unbounded };
+    // P(at most this many exceed) under the worst rate that the objective still allows.
+    let alpha = 1.0 - confidence;
+    if exceeding > 0 && allowed.sf(exceeding - 1) <= alpha {
+        return Verdict::Infeasible;
+    }
+    if allowed.cdf(exceeding) <= alpha {
+        return Verdict::Feasible;
+    }
+    if samples < percentile.least_sample(confidence) { Verdict::Unbounded } else { Verdict::Undecided }
+}

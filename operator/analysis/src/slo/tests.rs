@@ -1,0 +1,189 @@
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use rstest::rstest;
+
+use super::*;
+
+fn uniform(rng: &mut impl Rng) -> f64 {
+    rng.random::<f64>()
+}
+
+#[rstest]
+#[case("p50", 500)]
+#[case("p95", 950)]
+#[case("p99.9", 999)]
+fn a_percentile_reads_as_it_is_written(#[case] text: &str, #[case] per_mille: u16) {
+    let percentile: Percentile = text.parse().unwrap();
+    assert_eq!((u16::from(percentile), percentile.to_string()), (per_mille, text.to_owned()));
+}
+
+#[rstest]
+#[case("95", "\"95\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
+#[case("p0", "\"p0\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
+#[case("p100", "\"p100\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
+#[case("p99.95", "\"p99.95\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
+fn a_wrong_percentile_is_refused(#[case] text: &str, #[case] message: &str) {
+    assert_eq!(text.parse::<Percentile>().unwrap_err().to_string(), message);
+}
+
+#[test]
+fn a_percentile_out_of_range_is_refused() {
+    let message = Percentile::from_per_mille(1000).unwrap_err().to_string();
+    assert_eq!(message, "percentile of 1000 per mille is not between 1 and 999; write 950 for p95");
+}
+
+#[rstest]
+#[case(Percentile::P95, 59)]
+#[case(Percentile::P99, 299)]
+#[case(Percentile::P999, 2995)]
+fn below_the_least_sample_a_percentile_is_unbounded(#[case] percentile: Percentile, #[case] least: u64) {
+    assert_eq!(percentile.least_sample(CONFIDENCE), least);
+    let sorted = |n: u64| (0..n).map(|i| i as f64).collect::<Vec<_>>();
+    let upper = |n: u64| quantile_bounds(&sorted(n), percentile, CONFIDENCE).unwrap().upper;
+    assert_eq!((upper(least - 1), upper(least)), (None, Some((least - 1) as f64)));
+    let verdict = |n: u64| judge_counts(0, n, percentile, CONFIDENCE);
+    assert_eq!((verdict(least - 1), verdict(least)), (Verdict::Unbounded, Verdict::Feasible));
+}
+
+#[test]
+fn an_objective_can_be_refuted_by_a_sample_too_small_to_prove_it() {
+    assert_eq!(judge_counts(5, 10, Percentile::P99, CONFIDENCE), Verdict::Infeasible);
+}
+
+#[rstest]
+#[case(Percentile::P50, 40)]
+#[case(Percentile::P95, 200)]
+#[case(Percentile::P99, 600)]
+fn order_statistic_bounds_cover_on_seeded_draws(#[case] percentile: Percentile, #[case] n: usize) {
+    let mut rng = Pcg64Mcg::seed_from_u64(11);
+    let (rounds, mut missed_above, mut missed_below) = (4000, 0, 0);
+    for _ in 0..rounds {
+        let mut sample: Vec<f64> = (0..n).map(|_| uniform(&mut rng)).collect();
+        sample.sort_by(f64::total_cmp);
+        let bounds = quantile_bounds(&sample, percentile, CONFIDENCE).unwrap();
+        missed_above += u32::from(bounds.upper.is_some_and(|u| u < percentile.share()));
+        missed_below += u32::from(bounds.lower.is_some_and(|l| l > percentile.share()));
+    }
+    // Four standard errors above 5 % of the rounds; the bound may only be conservative.
+    let limit = 200 + 55;
+    assert!(missed_above <= limit && missed_below <= limit, "{missed_above} and {missed_below} of {rounds}");
+}
+
+#[test]
+fn a_rate_sequence_covers_at_every_look_on_seeded_draws() {
+    let mut rng = Pcg64Mcg::seed_from_u64(12);
+    let (rounds, mut missed) = (400, 0);
+    for _ in 0..rounds {
+        let mut hits = 0;
+        let mut ever = false;
+        for n in 1..=300 {
+            hits += u64::from(uniform(&mut rng) < 0.05);
+            if n % 5 == 0 {
+                let (lower, upper) = rate_sequence(hits, n, CONFIDENCE);
+                ever |= lower > 0.05 || upper < 0.05;
+            }
+        }
+        missed += u32::from(ever);
+    }
+    assert!(missed <= rounds / 10, "{missed} of {rounds} left the sequence, 10 % allowed for both sides");
+}
+
+/// The mean of E over every outcome of n units, each unit hitting with the given rate.
+fn mean_evidence(side: Side, reference: f64, rate: f64, n: u64) -> f64 {
+    use statrs::distribution::{Binomial, Discrete};
+    let law = Binomial::new(rate, n).unwrap();
+    (0..=n)
+        .map(|hits| {
+            let mut test = RateTest::new(side, reference);
+            test.observe(hits, n - hits);
+            law.pmf(hits) * test.log_evidence().exp()
+        })
+        .sum()
+}
+
+#[rstest]
+#[case(0.05)]
+#[case(0.01)]
+#[case(0.5)]
+fn evidence_has_mean_at_most_one_under_the_null_by_enumeration(#[case] reference: f64) {
+    for n in [1, 2, 5, 17, 60] {
+        assert!((mean_evidence(Side::Above, reference, reference, n) - 1.0).abs() < 1e-6);
+        assert!((mean_evidence(Side::Below, reference, reference, n) - 1.0).abs() < 1e-6);
+        assert!(mean_evidence(Side::Above, reference, reference * 0.7, n) <= 1.0 + 1e-9);
+        assert!(mean_evidence(Side::Below, reference, reference * 1.3, n) <= 1.0 + 1e-9);
+    }
+}
+
+proptest! {
+    #[test]
+    fn more_exceedances_are_never_better_news(n in 1u64..2000, hits in 0u64..2000, per_mille in prop::sample::select(vec![500u16, 900, 950, 990, 999])) {
+        let hits = hits.min(n - 1);
+        let percentile = Percentile::from_per_mille(per_mille).unwrap();
+        let rank = |verdict| match verdict { Verdict::Feasible => 0, Verdict::Undecided | Verdict::Unbounded => 1, Verdict::Infeasible => 2 };
+        let fewer = judge_counts(hits, n, percentile, CONFIDENCE);
+        let more = judge_counts(hits + 1, n, percentile, CONFIDENCE);
+        prop_assert!(rank(more) >= rank(fewer), "{fewer:?} then {more:?}");
+    }
+
+    #[test]
+    fn evidence_above_rises_with_hits_and_falls_with_misses(hits in 0u64..500, misses in 0u64..2000, q in 0.001f64..0.9) {
+        let evidence = |h, m| { let mut t = RateTest::new(Side::Above, q); t.observe(h, m); t.log_evidence() };
+        let now = evidence(hits, misses);
+        prop_assert!(evidence(hits + 1, misses) >= now - 1e-9);
+        prop_assert!(evidence(hits, misses + 1) <= now + 1e-9);
+    }
+
+    #[test]
+    fn bounds_enclose_the_estimate(mut sample in prop::collection::vec(0.0f64..1e6, 1..400), per_mille in 1u16..999) {
+        sample.sort_by(f64::total_cmp);
+        let bounds = quantile_bounds(&sample, Percentile::from_per_mille(per_mille).unwrap(), CONFIDENCE).unwrap();
+        prop_assert!(bounds.lower.is_none_or(|l| l <= bounds.point));
+        prop_assert!(bounds.upper.is_none_or(|u| u >= bounds.point));
+    }
+
+    #[test]
+    fn the_count_verdict_is_that_of_the_order_statistics(mut sample in prop::collection::vec(0.0f64..1.0, 1..400), limit in 0.0f64..1.0, per_mille in prop::sample::select(vec![500u16, 900, 950, 990])) {
+        sample.sort_by(f64::total_cmp);
+        let percentile = Percentile::from_per_mille(per_mille).unwrap();
+        let exceeding = sample.iter().filter(|v| **v > limit).count() as u64;
+        let bounds = quantile_bounds(&sample, percentile, CONFIDENCE).unwrap();
+        let verdict = judge_counts(exceeding, sample.len() as u64, percentile, CONFIDENCE);
+        prop_assert_eq!(verdict == Verdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
+        prop_assert_eq!(verdict == Verdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
+    }
+}
+
+#[test]
+fn a_budget_half_spent_is_half_left() {
+    let budget = ErrorBudget { allowed: 0.05, events: 1000, bad: 25 };
+    assert_eq!((budget.burn_rate(), budget.left()), (0.5, 0.5));
+    assert_eq!(ErrorBudget { allowed: 0.0, events: 10, bad: 1 }.burn_rate(), f64::INFINITY);
+    assert_eq!(ErrorBudget { allowed: 0.0, events: 10, bad: 0 }.left(), 1.0);
+}
+
+#[test]
+fn a_burn_factor_is_never_out_of_reach() {
+    assert_eq!((burn_factor(14.4, 0.001), burn_factor(14.4, 0.1)), (14.4, 5.0));
+}
+
+#[test]
+fn the_nearest_point_misses_its_worst_objective_by_the_least() {
+    let limits = [Limit::new("ttft", Bound::AtMost(100.0)), Limit::new("throughput", Bound::AtLeast(10.0))];
+    let points = [
+        vec![Some(300.0), Some(20.0)],
+        vec![Some(120.0), Some(8.0)],
+        vec![Some(101.0), None],
+        vec![Some(90.0), Some(2.0)],
+    ];
+    let ttft = Shortfall { limit: "ttft".into(), value: 120.0, excess: 1.2 };
+    let throughput = Shortfall { limit: "throughput".into(), value: 8.0, excess: 1.25 };
+    let expected = Nearest { point: 1, binding: throughput.clone(), missed: vec![throughput, ttft] };
+    assert_eq!(nearest(&limits, &points), Some(expected));
+}
+
+#[test]
+fn nothing_is_nearest_when_a_point_is_feasible() {
+    assert_eq!(nearest(&[Limit::new("ttft", Bound::AtMost(1.0))], &[vec![Some(0.5)], vec![Some(2.0)]]), None);
+}
