@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the cluster and its images need, if any of
+# them is missing. Needs root and, only when something is missing, apt.
+set -euo pipefail
+
+# command that proves it is there -> Debian package
+declare -rA PACKAGES=(
+  [containerd]=containerd
+  [runc]=runc
+  [/usr/lib/cni/bridge]=containernetworking-plugins
+  [iptables]=iptables
+  [ip]=iproute2
+  [conntrack]=conntrack
+  [nsenter]=util-linux
+  [mount]=mount
+  [openssl]=openssl
+  [curl]=curl
+  [jq]=jq
+  [buildah]=buildah
+  [skopeo]=skopeo
+  [mmdebstrap]=mmdebstrap
+  [strip]=binutils
+)
+
+missing_packages() {
+  local probe
+  for probe in "${!PACKAGES[@]}"; do
+    command -v "$probe" >/dev/null || printf '%s\n' "${PACKAGES[$probe]}"
+  done
+}
+
+mapfile -t missing < <(missing_packages)
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+if [[ $EUID -ne 0 ]]; then
+  printf 'prerequisites.sh: not root; install these yourself: %s\n' "${missing[*]}" >&2
+  exit 1
+fi
+printf 'installing %s\n' "${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# Services of the packages (containerd's above all) are not to be started.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  trap 'rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod +x "$policy"
+fi
+apt-get install -qq --no-install-recommends "${missing[@]}" >&2
