@@ -1,1 +1,17 @@
 //! The Slipway operator: controllers with a pure core and a thin shell.
+//!
+//! Each controller observes (reads the cluster into a `World`), decides (pure), builds (pure), applies and records. Modules
+//! named `decide`, `build` and `status` know no client, no clock and no logging; a test of this crate holds them to it.
+
+pub mod agent_deployment;
+pub mod args;
+pub mod controllers;
+pub mod engine;
+pub mod jobs;
+pub mod kube_io;
+pub mod leader;
+pub mod metrics;
+pub mod plan;
+pub mod server;
+pub mod settings;
+pub mod why;

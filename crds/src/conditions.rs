@@ -1,0 +1,118 @@
+//! Condition types and reasons: the closed vocabulary that status, events and metrics share.
+
+use std::fmt;
+
+/// Types of conditions. `Ready`, `Reconciling` and `Stalled` follow kstatus
+/// (<https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>): Reconciling and Stalled are never both true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// Someone serves (AgentDeployment), or the artifact can be used (Engine).
+    Ready,
+    /// Work towards the spec is under way.
+    Reconciling,
+    /// Work has stopped, and only a person can help.
+    Stalled,
+}
+
+impl ConditionType {
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+        }
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Reasons of conditions and events.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $name),+
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name in the API.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name)),+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The spec names something that cannot be done.
+    SpecRefused,
+    /// A Job is about to start.
+    JobStarting,
+    /// A Job's pod waits for a node.
+    WaitingForCapacity,
+    /// A Job waits for its image.
+    ImageUnavailable,
+    /// A Job runs.
+    JobRunning,
+    /// A Job ended in a failure that a repetition would not mend.
+    JobFailed,
+    /// Finding out what the model reference stands for.
+    ResolvingModel,
+    /// The model is known.
+    ModelResolved,
+    /// Bringing the checkpoint into the artifact store.
+    FetchingModel,
+    /// The checkpoint lies in the store.
+    ModelFetched,
+    /// The artifact store cannot be claimed.
+    StoreUnavailable,
+    /// Engines are being built.
+    BuildingEngines,
+    /// An engine was built.
+    EngineBuilt,
+    /// An engine could not be built.
+    EngineFailed,
+    /// No engine of the search space could be built.
+    NoEngine,
+    /// A configuration was chosen.
+    ConfigurationChosen,
+    /// A new revision is being brought up.
+    RevisionStarting,
+    /// Pods of the new revision fail.
+    RevisionFailing,
+    /// A new revision took over.
+    RevisionPromoted,
+    /// A revision serves.
+    Serving,
+    /// No revision serves yet.
+    NotServing,
+    /// Nothing is left to do.
+    UpToDate,
+    /// The artifact is in the store.
+    Available,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_a_camel_case_word_as_the_api_conventions_want() {
+        let invalid: Vec<_> = Reason::ALL
+            .iter()
+            .map(|reason| reason.as_str())
+            .filter(|name| !name.starts_with(char::is_uppercase) || !name.chars().all(|c| c.is_ascii_alphanumeric()))
+            .collect();
+        assert!(invalid.is_empty(), "{invalid:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! AgentDeployment: the model, the agent and the objectives that a team declares.
+
+mod agent;
+mod model;
+mod serving;
+mod slo;
+mod status;
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
+pub use model::{Backend, CustomEngine, EngineConfiguration, ModelSource, Precision, SearchSpace};
+pub use serving::{Hardware, Rollout, Serving};
+pub use slo::{LatencyMetric, LatencyObjective, ServiceLevelObjectives};
+pub use status::{
+    AgentDeploymentStatus, EngineChoice, JobAttempt, ResolvedImage, ResolvedModel, RolloutStatus,
+    SelectedConfiguration, Stage,
+};
+
+/// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
+#[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "slipway.dev",
+    version = "v1alpha1",
+    kind = "AgentDeployment",
+    plural = "agentdeployments",
+    shortname = "agd",
+    category = "slipway",
+    namespaced,
+    status = "AgentDeploymentStatus",
+    derive = "PartialEq",
+    doc = "An agent on a model: built, served and held to its objectives.",
+    cel,
+    scale(
+        spec_replicas_path = ".spec.serving.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Stage", type_ = "string", json_path = ".status.stage"),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".status.selected.displayName"),
+    printcolumn(name = "Replicas", type_ = "string", json_path = ".status.readyReplicas"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason", type_ = "string", priority = 1,
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    validation = Rule::new("self.metadata.name.size() <= 40")
+        .message("metadata.name must have at most 40 characters, so that the names of its objects fit"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("metadata.name must be a DNS label that begins with a letter: it names Services")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDeploymentSpec {
+    /// The model that the agent runs on.
+    pub model: ModelSource,
+    /// How engines are built and served.
+    pub engine: EngineConfiguration,
+    /// The configurations to choose from.
+    #[serde(default)]
+    pub search: SearchSpace,
+    /// The nodes to build and serve on.
+    #[serde(default)]
+    pub hardware: Hardware,
+    /// The objectives that the agent must meet.
+    #[serde(default)]
+    pub slo: ServiceLevelObjectives,
+    /// The agent itself.
+    pub agent: Agent,
+    /// The serving pods.
+    #[serde(default)]
+    pub serving: Serving,
+    /// How a changed plan takes over.
+    #[serde(default)]
+    pub rollout: Rollout,
+}

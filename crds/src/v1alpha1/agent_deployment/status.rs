@@ -1,0 +1,181 @@
+//! What the operator knows about an AgentDeployment. Only the operator writes it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::model::Precision;
+use crate::v1alpha1::shared;
+
+/// Observed state of an AgentDeployment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDeploymentStatus {
+    /// Generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where the AgentDeployment stands, in one word for people; programs read the conditions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+    /// Ready, Reconciling and Stalled as kstatus defines them.
+    #[serde(default)]
+    #[schemars(schema_with = "shared::conditions")]
+    pub conditions: Vec<Condition>,
+    /// What the model reference stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ResolvedModel>,
+    /// The images behind `spec.engine`, by content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["reference"]))]
+    pub images: Vec<ResolvedImage>,
+    /// The engines under consideration, in the order of preference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub engines: Vec<EngineChoice>,
+    /// The configuration that is served or about to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected: Option<SelectedConfiguration>,
+    /// The revisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+    /// Attempts of the Jobs of this AgentDeployment, written before each Job is created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
+    pub jobs: Vec<JobAttempt>,
+    /// Pods that serve the stable revision.
+    #[serde(default)]
+    pub replicas: i32,
+    /// Ready pods against wanted pods, as `2/2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub ready_replicas: Option<String>,
+    /// Label selector of the serving pods, for /scale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub selector: Option<String>,
+}
+
+/// Where an AgentDeployment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum Stage {
+    /// The spec cannot be carried out.
+    Refused,
+    /// Finding out what the model reference stands for.
+    Resolving,
+    /// Bringing the checkpoint into the artifact store.
+    Fetching,
+    /// Building engines.
+    Building,
+    /// Bringing up the selected revision.
+    RollingOut,
+    /// A revision serves and nothing is left to do.
+    Serving,
+    /// A step failed for good.
+    Failed,
+}
+
+/// What a model reference stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedModel {
+    /// The reference that was resolved.
+    #[schemars(length(max = 1024))]
+    pub uri: String,
+    /// The reference with its revision pinned.
+    #[schemars(length(max = 1024))]
+    pub pinned_uri: String,
+    /// Commit behind the reference, where the source has commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub commit: Option<String>,
+    /// Digest over all files of the source.
+    #[schemars(length(max = 80))]
+    pub source_digest: String,
+    /// Digest over the files of the tokenizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub tokenizer_digest: Option<String>,
+    /// Bytes of all files.
+    pub size_bytes: i64,
+    /// Parameters of the model, counted from the checkpoint's headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<i64>,
+    /// Whether the checkpoint lies in the artifact store.
+    #[serde(default)]
+    pub fetched: bool,
+}
+
+/// An image reference and the content behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedImage {
+    /// The reference in the spec.
+    #[schemars(length(max = 512))]
+    pub reference: String,
+    /// Digest of the content.
+    #[schemars(length(max = 512))]
+    pub digest: String,
+}
+
+/// One engine under consideration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineChoice {
+    /// Name of the Engine object.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Its numeric format.
+    pub precision: Precision,
+    /// Its state, in words.
+    #[schemars(length(max = 256))]
+    pub state: String,
+}
+
+/// The configuration that is served or about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SelectedConfiguration {
+    /// The engine as people call it: `fp32`.
+    #[schemars(length(max = 63))]
+    pub display_name: String,
+    /// Name of the Engine object.
+    #[schemars(length(max = 63))]
+    pub engine: String,
+    /// Digest of the manifest of the artifact.
+    #[schemars(length(max = 80))]
+    pub manifest_digest: String,
+    /// Agent runs in flight on one replica, at most.
+    pub max_in_flight: i32,
+    /// Why this one.
+    #[schemars(length(max = 512))]
+    pub why: String,
+}
+
+/// The revisions of an AgentDeployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Hash of the plan that takes traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub stable: Option<String>,
+    /// Hash of the plan that is being brought up, while it differs from `stable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub canary: Option<String>,
+}
+
+/// The latest attempt of one kind of Job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobAttempt {
+    /// The kind of Job: resolve or fetch.
+    #[schemars(length(max = 16))]
+    pub kind: String,
+    /// Hash of what the Job works on.
+    #[schemars(length(max = 64))]
+    pub input_hash: String,
+    /// Number of the attempt, from 1.
+    pub attempt: i32,
+}

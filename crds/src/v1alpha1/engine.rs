@@ -1,0 +1,182 @@
+//! Engine: one built artifact, shared by content within its namespace.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    agent_deployment::{Backend, Precision},
+    shared::{self, ContainerResources, Toleration},
+};
+
+/// What an engine is built from. The name of the object is the hash of [`crate::identity::EngineIdentity`], so a spec never
+/// changes; where it is built may.
+#[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "slipway.dev",
+    version = "v1alpha1",
+    kind = "Engine",
+    plural = "engines",
+    shortname = "eng",
+    category = "slipway",
+    namespaced,
+    status = "EngineStatus",
+    derive = "PartialEq",
+    doc = "A built artifact that AgentDeployments of its namespace share by content.",
+    cel,
+    printcolumn(name = "Precision", type_ = "string", json_path = ".spec.build.precision"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Size", type_ = "string", json_path = ".status.artifact.sizeBytes"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.build == oldSelf.build")
+    .message("an engine's build cannot change: another build is another Engine"))]
+pub struct EngineSpec {
+    /// What is built; part of the identity.
+    pub build: EngineBuild,
+    /// Where it is built; not part of the identity.
+    pub placement: BuildPlacement,
+}
+
+/// Everything that decides an engine's content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineBuild {
+    /// The backend.
+    pub backend: Backend,
+    /// Digest over all files of the checkpoint.
+    #[schemars(length(min = 1, max = 80))]
+    pub source_digest: String,
+    /// Commit of the model, where its source has commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub model_commit: Option<String>,
+    /// Digest over the files of the tokenizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 80))]
+    pub tokenizer_digest: Option<String>,
+    /// Content digest of the builder's image.
+    #[schemars(length(min = 1, max = 512))]
+    pub builder_image_digest: String,
+    /// Numeric format.
+    pub precision: Precision,
+    /// Options handed to the builder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shared::option_values")]
+    pub options: BTreeMap<String, String>,
+}
+
+/// Where an engine is built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildPlacement {
+    /// Image of the builder, as it can be pulled.
+    #[schemars(length(min = 1, max = 512))]
+    pub builder_image: String,
+    /// Labels that the node must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shared::label_values")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints to put up with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Vec<Toleration>,
+    /// Resources of the builder.
+    #[serde(default)]
+    pub resources: ContainerResources,
+}
+
+/// Observed state of an Engine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineStatus {
+    /// Generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, Reconciling and Stalled as kstatus defines them.
+    #[serde(default)]
+    #[schemars(schema_with = "shared::conditions")]
+    pub conditions: Vec<Condition>,
+    /// The built artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<EngineArtifact>,
+    /// All attempts to build, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub attempts: Vec<BuildAttempt>,
+}
+
+/// A built artifact in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineArtifact {
+    /// Digest of the manifest, which holds the digest of every file.
+    #[schemars(length(max = 80))]
+    pub manifest_digest: String,
+    /// Path of the artifact in the store.
+    #[schemars(length(max = 512))]
+    pub location: String,
+    /// Bytes of all files.
+    pub size_bytes: i64,
+    /// Milliseconds that the build took, from the start of its pod to its end.
+    pub build_milliseconds: i64,
+}
+
+/// One attempt to build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildAttempt {
+    /// Number of the attempt, from 1.
+    pub number: i32,
+    /// Name of its Job.
+    #[schemars(length(max = 63))]
+    pub job: String,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<AttemptFailure>,
+}
+
+/// A failed attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptFailure {
+    /// The class of the failure. Only Infrastructure is tried again.
+    pub class: FailureClass,
+    /// What happened, with the last line of the log.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+}
+
+/// Classes of failures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum FailureClass {
+    /// GPU or host memory was not enough.
+    InsufficientMemory,
+    /// The hardware lacks the precision.
+    UnsupportedPrecision,
+    /// The model is not what its configuration says, or the builder rejects it.
+    BadModel,
+    /// The image does not hold what the build needs, or does not exist.
+    ImageMismatch,
+    /// The cluster failed, not the build.
+    Infrastructure,
+}
+
+impl FailureClass {
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InsufficientMemory => "InsufficientMemory",
+            Self::UnsupportedPrecision => "UnsupportedPrecision",
+            Self::BadModel => "BadModel",
+            Self::ImageMismatch => "ImageMismatch",
+            Self::Infrastructure => "Infrastructure",
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Types that several kinds use.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1 as corev1, apimachinery::pkg::api::resource::Quantity};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Names an object of the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalObjectReference {
+    /// Name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Names one key of a ConfigMap of the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapKeyReference {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key within it.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+/// Requests and limits of one container, as Kubernetes writes them: `cpu: 500m`, `memory: 2Gi`, `nvidia.com/gpu: 1`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerResources {
+    /// What the scheduler sets aside.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "quantities")]
+    pub requests: BTreeMap<String, String>,
+    /// What the container may use at most.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "quantities")]
+    pub limits: BTreeMap<String, String>,
+}
+
+impl ContainerResources {
+    /// The same as Kubernetes' own type.
+    pub fn to_requirements(&self) -> corev1::ResourceRequirements {
+        let convert = |quantities: &BTreeMap<String, String>| {
+            let converted: BTreeMap<_, _> =
+                quantities.iter().map(|(name, quantity)| (name.clone(), Quantity(quantity.clone()))).collect();
+            (!converted.is_empty()).then_some(converted)
+        };
+        corev1::ResourceRequirements {
+            requests: convert(&self.requests),
+            limits: convert(&self.limits),
+            ..Default::default()
+        }
+    }
+}
+
+/// A taint that pods put up with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Toleration {
+    /// Key of the taint; absent with operator Exists matches every taint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 316))]
+    pub key: Option<String>,
+    /// How key and value are compared.
+    #[serde(default)]
+    pub operator: TolerationOperator,
+    /// Value of the taint; only with operator Equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub value: Option<String>,
+    /// The effect to put up with; absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    /// The same as Kubernetes' own type.
+    pub fn to_kubernetes(&self) -> corev1::Toleration {
+        let Self { key, operator, value, effect } = self;
+        corev1::Toleration {
+            key: key.clone(),
+            operator: Some(match operator {
+                TolerationOperator::Equal => "Equal".to_owned(),
+                TolerationOperator::Exists => "Exists".to_owned(),
+            }),
+            value: value.clone(),
+            effect: effect.map(|effect| match effect {
+                TaintEffect::NoSchedule => "NoSchedule".to_owned(),
+                TaintEffect::PreferNoSchedule => "PreferNoSchedule".to_owned(),
+                TaintEffect::NoExecute => "NoExecute".to_owned(),
+            }),
+            ..Default::default()
+        }
+    }
+}
+
+/// How a toleration compares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum TolerationOperator {
+    /// Key and value are equal.
+    #[default]
+    Equal,
+    /// The key exists.
+    Exists,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum TaintEffect {
+    /// New pods are not scheduled.
+    NoSchedule,
+    /// New pods are scheduled elsewhere where possible.
+    PreferNoSchedule,
+    /// Running pods are evicted.
+    NoExecute,
+}
+
+/// A map of resource names to quantities, bounded so that rules over it have a bounded cost.
+pub(crate) fn quantities(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {
+            "type": "string", "maxLength": 32,
+            "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$",
+        },
+    })
+}
+
+/// A map of label values, bounded in number and length.
+pub(crate) fn label_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": { "type": "string", "maxLength": 63 },
+    })
+}
+
+/// A map of builder options, bounded in number and length.
+pub(crate) fn option_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": { "type": "string", "maxLength": 256 },
+    })
+}
+
+/// The conditions of a status: a list keyed by type.
+pub(crate) fn conditions(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    let mut schema = generator.subschema_for::<Vec<Condition>>();
+    schema.insert("maxItems".to_owned(), 16.into());
+    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
+    schema.insert("x-kubernetes-list-map-keys".to_owned(), serde_json::json!(["type"]));
+    schema
+}

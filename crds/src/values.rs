@@ -1,0 +1,234 @@
+//! Values as people write them: durations, percentages and percentiles. Each keeps the text it was written in, so that an
+//! object read and sent back is the object that was read.
+
+use std::{borrow::Cow, fmt, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a text is not the value that its field needs.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ValueError {
+    /// The text is no duration.
+    #[error("{0:?} is not a duration: write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d")]
+    Duration(String),
+    /// The text is no percentage.
+    #[error("{0:?} is not a percentage: write a number from 0% to 100%, such as 2% or 0.1%")]
+    Percent(String),
+    /// The text is no positive decimal number.
+    #[error("{0:?} is not a positive number: write one such as 1.5 or 20")]
+    PositiveDecimal(String),
+}
+
+const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
+const PERCENT_PATTERN: &str = r"^(100|[1-9]?[0-9])(\.[0-9]{1,4})?%$";
+const POSITIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+
+/// Splits `12.5` into its integer part and its fraction in units of 10^-`places`.
+fn parse_scaled(number: &str, places: u32) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let places_given = u32::try_from(fraction.len()).ok()?;
+    if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) || places_given > places {
+        return None;
+    }
+    let scaled_fraction = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u64>().ok()?.checked_mul(10u64.pow(places - places_given))?
+    };
+    whole.parse::<u64>().ok()?.checked_mul(10u64.pow(places))?.checked_add(scaled_fraction)
+}
+
+/// A span of time, written as a number with a unit: `500ms`, `2s`, `1.5s`, `5m`, `1h`, `30d`, `250us`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DurationText {
+    text: String,
+    microseconds: u64,
+}
+
+impl DurationText {
+    /// The span in microseconds.
+    pub fn microseconds(&self) -> u64 {
+        self.microseconds
+    }
+
+    /// The span in whole seconds, rounded up: what fields of Kubernetes that count seconds are given.
+    pub fn seconds_rounded_up(&self) -> u64 {
+        self.microseconds.div_ceil(1_000_000)
+    }
+}
+
+impl FromStr for DurationText {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || ValueError::Duration(text.to_owned());
+        let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(invalid)?;
+        let (number, unit) = text.split_at(unit_at);
+        let unit_microseconds: u64 = match unit {
+            "us" => 1,
+            "ms" => 1_000,
+            "s" => 1_000_000,
+            "m" => 60_000_000,
+            "h" => 3_600_000_000,
+            "d" => 86_400_000_000,
+            _ => return Err(invalid()),
+        };
+        let thousandths = parse_scaled(number, 3).ok_or_else(invalid)?;
+        let microseconds = u128::from(thousandths) * u128::from(unit_microseconds) / 1_000;
+        let microseconds = u64::try_from(microseconds).map_err(|_| invalid())?;
+        Ok(Self { text: text.to_owned(), microseconds })
+    }
+}
+
+/// A share, written with a percent sign: `2%`, `0.1%`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Percent {
+    text: String,
+    parts_per_million: u32,
+}
+
+impl Percent {
+    /// The share in parts per million: `2%` is 20,000.
+    pub fn parts_per_million(&self) -> u32 {
+        self.parts_per_million
+    }
+
+    /// The share as a ratio between 0 and 1.
+    pub fn ratio(&self) -> f64 {
+        f64::from(self.parts_per_million) / 1e6
+    }
+}
+
+impl FromStr for Percent {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || ValueError::Percent(text.to_owned());
+        let number = text.strip_suffix('%').ok_or_else(invalid)?;
+        let scaled = parse_scaled(number, 4).filter(|v| *v <= 1_000_000).ok_or_else(invalid)?;
+        let parts_per_million = u32::try_from(scaled).map_err(|_| invalid())?;
+        Ok(Self { text: text.to_owned(), parts_per_million })
+    }
+}
+
+/// A number above zero, written as text because the API has no floating point: `1.5`, `20`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PositiveDecimal {
+    text: String,
+    ten_thousandths: u64,
+}
+
+impl PositiveDecimal {
+    /// The number as a floating-point value.
+    pub fn value(&self) -> f64 {
+        self.ten_thousandths as f64 / 1e4
+    }
+}
+
+impl FromStr for PositiveDecimal {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || ValueError::PositiveDecimal(text.to_owned());
+        let ten_thousandths = parse_scaled(text, 4).filter(|v| *v > 0).ok_or_else(invalid)?;
+        Ok(Self { text: text.to_owned(), ten_thousandths })
+    }
+}
+
+/// Conversions and the schema that every text value shares.
+macro_rules! text_value {
+    ($type:ident, $pattern:expr, $max_length:expr) => {
+        impl TryFrom<String> for $type {
+            type Error = ValueError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.text
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.text)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern, "maxLength": $max_length })
+            }
+        }
+    };
+}
+
+text_value!(DurationText, DURATION_PATTERN, 16);
+text_value!(Percent, PERCENT_PATTERN, 12);
+text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
+
+/// A percentile that an objective may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum Percentile {
+    /// The median.
+    #[serde(rename = "p50")]
+    P50,
+    /// 90 of 100 are at most this.
+    #[serde(rename = "p90")]
+    P90,
+    /// 95 of 100 are at most this.
+    #[serde(rename = "p95")]
+    P95,
+    /// 99 of 100 are at most this.
+    #[serde(rename = "p99")]
+    P99,
+    /// 999 of 1,000 are at most this.
+    #[serde(rename = "p99.9")]
+    P99_9,
+}
+
+impl Percentile {
+    /// The percentile as a quantile in parts per thousand: p99.9 is 999.
+    pub fn per_mille(self) -> u16 {
+        match self {
+            Self::P50 => 500,
+            Self::P90 => 900,
+            Self::P95 => 950,
+            Self::P99 => 990,
+            Self::P99_9 => 999,
+        }
+    }
+}
+
+impl fmt::Display for Percentile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::P99_9 => "p99.9",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! The pod that serves an agent: the engine is checked, Triton is the native sidecar, the agent runtime is the main container, so
+//! that Triton outlives it at shutdown. Pure.
+
+use k8s_openapi::{
+    api::core::v1::{
+        ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction,
+        Lifecycle, LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume,
+        VolumeMount,
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use slipway_worker_contract::paths;
+
+use super::{runtime_config::HEADERS_FOLDER, store};
+use crate::{
+    agent_deployment::revision::RevisionPlan,
+    jobs::template::{STORE_VOLUME, claim_volume, complete_container, empty_dir, mount, pod_defaults, read_only},
+    settings::Settings,
+};
+
+/// File of the agent runtime's configuration.
+pub const CONFIG_FILE: &str = "config.json";
+/// Name of the port that clients call.
+pub const API_PORT_NAME: &str = "http";
+/// Port that clients call.
+const API_PORT: i32 = 8080;
+/// Name of the port for evidence, metrics and health.
+const ADMIN_PORT_NAME: &str = "admin";
+/// Port for evidence, metrics and health; in no Service.
+const ADMIN_PORT: i32 = 9464;
+/// Triton's HTTP port.
+const TRITON_HTTP_PORT: i32 = 8000;
+/// Name of the model in the repository.
+pub const MODEL: &str = "agent";
+/// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
+const PRE_STOP_SECONDS: i64 = 5;
+/// Seconds that Triton has to finish what is in flight.
+const TRITON_EXIT_SECONDS: i64 = 10;
+/// Seconds beyond the longest run that the pod is given to end.
+const GRACE_MARGIN_SECONDS: i64 = 10;
+/// Seconds that a model may take to load.
+const LOAD_SECONDS: i32 = 600;
+
+const CONFIG_VOLUME: &str = "config";
+const ENGINE_VOLUME: &str = "engine";
+const SHARED_MEMORY_VOLUME: &str = "shared-memory";
+
+/// The pod of a revision whose objects have this name.
+pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -> PodSpec {
+    let mut materialize = materialize(plan);
+    let mut triton = triton(plan);
+    let mut agent_runtime = agent_runtime(plan);
+    for container in [&mut materialize, &mut triton, &mut agent_runtime] {
+        complete_container(settings, container);
+    }
+    let longest_run_seconds = i64::try_from(plan.agent.run_timeout.seconds_rounded_up()).unwrap_or(i64::MAX);
+    PodSpec {
+        init_containers: Some(vec![materialize, triton]),
+        containers: vec![agent_runtime],
+        volumes: Some(volumes(revision_name, plan)),
+        node_selector: Some(plan.hardware.node_selector.clone()).filter(|selector| !selector.is_empty()),
+        tolerations: Some(plan.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect::<Vec<_>>())
+            .filter(|tolerations| !tolerations.is_empty()),
+        termination_grace_period_seconds: Some(
+            longest_run_seconds + PRE_STOP_SECONDS + TRITON_EXIT_SECONDS + GRACE_MARGIN_SECONDS,
+        ),
+        restart_policy: Some("Always".to_owned()),
+        ..pod_defaults()
+    }
+}
+
+/// Copies the engine out of the store and checks every byte; Triton starts only after it.
+fn materialize(plan: &RevisionPlan) -> Container {
+    let arguments = [
+        "materialize".to_owned(),
+        format!("--identity={}", plan.engine.name),
+        format!("--manifest-digest={}", plan.engine.manifest_digest),
+    ];
+    Container {
+        name: "materialize".to_owned(),
+        image: Some(plan.worker_image.clone()),
+        args: Some(arguments.to_vec()),
+        volume_mounts: Some(vec![
+            read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
+            mount(ENGINE_VOLUME, paths::ENGINE_DIR),
+        ]),
+        ..Default::default()
+    }
+}
+
+fn triton(plan: &RevisionPlan) -> Container {
+    let command = [
+        "tritonserver".to_owned(),
+        format!("--model-repository={}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY),
+        "--model-control-mode=explicit".to_owned(),
+        format!("--load-model={MODEL}"),
+        format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}"),
+    ];
+    Container {
+        name: "triton".to_owned(),
+        image: Some(plan.triton_image.clone()),
+        command: Some(command.to_vec()),
+        restart_policy: Some("Always".to_owned()),
+        startup_probe: Some(Probe {
+            failure_threshold: Some(LOAD_SECONDS),
+            ..probe("/v2/health/ready", TRITON_HTTP_PORT)
+        }),
+        resources: Some(plan.triton_resources.to_requirements()),
+        volume_mounts: Some(vec![
+            read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
+            mount(SHARED_MEMORY_VOLUME, "/dev/shm"),
+        ]),
+        ..Default::default()
+    }
+}
+
+fn agent_runtime(plan: &RevisionPlan) -> Container {
+    let header_mounts = header_secrets(plan)
+        .map(|(tool, _)| read_only(mount(&header_volume(tool), &format!("{HEADERS_FOLDER}/{tool}"))));
+    let mounts: Vec<VolumeMount> =
+        std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent"))).chain(header_mounts).collect();
+    Container {
+        name: "agent-runtime".to_owned(),
+        image: Some(plan.agent_runtime_image.clone()),
+        ports: Some(vec![port(API_PORT_NAME, API_PORT), port(ADMIN_PORT_NAME, ADMIN_PORT)]),
+        env: Some(vec![EnvVar {
+            name: "POD_NAME".to_owned(),
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector { field_path: "metadata.name".to_owned(), ..Default::default() }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }]),
+        startup_probe: Some(Probe { failure_threshold: Some(LOAD_SECONDS), ..probe("/readyz", ADMIN_PORT) }),
+        readiness_probe: Some(Probe {
+            period_seconds: Some(2),
+            failure_threshold: Some(2),
+            ..probe("/readyz", ADMIN_PORT)
+        }),
+        liveness_probe: Some(Probe {
+            period_seconds: Some(10),
+            failure_threshold: Some(6),
+            ..probe("/livez", ADMIN_PORT)
+        }),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler {
+                sleep: Some(SleepAction { seconds: PRE_STOP_SECONDS }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        resources: Some(plan.agent_resources.to_requirements()),
+        volume_mounts: Some(mounts),
+        ..Default::default()
+    }
+}
+
+fn probe(path: &str, port: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(port),
+            ..Default::default()
+        }),
+        period_seconds: Some(1),
+        timeout_seconds: Some(2),
+        ..Default::default()
+    }
+}
+
+fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..Default::default()
+    }
+}
+
+fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
+    let config = Volume {
+        name: CONFIG_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource { name: revision_name.to_owned(), ..Default::default() }),
+        ..Default::default()
+    };
+    let shared_memory = Volume {
+        name: SHARED_MEMORY_VOLUME.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
+        ..Default::default()
+    };
+    let headers = header_secrets(plan).map(|(tool, secret)| Volume {
+        name: header_volume(tool),
+        secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
+        ..Default::default()
+    });
+    let own = [config, claim_volume(STORE_VOLUME, store::CLAIM, true), empty_dir(ENGINE_VOLUME), shared_memory];
+    own.into_iter().chain(headers).collect()
+}
+
+/// Tools with a Secret of headers, and the Secret's name.
+fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (&str, &str)> {
+    plan.agent.tools.iter().filter_map(|tool| {
+        let secret = tool.http.as_ref()?.headers_from.as_ref()?;
+        Some((tool.name.as_str(), secret.name.as_str()))
+    })
+}
+
+/// Volume names know no underscore, names of tools do.
+fn header_volume(tool: &str) -> String {
+    format!("headers-{}", tool.replace('_', "-"))
+}

@@ -1,0 +1,95 @@
+//! The configuration of the agent runtime, from a plan. Pure.
+
+use slipway_crds::{
+    v1alpha1::agent_deployment::{
+        HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, Tool as ApiTool, ToolType,
+    },
+    values::Percentile as ApiPercentile,
+};
+use slipway_runtime_config::{
+    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, Tool, ToolKind,
+};
+
+use crate::agent_deployment::revision::RevisionPlan;
+
+/// Folder in which the header Secrets of tools are mounted, one folder a tool.
+pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
+/// Where Triton listens for gRPC, as the agent runtime sees it.
+const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
+/// Time that runs in flight have beyond the longest run before they are cut.
+const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
+
+/// The configuration file's content.
+pub fn runtime_config(agent_deployment: &str, revision: &str, plan: &RevisionPlan) -> RuntimeConfig {
+    let agent = &plan.agent;
+    let mut config = RuntimeConfig::new(agent_deployment, revision, TRITON_ENDPOINT);
+    config.system_prompt.clone_from(&agent.system_prompt);
+    if let Some(template) = &agent.prompt_template {
+        config.prompt_template.clone_from(template);
+    }
+    config.tools = agent.tools.iter().map(tool).collect();
+    config.max_steps = unsigned(agent.max_steps);
+    config.max_tokens_per_step = unsigned(agent.max_output_tokens);
+    config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
+    config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
+    config.max_in_flight = unsigned(plan.max_in_flight);
+    config.objectives = plan
+        .slo
+        .objectives
+        .iter()
+        .map(|objective| Objective {
+            name: objective.name.clone(),
+            metric: metric(objective.metric),
+            percentile: percentile(objective.percentile),
+            max_microseconds: objective.max.microseconds(),
+        })
+        .collect();
+    config
+}
+
+/// Integers of the API are signed; its bounds keep them above zero.
+fn unsigned(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+fn tool(tool: &ApiTool) -> Tool {
+    let kind = match (tool.kind, &tool.http) {
+        (ToolType::HTTP, Some(http)) => ToolKind::Http(http_tool(tool, http)),
+        (ToolType::Calculator | ToolType::HTTP, _) => ToolKind::Calculator,
+    };
+    Tool { name: tool.name.clone(), description: tool.description.clone(), kind }
+}
+
+fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
+    let mut result = HttpTool::new(&http.url);
+    result.method = match http.method {
+        ApiMethod::GET => HttpMethod::Get,
+        ApiMethod::POST => HttpMethod::Post,
+    };
+    result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
+    result.headers_from = http.headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
+    result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
+    result.retries = unsigned(http.retries);
+    result.idempotent = http.idempotent;
+    result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
+    result
+}
+
+fn metric(metric: LatencyMetric) -> ObjectiveMetric {
+    match metric {
+        LatencyMetric::RequestLatency => ObjectiveMetric::RequestLatency,
+        LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
+    }
+}
+
+fn percentile(percentile: ApiPercentile) -> Percentile {
+    match percentile {
+        ApiPercentile::P50 => Percentile::P50,
+        ApiPercentile::P90 => Percentile::P90,
+        ApiPercentile::P95 => Percentile::P95,
+        ApiPercentile::P99 => Percentile::P99,
+        ApiPercentile::P99_9 => Percentile::P99_9,
+    }
+}

@@ -1,0 +1,169 @@
+//! What comes next for an AgentDeployment. Pure: the same world gives the same plan.
+
+mod engines;
+mod fetch;
+mod resolve;
+mod rollout;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use slipway_crds::{
+    identity::IdentityError,
+    v1alpha1::{AgentDeploymentStatus, agent_deployment::JobAttempt},
+};
+
+use super::{
+    build,
+    revision::{self, RevisionPlan},
+    status,
+    world::World,
+};
+use crate::{
+    jobs::{
+        attempts::{self, AttemptStep, Attempts, job_name},
+        view::JobPhase,
+    },
+    plan::{Child, Note, Plan, Removal},
+    why::{Step, Why},
+};
+
+/// Without any news, everything is looked at again after this time: a watch that missed something heals.
+const RESYNC: Duration = Duration::from_secs(300);
+/// While something is under way that no watch reports, such as the passing of a back-off.
+const SOON: Duration = Duration::from_secs(5);
+/// After a status that must be recorded before anything else.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// The plan that is being put together.
+#[derive(Debug)]
+struct Draft {
+    children: Vec<Child>,
+    removals: Vec<Removal>,
+    status: AgentDeploymentStatus,
+    notes: Vec<Note>,
+    requeue: Duration,
+}
+
+/// The plan that the spec asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    hash: String,
+    input_hash: String,
+    plan: RevisionPlan,
+}
+
+/// Decides what comes next.
+///
+/// # Errors
+/// When a part of the spec has no canonical JSON; its types leave no such case.
+pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
+    let mut draft = Draft {
+        children: vec![Child::PersistentVolumeClaim(Box::new(build::store::claim(world)))],
+        removals: Vec::new(),
+        status: world.status.clone(),
+        notes: Vec::new(),
+        requeue: RESYNC,
+    };
+    let input_hash = revision::input_hash(&world.spec)?.as_str().to_owned();
+    let kept = world.revisions.iter().find(|revision| revision.input_hash == input_hash);
+    let target = match kept {
+        Some(kept) => Step::Done(Target { hash: kept.hash.clone(), input_hash, plan: kept.plan.clone() }),
+        None => pipeline(world, &mut draft, input_hash)?,
+    };
+    let outcome = rollout::decide(world, target, &mut draft);
+    status::complete(world, &outcome, &mut draft.status);
+    let Draft { children, removals, status, notes, requeue } = draft;
+    Ok(Plan { children, removals, status, notes, requeue })
+}
+
+/// From the model's reference to a plan, one planner a step.
+fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step<Target>, IdentityError> {
+    let resolved = match resolve::decide(world, draft)? {
+        Step::Done(resolved) => resolved,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    match fetch::decide(world, &resolved, draft)? {
+        Step::Done(()) => {}
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    }
+    let plan = match engines::decide(world, &resolved, draft)? {
+        Step::Done(plan) => plan,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let hash = plan.hash()?.short().to_owned();
+    Ok(Step::Done(Target { hash, input_hash, plan }))
+}
+
+/// A Job of this AgentDeployment: its place in the status, and how its next attempt is made.
+struct JobStep<'a> {
+    kind: &'static str,
+    input_hash: &'a str,
+}
+
+impl JobStep<'_> {
+    fn prefix(&self) -> String {
+        format!("{}-{}", self.kind, self.input_hash)
+    }
+
+    fn recorded(&self, world: &World) -> i32 {
+        let same = |job: &&JobAttempt| job.kind == self.kind && job.input_hash == self.input_hash;
+        world.status.jobs.iter().find(same).map_or(0, |job| job.attempt)
+    }
+
+    /// Asks what comes next, and writes a new attempt into the status.
+    fn next(&self, world: &World, draft: &mut Draft) -> AttemptStep {
+        let prefix = self.prefix();
+        let recorded = self.recorded(world);
+        let job = world.jobs.get(&job_name(&prefix, recorded));
+        let step = attempts::decide(Attempts {
+            job_prefix: &prefix,
+            recorded,
+            max_attempts: world.settings.jobs.max_attempts,
+            job,
+            now: world.now,
+        });
+        match &step {
+            AttemptStep::Record(attempt) => {
+                draft.status.jobs.retain(|job| job.kind != self.kind);
+                draft.status.jobs.push(JobAttempt {
+                    kind: self.kind.to_owned(),
+                    input_hash: self.input_hash.to_owned(),
+                    attempt: *attempt,
+                });
+                draft.requeue = AT_ONCE;
+            }
+            AttemptStep::Wait(Why::JobRetrying { .. }) => draft.requeue = SOON,
+            AttemptStep::Create(_) | AttemptStep::Wait(_) | AttemptStep::Succeeded { .. } | AttemptStep::GivenUp(_) => {
+            }
+        }
+        step
+    }
+
+    /// What a wait is for: a claim that nothing binds is worth more words than the scheduler has.
+    fn explain(&self, world: &World, why: Why) -> Why {
+        let prefix = self.prefix();
+        let phase = world.jobs.get(&job_name(&prefix, self.recorded(world))).map(|job| &job.phase);
+        match phase {
+            Some(JobPhase::Unscheduled(message))
+                if message.contains("PersistentVolumeClaim") && world.store_bound != Some(true) =>
+            {
+                Why::StoreUnbound {
+                    claim: build::store::CLAIM.to_owned(),
+                    storage_class: world.settings.store.storage_class_name.clone(),
+                }
+            }
+            _ => why,
+        }
+    }
+
+    /// The name of the Job of an attempt.
+    fn job_name(&self, attempt: i32) -> String {
+        job_name(&self.prefix(), attempt)
+    }
+}

@@ -1,0 +1,145 @@
+//! Step 1: what do the model's reference and the images stand for? Pure.
+
+use serde::Serialize;
+use slipway_crds::{
+    conditions::Reason,
+    identity::{IdentityError, content_hash},
+    v1alpha1::{
+        agent_deployment::{CustomEngine, ResolvedImage, ResolvedModel},
+        shared::LocalObjectReference,
+    },
+};
+use slipway_worker_contract::{Outcome, ResolveResult};
+
+use super::{Draft, JobStep, World, build};
+use crate::{
+    jobs::attempts::AttemptStep,
+    plan::{Child, Note},
+    why::{Step, Why},
+};
+
+/// Kind of the Job, and its name's first part.
+pub(super) const KIND: &str = "resolve";
+
+/// What the references of a spec stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) model: ResolvedModel,
+    pub(super) builder_image_digest: String,
+    pub(super) custom: CustomEngine,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResolveInput<'a> {
+    agent_deployment: &'a str,
+    uri: &'a str,
+    secret: Option<&'a LocalObjectReference>,
+    builder_image: &'a str,
+}
+
+pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>, IdentityError> {
+    let Some(custom) = world.spec.engine.custom.clone() else {
+        let problem = "is required when engine.backend is Custom".to_owned();
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.engine.custom", problem }));
+    };
+    let input_hash = content_hash(&ResolveInput {
+        agent_deployment: &world.name,
+        uri: &world.spec.model.uri,
+        secret: world.spec.model.secret_ref.as_ref(),
+        builder_image: &custom.builder_image,
+    })?;
+    let step = JobStep { kind: KIND, input_hash: input_hash.short() };
+    if let Some(resolved) = recorded(world, &step, &custom) {
+        return Ok(Step::Done(resolved));
+    }
+    Ok(match step.next(world, draft) {
+        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Create(attempt) => {
+            let name = step.job_name(attempt);
+            let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
+            draft.children.push(Child::ConfigMap(Box::new(task)));
+            draft.children.push(Child::Job(Box::new(job)));
+            Step::Waiting(Why::JobStarting { job: name })
+        }
+        AttemptStep::Wait(why) => Step::Waiting(step.explain(world, why)),
+        AttemptStep::GivenUp(why) => Step::Stopped(why),
+        AttemptStep::Succeeded { outcome, .. } => match *outcome {
+            Outcome::Resolve(result) => record(world, &step, result, custom, draft),
+            Outcome::Fetch(_)
+            | Outcome::Build(_)
+            | Outcome::Quality(_)
+            | Outcome::Materialize(_)
+            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
+        },
+    })
+}
+
+/// What the status holds, if it is about the spec as it stands.
+fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<Resolved> {
+    let model = world.status.model.clone().filter(|_| step.recorded(world) > 0)?;
+    let image = world.status.images.iter().find(|image| image.reference == custom.builder_image)?;
+    (model.uri == world.spec.model.uri).then(|| Resolved {
+        model,
+        builder_image_digest: image.digest.clone(),
+        custom: custom.clone(),
+    })
+}
+
+fn record(
+    world: &World,
+    step: &JobStep<'_>,
+    result: ResolveResult,
+    custom: CustomEngine,
+    draft: &mut Draft,
+) -> Step<Resolved> {
+    let job = step.job_name(step.recorded(world));
+    let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
+    let seen = world.jobs.get(&job).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
+    let Some(builder_image_digest) = pinned.or(seen) else {
+        let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
+        return Step::Stopped(Why::JobFailed { job, class: "Infrastructure", failure });
+    };
+    let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
+    let model = ResolvedModel {
+        uri: world.spec.model.uri.clone(),
+        pinned_uri,
+        commit,
+        source_digest: source_digest.to_string(),
+        tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
+        size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        parameters: shape.map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
+        fetched: false,
+    };
+    draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
+    draft.status.model = Some(model.clone());
+    draft.status.images =
+        vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
+    Step::Done(Resolved { model, builder_image_digest, custom })
+}
+
+fn story(model: &ResolvedModel, files: u32) -> String {
+    let ResolvedModel { uri, commit, source_digest, size_bytes, parameters, .. } = model;
+    let at = commit.as_ref().map(|commit| format!(" at commit {commit}")).unwrap_or_default();
+    let parameters = match parameters {
+        Some(count) if *count > 0 => format!("{} M parameters, ", count.div_euclid(100_000) as f64 / 10.0),
+        _ => String::new(),
+    };
+    let megabytes = *size_bytes as f64 / 1e6;
+    format!(
+        "{uri}{at}: {files} files, {parameters}{megabytes:.1} MB, digest {}",
+        &source_digest[..12.min(source_digest.len())]
+    )
+}
+
+/// A Job whose result is of another kind: operator and worker are not of one version.
+pub(super) fn foreign_result(step: &JobStep<'_>, world: &World) -> Why {
+    Why::JobFailed {
+        job: step.job_name(step.recorded(world)),
+        class: "ImageMismatch",
+        failure: format!(
+            "it reported the result of another task: is {} the worker of this release?",
+            world.settings.images.worker
+        ),
+    }
+}

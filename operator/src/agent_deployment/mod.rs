@@ -1,0 +1,9 @@
+//! The controller of AgentDeployments: observe -> decide -> build -> apply -> record.
+
+pub mod build;
+pub mod decide;
+pub mod observe;
+pub mod reconcile;
+pub mod revision;
+pub mod status;
+pub mod world;

@@ -1,0 +1,213 @@
+//! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::{ControllerRevision, Deployment},
+        batch::v1::Job,
+        core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
+    },
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
+use serde::de::DeserializeOwned;
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, Engine},
+};
+use thiserror::Error;
+use tracing::warn;
+
+use super::{
+    build::store,
+    revision::Revision,
+    world::{OwnedObject, ServingView, World},
+};
+use crate::{
+    jobs::view::{self, JobView},
+    plan::RemovalKind,
+    settings::Settings,
+};
+
+/// Why the world cannot be seen.
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// The API server did not list a kind.
+    #[error("failed to list {kind} in namespace {namespace}")]
+    List {
+        /// Kind of the objects.
+        kind: String,
+        /// The namespace.
+        namespace: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server did not return an object.
+    #[error("failed to get {kind} {name}")]
+    Get {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// Observes an AgentDeployment as it is now; absent when it is gone or going.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn observe(
+    client: &Client,
+    settings: &Arc<Settings>,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(AgentDeployment, World)>, ObserveError> {
+    let Some(object) = get::<AgentDeployment>(client, namespace, name).await? else { return Ok(None) };
+    if object.metadata.deletion_timestamp.is_some() {
+        return Ok(None);
+    }
+    let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
+    let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
+    let jobs = list::<Job>(client, namespace, &ours).await?;
+    let pods = list::<Pod>(client, namespace, &ours).await?;
+    let engines = list::<Engine>(client, namespace, &ours).await?;
+    let revisions = list::<ControllerRevision>(client, namespace, &mine).await?;
+    let deployments = list::<Deployment>(client, namespace, &mine).await?;
+    let services = list::<Service>(client, namespace, &mine).await?;
+    let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
+    let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
+    let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
+    let world = World {
+        now: Timestamp::now(),
+        settings: settings.clone(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        owner,
+        spec: object.spec.clone(),
+        status: object.status.clone().unwrap_or_default(),
+        store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
+        jobs: job_views(&jobs, &pods),
+        engines: engines
+            .into_iter()
+            .filter(|engine| engine.metadata.deletion_timestamp.is_none())
+            .map(|engine| (engine.name_any(), engine.status.unwrap_or_default()))
+            .collect(),
+        revisions: readable_revisions(&revisions),
+        serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
+        objects: owned_objects(&deployments, &services, &config_maps),
+    };
+    Ok(Some((object, world)))
+}
+
+/// Lists the objects of a kind by label.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, ObserveError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let list = api.list(&ListParams::default().labels(selector)).await.map_err(|source| ObserveError::List {
+        kind: K::kind(&()).into_owned(),
+        namespace: namespace.to_owned(),
+        source: Box::new(source),
+    })?;
+    Ok(list.items)
+}
+
+/// Gets an object, if it exists.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn get<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, ObserveError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    api.get_opt(name).await.map_err(|source| ObserveError::Get {
+        kind: K::kind(&()).into_owned(),
+        name: name.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Jobs that are not being deleted, each with its pods.
+pub fn job_views(jobs: &[Job], pods: &[Pod]) -> BTreeMap<String, JobView> {
+    jobs.iter()
+        .filter(|job| job.metadata.deletion_timestamp.is_none())
+        .map(|job| {
+            let name = job.name_any();
+            let own: Vec<Pod> =
+                pods.iter().filter(|pod| pod.labels().get(labels::JOB) == Some(&name)).cloned().collect();
+            (name, JobView::new(job, &own))
+        })
+        .collect()
+}
+
+/// A record that cannot be read is no revision; it is left where it is.
+fn readable_revisions(objects: &[ControllerRevision]) -> Vec<Revision> {
+    objects
+        .iter()
+        .filter_map(|object| match Revision::read(object) {
+            Ok(revision) => Some(revision),
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "a revision is passed over");
+                None
+            }
+        })
+        .collect()
+}
+
+fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, ServingView)> {
+    let revision = deployment.labels().get(labels::REVISION)?.clone();
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
+    let status = deployment.status.clone().unwrap_or_default();
+    let is_past_deadline = status.conditions.iter().flatten().any(|c| {
+        c.type_ == "Progressing" && c.status == "False" && c.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    });
+    let failure = pods
+        .iter()
+        .filter(|pod| pod.labels().get(labels::REVISION) == Some(&revision))
+        .filter(|pod| pod.labels().get(labels::AGENT_DEPLOYMENT) == deployment.labels().get(labels::AGENT_DEPLOYMENT))
+        .find_map(|pod| view::crash(pod).or_else(|| view::image_problem(pod)).or_else(|| view::unschedulable(pod)));
+    let view = ServingView {
+        wanted,
+        updated: status.updated_replicas.unwrap_or_default(),
+        ready: status.ready_replicas.unwrap_or_default(),
+        is_observed: status.observed_generation == deployment.metadata.generation,
+        is_past_deadline,
+        failure,
+    };
+    Some((revision, view))
+}
+
+fn owned_objects(
+    deployments: &[Deployment],
+    services: &[Service],
+    config_maps: &[ConfigMap],
+) -> BTreeMap<String, Vec<OwnedObject>> {
+    let mut objects: BTreeMap<String, Vec<OwnedObject>> = BTreeMap::new();
+    let found = deployments.iter().filter_map(|object| of_revision(RemovalKind::Deployment, object));
+    let found = found.chain(services.iter().filter_map(|object| of_revision(RemovalKind::Service, object)));
+    let found = found.chain(config_maps.iter().filter_map(|object| of_revision(RemovalKind::ConfigMap, object)));
+    for (revision, object) in found {
+        objects.entry(revision).or_default().push(object);
+    }
+    objects
+}
+
+/// Objects without a revision, such as the Service that clients call, outlive every revision.
+fn of_revision<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<(String, OwnedObject)> {
+    let revision = object.labels().get(labels::REVISION)?.clone();
+    let owned =
+        OwnedObject { kind, name: object.name_any(), uid: object.uid()?, resource_version: object.resource_version()? };
+    Some((revision, owned))
+}

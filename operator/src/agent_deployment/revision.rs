@@ -1,0 +1,162 @@
+//! A revision: the resolved plan that pods run, and the inputs that it was made from. Pure.
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use serde::{Deserialize, Serialize};
+use slipway_crds::{
+    identity::{ContentHash, IdentityError, content_hash},
+    v1alpha1::{
+        AgentDeploymentSpec,
+        agent_deployment::{Agent, EngineConfiguration, Hardware, ModelSource, SearchSpace, ServiceLevelObjectives},
+        shared::ContainerResources,
+    },
+};
+use slipway_worker_contract::Digest;
+use thiserror::Error;
+
+/// Annotation with the hash of the inputs that a plan was made from.
+pub const INPUT_HASH: &str = "slipway.dev/plan-input-hash";
+
+/// Why a ControllerRevision cannot be read.
+#[derive(Debug, Error)]
+pub enum RevisionError {
+    /// It holds no plan.
+    #[error("ControllerRevision {name} holds no plan")]
+    Empty {
+        /// Name of the ControllerRevision.
+        name: String,
+    },
+    /// Its plan has another shape.
+    #[error("failed to read the plan of ControllerRevision {name}")]
+    Parse {
+        /// Name of the ControllerRevision.
+        name: String,
+        /// What the parser said.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Everything that decides what the pods of a revision are. Images of this product are pinned here, so that another version of
+/// the operator changes no running pod. Members that come later are optional and absent where they do nothing: the hash of a
+/// plan never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionPlan {
+    /// The engine.
+    pub engine: PlannedEngine,
+    /// Agent runs in flight on one replica, at most.
+    pub max_in_flight: i32,
+    /// Image with tritonserver.
+    pub triton_image: String,
+    /// Image of the worker, which checks the engine before Triton starts.
+    pub worker_image: String,
+    /// Image of the agent runtime.
+    pub agent_runtime_image: String,
+    /// The agent.
+    pub agent: Agent,
+    /// The objectives that the agent runtime counts.
+    pub slo: ServiceLevelObjectives,
+    /// Where the pods run.
+    pub hardware: Hardware,
+    /// Resources of Triton's container.
+    pub triton_resources: ContainerResources,
+    /// Resources of the agent runtime's container.
+    pub agent_resources: ContainerResources,
+}
+
+/// The engine of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedEngine {
+    /// Name of the Engine object.
+    pub name: String,
+    /// Digest of the artifact's manifest.
+    pub manifest_digest: Digest,
+    /// The engine as people call it.
+    pub display_name: String,
+}
+
+impl RevisionPlan {
+    /// Hash of the plan: the name of the revision.
+    ///
+    /// # Errors
+    /// When the plan cannot be written as canonical JSON; its types leave no such case.
+    pub fn hash(&self) -> Result<ContentHash, IdentityError> {
+        content_hash(self)
+    }
+}
+
+/// A kept revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revision {
+    /// Short hash of the plan.
+    pub hash: String,
+    /// Hash of the inputs that the plan was made from last.
+    pub input_hash: String,
+    /// Place in the history, from 1.
+    pub number: i64,
+    /// The plan.
+    pub plan: RevisionPlan,
+    /// Name of the ControllerRevision.
+    pub name: String,
+    /// UID of the ControllerRevision.
+    pub uid: String,
+    /// Resource version of the ControllerRevision.
+    pub resource_version: String,
+}
+
+impl Revision {
+    /// Reads a ControllerRevision.
+    ///
+    /// # Errors
+    /// When it holds no plan, or a plan of another shape.
+    pub fn read(object: &ControllerRevision) -> Result<Self, RevisionError> {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let data = object.data.as_ref().ok_or_else(|| RevisionError::Empty { name: name.clone() })?;
+        let plan = serde_json::from_value(data.0.clone())
+            .map_err(|source| RevisionError::Parse { name: name.clone(), source })?;
+        let hash = object.metadata.labels.as_ref().and_then(|l| l.get(slipway_crds::labels::REVISION)).cloned();
+        let input_hash = object.metadata.annotations.as_ref().and_then(|a| a.get(INPUT_HASH)).cloned();
+        Ok(Self {
+            hash: hash.unwrap_or_default(),
+            input_hash: input_hash.unwrap_or_default(),
+            number: object.revision,
+            plan,
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+            name,
+        })
+    }
+}
+
+/// The part of a spec that a plan is made from. Replicas and the rollout's own settings change no pod.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlanInput<'a> {
+    model: &'a ModelSource,
+    engine: &'a EngineConfiguration,
+    search: &'a SearchSpace,
+    hardware: &'a Hardware,
+    slo: &'a ServiceLevelObjectives,
+    agent: &'a Agent,
+    triton_resources: &'a ContainerResources,
+    agent_resources: &'a ContainerResources,
+}
+
+/// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once.
+///
+/// # Errors
+/// When the spec cannot be written as canonical JSON; its types leave no such case.
+pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityError> {
+    let AgentDeploymentSpec { model, engine, search, hardware, slo, agent, serving, rollout: _ } = spec;
+    content_hash(&PlanInput {
+        model,
+        engine,
+        search,
+        hardware,
+        slo,
+        agent,
+        triton_resources: &serving.triton_resources,
+        agent_resources: &serving.agent_resources,
+    })
+}

@@ -1,0 +1,160 @@
+//! The status of an AgentDeployment: stage, conditions, counts. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    labels,
+    v1alpha1::{
+        AgentDeploymentStatus,
+        agent_deployment::{SelectedConfiguration, Stage},
+    },
+};
+
+use super::world::{ServingView, World};
+use crate::why::{Step, Why};
+
+/// What the planners came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The revision that takes traffic.
+    pub serving: Option<String>,
+    /// What is still to be done; absent when nothing is.
+    pub next: Option<Step<()>>,
+}
+
+/// A condition before it is given its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Its type.
+    pub condition: ConditionType,
+    /// Whether it holds.
+    pub is_true: bool,
+    /// Why.
+    pub reason: Reason,
+    /// The same in words.
+    pub message: String,
+}
+
+/// Completes the status: everything that follows from the outcome.
+pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentStatus) {
+    let view = outcome.serving.as_ref().and_then(|revision| world.serving.get(revision));
+    let ready = view.map_or(0, |view| view.ready);
+    status.observed_generation = Some(world.generation);
+    status.replicas = view.map_or(0, |view| view.wanted);
+    status.ready_replicas = Some(format!("{ready}/{}", world.spec.serving.replicas));
+    status.selector = outcome
+        .serving
+        .as_ref()
+        .map(|revision| format!("{}={},{}={revision}", labels::AGENT_DEPLOYMENT, world.name, labels::REVISION));
+    status.stage = Some(stage(outcome));
+    if let Some(selected) = served_configuration(world, outcome) {
+        status.selected = Some(selected);
+    }
+    let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)];
+    status.conditions =
+        drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+}
+
+/// The configuration of the serving revision, unless another one is on its way.
+fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConfiguration> {
+    let serving = outcome.serving.as_deref().filter(|_| outcome.next.is_none())?;
+    let engine = &world.revision(serving)?.plan.engine;
+    let known = world.status.selected.as_ref().filter(|known| known.engine == engine.name);
+    known.is_none().then(|| SelectedConfiguration {
+        display_name: engine.display_name.clone(),
+        engine: engine.name.clone(),
+        manifest_digest: engine.manifest_digest.to_string(),
+        max_in_flight: world.revision(serving).map_or(0, |revision| revision.plan.max_in_flight),
+        why: format!("kept revision {serving} has the same inputs"),
+    })
+}
+
+fn stage(outcome: &Outcome) -> Stage {
+    let why = match &outcome.next {
+        None => return Stage::Serving,
+        Some(Step::Done(())) => return Stage::Serving,
+        Some(Step::Stopped(Why::SpecRefused { .. })) => return Stage::Refused,
+        Some(Step::Stopped(_)) => return Stage::Failed,
+        Some(Step::Waiting(why)) => why,
+    };
+    match why {
+        Why::SpecRefused { .. } => Stage::Refused,
+        Why::StoreUnbound { .. } => Stage::Resolving,
+        Why::JobStarting { job }
+        | Why::JobUnscheduled { job, .. }
+        | Why::ImageUnavailable { job, .. }
+        | Why::JobRunning { job, .. }
+        | Why::JobRetrying { job, .. }
+        | Why::JobFailed { job, .. } => {
+            if job.starts_with("fetch-") {
+                Stage::Fetching
+            } else {
+                Stage::Resolving
+            }
+        }
+        Why::EnginesBuilding { .. } | Why::NoEngine { .. } => Stage::Building,
+        Why::RevisionStarting { .. } | Why::RevisionFailing { .. } => Stage::RollingOut,
+    }
+}
+
+fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>) -> Draft {
+    let condition = ConditionType::Ready;
+    let draft = |is_true, reason, message| Draft { condition, is_true, reason, message };
+    match (&outcome.serving, view) {
+        (Some(revision), Some(view)) if view.ready > 0 => {
+            let message =
+                format!("revision {revision} serves with {} of {} pods", view.ready, world.spec.serving.replicas);
+            draft(true, Reason::Serving, message)
+        }
+        (Some(revision), _) if world.spec.serving.replicas == 0 => {
+            draft(false, Reason::NotServing, format!("revision {revision} is scaled to 0: set spec.serving.replicas"))
+        }
+        (Some(revision), _) => draft(false, Reason::NotServing, format!("no pod of revision {revision} is ready")),
+        (None, _) => match &outcome.next {
+            Some(Step::Waiting(why) | Step::Stopped(why)) => draft(false, why.reason(), why.to_string()),
+            Some(Step::Done(())) | None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
+        },
+    }
+}
+
+fn reconciling_condition(outcome: &Outcome) -> Draft {
+    let condition = ConditionType::Reconciling;
+    match &outcome.next {
+        Some(Step::Waiting(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
+        Some(Step::Stopped(_) | Step::Done(())) | None => {
+            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is under way".to_owned() }
+        }
+    }
+}
+
+fn stalled_condition(outcome: &Outcome) -> Draft {
+    let condition = ConditionType::Stalled;
+    match &outcome.next {
+        Some(Step::Stopped(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
+        Some(Step::Waiting(_) | Step::Done(())) | None => Draft {
+            condition,
+            is_true: false,
+            reason: Reason::UpToDate,
+            message: "nothing stands in the way".to_owned(),
+        },
+    }
+}
+
+/// A condition with its times: the transition keeps its time as long as the status stays the same.
+pub fn dated(draft: Draft, previous: &[Condition], (generation, now): (i64, Timestamp)) -> Condition {
+    let Draft { condition, is_true, reason, message } = draft;
+    let status = if is_true { "True" } else { "False" };
+    let since = previous
+        .iter()
+        .find(|previous| previous.type_ == condition.as_str() && previous.status == status)
+        .map_or_else(|| Time(now), |previous| previous.last_transition_time.clone());
+    Condition {
+        type_: condition.as_str().to_owned(),
+        status: status.to_owned(),
+        observed_generation: Some(generation),
+        last_transition_time: since,
+        reason: reason.as_str().to_owned(),
+        message: message.chars().take(4096).collect(),
+    }
+}

@@ -1,0 +1,85 @@
+//! What is known of an AgentDeployment when it is decided on. Plain data.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus};
+
+use super::revision::Revision;
+use crate::{jobs::view::JobView, settings::Settings};
+
+/// Everything that was observed.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The time of the observation; the only clock of a decision.
+    pub now: Timestamp,
+    /// The operator's configuration.
+    pub settings: Arc<Settings>,
+    /// Name of the AgentDeployment.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Reference by which it owns its children.
+    pub owner: OwnerReference,
+    /// What is wanted.
+    pub spec: AgentDeploymentSpec,
+    /// What was recorded last.
+    pub status: AgentDeploymentStatus,
+    /// Whether the claim of the store is bound; absent if there is no claim yet.
+    pub store_bound: Option<bool>,
+    /// Jobs of this AgentDeployment and of its model, by name.
+    pub jobs: BTreeMap<String, JobView>,
+    /// Engines of the namespace that are not being deleted, by name.
+    pub engines: BTreeMap<String, EngineStatus>,
+    /// Kept revisions that could be read.
+    pub revisions: Vec<Revision>,
+    /// What serves, by revision.
+    pub serving: BTreeMap<String, ServingView>,
+    /// Names, UIDs and resource versions of serving objects, by revision.
+    pub objects: BTreeMap<String, Vec<OwnedObject>>,
+}
+
+impl World {
+    /// The kept revision of a plan.
+    pub fn revision(&self, hash: &str) -> Option<&Revision> {
+        self.revisions.iter().find(|revision| revision.hash == hash)
+    }
+
+    /// The revision that takes traffic.
+    pub fn stable(&self) -> Option<&Revision> {
+        self.revision(self.status.rollout.as_ref()?.stable.as_deref()?)
+    }
+}
+
+/// What is seen of a revision's Deployment and pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServingView {
+    /// Pods that the Deployment wants.
+    pub wanted: i32,
+    /// Pods of the current template.
+    pub updated: i32,
+    /// Pods that are ready.
+    pub ready: i32,
+    /// Whether the Deployment controller has seen the current template.
+    pub is_observed: bool,
+    /// Whether the Deployment has made no progress within its deadline.
+    pub is_past_deadline: bool,
+    /// What a failing pod says.
+    pub failure: Option<String>,
+}
+
+/// A serving object of a revision, so that it can be deleted while it still is that object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedObject {
+    /// Its kind.
+    pub kind: crate::plan::RemovalKind,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: String,
+}

@@ -1,0 +1,148 @@
+//! The command line of the operator, and its start. The environment is read here and nowhere else.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use clap::Parser;
+use kube::runtime::events::{Recorder, Reporter};
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    controllers::{Context, run_agent_deployments, run_engines},
+    kube_io::client::{ClientError, connect},
+    leader::{Candidate, Election, LeaderError, Leadership},
+    metrics::{FailureCounts, Metrics},
+    server::{ServerState, serve},
+    settings::{Settings, SettingsError},
+};
+
+/// The Slipway operator.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Args {
+    /// The configuration file.
+    #[arg(long, default_value = "/etc/slipway/config.yaml")]
+    config: PathBuf,
+    /// Address of the port for health and metrics.
+    #[arg(long, default_value = "0.0.0.0:8081")]
+    listen: SocketAddr,
+    /// Namespace of the leader's lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "slipway-system")]
+    lease_namespace: String,
+    /// Name of this process among the replicas.
+    #[arg(long, env = "POD_NAME", default_value = "slipway-operator")]
+    identity: String,
+}
+
+/// Why the operator ended.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The configuration cannot be used.
+    #[error("failed to read the configuration")]
+    Settings(#[source] SettingsError),
+    /// There is no connection to a cluster.
+    #[error("failed to connect to the cluster")]
+    Connect(#[source] ClientError),
+    /// The process cannot be told to end.
+    #[error("failed to listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The port cannot be opened.
+    #[error("failed to serve health and metrics")]
+    Serve(#[source] std::io::Error),
+    /// Another process leads.
+    #[error("ended to make room for another leader")]
+    Leader(#[source] LeaderError),
+    /// A task ended on its own.
+    #[error("the task {0} ended on its own")]
+    TaskEnded(&'static str),
+}
+
+/// Name of the leader's lease.
+const LEASE: &str = "slipway-operator";
+
+impl Args {
+    /// Runs the operator until it is told to end, or loses its lease.
+    ///
+    /// # Errors
+    /// When it cannot start, or must end on its own.
+    pub async fn run(self) -> Result<(), RunError> {
+        let Self { config, listen, lease_namespace, identity } = self;
+        let settings = Arc::new(Settings::read(&config).map_err(RunError::Settings)?);
+        let client = connect().await.map_err(RunError::Connect)?;
+        let shutdown = CancellationToken::new();
+        let signals = end_on_signals(shutdown.clone())?;
+        let metrics = Metrics::new();
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let server_stop = CancellationToken::new();
+        let state = ServerState { metrics: metrics.clone(), is_ready: is_ready.clone() };
+        let server = tokio::spawn(serve(listen, state, server_stop.clone()));
+        let leadership = Leadership::default();
+        let candidate = Candidate { namespace: lease_namespace, lease: LEASE.to_owned(), identity: identity.clone() };
+        let mut election = Election::new(client.clone(), candidate, leadership.clone());
+        is_ready.store(true, Ordering::Release);
+        let result = if election.win(&shutdown).await {
+            metrics.set_leading();
+            let reporter = Reporter { controller: "slipway".to_owned(), instance: Some(identity) };
+            let context = Context {
+                recorder: Recorder::new(client.clone(), reporter),
+                client,
+                settings,
+                leadership,
+                metrics,
+                failures: FailureCounts::default(),
+            };
+            lead(Arc::new(context), &mut election, &shutdown).await
+        } else {
+            Ok(())
+        };
+        signals.abort();
+        server_stop.cancel();
+        if let Ok(Err(error)) = server.await {
+            return result.and(Err(RunError::Serve(error)));
+        }
+        result
+    }
+}
+
+/// Runs the controllers as long as the lease is held, and gives it back last.
+async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &CancellationToken) -> Result<(), RunError> {
+    let stop = CancellationToken::new();
+    let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
+    let mut engines = tokio::spawn(run_engines(context, stop.clone()));
+    let result = tokio::select! {
+        held = election.hold(shutdown) => held.map_err(RunError::Leader),
+        _ = &mut agent_deployments => Err(RunError::TaskEnded("agent-deployments")),
+        _ = &mut engines => Err(RunError::TaskEnded("engines")),
+    };
+    if result.is_err() {
+        // Not the leader any more: nothing may be finished, least of all half a plan.
+        return result;
+    }
+    info!("ending: reconciliations in flight are finished, then the lease is given back");
+    stop.cancel();
+    // A task that has panicked has been reported by the runtime.
+    drop(tokio::join!(agent_deployments, engines));
+    election.release().await;
+    Ok(())
+}
+
+fn end_on_signals(shutdown: CancellationToken) -> Result<tokio::task::JoinHandle<()>, RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+    Ok(tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        shutdown.cancel();
+    }))
+}

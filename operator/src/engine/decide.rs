@@ -1,0 +1,190 @@
+//! What comes next for an Engine. Pure.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::{
+        EngineSpec, EngineStatus,
+        engine::{AttemptFailure, BuildAttempt, EngineArtifact, FailureClass},
+    },
+};
+use slipway_worker_contract::{BuildResult, EngineRef, FailureClass as JobFailureClass, Outcome, paths};
+
+use super::{build, status};
+use crate::{
+    jobs::{
+        attempts::{self, AttemptStep, Attempts, job_name},
+        view::{JobPhase, JobView},
+    },
+    plan::{Child, Note, Plan},
+    settings::Settings,
+    why::{Step, Why},
+};
+
+/// Without any news, everything is looked at again after this time.
+const RESYNC: Duration = Duration::from_secs(300);
+/// While a back-off passes.
+const SOON: Duration = Duration::from_secs(5);
+/// After a status that must be recorded before anything else.
+const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// Everything that was observed of an Engine.
+#[derive(Debug, Clone)]
+pub struct EngineWorld {
+    /// The time of the observation.
+    pub now: Timestamp,
+    /// The operator's configuration.
+    pub settings: Arc<Settings>,
+    /// Name of the Engine.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Reference by which it owns its Jobs.
+    pub owner: k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+    /// What is to be built.
+    pub spec: EngineSpec,
+    /// What was recorded last.
+    pub status: EngineStatus,
+    /// Its Jobs, by name.
+    pub jobs: BTreeMap<String, JobView>,
+}
+
+/// Decides what comes next.
+pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
+    let mut plan = Plan {
+        children: Vec::new(),
+        removals: Vec::new(),
+        status: world.status.clone(),
+        notes: Vec::new(),
+        requeue: RESYNC,
+    };
+    let step = if world.status.artifact.is_some() { Step::Done(()) } else { build_step(world, &mut plan) };
+    status::complete(world, &step, &mut plan.status);
+    plan
+}
+
+/// Name of the Jobs of an Engine, without the number of the attempt.
+fn job_prefix(world: &EngineWorld) -> String {
+    format!("build-{}", world.name.trim_start_matches("engine-"))
+}
+
+fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
+    let prefix = job_prefix(world);
+    let recorded = world.status.attempts.last().map_or(0, |attempt| attempt.number);
+    let name = job_name(&prefix, recorded);
+    let job = world.jobs.get(&name);
+    record_failure(job, &mut plan.status);
+    let next = attempts::decide(Attempts {
+        job_prefix: &prefix,
+        recorded,
+        max_attempts: world.settings.jobs.max_attempts,
+        job,
+        now: world.now,
+    });
+    match next {
+        AttemptStep::Record(attempt) => {
+            let job = job_name(&prefix, attempt);
+            plan.status.attempts.push(BuildAttempt { number: attempt, job: job.clone(), failure: None });
+            plan.requeue = AT_ONCE;
+            Step::Waiting(Why::JobStarting { job })
+        }
+        AttemptStep::Create(_) => match build::build_job(world, &name) {
+            Ok((task, job)) => {
+                plan.children.push(Child::ConfigMap(Box::new(task)));
+                plan.children.push(Child::Job(Box::new(job)));
+                Step::Waiting(Why::JobStarting { job: name })
+            }
+            Err(problem) => {
+                Step::Stopped(Why::SpecRefused { field: "spec.build.sourceDigest", problem: problem.to_string() })
+            }
+        },
+        AttemptStep::Wait(why) => {
+            if matches!(why, Why::JobRetrying { .. }) {
+                plan.requeue = SOON;
+            }
+            Step::Waiting(why)
+        }
+        AttemptStep::GivenUp(why) => {
+            if !is_stalled_already(world) {
+                plan.notes.push(Note::warning(Reason::EngineFailed, why.to_string()));
+            }
+            Step::Stopped(why)
+        }
+        AttemptStep::Succeeded { outcome, milliseconds } => match *outcome {
+            Outcome::Build(result) => {
+                record_artifact(world, &result, milliseconds, plan);
+                Step::Done(())
+            }
+            Outcome::Resolve(_)
+            | Outcome::Fetch(_)
+            | Outcome::Quality(_)
+            | Outcome::Materialize(_)
+            | Outcome::Profile(_) => {
+                let worker = &world.settings.images.worker;
+                let failure =
+                    format!("it reported the result of another task: is {worker} the worker of this release?");
+                Step::Stopped(Why::JobFailed { job: name, class: "ImageMismatch", failure })
+            }
+        },
+    }
+}
+
+fn is_stalled_already(world: &EngineWorld) -> bool {
+    world.status.conditions.iter().any(|c| c.type_ == "Stalled" && c.status == "True")
+}
+
+/// Writes the failure of the latest attempt beside it; an attempt that is made once more loses its old failure.
+fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
+    let Some(latest) = status.attempts.last_mut() else { return };
+    latest.failure = match job.map(|job| &job.phase) {
+        Some(JobPhase::Failed { class, failure, .. }) => {
+            Some(AttemptFailure { class: api_class(*class), message: failure.chars().take(1024).collect() })
+        }
+        Some(
+            JobPhase::Unscheduled(_)
+            | JobPhase::ImageUnavailable(_)
+            | JobPhase::Running { .. }
+            | JobPhase::Succeeded { .. },
+        )
+        | None => None,
+    };
+}
+
+fn api_class(class: JobFailureClass) -> FailureClass {
+    match class {
+        JobFailureClass::InsufficientMemory => FailureClass::InsufficientMemory,
+        JobFailureClass::UnsupportedPrecision => FailureClass::UnsupportedPrecision,
+        JobFailureClass::BadModel => FailureClass::BadModel,
+        JobFailureClass::ImageMismatch => FailureClass::ImageMismatch,
+        JobFailureClass::Infrastructure => FailureClass::Infrastructure,
+    }
+}
+
+fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64, plan: &mut Plan<EngineStatus>) {
+    let reference = EngineRef { identity: world.name.clone(), manifest_digest: result.manifest_digest.clone() };
+    let size_bytes = i64::try_from(result.bytes).unwrap_or(i64::MAX);
+    plan.notes.push(Note::normal(
+        Reason::EngineBuilt,
+        format!(
+            "{} {}: {:.1} MB in {:.1} s, manifest {}",
+            world.name,
+            world.spec.build.precision.as_str(),
+            size_bytes as f64 / 1e6,
+            milliseconds as f64 / 1e3,
+            &result.manifest_digest.as_str()[..12]
+        ),
+    ));
+    plan.status.artifact = Some(EngineArtifact {
+        manifest_digest: result.manifest_digest.to_string(),
+        location: paths::engine(&reference),
+        size_bytes,
+        build_milliseconds: milliseconds,
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,6 @@
+//! The controller of Engines: builds each once, with a record of every attempt.
+
+pub mod build;
+pub mod decide;
+pub mod reconcile;
+pub mod status;

@@ -1,0 +1,56 @@
+//! One reconciliation of an Engine: observe and the table of contents.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
+use slipway_crds::{labels, v1alpha1::Engine};
+
+use super::decide::{self, EngineWorld};
+use crate::{
+    agent_deployment::observe::{self, ObserveError},
+    controllers::{Context, ReconcileError, carry_out},
+    settings::Settings,
+};
+
+/// Observes, decides and carries out.
+///
+/// # Errors
+/// When the API server does not answer or refuses; the controller tries again with a growing back-off.
+pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let namespace = object.namespace().unwrap_or_default();
+    let observed = observe_engine(&context.client, &context.settings, &namespace, &object.name_any())
+        .await
+        .map_err(ReconcileError::Observe)?;
+    let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
+    let plan = decide::decide(&world);
+    carry_out(&context, &object, object.status.as_ref(), plan).await
+}
+
+async fn observe_engine(
+    client: &Client,
+    settings: &Arc<Settings>,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(Engine, EngineWorld)>, ObserveError> {
+    let Some(object) = observe::get::<Engine>(client, namespace, name).await? else { return Ok(None) };
+    let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
+        return Ok(None);
+    };
+    let mine = format!("{}={name}", labels::ENGINE);
+    let jobs = observe::list::<Job>(client, namespace, &mine).await?;
+    let pods = observe::list::<Pod>(client, namespace, &mine).await?;
+    let world = EngineWorld {
+        now: Timestamp::now(),
+        settings: settings.clone(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        owner,
+        spec: object.spec.clone(),
+        status: object.status.clone().unwrap_or_default(),
+        jobs: observe::job_views(&jobs, &pods),
+    };
+    Ok(Some((object, world)))
+}

@@ -1,0 +1,106 @@
+//! When a Job is created, waited for, tried again or given up. Pure.
+//!
+//! The number of an attempt is written to the status before its Job is created, so that a crash between the two leaves no Job
+//! that nobody knows. A failure is remembered by the failed Job itself: whoever deletes it asks for the attempt once more.
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_worker_contract::Outcome;
+
+use super::view::{JobPhase, JobView};
+use crate::why::Why;
+
+/// Waiting time before the second attempt; each further one doubles it.
+const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(10);
+
+/// What is known of a task when its next step is decided.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempts<'a> {
+    /// First part of the Job's name: `resolve-1f2e3d4c5b`.
+    pub job_prefix: &'a str,
+    /// The latest attempt in the status, from 1; 0 if there is none.
+    pub recorded: i32,
+    /// Attempts of a Job that fails for reasons of the cluster's.
+    pub max_attempts: i32,
+    /// The Job of the latest attempt, if it exists.
+    pub job: Option<&'a JobView>,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttemptStep {
+    /// Write the number of the attempt to the status, and nothing else.
+    Record(i32),
+    /// Create the Job of the recorded attempt.
+    Create(i32),
+    /// Wait.
+    Wait(Why),
+    /// The Job ended well.
+    Succeeded {
+        /// What the worker reported.
+        outcome: Box<Outcome>,
+        /// Milliseconds that the Job took.
+        milliseconds: i64,
+    },
+    /// The Job failed, and a repetition would not mend it.
+    GivenUp(Why),
+}
+
+/// Name of the Job of an attempt.
+pub fn job_name(prefix: &str, attempt: i32) -> String {
+    format!("{prefix}-{attempt}")
+}
+
+/// Decides what comes next.
+pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
+    let Attempts { job_prefix, recorded, max_attempts, job, now } = attempts;
+    if recorded == 0 {
+        return AttemptStep::Record(1);
+    }
+    let name = job_name(job_prefix, recorded);
+    let Some(job) = job else { return AttemptStep::Create(recorded) };
+    match &job.phase {
+        JobPhase::Unscheduled(scheduler) => {
+            AttemptStep::Wait(Why::JobUnscheduled { job: name, scheduler: scheduler.clone() })
+        }
+        JobPhase::ImageUnavailable(message) => {
+            AttemptStep::Wait(Why::ImageUnavailable { job: name, message: message.clone() })
+        }
+        JobPhase::Running { started_at } => {
+            let seconds = started_at.map_or(0, |start| now.duration_since(start).as_secs());
+            AttemptStep::Wait(Why::JobRunning { job: name, seconds })
+        }
+        JobPhase::Succeeded { outcome, milliseconds } => {
+            AttemptStep::Succeeded { outcome: outcome.clone(), milliseconds: *milliseconds }
+        }
+        JobPhase::Failed { class, failure, finished_at } => {
+            if !class.retries() || recorded >= max_attempts {
+                return AttemptStep::GivenUp(Why::JobFailed {
+                    job: name,
+                    class: class.as_str(),
+                    failure: failure.clone(),
+                });
+            }
+            let waited = finished_at.map_or(SignedDuration::MAX, |end| now.duration_since(end));
+            if waited >= back_off(recorded) {
+                return AttemptStep::Record(recorded + 1);
+            }
+            AttemptStep::Wait(Why::JobRetrying {
+                job: name,
+                next_attempt: recorded + 1,
+                max_attempts,
+                failure: failure.clone(),
+            })
+        }
+    }
+}
+
+/// Time between the end of one attempt and the next.
+fn back_off(attempt: i32) -> SignedDuration {
+    let doublings = u32::try_from(attempt - 1).unwrap_or(0).min(6);
+    FIRST_BACK_OFF * 2i32.pow(doublings)
+}
+
+#[cfg(test)]
+mod tests;

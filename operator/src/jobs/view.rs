@@ -1,0 +1,242 @@
+//! What is seen of a Job and its pod. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
+};
+use slipway_worker_contract::{FailureClass, Message, Outcome};
+
+/// Lines of a log that a condition can hold.
+const MAX_LOG_CHARACTERS: usize = 400;
+
+/// A Job with what its pod says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobView {
+    /// Name of the Job.
+    pub name: String,
+    /// How far it is.
+    pub phase: JobPhase,
+    /// Content digests of its containers' images, by the reference that the pod names.
+    pub image_digests: BTreeMap<String, String>,
+}
+
+/// How far a Job is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobPhase {
+    /// No node has room, in the scheduler's words.
+    Unscheduled(String),
+    /// A container waits for its image, in the kubelet's words.
+    ImageUnavailable(String),
+    /// At work, since its pod started.
+    Running {
+        /// When the pod started; absent before.
+        started_at: Option<Timestamp>,
+    },
+    /// Done.
+    Succeeded {
+        /// What the worker reported.
+        outcome: Box<Outcome>,
+        /// From the start of the pod to the end of its last container.
+        milliseconds: i64,
+    },
+    /// Failed.
+    Failed {
+        /// Whether a repetition can help.
+        class: FailureClass,
+        /// What happened, with the last line of the log.
+        failure: String,
+        /// When the Job ended.
+        finished_at: Option<Timestamp>,
+    },
+}
+
+impl JobView {
+    /// Puts together what Job and pods say. `pods` are the pods of this Job; the youngest counts.
+    pub fn new(job: &Job, pods: &[Pod]) -> Self {
+        let name = job.metadata.name.clone().unwrap_or_default();
+        let pod = pods.iter().max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|t| t.0));
+        let phase = match finished(job) {
+            Some((Finish::Complete, at)) => succeeded(pod, at),
+            Some((Finish::Failed { reason, message }, at)) => failed(pod, &reason, &message, at),
+            None => pod.map_or(JobPhase::Running { started_at: None }, pending_or_running),
+        };
+        Self { name, phase, image_digests: pod.map(image_digests).unwrap_or_default() }
+    }
+}
+
+enum Finish {
+    Complete,
+    Failed { reason: String, message: String },
+}
+
+fn finished(job: &Job) -> Option<(Finish, Option<Timestamp>)> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|c| c.status == "True" && (c.type_ == "Complete" || c.type_ == "Failed"))?;
+    let at = condition.last_transition_time.as_ref().map(|t| t.0);
+    let finish = if condition.type_ == "Complete" {
+        Finish::Complete
+    } else {
+        Finish::Failed {
+            reason: condition.reason.clone().unwrap_or_default(),
+            message: condition.message.clone().unwrap_or_default(),
+        }
+    };
+    Some((finish, at))
+}
+
+fn succeeded(pod: Option<&Pod>, finished_at: Option<Timestamp>) -> JobPhase {
+    let unreadable = |failure: String| JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    let Some(pod) = pod else {
+        return unreadable("the Job succeeded but its pod, which holds the result, is gone".to_owned());
+    };
+    let Some((_, terminated)) = ended_containers(pod).into_iter().last() else {
+        return unreadable("the Job succeeded but its pod reports no ended container".to_owned());
+    };
+    match Message::parse(terminated.message.as_deref().unwrap_or_default()) {
+        Ok(Message::Succeeded { result }) => JobPhase::Succeeded {
+            outcome: Box::new(result),
+            milliseconds: pod_milliseconds(pod, terminated).unwrap_or_default(),
+        },
+        Ok(Message::Failed { class, text, .. }) => JobPhase::Failed { class, failure: text, finished_at },
+        Err(error) => unreadable(error.to_string()),
+    }
+}
+
+fn pod_milliseconds(pod: &Pod, last: &ContainerStateTerminated) -> Option<i64> {
+    let start = pod.status.as_ref()?.start_time.as_ref()?.0;
+    let end = last.finished_at.as_ref()?.0;
+    Some(end.as_millisecond() - start.as_millisecond())
+}
+
+fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Timestamp>) -> JobPhase {
+    let culprit = pod.and_then(|pod| ended_containers(pod).into_iter().find(|(_, t)| t.exit_code != 0));
+    let Some((container, terminated)) = culprit else {
+        let failure = if message.is_empty() { reason.to_owned() } else { message.to_owned() };
+        return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    };
+    let text = terminated.message.as_deref().unwrap_or_default();
+    if let Ok(Message::Failed { class, text, .. }) = Message::parse(text) {
+        return JobPhase::Failed { class, failure: text, finished_at };
+    }
+    JobPhase::Failed {
+        class: class_of_exit(terminated),
+        failure: format!("{container} {}{}", how_it_ended(terminated), last_line(text)),
+        finished_at,
+    }
+}
+
+/// A killed container points to memory or to the node; any other end of a vendor's tool points to what it was given.
+fn class_of_exit(terminated: &ContainerStateTerminated) -> FailureClass {
+    match terminated.reason.as_deref() {
+        Some("OOMKilled") => FailureClass::InsufficientMemory,
+        Some("StartError" | "ContainerCannotRun") => FailureClass::ImageMismatch,
+        _ if terminated.exit_code == 143 => FailureClass::Infrastructure,
+        _ => FailureClass::BadModel,
+    }
+}
+
+fn how_it_ended(terminated: &ContainerStateTerminated) -> String {
+    match terminated.reason.as_deref() {
+        Some("OOMKilled") => "was killed for using more memory than its limit".to_owned(),
+        Some("StartError" | "ContainerCannotRun") => "could not be started".to_owned(),
+        _ => format!("exited with code {}", terminated.exit_code),
+    }
+}
+
+fn last_line(log: &str) -> String {
+    log.lines().map(str::trim).rfind(|line| !line.is_empty()).map_or_else(String::new, |line| {
+        let shortened: String = line.chars().take(MAX_LOG_CHARACTERS).collect();
+        format!(": {shortened}")
+    })
+}
+
+fn pending_or_running(pod: &Pod) -> JobPhase {
+    if let Some(message) = unschedulable(pod) {
+        return JobPhase::Unscheduled(message);
+    }
+    if let Some(message) = image_problem(pod) {
+        return JobPhase::ImageUnavailable(message);
+    }
+    JobPhase::Running { started_at: pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map(|t| t.0) }
+}
+
+/// The scheduler's message, if the pod has no node.
+pub fn unschedulable(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    Some(condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned()))
+}
+
+/// The kubelet's message, if a container waits for its image.
+pub fn image_problem(pod: &Pod) -> Option<String> {
+    container_statuses(pod).into_iter().find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let is_image = matches!(
+            reason,
+            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError"
+        );
+        is_image.then(|| {
+            let message = waiting.message.as_deref().unwrap_or_default();
+            format!("{reason} for {} of container {}: {message}", container.image, container.name)
+        })
+    })
+}
+
+/// What the first failing container of a serving pod says, if one fails again and again.
+pub fn crash(pod: &Pod) -> Option<String> {
+    container_statuses(pod).into_iter().find_map(|container| {
+        let terminated = container
+            .state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref())
+            .or_else(|| container.last_state.as_ref().and_then(|state| state.terminated.as_ref()))
+            .filter(|terminated| terminated.exit_code != 0)?;
+        let text = terminated.message.as_deref().unwrap_or_default();
+        Some(match Message::parse(text) {
+            Ok(Message::Failed { text, .. }) => format!("{}: {text}", container.name),
+            _ => format!("{} {}{}", container.name, how_it_ended(terminated), last_line(text)),
+        })
+    })
+}
+
+fn container_statuses(pod: &Pod) -> Vec<&ContainerStatus> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let init = status.init_container_statuses.iter().flatten();
+    init.chain(status.container_statuses.iter().flatten()).collect()
+}
+
+/// Ended containers in the order in which they run.
+fn ended_containers(pod: &Pod) -> Vec<(&str, &ContainerStateTerminated)> {
+    container_statuses(pod)
+        .into_iter()
+        .filter_map(|c| Some((c.name.as_str(), c.state.as_ref()?.terminated.as_ref()?)))
+        .collect()
+}
+
+/// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry and the
+/// bare digest of its configuration where it was imported.
+fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
+    let Some(spec) = &pod.spec else { return BTreeMap::new() };
+    let references: BTreeMap<&str, &str> = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers)
+        .filter_map(|c| Some((c.name.as_str(), c.image.as_deref()?)))
+        .collect();
+    container_statuses(pod)
+        .into_iter()
+        .filter(|container| !container.image_id.is_empty())
+        .filter_map(|container| {
+            let digest = container.image_id.rsplit('@').next().unwrap_or(&container.image_id);
+            Some(((*references.get(container.name.as_str())?).to_owned(), digest.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

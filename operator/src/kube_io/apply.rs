@@ -1,0 +1,198 @@
+//! Carries out the children and removals of a plan. Makes no choices. Writes IO.
+
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use slipway_crds::{
+    identity::{IdentityError, content_hash},
+    labels,
+};
+use thiserror::Error;
+
+use super::difference;
+use crate::plan::{Child, Removal, RemovalKind};
+
+/// Why a child is not as it should be.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// An object cannot be written as JSON, or not canonically.
+    #[error("failed to hash {kind} {name}")]
+    Hash {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What is wrong.
+        #[source]
+        source: IdentityError,
+    },
+    /// An object cannot be written as JSON.
+    #[error("failed to write {kind} {name} as JSON")]
+    Serialize {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The API server did not return an object.
+    #[error("failed to get {kind} {name}")]
+    Get {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server did not accept an object.
+    #[error("failed to apply {kind} {name}")]
+    Apply {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server did not create an object.
+    #[error("failed to create {kind} {name}")]
+    Create {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server did not delete an object.
+    #[error("failed to delete {kind} {name}")]
+    Delete {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// Kinds that plans write: namespaced, and known at compile time.
+trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+{
+}
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+{
+}
+
+/// Makes a child be what it should be.
+///
+/// # Errors
+/// When the API server refuses; nothing is repeated here.
+pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<(), ApplyError> {
+    match child {
+        Child::ConfigMap(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::Service(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
+        Child::Job(object) => create(client, namespace, object.as_ref()).await,
+        Child::Engine(object) => create(client, namespace, object.as_ref()).await,
+    }
+}
+
+/// Applies an object unless it already is what it should be.
+async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result<(), ApplyError> {
+    let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let observed = api.get_opt(&name).await.map_err(|source| ApplyError::Get {
+        kind: kind.clone(),
+        name: name.clone(),
+        source: Box::new(source),
+    })?;
+    let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
+    let mut value = serde_json::to_value(wanted).map_err(serialize)?;
+    let hash =
+        content_hash(&value).map_err(|source| ApplyError::Hash { kind: kind.clone(), name: name.clone(), source })?;
+    if let Some(observed) = observed {
+        let observed = serde_json::to_value(&observed).map_err(serialize)?;
+        if difference::applied_hash(&observed) == Some(hash.short()) && difference::holds(&value, &observed) {
+            return Ok(());
+        }
+    }
+    value["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash.short().to_owned());
+    let params = PatchParams::apply(labels::FIELD_MANAGER).force();
+    api.patch(&name, &params, &Patch::Apply(&value)).await.map_err(|source| ApplyError::Apply {
+        kind,
+        name,
+        source: Box::new(source),
+    })?;
+    Ok(())
+}
+
+/// Creates an object unless one of its name exists.
+async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result<(), ApplyError> {
+    let (kind, name) = (K::kind(&()).into_owned(), wanted.name_any());
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let observed = api.get_metadata_opt(&name).await.map_err(|source| ApplyError::Get {
+        kind: kind.clone(),
+        name: name.clone(),
+        source: Box::new(source),
+    })?;
+    if observed.is_some() {
+        return Ok(());
+    }
+    let params = PostParams { field_manager: Some(labels::FIELD_MANAGER.to_owned()), ..Default::default() };
+    match api.create(&params, wanted).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(source) => Err(ApplyError::Create { kind, name, source: Box::new(source) }),
+    }
+}
+
+/// Deletes an object while it still is the one that was observed.
+///
+/// # Errors
+/// When the API server refuses for another reason than that the object is gone or has changed.
+pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+    use k8s_openapi::api::{
+        apps::v1::{ControllerRevision, Deployment},
+        core::v1::{ConfigMap, Service},
+    };
+    match removal.kind {
+        RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
+        RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
+        RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
+        RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
+    }
+}
+
+async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let preconditions =
+        Preconditions { uid: Some(removal.uid.clone()), resource_version: Some(removal.resource_version.clone()) };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match api.delete(&removal.name, &params).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(source) => Err(ApplyError::Delete {
+            kind: K::kind(&()).into_owned(),
+            name: removal.name.clone(),
+            source: Box::new(source),
+        }),
+    }
+}

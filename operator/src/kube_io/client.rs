@@ -1,0 +1,34 @@
+//! The connection to the API server.
+
+use std::time::Duration;
+
+use kube::{Client, Config};
+use thiserror::Error;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Neither a kubeconfig nor a service account was found.
+    #[error("failed to find out which cluster to talk to: set KUBECONFIG or run in a pod with a service account")]
+    Configure(#[source] kube::config::InferConfigError),
+    /// The configuration cannot be used.
+    #[error("failed to set up a client for the cluster")]
+    Build(#[source] kube::Error),
+}
+
+/// Longest time that one request may take; watches have their own.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Connects.
+///
+/// The library's own repetition is off: it would hide an outage below the reconciler for minutes, and repeat creations whose
+/// answer was lost. Whoever fails here is tried again by its controller.
+///
+/// # Errors
+/// When no configuration is found, or it cannot be used.
+pub async fn connect() -> Result<Client, ClientError> {
+    let mut config = Config::infer().await.map_err(ClientError::Configure)?;
+    config.default_retry = false;
+    config.write_timeout = Some(REQUEST_TIMEOUT);
+    Client::try_from(config).map_err(ClientError::Build)
+}

@@ -1,0 +1,6 @@
+//! Everything that talks to the API server on behalf of the planners. Reads and writes IO.
+
+pub mod apply;
+pub mod client;
+pub mod difference;
+pub mod record;

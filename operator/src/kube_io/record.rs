@@ -1,0 +1,102 @@
+//! Records status and events. Writes IO.
+
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::events::{Event, EventType, Recorder},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use slipway_crds::labels;
+use thiserror::Error;
+
+use crate::plan::{Note, Severity};
+
+/// Why a status or an event is not recorded.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// The API server did not accept the status.
+    #[error("failed to write the status of {kind} {name}")]
+    Status {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The API server did not accept the event.
+    #[error("failed to publish the event {reason} of {name}")]
+    Event {
+        /// Reason of the event.
+        reason: &'static str,
+        /// Name of the object.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// Writes the status, if it differs from the observed one.
+///
+/// The resource version of the observed object goes along: a decision that was made on an object that has since changed is
+/// refused as a conflict, and made again.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn status<K, S>(client: &Client, object: &K, observed: Option<&S>, wanted: &S) -> Result<(), RecordError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq,
+{
+    if observed == Some(wanted) {
+        return Ok(());
+    }
+    let name = object.name_any();
+    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let patch = serde_json::json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "resourceVersion": object.resource_version() },
+        "status": wanted,
+    });
+    let params = PatchParams::apply(labels::STATUS_FIELD_MANAGER).force();
+    api.patch_status(&name, &params, &Patch::Apply(&patch)).await.map_err(|source| RecordError::Status {
+        kind: K::kind(&()).into_owned(),
+        name,
+        source: Box::new(source),
+    })?;
+    Ok(())
+}
+
+/// Publishes the notes of a plan as events of an object.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn events<K>(recorder: &Recorder, object: &K, notes: &[Note]) -> Result<(), RecordError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    for note in notes {
+        let event = Event {
+            type_: match note.severity {
+                Severity::Normal => EventType::Normal,
+                Severity::Warning => EventType::Warning,
+            },
+            reason: note.reason.as_str().to_owned(),
+            note: Some(note.message.chars().take(1024).collect()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        recorder.publish(&event, &object.object_ref(&())).await.map_err(|source| RecordError::Event {
+            reason: note.reason.as_str(),
+            name: object.meta().name.clone().unwrap_or_default(),
+            source: Box::new(source),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The Slipway operator.
+
+use std::{error::Error, process::ExitCode};
+
+use clap::Parser;
+use slipway_operator::args::Args;
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).init();
+    match Args::parse().run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!(error = &failure as &dyn Error, "the operator ended");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The operator's own counters, for Prometheus.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+/// Labels of a reconciliation. Both are closed vocabularies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReconciliationLabels {
+    kind: String,
+    outcome: &'static str,
+}
+
+/// Labels of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: String,
+}
+
+/// The counters.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    reconciliations: Family<ReconciliationLabels, Counter>,
+    durations: Family<KindLabels, Histogram>,
+    leading: Gauge,
+}
+
+impl Metrics {
+    /// Counters in a registry of their own.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("slipway_operator");
+        let reconciliations = Family::<ReconciliationLabels, Counter>::default();
+        let durations = Family::<KindLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new([0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+        });
+        let leading = Gauge::default();
+        registry.register("reconciliations", "Reconciliations by kind and outcome", reconciliations.clone());
+        registry.register_with_unit(
+            "reconciliation_duration",
+            "Duration of a reconciliation",
+            Unit::Seconds,
+            durations.clone(),
+        );
+        registry.register("leading", "Whether this process leads", leading.clone());
+        Self { registry: Arc::new(registry), reconciliations, durations, leading }
+    }
+
+    /// Counts a reconciliation.
+    pub fn reconciled(&self, kind: &str, outcome: &'static str, duration: Duration) {
+        self.reconciliations.get_or_create(&ReconciliationLabels { kind: kind.to_owned(), outcome }).inc();
+        self.durations.get_or_create(&KindLabels { kind: kind.to_owned() }).observe(duration.as_secs_f64());
+    }
+
+    /// Says that this process leads from now on.
+    pub fn set_leading(&self) {
+        self.leading.set(1);
+    }
+
+    /// The counters in the text format of OpenMetrics.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Failures in a row, by object: an object that fails again waits longer.
+#[derive(Debug, Clone, Default)]
+pub struct FailureCounts(Arc<Mutex<HashMap<String, u32>>>);
+
+impl FailureCounts {
+    /// Counts a failure; gives the number of failures in a row.
+    pub fn count(&self, key: &str) -> u32 {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(key.to_owned()).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// Forgets the failures of an object.
+    pub fn forget(&self, key: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}

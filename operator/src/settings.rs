@@ -1,0 +1,240 @@
+//! The operator's own configuration: what the platform team decides once for all AgentDeployments.
+
+use std::{fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why the configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("failed to read the configuration file {path}")]
+    Read {
+        /// Path of the file.
+        path: String,
+        /// What the file system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is no valid YAML of this shape.
+    #[error("failed to parse the configuration file {path}")]
+    Parse {
+        /// Path of the file.
+        path: String,
+        /// What the parser said, with the line.
+        #[source]
+        source: serde_norway::Error,
+    },
+    /// A value cannot be used.
+    #[error("{field} of the configuration: {problem}")]
+    Invalid {
+        /// Path of the value.
+        field: &'static str,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+}
+
+/// The operator's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settings {
+    /// Images of this product.
+    pub images: Images,
+    /// Where artifacts are kept.
+    #[serde(default)]
+    pub store: Store,
+    /// How Jobs run.
+    #[serde(default)]
+    pub jobs: Jobs,
+}
+
+/// Images of this product, as the cluster pulls them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Images {
+    /// Image of the worker.
+    pub worker: String,
+    /// Image of the agent runtime.
+    pub agent_runtime: String,
+    /// When the kubelet pulls: Always, IfNotPresent or Never.
+    #[serde(default)]
+    pub pull_policy: PullPolicy,
+}
+
+/// When the kubelet pulls an image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PullPolicy {
+    /// At every start of a container.
+    Always,
+    /// When the node does not have it.
+    #[default]
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+impl PullPolicy {
+    /// The name in the pod's spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// Where artifacts are kept: one claim per namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Store {
+    /// Storage class of the claim; absent means the cluster's default.
+    pub storage_class_name: Option<String>,
+    /// ReadWriteMany where several nodes serve; ReadWriteOnce on one node.
+    pub access_mode: AccessMode,
+    /// Size that the claim asks for.
+    pub size: String,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { storage_class_name: None, access_mode: AccessMode::ReadWriteMany, size: "100Gi".to_owned() }
+    }
+}
+
+/// How many nodes may mount the store at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessMode {
+    /// Many nodes.
+    ReadWriteMany,
+    /// One node.
+    ReadWriteOnce,
+}
+
+impl AccessMode {
+    /// The name in the claim's spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOnce => "ReadWriteOnce",
+        }
+    }
+}
+
+/// How Jobs run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Jobs {
+    /// Seconds that a resolve or fetch Job may run.
+    pub transfer_deadline_seconds: i64,
+    /// Seconds that a build Job may run.
+    pub build_deadline_seconds: i64,
+    /// Attempts of a Job that fails for reasons of the cluster's.
+    pub max_attempts: i32,
+    /// Seconds that a succeeded Job is kept for people to read its log.
+    pub keep_succeeded_seconds: i32,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            transfer_deadline_seconds: 4 * 3600,
+            build_deadline_seconds: 4 * 3600,
+            max_attempts: 3,
+            keep_succeeded_seconds: 3600,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads and checks a configuration file. Reads IO.
+    ///
+    /// # Errors
+    /// When the file cannot be read or parsed, or a value cannot be used.
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|source| SettingsError::Read { path: name.clone(), source })?;
+        let settings: Self =
+            serde_norway::from_str(&text).map_err(|source| SettingsError::Parse { path: name, source })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Checks the values that a type cannot hold to their range.
+    ///
+    /// # Errors
+    /// When a value cannot be used; names the first.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let invalid = |field, problem: &str| Err(SettingsError::Invalid { field, problem: problem.to_owned() });
+        let Self { images, store, jobs } = self;
+        if images.worker.is_empty() {
+            return invalid("images.worker", "is empty: name the worker's image");
+        }
+        if images.agent_runtime.is_empty() {
+            return invalid("images.agentRuntime", "is empty: name the agent runtime's image");
+        }
+        if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
+            return invalid("store.size", "is not a quantity: write one such as 100Gi");
+        }
+        if jobs.transfer_deadline_seconds < 1 {
+            return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
+        }
+        if jobs.build_deadline_seconds < 1 {
+            return invalid("jobs.buildDeadlineSeconds", "must be at least 1");
+        }
+        if !(1..=10).contains(&jobs.max_attempts) {
+            return invalid("jobs.maxAttempts", "must be from 1 to 10");
+        }
+        if jobs.keep_succeeded_seconds < 0 {
+            return invalid("jobs.keepSucceededSeconds", "must not be negative");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    const GOOD: &str = "images: {worker: w, agentRuntime: r}\n";
+
+    fn problem_of(yaml: &str) -> String {
+        match serde_norway::from_str::<Settings>(yaml) {
+            Err(error) => error.to_string(),
+            Ok(settings) => settings.check().map_err(|error| error.to_string()).err().unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn images_alone_are_a_configuration() {
+        assert_eq!(problem_of(GOOD), "");
+    }
+
+    #[rstest]
+    #[case(
+        "images: {worker: '', agentRuntime: r}\n",
+        "images.worker of the configuration: is empty: name the worker's image"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {size: lots}\n",
+        "store.size of the configuration: is not a quantity: write one such as 100Gi"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
+        "jobs.maxAttempts of the configuration: must be from 1 to 10"
+    )]
+    fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
+        assert_eq!(problem_of(yaml), message);
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let message = problem_of("images: {worker: w, agentRuntime: r, triton: t}\n");
+        assert!(message.contains("unknown field `triton`"), "{message}");
+    }
+}

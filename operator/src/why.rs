@@ -1,0 +1,165 @@
+//! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
+
+use std::fmt;
+
+use slipway_crds::conditions::Reason;
+
+/// Why a step waits or has stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The spec asks for what cannot be done.
+    SpecRefused {
+        /// Path of the field.
+        field: &'static str,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// The claim of the artifact store is not bound.
+    StoreUnbound {
+        /// Name of the claim.
+        claim: String,
+        /// Its storage class, if one is configured.
+        storage_class: Option<String>,
+    },
+    /// A Job is about to be created.
+    JobStarting {
+        /// Name of the Job.
+        job: String,
+    },
+    /// The pod of a Job is not scheduled.
+    JobUnscheduled {
+        /// Name of the Job.
+        job: String,
+        /// The scheduler's own words.
+        scheduler: String,
+    },
+    /// A container of a Job waits for its image.
+    ImageUnavailable {
+        /// Name of the Job.
+        job: String,
+        /// The kubelet's own words.
+        message: String,
+    },
+    /// A Job runs.
+    JobRunning {
+        /// Name of the Job.
+        job: String,
+        /// Seconds since its pod started.
+        seconds: i64,
+    },
+    /// A Job failed for a reason of the cluster's and is tried again.
+    JobRetrying {
+        /// Name of the failed Job.
+        job: String,
+        /// The attempt that comes next.
+        next_attempt: i32,
+        /// Attempts in all.
+        max_attempts: i32,
+        /// What happened.
+        failure: String,
+    },
+    /// A Job failed and a repetition would not mend it.
+    JobFailed {
+        /// Name of the failed Job.
+        job: String,
+        /// Class of the failure.
+        class: &'static str,
+        /// What happened.
+        failure: String,
+    },
+    /// Engines are being built.
+    EnginesBuilding {
+        /// Engines that are ready.
+        ready: usize,
+        /// Engines in all.
+        total: usize,
+        /// State of the first that is not.
+        state: String,
+    },
+    /// No engine of the search space could be built.
+    NoEngine {
+        /// Engines in all.
+        total: usize,
+        /// What happened to the first.
+        failure: String,
+    },
+    /// Pods of a revision are not all ready.
+    RevisionStarting {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// Pods that are ready.
+        ready: i32,
+        /// Pods wanted.
+        wanted: i32,
+    },
+    /// Pods of a revision fail.
+    RevisionFailing {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// What the pod says.
+        failure: String,
+    },
+}
+
+impl Why {
+    /// The reason, for conditions, events and metric labels.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::SpecRefused { .. } => Reason::SpecRefused,
+            Self::StoreUnbound { .. } => Reason::StoreUnavailable,
+            Self::JobStarting { .. } => Reason::JobStarting,
+            Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
+            Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
+            Self::JobRunning { .. } | Self::JobRetrying { .. } => Reason::JobRunning,
+            Self::JobFailed { .. } => Reason::JobFailed,
+            Self::EnginesBuilding { .. } => Reason::BuildingEngines,
+            Self::NoEngine { .. } => Reason::NoEngine,
+            Self::RevisionStarting { .. } => Reason::RevisionStarting,
+            Self::RevisionFailing { .. } => Reason::RevisionFailing,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SpecRefused { field, problem } => write!(f, "{field}: {problem}"),
+            Self::StoreUnbound { claim, storage_class: Some(class) } => {
+                write!(f, "claim {claim} of storage class {class} is not bound: see `kubectl describe pvc {claim}`")
+            }
+            Self::StoreUnbound { claim, storage_class: None } => write!(
+                f,
+                "claim {claim} is not bound and no storage class is configured: set store.storageClassName of the operator, \
+                 or mark a class as the cluster's default"
+            ),
+            Self::JobStarting { job } => write!(f, "Job {job} is about to start"),
+            Self::JobUnscheduled { job, scheduler } => write!(f, "Job {job} waits for a node: {scheduler}"),
+            Self::ImageUnavailable { job, message } => write!(f, "Job {job} waits for an image: {message}"),
+            // The seconds are left out: a message that changed with every look would be a write with every look.
+            Self::JobRunning { job, .. } => write!(f, "Job {job} runs"),
+            Self::JobRetrying { job, next_attempt, max_attempts, failure } => {
+                write!(f, "Job {job} failed ({failure}); attempt {next_attempt} of {max_attempts} follows")
+            }
+            Self::JobFailed { job, class, failure } => {
+                write!(f, "Job {job} failed ({class}): {failure}. Delete the Job to try again")
+            }
+            Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
+            Self::NoEngine { total, failure } => write!(f, "none of {total} engines could be built: {failure}"),
+            Self::RevisionStarting { revision, ready, wanted } => {
+                write!(f, "revision {revision} has {ready} of {wanted} pods ready")
+            }
+            Self::RevisionFailing { revision, failure } => write!(f, "revision {revision} does not start: {failure}"),
+        }
+    }
+}
+
+/// How far a step has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The step is done.
+    Done(T),
+    /// The step goes on by itself.
+    Waiting(Why),
+    /// The step has stopped, and only a person can help.
+    Stopped(Why),
+}
