@@ -1,0 +1,181 @@
+//! The command line. Every root has the default of a Job's pod and can be set, so that each verb runs anywhere.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{Args, Parser, Subcommand};
+use slipway_worker_contract::{Digest, EngineRef, ServeConfig, paths};
+
+use crate::{
+    http::{self, Fetcher, HttpError, Retry, Token},
+    materialize, parallel,
+    report::Report,
+    source::Access,
+};
+
+/// The worker of Slipway's Jobs.
+///
+/// Exit codes: 0 done, 2 usage, 10 InsufficientMemory, 11 UnsupportedPrecision, 12 BadModel, 13 ImageMismatch,
+/// 14 Infrastructure.
+#[derive(Debug, Parser)]
+#[command(name = "slipway-worker", version)]
+pub struct Cli {
+    /// Reports and task files.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options of all verbs.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
+    /// The task file.
+    #[arg(long, global = true, default_value = paths::TASK_FILE)]
+    pub task: PathBuf,
+    /// Where the termination message goes.
+    #[arg(long, global = true, default_value = paths::TERMINATION_LOG)]
+    pub termination_log: PathBuf,
+    /// Most bytes of the termination message that this pod keeps: 12,288 over its containers, at most 4,096. The
+    /// default is right for up to six containers.
+    #[arg(long, global = true, env = paths::MESSAGE_BYTES_ENV, default_value_t = 2_048)]
+    pub message_bytes: usize,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Find out what a model URI stands for now: commit, digests, shape.
+    Resolve(SourceArgs),
+    /// Bring a resolved model into the artifact store.
+    Fetch(FetchArgs),
+    /// Check, hash, publish and score what a builder wrote.
+    FinishBuild(FinishBuildArgs),
+    /// Put a verified engine before Triton.
+    Materialize(MaterializeArgs),
+    /// Copy this binary into a volume that a vendor's container mounts.
+    Install(InstallArgs),
+}
+
+/// How to reach a model's source.
+#[derive(Args, Clone, Debug)]
+pub struct SourceArgs {
+    /// Where the secret of model.secretRef is mounted; its key `token` is sent as bearer token.
+    #[arg(long, default_value = paths::SECRET_DIR)]
+    pub secret_dir: PathBuf,
+    /// Where the claim of a pvc:// URI is mounted.
+    #[arg(long, default_value = paths::SOURCE_DIR)]
+    pub source_dir: PathBuf,
+    /// The hub behind hf:// URIs.
+    #[arg(long, env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
+    pub hub_endpoint: String,
+    /// A PEM file with certificates to trust beside the bundled roots.
+    #[arg(long, env = "SSL_CERT_FILE")]
+    pub certificates: Option<PathBuf>,
+    /// Files transferred or hashed at a time.
+    #[arg(long, default_value_t = parallel::default_threads().max(4))]
+    pub threads: usize,
+}
+
+/// Options of `fetch`.
+#[derive(Args, Clone, Debug)]
+pub struct FetchArgs {
+    /// How to reach the source.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+}
+
+/// Options of `finish-build`.
+#[derive(Args, Clone, Debug)]
+pub struct FinishBuildArgs {
+    /// What the builder wrote.
+    #[arg(long, default_value = paths::OUTPUT_DIR)]
+    pub output: PathBuf,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+    /// Threads to hash and copy with.
+    #[arg(long, default_value_t = parallel::default_threads())]
+    pub threads: usize,
+}
+
+/// Options of `materialize`.
+#[derive(Args, Clone, Debug)]
+pub struct MaterializeArgs {
+    /// The Engine's identity hash.
+    #[arg(long)]
+    pub identity: String,
+    /// SHA-256 of the artifact's manifest.
+    #[arg(long, value_parser = Digest::from_str)]
+    pub manifest_digest: Digest,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+    /// The folder to fill.
+    #[arg(long, default_value = paths::ENGINE_DIR)]
+    pub target: PathBuf,
+    /// The model whose configuration gets the overrides.
+    #[arg(long, default_value = "agent")]
+    pub model: String,
+    /// Overrides of the model's configuration, as JSON: {"instances":2}.
+    #[arg(long, default_value = "{}", value_parser = serve_config)]
+    pub serve_config: ServeConfig,
+    /// Threads to copy and hash with.
+    #[arg(long, default_value_t = parallel::default_threads())]
+    pub threads: usize,
+}
+
+/// Options of `install`.
+#[derive(Args, Clone, Debug)]
+pub struct InstallArgs {
+    /// The folder to copy this binary into.
+    #[arg(default_value = paths::BIN_DIR)]
+    pub folder: PathBuf,
+}
+
+fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+impl Common {
+    /// Returns where the verb reports.
+    pub fn report(&self) -> Report {
+        Report { termination_log: self.termination_log.clone(), message_bytes: self.message_bytes }
+    }
+}
+
+impl SourceArgs {
+    /// Opens what the options name.
+    ///
+    /// # Errors
+    /// [`HttpError`] if certificates or the token cannot be read.
+    pub fn access(&self) -> Result<Access, HttpError> {
+        Ok(Access {
+            fetcher: Fetcher {
+                client: http::client(self.certificates.as_deref())?,
+                token: Token::read(&self.secret_dir.join(paths::SECRET_TOKEN_KEY))?,
+                retry: Retry::default(),
+            },
+            hub_endpoint: self.hub_endpoint.clone(),
+            claim_root: self.source_dir.clone(),
+            threads: self.threads,
+        })
+    }
+}
+
+impl MaterializeArgs {
+    /// Returns the order that the options describe.
+    pub fn order(&self) -> materialize::Order {
+        materialize::Order {
+            engine: EngineRef { identity: self.identity.clone(), manifest_digest: self.manifest_digest.clone() },
+            store: self.store.clone(),
+            target: self.target.clone(),
+            model: self.model.clone(),
+            serve: self.serve_config.clone(),
+            threads: self.threads,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `finish-build`: checks, hashes and publishes what a builder wrote.
+//!
+//! The artifact is copied into a hidden folder of the store while its chunks are compared with the digests just taken,
+//! the manifest is written last, and one rename commits it under its digest. A reader never sees half an artifact.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use slipway_worker_contract::{
+    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, paths,
+};
+
+use crate::{
+    failure::Classify,
+    hash::{self, HashError},
+    lock::{self, LockError},
+    repository::{self, RepositoryError},
+    transfer::{self, TransferError},
+    tree::{self, TreeError},
+};
+
+/// Where a build's output lies and goes.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// What the builder wrote.
+    pub output: PathBuf,
+    /// Root of the store's volume.
+    pub store: PathBuf,
+    /// Threads to hash and copy with.
+    pub threads: usize,
+}
+
+/// Says why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishError {
+    /// The identity would leave its folder.
+    #[error("the identity {0:?} has characters other than lower-case letters, digits and hyphens")]
+    Identity(String),
+    /// The builder's work is incomplete.
+    #[error("the builder's output is not usable")]
+    Incomplete(#[source] RepositoryError),
+    /// The output holds something that cannot be published.
+    #[error("the builder's output cannot be listed")]
+    List(#[source] TreeError),
+    /// The output cannot be read.
+    #[error("the builder's output cannot be hashed")]
+    Hash(#[source] HashError),
+    /// The builder's report is no report.
+    #[error("the builder's report {} is not JSON of the documented shape", path.display())]
+    Report {
+        /// The report.
+        path: PathBuf,
+        /// Where it is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Somebody else publishes this engine.
+    #[error("failed to take the engine's folder")]
+    Lock(#[source] LockError),
+    /// The copy into the store failed.
+    #[error("failed to copy the artifact into the store")]
+    Copy(#[source] TransferError),
+    /// The commit failed.
+    #[error("failed to commit the artifact at {}", path.display())]
+    Commit {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Classify for FinishError {
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Incomplete(source) => source.class(),
+            Self::Identity(_) | Self::List(_) | Self::Report { .. } => FailureClass::BadModel,
+            Self::Hash(_) | Self::Lock(_) | Self::Copy(_) | Self::Commit { .. } => FailureClass::Infrastructure,
+        }
+    }
+}
+
+/// Checks, hashes and publishes; scoring is the caller's.
+///
+/// # Errors
+/// [`FinishError`]; the store then holds nothing that a reader would take for an artifact.
+pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishError> {
+    check_identity(&task.identity)?;
+    let report = read_report(&folders.output)?;
+    let mut durations = report.durations_millis;
+    let mut clock = Instant::now();
+    let mut lap = |step: &str, durations: &mut BTreeMap<String, u64>| {
+        durations.insert(step.to_owned(), clock.elapsed().as_millis() as u64);
+        clock = Instant::now();
+    };
+    repository::check(&folders.output.join(paths::MODEL_REPOSITORY), &task.model).map_err(FinishError::Incomplete)?;
+    let files = artifact_files(&folders.output)?;
+    lap("check", &mut durations);
+    let manifest = Manifest::new(hash::tree(&folders.output, &files, folders.threads).map_err(FinishError::Hash)?);
+    lap("hash", &mut durations);
+    let engine = publish(&task.identity, &manifest, folders)?;
+    lap("publish", &mut durations);
+    Ok(BuildResult {
+        manifest_digest: engine.manifest_digest,
+        files: manifest.files.len() as u32,
+        bytes: manifest.total_bytes(),
+        durations_millis: durations,
+        versions: report.versions,
+        quality: None,
+    })
+}
+
+fn check_identity(identity: &str) -> Result<(), FinishError> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if identity.is_empty() || !identity.chars().all(allowed) {
+        return Err(FinishError::Identity(identity.to_owned()));
+    }
+    Ok(())
+}
+
+fn read_report(output: &Path) -> Result<BuilderReport, FinishError> {
+    let path = output.join(paths::BUILDER_REPORT);
+    match fs::read(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|source| FinishError::Report { path, source }),
+        Err(_) => Ok(BuilderReport::default()),
+    }
+}
+
+/// Everything that the builder wrote, but its report and the raw outputs of the evaluation.
+fn artifact_files(output: &Path) -> Result<Vec<String>, FinishError> {
+    let mut files = tree::files(output).map_err(FinishError::List)?;
+    files.retain(|path| path != paths::BUILDER_REPORT && !path.starts_with("quality/"));
+    Ok(files)
+}
+
+fn publish(identity: &str, manifest: &Manifest, folders: &Folders) -> Result<EngineRef, FinishError> {
+    let bytes = manifest.to_bytes();
+    let manifest_digest: Digest = hash::bytes(&bytes);
+    let engine = EngineRef { identity: identity.to_owned(), manifest_digest };
+    let target = folders.store.join(paths::engine(&engine));
+    let family = folders.store.join("engines").join(identity);
+    let _lock = lock::exclusive(&family.join(".lock")).map_err(FinishError::Lock)?;
+    if target.join(paths::MANIFEST_FILE).exists() {
+        return Ok(engine);
+    }
+    let partial = family.join(".partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(commit_error(&partial))?;
+    }
+    transfer::copy(manifest, &folders.output, &partial, folders.threads).map_err(FinishError::Copy)?;
+    commit(&partial, &target, &bytes)?;
+    Ok(engine)
+}
+
+fn commit(partial: &Path, target: &Path, manifest: &[u8]) -> Result<(), FinishError> {
+    let path = partial.join(paths::MANIFEST_FILE);
+    fs::write(&path, manifest)
+        .and_then(|()| File::open(&path)?.sync_all())
+        .and_then(|()| File::open(partial)?.sync_all())
+        .map_err(commit_error(&path))?;
+    // Without a manifest it was never committed: left by a rename that a crash cut short on a non-atomic file system.
+    if target.exists() {
+        fs::remove_dir_all(target).map_err(commit_error(target))?;
+    }
+    fs::rename(partial, target).map_err(commit_error(target))
+}
+
+fn commit_error(path: &Path) -> impl FnOnce(io::Error) -> FinishError {
+    let path = path.to_owned();
+    move |source| FinishError::Commit { path, source }
+}

@@ -1,0 +1,111 @@
+//! Runs one verb, writes its termination message and ends with its exit code.
+
+use std::{fs, io, path::Path, process::ExitCode};
+
+use clap::Parser;
+use slipway_worker::{
+    cli::{Cli, Common, SourceArgs, Verb},
+    failure::{self, Classify},
+    fetch,
+    finish_build::{self, Folders},
+    install, materialize, resolve,
+    source::Access,
+};
+use slipway_worker_contract::{FailureClass, Message, Outcome, Task, TaskError};
+use tracing_subscriber::EnvFilter;
+
+/// Says why a verb has no task.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    #[error("failed to read the task file {path}")]
+    Read {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("failed to follow the task file {path}")]
+    Follow {
+        path: String,
+        #[source]
+        source: TaskError,
+    },
+}
+
+impl Classify for OrderError {
+    fn class(&self) -> FailureClass {
+        // A task file that is missing or foreign is a mistake of the release, not of the user's model; another attempt
+        // may run on a node that has the volume.
+        FailureClass::Infrastructure
+    }
+}
+
+/// Reads the task file of a verb: `task!(common, Fetch)` is the `FetchTask` or the message to end with.
+macro_rules! task {
+    ($common:expr, $kind:ident) => {
+        match read_task(&$common.task) {
+            Ok(Task::$kind(task)) => Ok(task),
+            Ok(other) => Err(failure::message(&OrderError::Follow {
+                path: $common.task.display().to_string(),
+                source: other.unexpected(stringify!($kind)),
+            })),
+            Err(error) => Err(failure::message(&error)),
+        }
+    };
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+    let Cli { common, verb } = Cli::parse();
+    let message = match run(&common, verb).await {
+        Ok(None) => return ExitCode::SUCCESS,
+        Ok(Some(result)) => Message::Succeeded { result },
+        Err(failed) => *failed,
+    };
+    if let Message::Failed { class, text } = &message {
+        tracing::error!(class = class.as_str(), "{text}");
+    }
+    ExitCode::from(common.report().finish(&message))
+}
+
+/// Runs a verb; verbs without a result (they only leave files) return none.
+async fn run(common: &Common, verb: Verb) -> Result<Option<Outcome>, Box<Message>> {
+    match verb {
+        Verb::Resolve(args) => {
+            let task = task!(common, Resolve)?;
+            let result = resolve::run(&task, &access(&args)?).await;
+            result.map(|r| Some(Outcome::Resolve(r))).map_err(|e| failure::message(&e))
+        }
+        Verb::Fetch(args) => {
+            let task = task!(common, Fetch)?;
+            let result = fetch::run(&task, &access(&args.source)?, &args.store).await;
+            result.map(|r| Some(Outcome::Fetch(r))).map_err(|e| failure::message(&e))
+        }
+        Verb::FinishBuild(args) => {
+            let task = task!(common, Build)?;
+            let folders = Folders { output: args.output, store: args.store, threads: args.threads };
+            let result = finish_build::run(&task, &folders);
+            result.map(|r| Some(Outcome::Build(r))).map_err(|e| failure::message(&e))
+        }
+        Verb::Materialize(args) => {
+            let result = materialize::run(&args.order());
+            result.map(|r| Some(Outcome::Materialize(r))).map_err(|e| failure::message(&e))
+        }
+        Verb::Install(args) => {
+            let installed = install::run(&args.folder).map_err(|e| failure::message(&e))?;
+            tracing::info!(path = %installed.display(), "installed");
+            Ok(None)
+        }
+    }
+}
+
+fn access(args: &SourceArgs) -> Result<Access, Box<Message>> {
+    args.access().map_err(|e| failure::message(&e))
+}
+
+fn read_task(path: &Path) -> Result<Task, OrderError> {
+    let name = || path.display().to_string();
+    let bytes = fs::read(path).map_err(|source| OrderError::Read { path: name(), source })?;
+    Task::parse(&bytes).map_err(|source| OrderError::Follow { path: name(), source })
+}

@@ -1,0 +1,8 @@
+//! The verbs against temporary folders and in-process servers, as a Job would run them.
+
+// Fixtures outside of test functions may fail as loudly as the tests themselves.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod artifacts;
+mod server;
+mod sources;
