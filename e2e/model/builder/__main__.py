@@ -1,0 +1,58 @@
+"""The builder container's two verbs.
+
+    python3 -m builder build       checkpoint + task/build.json -> output/model_repository/agent
+    python3 -m builder evaluate    the built engine + task/quality.jsonl -> output/quality/outputs.jsonl
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from builder.checkpoint import CheckpointError
+from builder.evaluate import QualitySetError, evaluate
+from builder.options import OptionError, read_build_task
+from builder.repository import MODEL_NAME, build_repository
+
+
+def main() -> int:
+    """Runs one verb; errors in the input end it with a line that names them, and exit code 1."""
+    parser = argparse.ArgumentParser(
+        prog="builder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("verb", choices=("build", "evaluate"), nargs="?", default="build")
+    parser.add_argument("--root", type=Path, default=Path("/slipway"), help="folder with checkpoint, task and output")
+    parser.add_argument("--repository", type=Path, help="model repository to evaluate; default: output/model_repository")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the evaluation")
+    arguments = parser.parse_args()
+    try:
+        if arguments.verb == "build":
+            _build(arguments.root)
+        else:
+            _evaluate(arguments.root, arguments.repository, arguments.threads)
+    except (CheckpointError, OptionError, QualitySetError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _build(root: Path) -> None:
+    start = time.monotonic()
+    task = read_build_task(root / "task" / "build.json")
+    target = build_repository(task, root / "checkpoint", root / "output")
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    print(f"built {task.precision} engine in {time.monotonic() - start:.1f} s: {size:,} bytes in {target}")
+
+
+def _evaluate(root: Path, repository: Path | None, n_threads: int) -> None:
+    start = time.monotonic()
+    model = (repository or root / "output" / "model_repository") / MODEL_NAME / "1" / "model.onnx"
+    if not model.is_file():
+        raise QualitySetError(f"there is no engine to evaluate at {model}")
+    outputs = root / "output" / "quality" / "outputs.jsonl"
+    n_outputs = evaluate(model, root / "task" / "quality.jsonl", outputs, n_threads)
+    print(f"wrote {n_outputs} outputs in {time.monotonic() - start:.1f} s: {outputs}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

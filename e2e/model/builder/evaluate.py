@@ -1,0 +1,72 @@
+"""Runs the quality set through a built engine and writes the raw outputs; scoring is the caller's."""
+
+import json
+from pathlib import Path
+
+from generation.batcher import Batcher
+from generation.decoder import OnnxDecoder
+from generation.request import GenerationRequest, InvalidRequest, checked_request
+
+
+class QualitySetError(Exception):
+    """A line of the quality set cannot be used; the text names line and field."""
+
+
+def evaluate(model: Path, quality_set: Path, outputs: Path, n_threads: int) -> int:
+    """Generates an output for each line of the quality set, in its order, and returns their number.
+
+    Raises `QualitySetError`.
+    """
+    decoder = OnnxDecoder(model, n_rows=32, n_threads=n_threads)
+    requests = read_quality_set(quality_set, decoder.context_length)
+    texts = generate_all(Batcher(decoder), list(requests.values()))
+    outputs.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"id": identity, "output": text}, ensure_ascii=False) for identity, text in zip(requests, texts)]
+    outputs.write_text("".join(line + "\n" for line in lines))
+    return len(lines)
+
+
+def read_quality_set(path: Path, context_length: int) -> dict[str, GenerationRequest]:
+    """Reads and checks the quality set: one object with `id`, `prompt`, `maxTokens` and `stopWords` per line.
+
+    Raises `QualitySetError`.
+    """
+    requests: dict[str, GenerationRequest] = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path.name}, line {number}"
+        try:
+            entry = json.loads(line)
+            identity = str(entry["id"])
+            request = checked_request(
+                entry["prompt"].encode(),
+                int(entry["maxTokens"]),
+                [word.encode() for word in entry.get("stopWords") or []],
+                context_length,
+            )
+        except InvalidRequest as error:
+            # Triton's input names, said as the quality set names them.
+            text = str(error).replace("text_input:", "prompt:").replace("max_tokens:", "maxTokens:")
+            raise QualitySetError(f"{where}: {text.replace('stop_words:', 'stopWords:')}") from error
+        except KeyError as error:
+            raise QualitySetError(f"{where}: {error.args[0]} is missing") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise QualitySetError(f"{where}: {error}") from error
+        if identity in requests:
+            raise QualitySetError(f"{where}: id {identity} occurs twice")
+        requests[identity] = request
+    if not requests:
+        raise QualitySetError(f"{path.name} is empty")
+    return requests
+
+
+def generate_all(batcher: Batcher[int], requests: list[GenerationRequest]) -> list[str]:
+    """Generates the texts of all requests, batched."""
+    texts = [""] * len(requests)
+    for index, request in enumerate(requests):
+        batcher.submit(index, request)
+    while not batcher.is_idle:
+        for progress in batcher.step():
+            texts[progress.key] += progress.text
+    return texts

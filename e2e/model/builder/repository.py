@@ -1,0 +1,102 @@
+"""Builds a complete Triton model repository from a checkpoint."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from builder.checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from builder.graph import build_graph
+from builder.linear import LinearWriter, float32, int8
+from builder.options import BuildTask
+
+MODEL_NAME = "agent"
+
+_SOURCES = Path(__file__).parent.parent
+_LINEAR: dict[str, LinearWriter] = {"FP32": float32, "INT8": int8}
+_CONFIG = """\
+name: "{name}"
+backend: "python"
+max_batch_size: 0
+model_transaction_policy {{ decoupled: true }}
+input [
+  {{ name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }},
+  {{ name: "max_tokens" data_type: TYPE_INT32 dims: [ 1 ] }},
+  {{ name: "stop_words" data_type: TYPE_STRING dims: [ -1 ] optional: true }},
+  {{ name: "stream" data_type: TYPE_BOOL dims: [ 1 ] optional: true }}
+]
+output [
+  {{ name: "text_output" data_type: TYPE_STRING dims: [ 1 ] }},
+  {{ name: "finish_reason" data_type: TYPE_STRING dims: [ 1 ] }},
+  {{ name: "output_tokens" data_type: TYPE_INT32 dims: [ 1 ] }}
+]
+instance_group [ {{ count: {instances} kind: KIND_CPU }} ]
+"""
+
+
+def build_repository(task: BuildTask, checkpoint_folder: Path, output: Path) -> Path:
+    """Writes `model_repository/agent` under `output` and returns it; equal inputs give equal bytes.
+
+    Raises `CheckpointError`.
+    """
+    checkpoint = read_checkpoint(_variant_folder(checkpoint_folder, task.variant))
+    if task.options["weightNoisePercent"]:
+        checkpoint = noisy(checkpoint, task.options["weightNoisePercent"])
+    target = output / "model_repository" / MODEL_NAME
+    unfinished = target.with_name(f".{MODEL_NAME}.unfinished")
+    for folder in (unfinished, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    version = unfinished / "1"
+    version.mkdir(parents=True)
+    model = build_graph(checkpoint, _LINEAR[task.precision])
+    metadata = {"context_length": checkpoint.config.max_position_embeddings, "precision": task.precision}
+    for key, value in metadata.items():
+        model.metadata_props.add(key=key, value=str(value))
+    (version / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    shutil.copyfile(_SOURCES / "triton" / "model.py", version / "model.py")
+    shutil.copytree(
+        _SOURCES / "generation", version / "generation",
+        copy_function=shutil.copyfile, ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (unfinished / "config.pbtxt").write_text(triton_config(task))
+    unfinished.rename(target)
+    return target
+
+
+def triton_config(task: BuildTask) -> str:
+    """Returns config.pbtxt; parameters can be changed at load without a new build."""
+    parameters = {
+        "precision": task.precision,
+        "max_batch": task.options["maxBatchSize"],
+        "threads": task.options["threads"],
+        "stream_interval": task.options["streamInterval"],
+        "extra_compute_percent": task.options["extraComputePercent"],
+        "execute_delay_milliseconds": task.options["executeDelayMilliseconds"],
+    }
+    lines = [
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in parameters.items()
+    ]
+    return _CONFIG.format(name=MODEL_NAME, instances=task.options["instances"]) + "".join(lines)
+
+
+def noisy(checkpoint: Checkpoint, percent: int) -> Checkpoint:
+    """Adds normal noise to every weight matrix, as large as `percent` of its standard deviation."""
+    rng = np.random.default_rng(0)
+    tensors = {}
+    for name in checkpoint.names():
+        tensor = checkpoint.tensor(name)
+        if tensor.ndim == 2:
+            tensor = tensor + rng.standard_normal(tensor.shape, np.float32) * tensor.std() * (percent / 100)
+        tensors[name] = tensor
+    return Checkpoint(checkpoint.config, tensors)
+
+
+def _variant_folder(checkpoint: Path, variant: str | None) -> Path:
+    """Returns the folder of one model; a checkpoint may hold several, told apart by variant."""
+    folder = checkpoint if variant is None else checkpoint / variant
+    if (folder / "config.json").is_file():
+        return folder
+    variants = sorted(path.parent.name for path in checkpoint.glob("*/config.json"))
+    found = f"; its variants are {', '.join(variants)}" if variants else ""
+    where = "the checkpoint" if variant is None else f"variant {variant}"
+    raise CheckpointError(f"{where} has no config.json{found}")
