@@ -1,1 +1,3 @@
 //! Scenarios on a real cluster, and the test servers they use.
+
+pub mod cluster;

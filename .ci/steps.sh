@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs the steps of `make test`: each with a limit of its own and its duration, the log's end when one fails.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+logs=$(mktemp -d)
+summary=()
+
+# step NAME MINUTES COMMAND...
+step() {
+  local name=$1 minutes=$2 started=$SECONDS status
+  shift 2
+  printf '==> %s (at most %s min)\n' "$name" "$minutes"
+  timeout --kill-after=60 "${minutes}m" "$@" > >(tee "$logs/$name.log") 2>&1
+  status=$?
+  summary+=("$(printf '%-14s %5d s  %s' "$name" $((SECONDS - started)) "$([[ $status == 0 ]] && echo ok || echo "failed ($status)")")")
+  if [[ $status != 0 ]]; then
+    [[ $status == 124 || $status == 137 ]] && echo "step $name ran past its limit of $minutes min" >&2
+    printf '%s\n' "${summary[@]}"
+    echo "the log of the failed step: $logs/$name.log" >&2
+    exit 1
+  fi
+}
+
+step prerequisites 10 e2e/cluster/prerequisites.sh
+step build 20 make --no-print-directory build
+step lint 15 make --no-print-directory lint
+step unit 20 make --no-print-directory test-unit
+step api 20 make --no-print-directory test-api
+
+printf '%s\n' "${summary[@]}"
+rm -rf "$logs"

@@ -1,0 +1,54 @@
+# Slipway. `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Everything that is built lies outside the checkout, so that a clone starts where another left off.
+export SLIPWAY_CACHE ?= $(HOME)/.cache/slipway
+export CARGO_TARGET_DIR ?= $(SLIPWAY_CACHE)/target
+export CARGO_TERM_COLOR ?= auto
+export INSTA_UPDATE ?= no
+BIN := $(CARGO_TARGET_DIR)/x86_64-unknown-linux-gnu/debug
+
+.PHONY: help
+help: ## List the commands.
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
+
+.PHONY: prerequisites
+prerequisites: ## Install the Debian packages that a cluster, images and tests need (root).
+	@e2e/cluster/prerequisites.sh
+
+.PHONY: build
+build: ## Build every binary.
+	cargo build --workspace --locked
+
+.PHONY: lint
+lint: ## Check formatting, lints and that generated files are up to date.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(MAKE) --no-print-directory check-generated
+
+.PHONY: generate
+generate: ## Write all generated files.
+	cargo run --quiet --locked -p slipway-crds --bin generate-crds -- crds/yaml
+	rm -rf charts/slipway-crds/files && mkdir -p charts/slipway-crds/files
+	cp crds/yaml/*.yaml charts/slipway-crds/files/
+
+.PHONY: check-generated
+check-generated: ## Fail when a generated file differs from what `make generate` writes.
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	cargo run --quiet --locked -p slipway-crds --bin generate-crds -- "$$folder"; \
+	diff -ru crds/yaml "$$folder" && diff -ru charts/slipway-crds/files "$$folder" \
+	  || { echo "generated files are out of date: run make generate" >&2; exit 1; }
+
+.PHONY: test-unit
+test-unit: ## Unit, property and fixture tests.
+	cargo test --workspace --exclude slipway-e2e --locked
+
+.PHONY: test-api
+test-api: ## Tests against a real API server, in a cluster of their own (root).
+	e2e/run.sh api
+
+.PHONY: test
+test: ## Everything that must pass before a change lands.
+	.ci/steps.sh

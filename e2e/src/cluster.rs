@@ -1,0 +1,61 @@
+//! The cluster that scenarios run on. Reads the environment; reads and writes IO.
+
+use std::{
+    env, io,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use thiserror::Error;
+
+/// Names the kubeconfig of the cluster. The ambient KUBECONFIG is never used: it may be someone's production.
+pub const KUBECONFIG: &str = "SLIPWAY_E2E_KUBECONFIG";
+
+/// Names the cluster's binary, which holds the kubectl of its version.
+pub const CLUSTER_BINARY: &str = "SLIPWAY_E2E_CLUSTER_BINARY";
+
+/// Why there is no cluster to run on.
+#[derive(Debug, Error)]
+pub enum ClusterError {
+    /// No cluster was named.
+    #[error("{KUBECONFIG} names no kubeconfig: run the scenarios with `make test-api` or `make test-scenarios`")]
+    Unnamed,
+    /// The kubeconfig cannot be read.
+    #[error("failed to read the kubeconfig {path}")]
+    Read {
+        /// Path of the file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// The client cannot be set up.
+    #[error("failed to set up a client")]
+    Client(#[source] kube::Error),
+}
+
+/// Runs kubectl, as a user does.
+///
+/// # Errors
+/// When kubectl cannot be started.
+pub fn kubectl(arguments: &[&str]) -> io::Result<Output> {
+    let program = env::var_os(CLUSTER_BINARY).unwrap_or_default();
+    let kubeconfig = env::var_os(KUBECONFIG).unwrap_or_default();
+    Command::new(program).arg("kubectl").arg("--kubeconfig").arg(kubeconfig).args(arguments).output()
+}
+
+/// A client of the cluster that scenarios run on.
+///
+/// # Errors
+/// When no cluster was named, or its kubeconfig cannot be used.
+pub async fn client() -> Result<Client, ClusterError> {
+    let path = PathBuf::from(env::var_os(KUBECONFIG).ok_or(ClusterError::Unnamed)?);
+    let read = |source| ClusterError::Read { path: path.clone(), source };
+    let kubeconfig = Kubeconfig::read_from(&path).map_err(read)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(read)?;
+    Client::try_from(config).map_err(ClusterError::Client)
+}
