@@ -55,6 +55,8 @@ pub enum Verb {
     Materialize(MaterializeArgs),
     /// Copy this binary into a volume that a vendor's container mounts.
     Install(InstallArgs),
+    /// Run tritonserver without a model, under explicit control, as the first process of its container.
+    Supervise(SuperviseArgs),
 }
 
 /// How to reach a model's source.
@@ -134,6 +136,23 @@ pub struct InstallArgs {
     /// The folder to copy this binary into.
     #[arg(default_value = paths::BIN_DIR)]
     pub folder: PathBuf,
+}
+
+/// Options of `supervise`.
+#[derive(Args, Clone, Debug)]
+pub struct SuperviseArgs {
+    /// The server's program.
+    #[arg(long, default_value = "tritonserver")]
+    pub server: String,
+    /// The model repository.
+    #[arg(long, default_value_t = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY))]
+    pub model_repository: String,
+    /// A model to load at start; a serving pod has one, a profiling pod none.
+    #[arg(long)]
+    pub load_model: Vec<String>,
+    /// More arguments for the server.
+    #[arg(last = true)]
+    pub extra: Vec<String>,
 }
 
 fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {

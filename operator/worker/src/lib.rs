@@ -18,5 +18,6 @@ pub mod report;
 pub mod repository;
 pub mod resolve;
 pub mod source;
+pub mod supervise;
 pub mod transfer;
 pub mod tree;

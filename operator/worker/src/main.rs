@@ -10,6 +10,7 @@ use slipway_worker::{
     finish_build::{self, Folders},
     install, materialize, resolve,
     source::Access,
+    supervise::{self, Ending},
 };
 use slipway_worker_contract::{FailureClass, Message, Outcome, Task, TaskError};
 use tracing_subscriber::EnvFilter;
@@ -59,8 +60,9 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
     let Cli { common, verb } = Cli::parse();
     let message = match run(&common, verb).await {
-        Ok(None) => return ExitCode::SUCCESS,
-        Ok(Some(result)) => Message::Succeeded { result },
+        Ok(Done::Silently) => return ExitCode::SUCCESS,
+        Ok(Done::Supervised(ending)) => return end(&common, &ending),
+        Ok(Done::With(result)) => Message::Succeeded { result },
         Err(failed) => *failed,
     };
     if let Message::Failed { class, text } = &message {
@@ -69,35 +71,55 @@ async fn main() -> ExitCode {
     ExitCode::from(common.report().finish(&message))
 }
 
-/// Runs a verb; verbs without a result (they only leave files) return none.
-async fn run(common: &Common, verb: Verb) -> Result<Option<Outcome>, Box<Message>> {
+/// How a verb that did not fail ended.
+enum Done {
+    /// With a result for the operator.
+    With(Outcome),
+    /// With files only.
+    Silently,
+    /// With the end of another program, whose exit code is passed on.
+    Supervised(Ending),
+}
+
+async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
     match verb {
         Verb::Resolve(args) => {
             let task = task!(common, Resolve)?;
             let result = resolve::run(&task, &access(&args)?).await;
-            result.map(|r| Some(Outcome::Resolve(r))).map_err(|e| failure::message(&e))
+            result.map(|r| Done::With(Outcome::Resolve(r))).map_err(|e| failure::message(&e))
         }
         Verb::Fetch(args) => {
             let task = task!(common, Fetch)?;
             let result = fetch::run(&task, &access(&args.source)?, &args.store).await;
-            result.map(|r| Some(Outcome::Fetch(r))).map_err(|e| failure::message(&e))
+            result.map(|r| Done::With(Outcome::Fetch(r))).map_err(|e| failure::message(&e))
         }
         Verb::FinishBuild(args) => {
             let task = task!(common, Build)?;
             let folders = Folders { output: args.output, store: args.store, threads: args.threads };
             let result = finish_build::run(&task, &folders);
-            result.map(|r| Some(Outcome::Build(r))).map_err(|e| failure::message(&e))
+            result.map(|r| Done::With(Outcome::Build(r))).map_err(|e| failure::message(&e))
         }
         Verb::Materialize(args) => {
             let result = materialize::run(&args.order());
-            result.map(|r| Some(Outcome::Materialize(r))).map_err(|e| failure::message(&e))
+            result.map(|r| Done::With(Outcome::Materialize(r))).map_err(|e| failure::message(&e))
         }
         Verb::Install(args) => {
             let installed = install::run(&args.folder).map_err(|e| failure::message(&e))?;
             tracing::info!(path = %installed.display(), "installed");
-            Ok(None)
+            Ok(Done::Silently)
+        }
+        Verb::Supervise(args) => {
+            let server = supervise::triton(&args.server, &args.model_repository, &args.load_model, &args.extra);
+            supervise::run(&server).await.map(Done::Supervised).map_err(|e| failure::message(&e))
         }
     }
+}
+
+fn end(common: &Common, ending: &Ending) -> ExitCode {
+    if let Some(message) = ending.message() {
+        common.report().finish(&message);
+    }
+    ExitCode::from(ending.exit_code())
 }
 
 fn access(args: &SourceArgs) -> Result<Access, Box<Message>> {

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod artifacts;
+mod processes;
 mod server;
 mod sources;

@@ -1,0 +1,117 @@
+//! How a supervised server ended, in words and as a failure class. Pure.
+
+use slipway_worker_contract::{FailureClass, Message};
+
+/// How the server ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The program.
+    pub program: String,
+    /// Its exit code, if it exited.
+    pub code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// The last lines of its output.
+    pub tail: Vec<String>,
+}
+
+const SIGKILL: i32 = 9;
+
+impl Ending {
+    /// Returns the container's exit code: the server's own, or 128 + the signal as shells have it.
+    pub fn exit_code(&self) -> u8 {
+        let code = self.code.or(self.signal.map(|signal| 128 + signal)).unwrap_or(1);
+        u8::try_from(code).unwrap_or(1)
+    }
+
+    /// Returns the termination message; none if the server ended as it was asked to.
+    pub fn message(&self) -> Option<Message> {
+        let how = match (self.code, self.signal) {
+            (Some(0), _) => return None,
+            (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended in a way the system does not tell".to_owned(),
+        };
+        let last = self.telling_lines().join(" | ");
+        let text = format!("{} {how}; it wrote last: {last}", self.program);
+        Some(Message::Failed { class: self.class(), text })
+    }
+
+    /// The lines that say why, most telling first: errors before what follows them at shutdown.
+    fn telling_lines(&self) -> Vec<&str> {
+        const MARKS: [&str; 4] = ["error", "fail", "exception", "out of memory"];
+        let telling = |line: &&String| MARKS.iter().any(|mark| line.to_ascii_lowercase().contains(mark));
+        let errors: Vec<&str> = self.tail.iter().filter(telling).map(String::as_str).take(5).collect();
+        if errors.is_empty() { self.tail.iter().rev().take(3).rev().map(String::as_str).collect() } else { errors }
+    }
+
+    fn class(&self) -> FailureClass {
+        let text = self.tail.join("\n").to_ascii_lowercase();
+        let says = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
+        if self.signal == Some(SIGKILL) || says(&["out of memory", "bad_alloc", "cannot allocate memory"]) {
+            FailureClass::InsufficientMemory
+        } else if says(&[
+            "error while loading shared libraries",
+            "incompatible tensorrt version",
+            "unable to find backend",
+        ]) {
+            FailureClass::ImageMismatch
+        } else if says(&["failed to load", "invalid argument", "model configuration"]) {
+            FailureClass::BadModel
+        } else {
+            FailureClass::Infrastructure
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: Option<i32>, signal: Option<i32>, tail: &[&str]) -> Ending {
+        let tail = tail.iter().map(|line| (*line).to_owned()).collect();
+        Ending { program: "tritonserver".into(), code, signal, tail }
+    }
+
+    #[test]
+    fn the_line_that_says_why_comes_before_what_triton_writes_when_it_stops() {
+        let ending = ended(
+            Some(1),
+            None,
+            &[
+                "E1121 model_lifecycle.cc:642] failed to load 'agent' version 1: Internal: no module named onnxruntime",
+                "I1121 server.cc:304] Waiting for in-flight requests to complete.",
+                "I1121 server.cc:345] Timeout 30: Found 0 live models",
+            ],
+        );
+        let expected = "tritonserver exited with code 1; it wrote last: E1121 model_lifecycle.cc:642] failed to load \
+                        'agent' version 1: Internal: no module named onnxruntime";
+        assert_eq!(
+            ending.message(),
+            Some(Message::Failed { class: FailureClass::BadModel, text: expected.to_owned() })
+        );
+        assert_eq!(ending.exit_code(), 1);
+    }
+
+    #[test]
+    fn a_kill_is_taken_for_the_memory_limit() {
+        let ending = ended(None, Some(9), &["loading", "loading more"]);
+        assert_eq!(ending.exit_code(), 137);
+        let Some(Message::Failed { class, text }) = ending.message() else { panic!("a failure") };
+        assert_eq!(class, FailureClass::InsufficientMemory);
+        assert_eq!(text, "tritonserver was ended by signal 9; it wrote last: loading | loading more");
+    }
+
+    #[test]
+    fn classes_follow_from_what_was_written() {
+        let class = |line| ended(Some(1), None, &[line]).class();
+        assert_eq!(class("CUDA error: out of memory"), FailureClass::InsufficientMemory);
+        assert_eq!(class("libnvinfer.so.10: error while loading shared libraries"), FailureClass::ImageMismatch);
+        assert_eq!(class("something else"), FailureClass::Infrastructure);
+    }
+
+    #[test]
+    fn an_orderly_end_has_no_message() {
+        assert_eq!(ended(Some(0), None, &["bye"]).message(), None);
+    }
+}
