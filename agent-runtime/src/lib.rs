@@ -1,1 +1,15 @@
 //! The sidecar that serves an agent beside Triton.
+//!
+//! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`] and
+//! [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`app`] wires everything, and [`cli`]
+//! alone reads arguments and environment.
+
+pub mod agent;
+pub mod api;
+pub mod app;
+pub mod backend;
+pub mod cli;
+pub mod clock;
+pub mod readiness;
+pub mod telemetry;
+pub mod tools;

@@ -63,6 +63,24 @@ pub struct HttpTool {
     pub result: ResultPick,
 }
 
+impl HttpTool {
+    /// A tool that gets this address; everything else is at its default.
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.into(),
+            method: HttpMethod::default(),
+            parameters: Vec::new(),
+            argument_separator: default_separator(),
+            headers_from: None,
+            timeout_milliseconds: default_timeout(),
+            retries: 0,
+            idempotent: false,
+            max_response_bytes: default_max_response_bytes(),
+            result: ResultPick::default(),
+        }
+    }
+}
+
 /// HTTP methods a tool can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]

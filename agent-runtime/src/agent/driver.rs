@@ -1,0 +1,241 @@
+//! Does what the loop decides: model calls, tool calls, the deadline. IO; it decides nothing itself.
+
+use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
+
+use async_stream::stream;
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::{AbortHandle, Abortable, BoxFuture},
+    stream::{BoxStream, FuturesUnordered},
+};
+use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::{Backend, BackendError, Generation, Piece},
+    clock::Clock,
+    telemetry::Progress,
+    tools::Registry,
+};
+
+use super::{
+    grammar::{Observation, STOP_WORD, ToolCall},
+    prompt::PromptBuilder,
+    state::{Call, CallId, Limits, ModelError, State, Step},
+    step::{Action, Event, EventKind, step},
+    timings::progress,
+};
+
+/// An agent, ready to run.
+pub struct Agent {
+    /// Generates its turns.
+    pub backend: Arc<dyn Backend>,
+    /// The tools it may call.
+    pub tools: Arc<Registry>,
+    /// Renders its prompts.
+    pub prompt: PromptBuilder,
+    /// The most model calls of a run.
+    pub max_steps: u32,
+    /// The most tokens of a model call.
+    pub max_tokens_per_step: u32,
+    /// How long a run may take.
+    pub run_timeout: Duration,
+    /// Tells the time.
+    pub clock: Clock,
+}
+
+/// One run to be made.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// The run's name, unique in the pod.
+    pub id: String,
+    /// The rendered prompt.
+    pub prompt: String,
+    /// The client's limit on tokens, if it named one.
+    pub max_tokens: Option<u32>,
+    /// Ends the run early when the pod cannot wait for it.
+    pub shutdown: CancellationToken,
+}
+
+/// What happens in a run, as it happens. The last event is `Finished`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEvent {
+    /// The run waits for something else than before.
+    Progress(Progress),
+    /// A model call was made: the step's number.
+    StepStarted(u32),
+    /// The next part of the answer.
+    AnswerDelta(String),
+    /// The model finished the step's turn.
+    ModelFinished(Step),
+    /// A tool was started.
+    ToolStarted(CallId, ToolCall),
+    /// A tool answered.
+    ToolFinished(CallId, Call),
+    /// The run is over.
+    Finished(State),
+}
+
+impl Agent {
+    /// Makes a run. Nothing happens until the stream is polled; dropping it cancels the generation and the tools.
+    pub fn run(self: Arc<Self>, request: RunRequest) -> impl Stream<Item = RunEvent> + Send + 'static {
+        stream! {
+            let limits = Limits {
+                max_steps: self.max_steps,
+                max_tokens_per_step: self.max_tokens_per_step,
+                max_tokens: request.max_tokens,
+            };
+            let mut state = State::new(request.prompt.clone(), limits);
+            let mut io = RunIo::new(&self, request);
+            let mut event = EventKind::Admitted;
+            while state.finished().is_none() {
+                let (next, actions) = step(&state, Event { at: self.clock.now(), kind: event });
+                for change in changes(&state, &next, &actions) {
+                    yield change;
+                }
+                actions.into_iter().for_each(|action| io.perform(action));
+                state = next;
+                if state.finished().is_some() {
+                    break;
+                }
+                event = io.next().await;
+            }
+            yield RunEvent::Finished(state);
+        }
+    }
+}
+
+/// What a run has under way.
+struct RunIo {
+    backend: Arc<dyn Backend>,
+    tools: Arc<Registry>,
+    id: String,
+    shutdown: CancellationToken,
+    /// Fires when the run's time is up.
+    deadline: Pin<Box<Sleep>>,
+    timeout: Duration,
+    /// The present generation. Dropping it stops the engine.
+    model: Option<BoxStream<'static, Result<Piece, BackendError>>>,
+    /// All tools of the present turn, polled together.
+    running: FuturesUnordered<Abortable<BoxFuture<'static, (CallId, Observation)>>>,
+    aborts: HashMap<CallId, AbortHandle>,
+}
+
+impl RunIo {
+    fn new(agent: &Agent, request: RunRequest) -> Self {
+        Self {
+            backend: Arc::clone(&agent.backend),
+            tools: Arc::clone(&agent.tools),
+            id: request.id,
+            shutdown: request.shutdown,
+            deadline: Box::pin(tokio::time::sleep(agent.run_timeout)),
+            timeout: agent.run_timeout,
+            model: None,
+            running: FuturesUnordered::new(),
+            aborts: HashMap::new(),
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::CallModel { step, prompt, max_tokens } => {
+                let id = format!("{}-{step}", self.id);
+                let generation = Generation { id, prompt, max_tokens, stop_words: vec![STOP_WORD.into()] };
+                self.model = Some(self.backend.generate(generation));
+            }
+            Action::CancelModel => self.model = None,
+            Action::CallTool { id, call } => {
+                let (abort, registration) = AbortHandle::new_pair();
+                self.aborts.insert(id, abort);
+                let tools = Arc::clone(&self.tools);
+                let observed = async move { (id, call_tool(&tools, &call).await) };
+                self.running.push(Abortable::new(observed.boxed(), registration));
+            }
+            Action::CancelTool(id) => {
+                if let Some(abort) = self.aborts.remove(&id) {
+                    abort.abort();
+                }
+            }
+            // Both have become events of the stream already.
+            Action::EmitAnswer(_) | Action::Finish => {}
+        }
+    }
+
+    /// Waits for whatever happens next. A run always has its deadline, so this always returns.
+    async fn next(&mut self) -> EventKind {
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut self.deadline => {
+                    let milliseconds = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+                    return EventKind::DeadlinePassed { milliseconds };
+                }
+                () = self.shutdown.cancelled() => return EventKind::ShutDown,
+                event = next_piece(&mut self.model), if self.model.is_some() => return event,
+                Some(result) = self.running.next(), if !self.running.is_empty() => {
+                    if let Ok((call, observation)) = result {
+                        self.aborts.remove(&call);
+                        return EventKind::ToolFinished { call, observation };
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendError>>>) -> EventKind {
+    let piece = match model {
+        Some(pieces) => pieces.next().await.unwrap_or(Err(BackendError::EndedEarly)),
+        None => Err(BackendError::EndedEarly),
+    };
+    if !piece.as_ref().is_ok_and(|piece| piece.finish.is_none()) {
+        *model = None;
+    }
+    match piece {
+        Ok(piece) => EventKind::Piece(piece),
+        Err(error) => {
+            tracing::warn!(error = %error, cause = std::error::Error::source(&error), "model call failed");
+            EventKind::ModelFailed(ModelError::from(&error))
+        }
+    }
+}
+
+async fn call_tool(tools: &Registry, call: &ToolCall) -> Observation {
+    match tools.call(&call.name, &call.input).await {
+        Ok(result) => Observation::Result(result),
+        Err(error) => {
+            tracing::debug!(tool = call.name, error = %error, cause = std::error::Error::source(&error), "tool failed");
+            Observation::Error { message: error.observation(), kind: error.kind() }
+        }
+    }
+}
+
+/// What a step of the loop changed, in the order in which a client wants to hear it.
+fn changes(before: &State, after: &State, actions: &[Action]) -> Vec<RunEvent> {
+    let mut events = Vec::new();
+    let is_new = progress(before) != progress(after);
+    events.extend(is_new.then(|| RunEvent::Progress(progress(after))));
+    let deltas = actions.iter().filter_map(|action| match action {
+        Action::EmitAnswer(text) => Some(RunEvent::AnswerDelta(text.clone())),
+        _ => None,
+    });
+    events.extend(deltas);
+    if let Some((old, new)) = before.steps().last().zip(after.steps().get(before.steps().len().saturating_sub(1))) {
+        if old.model_finished_at.is_none() && new.model_finished_at.is_some() {
+            events.push(RunEvent::ModelFinished(new.clone()));
+        }
+        for (index, call) in new.calls.iter().enumerate() {
+            let id = CallId { step: new.number, index };
+            match old.calls.get(index) {
+                None => events.push(RunEvent::ToolStarted(id, call.call.clone())),
+                Some(old) if old.end.is_none() && call.end.is_some() => {
+                    events.push(RunEvent::ToolFinished(id, call.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    let begun = after.steps().iter().skip(before.steps().len());
+    events.extend(begun.map(|step| RunEvent::StepStarted(step.number)));
+    events
+}

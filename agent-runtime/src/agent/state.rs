@@ -1,0 +1,254 @@
+//! What is known of a run: its transcript, its steps and their times. Pure data.
+
+use crate::{
+    backend::{BackendError, FinishReason},
+    clock::Timestamp,
+};
+
+use super::grammar::{MalformedTurn, Observation, ToolCall, TurnReader};
+
+/// What bounds a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most model calls.
+    pub max_steps: u32,
+    /// The most tokens of one model call.
+    pub max_tokens_per_step: u32,
+    /// The most tokens of all model calls together, where the client named a limit.
+    pub max_tokens: Option<u32>,
+}
+
+/// A run between two events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub(super) limits: Limits,
+    /// The prompt of the next model call: the rendered template and all turns so far.
+    pub(super) transcript: String,
+    pub(super) started_at: Timestamp,
+    /// The steps begun so far.
+    pub(super) steps: Vec<Step>,
+    pub(super) phase: Phase,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing has happened.
+    New,
+    /// The model is writing the last step's turn.
+    Model(TurnReader),
+    /// The last step's tools are running.
+    Tools,
+    /// The run is over; nothing changes any more.
+    Finished { outcome: Outcome, at: Timestamp },
+}
+
+/// One model call and the tools it asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// From one.
+    pub number: u32,
+    /// What the model wrote, so far.
+    pub text: String,
+    /// Tokens it wrote, so far.
+    pub output_tokens: u32,
+    /// When the call was made.
+    pub sent_at: Timestamp,
+    /// When its first token came, and how many tokens came with it.
+    pub first_token: Option<FirstToken>,
+    /// When its last piece came, or it failed or was cancelled.
+    pub model_finished_at: Option<Timestamp>,
+    /// The tools it asked for, in order.
+    pub calls: Vec<Call>,
+}
+
+/// The first piece with tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstToken {
+    /// When it came.
+    pub at: Timestamp,
+    /// How many tokens it held.
+    pub tokens: u32,
+}
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What was called.
+    pub call: ToolCall,
+    /// When.
+    pub started_at: Timestamp,
+    /// What came of it; nothing while it runs.
+    pub end: Option<CallEnd>,
+}
+
+/// What came of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallEnd {
+    /// When.
+    pub at: Timestamp,
+    /// Whether and how the tool answered.
+    pub result: CallResult,
+}
+
+/// Whether and how a tool answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallResult {
+    /// It gave a result or an error.
+    Answered(Observation),
+    /// The run ended before it did.
+    Cancelled,
+}
+
+/// Names a tool call within its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// The step's number, from one.
+    pub step: u32,
+    /// The call's position in the step, from zero.
+    pub index: usize,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an answer.
+    Answered {
+        /// The answer.
+        text: String,
+        /// `Length` when the limit on tokens cut it short.
+        finish: FinishReason,
+    },
+    /// Without one.
+    Failed(Failure),
+}
+
+/// Why a run has no answer. The messages are for the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The last allowed model call asked for tools again.
+    #[error("the agent reached no answer within {max_steps} step(s); raise maxSteps or simplify the question")]
+    MaxSteps {
+        /// The limit.
+        max_steps: u32,
+    },
+    /// The client's limit on tokens is spent.
+    #[error("the agent reached no answer within {max_tokens} token(s); raise max_tokens")]
+    TokenBudget {
+        /// The limit.
+        max_tokens: u32,
+    },
+    /// The model wrote something that is no turn.
+    #[error("the model's output in step {step} cannot be read: {reason}")]
+    MalformedOutput {
+        /// The step.
+        step: u32,
+        /// What is wrong.
+        reason: MalformedTurn,
+    },
+    /// The engine failed.
+    #[error("the model call of step {step} failed: {error}")]
+    Model {
+        /// The step.
+        step: u32,
+        /// How.
+        error: ModelError,
+    },
+    /// The run took too long.
+    #[error("the run did not finish within {milliseconds} ms")]
+    Timeout {
+        /// The time it had.
+        milliseconds: u64,
+    },
+    /// The pod shut down before the run was done.
+    #[error("the pod was shut down before the run finished; send the request again")]
+    CutByShutdown,
+}
+
+impl Failure {
+    /// A bounded label, also the `code` of an error answer.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::MaxSteps { .. } => "max_steps_exceeded",
+            Self::TokenBudget { .. } => "max_tokens_exceeded",
+            Self::MalformedOutput { .. } => "malformed_model_output",
+            Self::Model { error, .. } if error.is_unavailable => "model_unavailable",
+            Self::Model { .. } => "model_error",
+            Self::Timeout { .. } => "run_timeout",
+            Self::CutByShutdown => "shutting_down",
+        }
+    }
+}
+
+/// A failed model call, as values: the state of a run can be compared and copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What happened, without the transport's details.
+    pub message: String,
+    /// The label of the cause.
+    pub kind: &'static str,
+    /// Whether another attempt may find the engine back.
+    pub is_unavailable: bool,
+}
+
+impl From<&BackendError> for ModelError {
+    fn from(error: &BackendError) -> Self {
+        Self { message: error.to_string(), kind: error.kind(), is_unavailable: error.is_unavailable() }
+    }
+}
+
+impl State {
+    /// A run that has not begun: its prompt and its limits.
+    pub fn new(prompt: String, limits: Limits) -> Self {
+        Self { limits, transcript: prompt, started_at: Timestamp::default(), steps: Vec::new(), phase: Phase::New }
+    }
+
+    /// The prompt of the next model call, or of the last one when the run is over.
+    pub fn transcript(&self) -> &str {
+        &self.transcript
+    }
+
+    /// The steps begun so far.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// When the run began.
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// How and when the run ended, if it has.
+    pub fn finished(&self) -> Option<(&Outcome, Timestamp)> {
+        match &self.phase {
+            Phase::Finished { outcome, at } => Some((outcome, *at)),
+            Phase::New | Phase::Model(_) | Phase::Tools => None,
+        }
+    }
+
+    /// Tokens written in all steps.
+    pub fn output_tokens(&self) -> u32 {
+        self.steps.iter().fold(0, |total, step| total.saturating_add(step.output_tokens))
+    }
+}
+
+impl Step {
+    pub(super) fn new(number: u32, sent_at: Timestamp) -> Self {
+        Self {
+            number,
+            text: String::new(),
+            output_tokens: 0,
+            sent_at,
+            first_token: None,
+            model_finished_at: None,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Calls that still run.
+    pub(super) fn running(&self) -> impl Iterator<Item = CallId> {
+        let running = self.calls.iter().enumerate().filter(|(_, call)| call.end.is_none());
+        running.map(|(index, _)| CallId { step: self.number, index })
+    }
+}

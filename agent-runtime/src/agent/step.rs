@@ -1,0 +1,241 @@
+//! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
+
+use crate::{
+    backend::{FinishReason, Piece},
+    clock::Timestamp,
+};
+
+use super::{
+    grammar::{self, IsCutOff, Observation, ToolCall, Turn, TurnReader},
+    state::{Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Outcome, Phase, State, Step},
+};
+
+/// Something that happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened to a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The run may begin.
+    Admitted,
+    /// The model wrote something.
+    Piece(Piece),
+    /// The model call failed.
+    ModelFailed(ModelError),
+    /// A tool answered.
+    ToolFinished {
+        /// Which call.
+        call: CallId,
+        /// What it gave.
+        observation: Observation,
+    },
+    /// The run's time is up.
+    DeadlinePassed {
+        /// The time it had.
+        milliseconds: u64,
+    },
+    /// The pod is shutting down and cannot wait any longer.
+    ShutDown,
+}
+
+/// Something to be done for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Start a generation.
+    CallModel {
+        /// The step, from one.
+        step: u32,
+        /// The text to continue.
+        prompt: String,
+        /// The most tokens.
+        max_tokens: u32,
+    },
+    /// Stop the generation.
+    CancelModel,
+    /// Start a tool. Calls of one turn are started together.
+    CallTool {
+        /// Names the call.
+        id: CallId,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Stop a tool.
+    CancelTool(CallId),
+    /// Hand the next part of the answer to the client.
+    EmitAnswer(String),
+    /// The run is over.
+    Finish,
+}
+
+/// Advances a run by one event.
+///
+/// # Invariants
+/// At most `max_steps` `CallModel`s; every `CallTool` is followed by its `ToolFinished` or one `CancelTool`; after
+/// `Finish` no event has an effect; the order in which the tools of a turn finish does not change the transcript.
+/// Events that do not belong to the present phase (a late piece, a second answer of a tool) have no effect.
+pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
+    let mut next = state.clone();
+    let Event { at, kind } = event;
+    let actions = match (&state.phase, kind) {
+        (Phase::New, EventKind::Admitted) => {
+            next.started_at = at;
+            call_model(&mut next, at)
+        }
+        (Phase::Model(reader), EventKind::Piece(piece)) => take_piece(&mut next, reader.clone(), piece, at),
+        (Phase::Model(_), EventKind::ModelFailed(error)) => {
+            let step = end_model(&mut next, at);
+            fail(&mut next, Failure::Model { step, error }, at)
+        }
+        (Phase::Tools, EventKind::ToolFinished { call, observation }) => {
+            take_observation(&mut next, call, observation, at)
+        }
+        (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::DeadlinePassed { milliseconds }) => {
+            stop(&mut next, Failure::Timeout { milliseconds }, at)
+        }
+        (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::ShutDown) => {
+            stop(&mut next, Failure::CutByShutdown, at)
+        }
+        (
+            Phase::New | Phase::Model(_) | Phase::Tools | Phase::Finished { .. },
+            EventKind::Admitted
+            | EventKind::Piece(_)
+            | EventKind::ModelFailed(_)
+            | EventKind::ToolFinished { .. }
+            | EventKind::DeadlinePassed { .. }
+            | EventKind::ShutDown,
+        ) => Vec::new(),
+    };
+    (next, actions)
+}
+
+fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {
+    let number = u32::try_from(state.steps.len()).unwrap_or(u32::MAX).saturating_add(1);
+    let Limits { max_steps, max_tokens_per_step, max_tokens } = state.limits;
+    if number > max_steps {
+        return fail(state, Failure::MaxSteps { max_steps }, at);
+    }
+    let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
+    if let (Some(0), Some(max_tokens)) = (left, max_tokens) {
+        return fail(state, Failure::TokenBudget { max_tokens }, at);
+    }
+    state.steps.push(Step::new(number, at));
+    state.phase = Phase::Model(TurnReader::default());
+    let max_tokens = left.map_or(max_tokens_per_step, |left| left.min(max_tokens_per_step));
+    vec![Action::CallModel { step: number, prompt: state.transcript.clone(), max_tokens }]
+}
+
+fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Timestamp) -> Vec<Action> {
+    let Piece { text, output_tokens, finish } = piece;
+    let answer = reader.push(&text);
+    if let Some(step) = state.steps.last_mut() {
+        step.output_tokens = step.output_tokens.max(output_tokens);
+        step.text = reader.text().to_owned();
+        if step.first_token.is_none() && (output_tokens > 0 || !text.is_empty()) {
+            step.first_token = Some(FirstToken { at, tokens: output_tokens });
+        }
+    }
+    let mut actions: Vec<_> = answer.map(Action::EmitAnswer).into_iter().collect();
+    // An engine without stop words writes on; what follows the empty line is of no use.
+    let finish = match (finish, reader.is_ended()) {
+        (_, true) => {
+            actions.extend(finish.is_none().then_some(Action::CancelModel));
+            Some(FinishReason::Stop)
+        }
+        (finish, false) => finish,
+    };
+    match finish {
+        None => state.phase = Phase::Model(reader),
+        Some(finish) => actions.extend(end_turn(state, &reader, finish, at)),
+    }
+    actions
+}
+
+fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Timestamp) -> Vec<Action> {
+    let step = end_model(state, at);
+    let is_cut_off = match finish {
+        FinishReason::Length => IsCutOff::Yes,
+        FinishReason::Stop => IsCutOff::No,
+    };
+    match reader.finish(is_cut_off) {
+        Ok(Turn::Answer(text)) => finish_run(state, Outcome::Answered { text, finish }, at),
+        Ok(Turn::Calls(calls)) => call_tools(state, calls, at),
+        Err(reason) => match state.limits.max_tokens {
+            Some(max_tokens) if finish == FinishReason::Length && state.output_tokens() >= max_tokens => {
+                fail(state, Failure::TokenBudget { max_tokens }, at)
+            }
+            Some(_) | None => fail(state, Failure::MalformedOutput { step, reason }, at),
+        },
+    }
+}
+
+fn call_tools(state: &mut State, calls: Vec<ToolCall>, at: Timestamp) -> Vec<Action> {
+    let max_steps = state.limits.max_steps;
+    let Some(step) = state.steps.last_mut() else { return Vec::new() };
+    if step.number >= max_steps {
+        // No model call is left that could read the results, so the tools are not bothered.
+        return fail(state, Failure::MaxSteps { max_steps }, at);
+    }
+    step.calls = calls.iter().map(|call| Call { call: call.clone(), started_at: at, end: None }).collect();
+    let number = step.number;
+    state.phase = Phase::Tools;
+    let action = |(index, call)| Action::CallTool { id: CallId { step: number, index }, call };
+    calls.into_iter().enumerate().map(action).collect()
+}
+
+fn take_observation(state: &mut State, id: CallId, observation: Observation, at: Timestamp) -> Vec<Action> {
+    let Some(step) = state.steps.last_mut().filter(|step| step.number == id.step) else { return Vec::new() };
+    let Some(call) = step.calls.get_mut(id.index).filter(|call| call.end.is_none()) else { return Vec::new() };
+    call.end = Some(CallEnd { at, result: CallResult::Answered(observation) });
+    if step.running().next().is_some() {
+        return Vec::new();
+    }
+    let answered = |call: &Call| match &call.end {
+        Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(observation.clone()),
+        Some(CallEnd { result: CallResult::Cancelled, .. }) | None => None,
+    };
+    let observations: Vec<_> = step.calls.iter().filter_map(answered).collect();
+    state.transcript.push_str(&grammar::write_turn(&step.text, &observations));
+    call_model(state, at)
+}
+
+/// Ends a run from outside, cancelling whatever it waits for.
+fn stop(state: &mut State, failure: Failure, at: Timestamp) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if matches!(state.phase, Phase::Model(_)) {
+        end_model(state, at);
+        actions.push(Action::CancelModel);
+    }
+    if let Some(step) = state.steps.last_mut() {
+        actions.extend(step.running().map(Action::CancelTool).collect::<Vec<_>>());
+        for call in step.calls.iter_mut().filter(|call| call.end.is_none()) {
+            call.end = Some(CallEnd { at, result: CallResult::Cancelled });
+        }
+    }
+    actions.extend(fail(state, failure, at));
+    actions
+}
+
+/// Notes the end of the present model call and returns its step.
+fn end_model(state: &mut State, at: Timestamp) -> u32 {
+    let Some(step) = state.steps.last_mut() else { return 0 };
+    step.model_finished_at = Some(at);
+    step.number
+}
+
+fn fail(state: &mut State, failure: Failure, at: Timestamp) -> Vec<Action> {
+    finish_run(state, Outcome::Failed(failure), at)
+}
+
+fn finish_run(state: &mut State, outcome: Outcome, at: Timestamp) -> Vec<Action> {
+    state.phase = Phase::Finished { outcome, at };
+    vec![Action::Finish]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The request of a chat completion. Pure.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::agent::{Conversation, Message, Role};
+
+use super::super::error::ApiError;
+
+/// Fields that would change the answer and cannot be honored; each with what to do instead. A value that asks for
+/// nothing (null, false, an empty list) is let through, for clients send those by default.
+const REFUSED: [(&str, &str); 13] = [
+    ("tools", "tools are part of the agent's configuration and run on the server"),
+    ("tool_choice", "the agent chooses its tools"),
+    ("functions", "tools are part of the agent's configuration and run on the server"),
+    ("function_call", "the agent chooses its tools"),
+    ("response_format", "the agent answers in text; leave the field out"),
+    ("stop", "the agent's grammar sets the stop words"),
+    ("logprobs", "the engine does not report them"),
+    ("top_logprobs", "the engine does not report them"),
+    ("logit_bias", "the engine does not take it"),
+    ("modalities", "the agent answers in text; leave the field out"),
+    ("audio", "the agent answers in text; leave the field out"),
+    ("prediction", "the engine does not take it"),
+    ("web_search_options", "tools are part of the agent's configuration and run on the server"),
+];
+
+/// Fields that are accepted and have no effect: the engine decodes as its configuration says, and nothing is stored.
+const IGNORED: [&str; 16] = [
+    "temperature",
+    "top_p",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "verbosity",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "top_k",
+];
+
+/// The body as it is sent.
+#[derive(Debug, Deserialize)]
+pub(in crate::api) struct ChatRequest {
+    model: Option<String>,
+    messages: Vec<ChatMessage>,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    max_completion_tokens: Option<u32>,
+    max_tokens: Option<u32>,
+    n: Option<u32>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// One message.
+#[derive(Debug, Deserialize)]
+pub(in crate::api) struct ChatMessage {
+    role: String,
+    content: Option<Content>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+/// A request that can be served.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chat {
+    pub(super) model: Option<String>,
+    pub(super) conversation: Conversation,
+    pub(super) max_tokens: Option<u32>,
+    /// Present when the answer is to be streamed.
+    pub(super) streaming: Option<UsageChunk>,
+}
+
+/// Whether a stream ends with a chunk that tells the usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UsageChunk {
+    Yes,
+    No,
+}
+
+impl ChatRequest {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// 400 that names the field and what to do.
+    pub(super) fn validate(self) -> Result<Chat, ApiError> {
+        let Self { model, messages, stream, stream_options, max_completion_tokens, max_tokens, n, others } = self;
+        check_others(&others)?;
+        if n.is_some_and(|n| n != 1) {
+            return Err(ApiError::invalid("n", "the agent gives one answer; leave the field out or send 1"));
+        }
+        let limits = [("max_completion_tokens", max_completion_tokens), ("max_tokens", max_tokens)];
+        if let Some((field, _)) = limits.iter().find(|(_, limit)| *limit == Some(0)) {
+            return Err(ApiError::invalid(field, "is 0; must be at least 1"));
+        }
+        let include_usage = stream_options.and_then(|options| options.include_usage).unwrap_or(false);
+        let usage = if include_usage { UsageChunk::Yes } else { UsageChunk::No };
+        Ok(Chat {
+            model,
+            conversation: read_conversation(messages)?,
+            max_tokens: max_completion_tokens.or(max_tokens),
+            streaming: stream.unwrap_or(false).then_some(usage),
+        })
+    }
+}
+
+fn check_others(others: &Map<String, Value>) -> Result<(), ApiError> {
+    for (field, value) in others {
+        if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| refused == field) {
+            if !asks_for_nothing(field, value) {
+                return Err(ApiError::invalid(field, format!("is not supported; {remedy}")));
+            }
+        } else if !IGNORED.contains(&field.as_str()) {
+            return Err(ApiError::invalid(field, "is not a known field; remove it"));
+        }
+    }
+    Ok(())
+}
+
+fn asks_for_nothing(field: &str, value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty() || (field == "modalities" && value == &serde_json::json!(["text"])),
+        Value::Object(map) => map.is_empty() || (field == "response_format" && value["type"] == "text"),
+        Value::String(text) => text == "none" || text == "auto",
+        Value::Number(number) => number.as_u64() == Some(0),
+        Value::Bool(true) => false,
+    }
+}
+
+/// Reads messages into a conversation; also used by `/v1/runs`.
+pub(in crate::api) fn read_conversation(messages: Vec<ChatMessage>) -> Result<Conversation, ApiError> {
+    let messages = messages.into_iter().enumerate().map(|(i, message)| read_message(i, message));
+    let messages = messages.collect::<Result<_, _>>()?;
+    Conversation::new(messages).map_err(|problem| ApiError::invalid("messages", problem))
+}
+
+fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
+    let role = match message.role.as_str() {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "system" | "developer" => {
+            let problem = "the agent's instructions are its systemPrompt; send user and assistant messages only";
+            return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
+        }
+        "tool" | "function" => {
+            let problem = "tools run on the server; send user and assistant messages only";
+            return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
+        }
+        other => {
+            let problem = format!("{other:?} is not a role; use \"user\" or \"assistant\"");
+            return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
+        }
+    };
+    let text = match message.content {
+        Some(Content::Text(text)) => text,
+        Some(Content::Parts(parts)) => read_parts(i, parts)?,
+        None => {
+            return Err(ApiError::invalid(&format!("messages[{i}].content"), "is missing; write the message's text"));
+        }
+    };
+    Ok(Message { role, text })
+}
+
+fn read_parts(i: usize, parts: Vec<Part>) -> Result<String, ApiError> {
+    let mut texts = Vec::new();
+    for (j, Part { kind, text }) in parts.into_iter().enumerate() {
+        match (kind.as_str(), text) {
+            ("text", Some(text)) => texts.push(text),
+            (kind, _) => {
+                let problem = format!("{kind:?} with its content cannot be read; send parts of type \"text\"");
+                return Err(ApiError::invalid(&format!("messages[{i}].content[{j}].type"), problem));
+            }
+        }
+    }
+    Ok(texts.join("\n"))
+}

@@ -1,0 +1,140 @@
+//! Errors as clients see them: the envelope of the OpenAI API.
+
+use axum::{
+    Json,
+    extract::rejection::JsonRejection,
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use crate::agent::Failure;
+
+use super::admission::Refusal;
+
+/// A place is usually free again within a run's time; one second keeps clients from hammering.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// An error answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// What the client reads.
+    pub body: ErrorBody,
+}
+
+/// The object under `error`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    /// What is wrong and what to do.
+    pub message: String,
+    /// The kind, as the OpenAI API names it.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The field of the request that is wrong.
+    pub param: Option<String>,
+    /// A label for programs.
+    pub code: &'static str,
+}
+
+#[derive(Serialize)]
+struct Envelope {
+    error: ErrorBody,
+}
+
+impl ApiError {
+    /// The request's field `param` is wrong.
+    pub fn invalid(param: &str, problem: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_value", format!("{param}: {problem}")).about(param)
+    }
+
+    pub(super) fn new(status: StatusCode, code: &'static str, message: String) -> Self {
+        let kind = match status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_client_error() => "invalid_request_error",
+            _ => "server_error",
+        };
+        Self { status, body: ErrorBody { message, kind, param: None, code } }
+    }
+
+    fn about(mut self, param: &str) -> Self {
+        self.body.param = Some(param.into());
+        self
+    }
+}
+
+impl From<&Failure> for ApiError {
+    fn from(failure: &Failure) -> Self {
+        let status = match failure {
+            Failure::MaxSteps { .. } | Failure::TokenBudget { .. } | Failure::MalformedOutput { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            Failure::Model { error, .. } if error.is_unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Model { .. } => StatusCode::BAD_GATEWAY,
+            Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Failure::CutByShutdown => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, failure.kind(), failure.to_string())
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full { limit } => {
+                let message = format!("this pod serves {limit} run(s) at once and all places are taken; try again");
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_runs", message)
+            }
+            Refusal::NotReady { why } => {
+                let message = format!("this pod is not ready: {why}");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
+            }
+            Refusal::Draining => {
+                let message = "this pod is shutting down; send the request again".into();
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
+            }
+        }
+    }
+}
+
+impl From<JsonRejection> for ApiError {
+    fn from(rejection: JsonRejection) -> Self {
+        let status = match rejection.status() {
+            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
+            status => status,
+        };
+        let text = rejection.body_text();
+        match rejection {
+            JsonRejection::JsonDataError(_) => {
+                let problem = text.split_once(": ").map_or(text.as_str(), |(_, problem)| problem);
+                let field = problem.split_once(": ").map(|(field, _)| field).filter(|field| !field.contains(' '));
+                let error = Self::new(status, "invalid_value", problem.to_owned());
+                match field {
+                    Some(field) => error.about(field),
+                    None => error,
+                }
+            }
+            JsonRejection::MissingJsonContentType(_) => {
+                let message = "the header content-type must be application/json".into();
+                Self::new(status, "invalid_content_type", message)
+            }
+            _ => Self::new(status, "invalid_json", text),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        with_status(self.status, Json(Envelope { error: self.body }))
+    }
+}
+
+/// Answers with a status, and with `Retry-After` where another attempt may succeed.
+pub(super) fn with_status(status: StatusCode, body: impl IntoResponse) -> Response {
+    let mut response = (status, body).into_response();
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    response
+}

@@ -1,0 +1,62 @@
+//! What clients and the operator see: the API on one port, administration on another.
+
+pub mod admin;
+pub mod admission;
+mod chat;
+pub mod error;
+mod models;
+mod runs;
+pub mod service;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderName, HeaderValue, StatusCode},
+    middleware::{self, Next},
+    response::Response,
+    routing::{get, post},
+};
+
+use error::ApiError;
+use service::Service;
+
+/// The header that names the revision which answered.
+pub const REVISION_HEADER: HeaderName = HeaderName::from_static("x-slipway-revision");
+
+/// A conversation beyond this fits no model's context.
+const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+/// The API of the agent: OpenAI-compatible chat, runs, models.
+pub fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/runs", post(runs::run))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::get))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), stamp_revision))
+        .with_state(service)
+}
+
+/// Stamps every answer, errors too: the operator's split test and a client's trace rely on it.
+async fn stamp_revision(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Ok(revision) = HeaderValue::from_str(&service.revision) {
+        response.headers_mut().insert(REVISION_HEADER, revision);
+    }
+    response
+}
+
+async fn no_such_path(request: Request) -> ApiError {
+    let message = format!("no such path: {}; see /v1/models", request.uri().path());
+    ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
+}
+
+async fn no_such_method(request: Request) -> ApiError {
+    let message = format!("{} does not take {}", request.uri().path(), request.method());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}

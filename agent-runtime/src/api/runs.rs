@@ -1,0 +1,92 @@
+//! `POST /v1/runs`: a run with its steps, tool calls and times; as one object, or as server-sent events.
+
+mod view;
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{State as Shared, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode, header::ACCEPT},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::StreamExt;
+use serde::Deserialize;
+
+use crate::agent::{Conversation, Outcome, RunEvent, State};
+
+use super::{
+    chat::{ChatMessage, read_conversation},
+    error::{ApiError, with_status},
+    service::{Service, Start, Started},
+};
+use view::Viewer;
+
+/// The body: a question, or a conversation.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RunBody {
+    input: Option<String>,
+    messages: Option<Vec<ChatMessage>>,
+    max_tokens: Option<u32>,
+}
+
+pub(super) async fn run(
+    Shared(service): Shared<Arc<Service>>,
+    headers: HeaderMap,
+    body: Result<Json<RunBody>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(body) = body?;
+    let Started { id, mut events, .. } = service.start(body.validate()?)?;
+    let viewer =
+        Viewer { id: format!("run-{id}"), agent: service.agent_name.clone(), revision: service.revision.clone() };
+    if wants_events(&headers) {
+        let events = events.filter_map(move |event| std::future::ready(viewer.event(&event)));
+        let events = events.map(|(name, data)| Ok::<_, Infallible>(Event::default().event(name).data(data)));
+        return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
+    }
+    while let Some(event) = events.next().await {
+        if let RunEvent::Finished(state) = event {
+            return Ok(with_status(status(&state), Json(viewer.run(&state))));
+        }
+    }
+    let message = "the run ended without an outcome".into();
+    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+}
+
+impl RunBody {
+    fn validate(self) -> Result<Start, ApiError> {
+        let Self { input, messages, max_tokens } = self;
+        if max_tokens == Some(0) {
+            return Err(ApiError::invalid("maxTokens", "is 0; must be at least 1"));
+        }
+        let conversation = match (input, messages) {
+            (Some(input), None) => {
+                Conversation::question(input).map_err(|_| ApiError::invalid("input", "is empty; write the question"))?
+            }
+            (None, Some(messages)) => read_conversation(messages)?,
+            (None, None) => return Err(ApiError::invalid("input", "is missing; send input or messages")),
+            (Some(_), Some(_)) => {
+                return Err(ApiError::invalid("input", "stands beside messages; send one of the two"));
+            }
+        };
+        Ok(Start { conversation, max_tokens })
+    }
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/event-stream"))
+}
+
+/// A failed run has the status of its failure, and still its steps in the body.
+fn status(state: &State) -> StatusCode {
+    match state.finished() {
+        Some((Outcome::Answered { .. }, _)) => StatusCode::OK,
+        Some((Outcome::Failed(failure), _)) => ApiError::from(failure).status,
+        None => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

@@ -1,0 +1,197 @@
+//! What a client sees of a run. Pure.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{
+        CallId, Observation, Outcome, RunEvent, State,
+        state::{Call, CallResult, Step},
+        timings,
+    },
+    backend::FinishReason,
+    clock::Timestamp,
+};
+
+use super::super::error::{ApiError, ErrorBody};
+
+/// Names the run in everything that is shown of it.
+#[derive(Clone, Debug)]
+pub(super) struct Viewer {
+    pub(super) id: String,
+    pub(super) agent: String,
+    pub(super) revision: String,
+}
+
+/// A finished run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunView {
+    id: String,
+    object: &'static str,
+    agent: String,
+    revision: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorBody>,
+    steps: Vec<StepView>,
+    usage: UsageView,
+    timings: TimingsView,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepView {
+    step: u32,
+    /// What the model wrote.
+    text: String,
+    output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_to_first_token_microseconds: Option<u64>,
+    model_microseconds: u64,
+    tool_calls: Vec<CallView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallView {
+    name: String,
+    input: String,
+    /// `ok`, `error` or `cancelled`.
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observation: Option<String>,
+    microseconds: u64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageView {
+    model_calls: usize,
+    tool_calls: usize,
+    tool_errors: usize,
+    output_tokens: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TimingsView {
+    total_microseconds: u64,
+    model_microseconds: u64,
+    tool_microseconds: u64,
+    other_microseconds: u64,
+}
+
+impl Viewer {
+    /// A finished run.
+    pub(super) fn run(&self, state: &State) -> RunView {
+        let end = state.finished().map_or(state.started_at(), |(_, at)| at);
+        let (status, answer, finish_reason, error) = match state.finished() {
+            Some((Outcome::Answered { text, finish }, _)) => {
+                ("succeeded", Some(text.clone()), Some(name_of(*finish)), None)
+            }
+            Some((Outcome::Failed(failure), _)) => ("failed", None, None, Some(ApiError::from(failure).body)),
+            None => ("running", None, None, None),
+        };
+        let times = timings::timings(state, end);
+        RunView {
+            id: self.id.clone(),
+            object: "agent.run",
+            agent: self.agent.clone(),
+            revision: self.revision.clone(),
+            status,
+            answer,
+            finish_reason,
+            error,
+            steps: state.steps().iter().map(|step| step_view(step, end)).collect(),
+            usage: usage(state),
+            timings: TimingsView {
+                total_microseconds: times.total,
+                model_microseconds: times.model,
+                tool_microseconds: times.tools,
+                other_microseconds: times.other,
+            },
+        }
+    }
+
+    /// The name and the data of the server-sent event for something that happened; nothing for what clients do not see.
+    pub(super) fn event(&self, event: &RunEvent) -> Option<(&'static str, String)> {
+        let (name, data): (_, Value) = match event {
+            RunEvent::Progress(_) => return None,
+            RunEvent::StepStarted(step) => ("step.started", json!({ "run": self.id, "step": step })),
+            RunEvent::AnswerDelta(text) => ("answer.delta", json!({ "text": text })),
+            RunEvent::ModelFinished(step) => ("model.finished", model_view(step)),
+            RunEvent::ToolStarted(CallId { step, index }, call) => {
+                ("tool.started", json!({ "step": step, "index": index, "name": call.name, "input": call.input }))
+            }
+            RunEvent::ToolFinished(CallId { step, index }, call) => {
+                let end = call.end.as_ref().map_or(call.started_at, |end| end.at);
+                ("tool.finished", json!({ "step": step, "index": index, "call": call_view(call, end) }))
+            }
+            RunEvent::Finished(state) => ("run.finished", json!(self.run(state))),
+        };
+        Some((name, data.to_string()))
+    }
+}
+
+fn model_view(step: &Step) -> Value {
+    let end = step.model_finished_at.unwrap_or(step.sent_at);
+    json!({
+        "step": step.number,
+        "text": step.text,
+        "outputTokens": step.output_tokens,
+        "modelMicroseconds": timings::model_time(step, end),
+    })
+}
+
+fn step_view(step: &Step, end: Timestamp) -> StepView {
+    StepView {
+        step: step.number,
+        text: step.text.clone(),
+        output_tokens: step.output_tokens,
+        time_to_first_token_microseconds: step.first_token.map(|first| first.at.micros_since(step.sent_at)),
+        model_microseconds: timings::model_time(step, end),
+        tool_calls: step.calls.iter().map(|call| call_view(call, end)).collect(),
+    }
+}
+
+fn call_view(call: &Call, end: Timestamp) -> CallView {
+    let (status, observation) = match call.end.as_ref().map(|end| &end.result) {
+        Some(CallResult::Answered(observation @ Observation::Result(_))) => ("ok", Some(observation.to_string())),
+        Some(CallResult::Answered(observation @ Observation::Error { .. })) => ("error", Some(observation.to_string())),
+        Some(CallResult::Cancelled) | None => ("cancelled", None),
+    };
+    let end = call.end.as_ref().map_or(end, |end| end.at);
+    CallView {
+        name: call.call.name.clone(),
+        input: call.call.input.clone(),
+        status,
+        observation,
+        microseconds: end.micros_since(call.started_at),
+    }
+}
+
+fn usage(state: &State) -> UsageView {
+    let calls = || state.steps().iter().flat_map(|step| &step.calls);
+    let failed = |call: &&Call| {
+        let result = call.end.as_ref().map(|end| &end.result);
+        matches!(result, Some(CallResult::Answered(Observation::Error { .. })))
+    };
+    UsageView {
+        model_calls: state.steps().len(),
+        tool_calls: calls().count(),
+        tool_errors: calls().filter(failed).count(),
+        output_tokens: state.output_tokens(),
+    }
+}
+
+fn name_of(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+    }
+}

@@ -1,0 +1,223 @@
+//! Wiring: from a configuration to two servers, and from SIGTERM to an orderly end.
+
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicU64},
+    time::Duration,
+};
+
+use axum::{Router, serve::ListenerExt};
+use slipway_runtime_config::{PromptTemplate, PromptTemplateError, RuntimeConfig};
+use tokio::{
+    net::TcpListener,
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::{Agent, prompt::PromptBuilder},
+    api::{
+        self,
+        admission::{Admission, Readiness},
+        service::Service,
+    },
+    backend::Backend,
+    clock::Clock,
+    readiness::ReadinessWatch,
+    telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
+    tools::{PrepareToolError, Registry},
+};
+
+/// How long cut runs have to send their last bytes, and idle connections to close.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// A sidecar that is set up and not yet serving.
+pub struct App {
+    service: Arc<Service>,
+    readiness: ReadinessWatch,
+    drain_grace: Duration,
+}
+
+/// Everything the sidecar is made from.
+pub struct Parts {
+    /// The validated configuration.
+    pub config: RuntimeConfig,
+    /// The pod's name.
+    pub pod: String,
+    /// What generates text.
+    pub backend: Arc<dyn Backend>,
+    /// Tells the time.
+    pub clock: Clock,
+}
+
+/// The two ports.
+pub struct Listeners {
+    /// For clients.
+    pub api: TcpListener,
+    /// For the kubelet, the operator and Prometheus.
+    pub admin: TcpListener,
+}
+
+/// Why the sidecar could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    /// A tool cannot be used.
+    #[error("failed to set up the tools")]
+    Tools(#[source] PrepareToolError),
+    /// The prompt template cannot be used.
+    #[error("failed to set up the prompt template")]
+    PromptTemplate(#[source] PromptTemplateError),
+}
+
+/// Why the sidecar stopped serving without having been told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A task that runs for the process's whole life ended.
+    #[error("the task {name} ended before the shutdown")]
+    TaskEnded {
+        /// The task.
+        name: &'static str,
+    },
+    /// A task panicked.
+    #[error("a task panicked")]
+    Panicked(#[source] JoinError),
+}
+
+impl App {
+    /// Sets everything up; nothing is sent or served yet.
+    ///
+    /// # Errors
+    /// See [`SetUpError`].
+    pub fn new(parts: Parts) -> Result<Self, SetUpError> {
+        let Parts { config, pod, backend, clock } = parts;
+        let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
+        let prompt = PromptBuilder {
+            template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
+            system_prompt: config.system_prompt,
+            tools: tools.listing().to_owned(),
+        };
+        let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
+        let started_at = clock.now();
+        let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
+        let identity = Identity { revision: config.revision.clone(), pod };
+        let metrics = MetricsIdentity {
+            agent: &config.agent_name,
+            revision: &config.revision,
+            model: &config.triton.model_name,
+            version: env!("CARGO_PKG_VERSION"),
+            max_in_flight: config.max_in_flight,
+        };
+        let metrics = Metrics::new(metrics, &config.objectives);
+        let readiness = ReadinessWatch {
+            backend: Arc::clone(&backend),
+            admission: Arc::clone(&admission),
+            warm_up: config.warm_up,
+            max_tokens: config.max_tokens_per_step,
+            timeout: run_timeout,
+        };
+        let agent = Agent {
+            backend,
+            tools: Arc::new(tools),
+            prompt,
+            max_steps: config.max_steps,
+            max_tokens_per_step: config.max_tokens_per_step,
+            run_timeout,
+            clock: clock.clone(),
+        };
+        let service = Service {
+            agent: Arc::new(agent),
+            agent_name: config.agent_name,
+            revision: config.revision,
+            admission,
+            recorder: Mutex::new(Recorder::new(identity, config.objectives, started_at)),
+            metrics,
+            clock,
+            started_at,
+            cut: CancellationToken::new(),
+            next_run: AtomicU64::new(0),
+        };
+        let drain_grace = Duration::from_millis(config.drain_grace_milliseconds);
+        Ok(Self { service: Arc::new(service), readiness, drain_grace })
+    }
+
+    /// The API, for clients.
+    pub fn api(&self) -> Router {
+        api::router(Arc::clone(&self.service))
+    }
+
+    /// The administration, for the kubelet, the operator and Prometheus.
+    pub fn admin(&self) -> Router {
+        api::admin::router(Arc::clone(&self.service))
+    }
+
+    /// The door of the pod.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.service.admission
+    }
+
+    /// Serves until `terminate`; then takes nothing new, lets the runs in flight finish within the drain grace, cuts
+    /// what is left, and returns.
+    ///
+    /// # Errors
+    /// A server or the readiness watch ended by itself.
+    pub async fn serve(self, listeners: Listeners, terminate: CancellationToken) -> Result<(), ServeError> {
+        let stop = CancellationToken::new();
+        let (api, admin) = (self.api(), self.admin());
+        let Self { service, readiness, drain_grace } = self;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(named("api", serve_http(listeners.api, api, stop.clone())));
+        tasks.spawn(named("admin", serve_http(listeners.admin, admin, stop.clone())));
+        tasks.spawn(named("readiness", readiness.watch(stop.clone())));
+        tokio::select! {
+            ended = tasks.join_next() => return Err(ended_early(ended)),
+            () = terminate.cancelled() => {}
+        }
+        drain(&service, drain_grace).await;
+        stop.cancel();
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(CLOSING_TIME, all).await.is_err() {
+            tracing::warn!("connections were still open at the end");
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// Closes the door, waits for the runs in flight, and cuts what is left after `grace`.
+async fn drain(service: &Service, grace: Duration) {
+    service.admission.set_readiness(Readiness::Draining);
+    let in_flight = service.admission.in_flight();
+    tracing::info!(in_flight, grace_milliseconds = grace.as_millis(), "draining");
+    if tokio::time::timeout(grace, service.admission.idle()).await.is_ok() {
+        return;
+    }
+    tracing::warn!(in_flight = service.admission.in_flight(), "the drain grace is over: runs are cut");
+    service.cut.cancel();
+    if tokio::time::timeout(CLOSING_TIME, service.admission.idle()).await.is_err() {
+        tracing::warn!(in_flight = service.admission.in_flight(), "clients did not take the end of their runs");
+    }
+}
+
+async fn serve_http(listener: TcpListener, router: Router, stop: CancellationToken) {
+    // Server-sent events are small: without this they wait for the peer's delayed acknowledgement.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY cannot be set");
+        }
+    });
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await {
+        tracing::error!(%error, "server failed");
+    }
+}
+
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
+    task.await;
+    name
+}
+
+fn ended_early(ended: Option<Result<&'static str, JoinError>>) -> ServeError {
+    match ended {
+        Some(Ok(name)) => ServeError::TaskEnded { name },
+        Some(Err(error)) => ServeError::Panicked(error),
+        None => ServeError::TaskEnded { name: "all" },
+    }
+}

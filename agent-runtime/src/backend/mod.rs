@@ -1,0 +1,113 @@
+//! Where text is generated: one trait, and Triton over KServe gRPC behind it. Imports no other layer.
+
+mod triton;
+
+/// Messages and services of `proto/inference.proto`; written by `examples/generate_proto.rs`, not by hand.
+#[allow(missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
+pub mod inference;
+
+use futures::{future::BoxFuture, stream::BoxStream};
+
+pub use triton::{EndpointError, Triton};
+
+/// What generates text. One method per thing the sidecar needs from an engine.
+pub trait Backend: Send + Sync + 'static {
+    /// Starts a generation. Pieces come in order; the last one carries a finish reason, and nothing follows it or an
+    /// error. Dropping the stream stops the generation at the engine.
+    fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>>;
+
+    /// Asks whether the engine can generate now.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>>;
+}
+
+/// What is to be generated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Names the request in the engine's logs.
+    pub id: String,
+    /// The text to continue.
+    pub prompt: String,
+    /// The most tokens to generate.
+    pub max_tokens: u32,
+    /// Texts that end the generation.
+    pub stop_words: Vec<String>,
+}
+
+/// A piece of generated text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The new text; may be empty.
+    pub text: String,
+    /// Tokens generated so far, this piece included.
+    pub output_tokens: u32,
+    /// Why the generation ended; present on the last piece only.
+    pub finish: Option<FinishReason>,
+}
+
+/// Why a generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended its text or wrote a stop word.
+    Stop,
+    /// The limit on tokens was reached.
+    Length,
+}
+
+/// Why the engine did not generate.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The engine could not be reached.
+    #[error("the engine at {endpoint} cannot be reached")]
+    Unreachable {
+        /// Its address.
+        endpoint: String,
+        /// What the transport said.
+        #[source]
+        source: Box<tonic::Status>,
+    },
+    /// The engine is up and says that it or its model cannot serve.
+    #[error("{what} is not ready")]
+    NotReady {
+        /// The server or a model.
+        what: String,
+    },
+    /// The engine refused the request or failed at it.
+    #[error("the engine failed: {message}")]
+    Engine {
+        /// The engine's own words.
+        message: String,
+    },
+    /// The engine's answer is not what a text-generation entry answers.
+    #[error("the engine's answer cannot be read: {problem}")]
+    Protocol {
+        /// What is missing or malformed.
+        problem: String,
+    },
+    /// The stream ended before the engine said why the generation ended.
+    #[error("the engine ended the stream in the middle of a generation")]
+    EndedEarly,
+}
+
+impl BackendError {
+    /// A bounded label for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::NotReady { .. } => "not_ready",
+            Self::Engine { .. } => "engine",
+            Self::Protocol { .. } => "protocol",
+            Self::EndedEarly => "ended_early",
+        }
+    }
+
+    /// Whether another attempt may find the engine back.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::NotReady { .. } => true,
+            Self::Engine { .. } | Self::Protocol { .. } | Self::EndedEarly => false,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The binary's arguments and verbs. The only place that reads the environment.
+
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use slipway_runtime_config::{DEFAULT_CONFIG_PATH, ReadConfigError, RuntimeConfig};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{App, Listeners, Parts, ServeError, SetUpError},
+    backend::{EndpointError, Triton},
+    clock::{Clock, Timestamp},
+};
+
+/// Serves an agent beside Triton.
+#[derive(Debug, Parser)]
+#[command(name = "slipway-agent-runtime", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// The agent's configuration, as the operator writes it.
+    #[arg(long, default_value = DEFAULT_CONFIG_PATH)]
+    config: PathBuf,
+    /// Where clients are served.
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    api_address: SocketAddr,
+    /// Where the kubelet, the operator and Prometheus are served.
+    #[arg(long, default_value = "0.0.0.0:9464")]
+    admin_address: SocketAddr,
+    /// The pod's name, as it stands in the evidence.
+    #[arg(long, env = "POD_NAME", default_value = "local")]
+    pod_name: String,
+    /// What is logged: a level, or directives such as `info,slipway_agent_runtime=debug`.
+    #[arg(long, env = "SLIPWAY_LOG", default_value = "info")]
+    log: String,
+}
+
+/// What an image without a shell needs for probes and hooks.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Asks a URL of this machine and succeeds on a 2xx answer.
+    Probe {
+        /// The URL, such as http://127.0.0.1:9464/readyz.
+        #[arg(long)]
+        url: String,
+        /// How long the answer may take.
+        #[arg(long, default_value = "2s", value_parser = parse_duration)]
+        timeout: Duration,
+    },
+    /// Waits: a preStop hook.
+    Sleep {
+        /// How long, such as 5s.
+        #[arg(value_parser = parse_duration)]
+        duration: Duration,
+    },
+}
+
+/// Why the process ends with an error.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The configuration file cannot be read.
+    #[error("failed to read the configuration {path}")]
+    ReadFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The configuration cannot be used.
+    #[error("failed to use the configuration {path}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Its problems.
+        #[source]
+        source: ReadConfigError,
+    },
+    /// The log directives cannot be used.
+    #[error("failed to set up logging with --log {directives:?}")]
+    Logging {
+        /// What was given.
+        directives: String,
+        /// What is wrong.
+        #[source]
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The engine's address cannot be used.
+    #[error("failed to set up the engine's client")]
+    Endpoint(#[source] EndpointError),
+    /// The sidecar cannot be set up.
+    #[error("failed to set up the agent")]
+    SetUp(#[source] SetUpError),
+    /// A port is taken.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The signals cannot be listened for.
+    #[error("failed to listen for signals")]
+    Signals(#[source] io::Error),
+    /// Serving ended by itself.
+    #[error("failed to serve")]
+    Serve(#[source] ServeError),
+    /// A probed URL did not answer.
+    #[error("failed to ask {url}")]
+    Probe {
+        /// The URL.
+        url: String,
+        /// What went wrong.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// A probed URL answered with another status than 2xx.
+    #[error("{url} answered {status}: {body}")]
+    ProbeStatus {
+        /// The URL.
+        url: String,
+        /// The status.
+        status: u16,
+        /// The answer.
+        body: String,
+    },
+}
+
+impl Cli {
+    /// Does what the arguments say.
+    ///
+    /// # Errors
+    /// See [`CliError`].
+    pub async fn run(self) -> Result<(), CliError> {
+        let Self { verb, serve } = self;
+        match verb {
+            Some(Verb::Probe { url, timeout }) => probe(url, timeout).await,
+            Some(Verb::Sleep { duration }) => {
+                tokio::time::sleep(duration).await;
+                Ok(())
+            }
+            None => run(serve).await,
+        }
+    }
+}
+
+async fn run(args: ServeArgs) -> Result<(), CliError> {
+    let ServeArgs { config: path, api_address, admin_address, pod_name, log } = args;
+    start_logging(&log)?;
+    let json = tokio::fs::read(&path).await.map_err(|source| CliError::ReadFile { path: path.clone(), source })?;
+    let config = RuntimeConfig::from_json(&json).map_err(|source| CliError::Config { path, source })?;
+    let triton = Triton::new(&config.triton.endpoint, &config.triton.model_name).map_err(CliError::Endpoint)?;
+    let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
+    tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
+    let parts = Parts { config, pod: pod_name, backend: Arc::new(triton), clock: Clock::system(origin) };
+    let app = App::new(parts).map_err(CliError::SetUp)?;
+    let terminate = on_signal()?;
+    let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };
+    app.serve(listeners, terminate).await.map_err(CliError::Serve)
+}
+
+fn start_logging(directives: &str) -> Result<(), CliError> {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .parse(directives)
+        .map_err(|source| CliError::Logging { directives: directives.into(), source })?;
+    tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).init();
+    Ok(())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
+    TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, source })
+}
+
+/// A token that is cancelled by SIGTERM or SIGINT.
+fn on_signal() -> Result<CancellationToken, CliError> {
+    let mut term = signal(SignalKind::terminate()).map_err(CliError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signals)?;
+    let token = CancellationToken::new();
+    let signaled = token.clone();
+    // Lives as long as the process: it ends with the signal that ends the process.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+        }
+        signaled.cancel();
+    });
+    Ok(token)
+}
+
+async fn probe(url: String, timeout: Duration) -> Result<(), CliError> {
+    let failed = |source| CliError::Probe { url: url.clone(), source };
+    let client = reqwest::Client::builder().no_proxy().timeout(timeout).tls_certs_only([]).build().map_err(failed)?;
+    let response = client.get(&url).send().await.map_err(failed)?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let body = response.text().await.map_err(failed)?;
+    Err(CliError::ProbeStatus { url, status: status.as_u16(), body: body.trim().into() })
+}
+
+/// Reads `250ms`, `5s` or `2m`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: Option<u64> = digits.parse().ok();
+    match (number, &text[digits.len()..]) {
+        (Some(number), "ms") => Ok(Duration::from_millis(number)),
+        (Some(number), "s") => Ok(Duration::from_secs(number)),
+        (Some(number), "m") => Ok(Duration::from_secs(number.saturating_mul(60))),
+        _ => Err("write a whole number with its unit, such as 250ms, 5s or 2m".into()),
+    }
+}
+
+/// An error with all its causes, on one line.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "5", "s", "5h", "-5s", "1.5s"] {
+            let expected = Err("write a whole number with its unit, such as 250ms, 5s or 2m".into());
+            assert_eq!(parse_duration(bad), expected, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Keeps the pod's readiness true: asks the engine, and warms it up before the first run. IO.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use slipway_runtime_config::WarmUp;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::admission::{Admission, Readiness},
+    backend::{Backend, BackendError, Generation},
+};
+
+/// How often the engine is asked while it is not ready: soon enough that a start is not held up by it.
+const PAUSE_UNTIL_READY: Duration = Duration::from_millis(500);
+/// How often it is asked afterwards: a lost model is noticed before the kubelet's third failed probe.
+const PAUSE_WHEN_READY: Duration = Duration::from_secs(2);
+
+/// What keeps a pod's readiness true.
+pub struct ReadinessWatch {
+    /// The engine.
+    pub backend: Arc<dyn Backend>,
+    /// The door it opens and closes.
+    pub admission: Arc<Admission>,
+    /// The shapes to generate first.
+    pub warm_up: WarmUp,
+    /// The longest generation.
+    pub max_tokens: u32,
+    /// How long one warm-up generation may take.
+    pub timeout: Duration,
+}
+
+/// Why the engine could not be warmed up.
+#[derive(Debug, thiserror::Error)]
+enum WarmUpError {
+    #[error("the warm-up generation of the {shape} shape failed")]
+    Generate {
+        shape: &'static str,
+        #[source]
+        source: BackendError,
+    },
+    #[error("the warm-up generation of the {shape} shape took longer than {milliseconds} ms")]
+    Timeout { shape: &'static str, milliseconds: u128 },
+}
+
+impl ReadinessWatch {
+    /// Watches until `stop`. An engine that was lost is warmed up again before the pod is ready again.
+    pub async fn watch(self, stop: CancellationToken) {
+        let mut is_warm = false;
+        loop {
+            let readiness = self.find_out(&mut is_warm).await;
+            let pause = if readiness == Readiness::Ready { PAUSE_WHEN_READY } else { PAUSE_UNTIL_READY };
+            if self.admission.readiness() != readiness {
+                tracing::info!(?readiness, "readiness changed");
+            }
+            self.admission.set_readiness(readiness);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn find_out(&self, is_warm: &mut bool) -> Readiness {
+        if let Err(error) = self.backend.ready().await {
+            *is_warm = false;
+            return Readiness::NotReady { why: with_cause(&error) };
+        }
+        if !*is_warm {
+            if let Err(error) = self.warm_up().await {
+                return Readiness::NotReady { why: with_cause(&error) };
+            }
+            *is_warm = true;
+        }
+        Readiness::Ready
+    }
+
+    /// One token after the shortest prompt, then the most tokens after the longest: between them lie all shapes that
+    /// runs will have, and whatever the engine builds on first use is built.
+    async fn warm_up(&self) -> Result<(), WarmUpError> {
+        let longest = usize::try_from(self.warm_up.longest_prompt_characters).unwrap_or(usize::MAX);
+        let shortest = Generation { prompt: "?".into(), max_tokens: 1, ..generation("warm-up-shortest") };
+        let longest = Generation {
+            prompt: "Question: ".chars().cycle().take(longest).collect(),
+            max_tokens: self.max_tokens,
+            ..generation("warm-up-longest")
+        };
+        self.generate("shortest", shortest).await?;
+        self.generate("longest", longest).await
+    }
+
+    async fn generate(&self, shape: &'static str, generation: Generation) -> Result<(), WarmUpError> {
+        let mut pieces = self.backend.generate(generation);
+        let all = async {
+            while let Some(piece) = pieces.next().await {
+                if piece?.finish.is_some() {
+                    return Ok(());
+                }
+            }
+            Err(BackendError::EndedEarly)
+        };
+        let outcome = tokio::time::timeout(self.timeout, all).await;
+        let milliseconds = self.timeout.as_millis();
+        outcome
+            .map_err(|_| WarmUpError::Timeout { shape, milliseconds })?
+            .map_err(|source| WarmUpError::Generate { shape, source })
+    }
+}
+
+fn generation(id: &str) -> Generation {
+    Generation { id: id.into(), prompt: String::new(), max_tokens: 1, stop_words: Vec::new() }
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

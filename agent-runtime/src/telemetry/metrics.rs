@@ -1,0 +1,276 @@
+//! Metrics for Prometheus. Names of the OpenTelemetry GenAI conventions in Prometheus form where they exist.
+//! <https://github.com/open-telemetry/semantic-conventions-genai>
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::Registry,
+};
+use slipway_runtime_config::Objective;
+use std::sync::atomic::AtomicU64;
+
+/// Bounds in seconds that the conventions recommend for durations.
+const DURATION_BOUNDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/// Bounds in seconds that the conventions recommend for the time to a first token.
+const FIRST_TOKEN_BOUNDS: [f64; 15] =
+    [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0];
+/// Bounds in seconds for the time between tokens.
+const INTER_TOKEN_BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.3, 0.5, 1.0];
+/// Bounds in tokens that the conventions recommend, up to what one call can write.
+const TOKEN_BOUNDS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0];
+
+type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Every metric of the process and the registry that encodes them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    runs: Family<OutcomeLabel, Counter>,
+    shed: Counter,
+    in_flight: Gauge,
+    ready: Gauge,
+    slo_events: Family<SloLabels, Counter>,
+    invoke_agent: Durations<AgentLabels>,
+    model_call: Durations<ModelLabels>,
+    first_token: Durations<ModelLabels>,
+    inter_token: Durations<ModelLabels>,
+    tokens: Durations<ModelLabels>,
+    execute_tool: Durations<ToolLabels>,
+    agent: String,
+    model: String,
+}
+
+/// One model call, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelCallMetrics {
+    /// From send to end, microseconds.
+    pub micros: u64,
+    /// From send to first token.
+    pub first_token_micros: Option<u64>,
+    /// The mean gap between tokens.
+    pub inter_token_micros: Option<u64>,
+    /// Tokens written.
+    pub output_tokens: u32,
+    /// The label of the error; empty for none.
+    pub error: &'static str,
+}
+
+/// One tool call, as it is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCallMetrics {
+    /// The tool, or `unknown` for a name that the model made up: labels must be bounded.
+    pub tool: String,
+    /// From start to answer, microseconds.
+    pub micros: u64,
+    /// The label of the error; empty for none.
+    pub error: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SloLabels {
+    objective: String,
+    good: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ObjectiveLabels {
+    objective: String,
+    metric: &'static str,
+    percentile: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgentLabels {
+    gen_ai_agent_name: String,
+    error_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabels {
+    gen_ai_operation_name: &'static str,
+    gen_ai_request_model: String,
+    error_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabels {
+    gen_ai_tool_name: String,
+    error_type: &'static str,
+}
+
+impl Metrics {
+    /// Registers every metric; objectives start at zero events, so that rates exist from the first scrape.
+    pub fn new(identity: MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
+        let mut registry = Registry::default();
+        let r = &mut registry;
+        let metrics = Self {
+            runs: register(r, "slipway_runs", "Runs that ended, by outcome", Family::default()),
+            shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
+            in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
+            ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
+            slo_events: register(r, "slipway_slo_events", "Runs judged by an objective", Family::default()),
+            invoke_agent: register(
+                r,
+                "gen_ai_invoke_agent_duration_seconds",
+                "Duration of agent runs",
+                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
+            ),
+            model_call: register(
+                r,
+                "gen_ai_client_operation_duration_seconds",
+                "Duration of model calls",
+                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
+            ),
+            first_token: register(
+                r,
+                "gen_ai_client_operation_time_to_first_chunk_seconds",
+                "Time from a model call to its first token",
+                Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BOUNDS)),
+            ),
+            inter_token: register(
+                r,
+                "gen_ai_client_operation_time_per_output_chunk_seconds",
+                "Mean time between the tokens of a model call",
+                Family::new_with_constructor(|| Histogram::new(INTER_TOKEN_BOUNDS)),
+            ),
+            tokens: register(
+                r,
+                "gen_ai_client_token_usage",
+                "Output tokens of model calls",
+                Family::new_with_constructor(|| Histogram::new(TOKEN_BOUNDS)),
+            ),
+            execute_tool: register(
+                r,
+                "gen_ai_execute_tool_duration_seconds",
+                "Duration of tool calls",
+                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
+            ),
+            agent: identity.agent.into(),
+            model: identity.model.into(),
+            registry,
+        };
+        metrics.with_constants(&identity, objectives)
+    }
+
+    fn with_constants(mut self, identity: &MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
+        let r = &mut self.registry;
+        let labels = [("agent", identity.agent), ("revision", identity.revision), ("version", identity.version)];
+        let info = Info::new(labels.map(|(name, value)| (name, value.to_owned())).to_vec());
+        r.register("slipway_agent", "What this pod serves", info);
+        let limit: Gauge = register(r, "slipway_runs_in_flight_limit", "Runs served at once at most", Gauge::default());
+        limit.set(identity.max_in_flight.into());
+        let target: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
+            register(r, "slipway_slo_target_ratio", "Share of events that must be good", Family::default());
+        let bound: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
+            register(r, "slipway_slo_threshold_seconds", "Longest latency of a good event", Family::default());
+        for objective in objectives {
+            let labels = ObjectiveLabels {
+                objective: objective.name.clone(),
+                metric: objective.metric.as_str(),
+                percentile: objective.percentile.as_str(),
+            };
+            target.get_or_create(&labels).set(f64::from(objective.percentile.per_mille()) / 1_000.0);
+            bound.get_or_create(&labels).set(seconds(objective.max_microseconds));
+            for good in ["true", "false"] {
+                drop(self.slo_events.get_or_create(&SloLabels { objective: objective.name.clone(), good }));
+            }
+        }
+        self
+    }
+
+    /// Counts a run's end: `answered`, the label of its failure, or `cancelled`.
+    pub fn run_ended(&self, outcome: &'static str, micros: u64, judged: &[(String, bool)]) {
+        self.runs.get_or_create(&OutcomeLabel { outcome }).inc();
+        let error_type = if outcome == "answered" { "" } else { outcome };
+        let labels = AgentLabels { gen_ai_agent_name: self.agent.clone(), error_type };
+        self.invoke_agent.get_or_create(&labels).observe(seconds(micros));
+        for (objective, is_good) in judged {
+            let good = if *is_good { "true" } else { "false" };
+            self.slo_events.get_or_create(&SloLabels { objective: objective.clone(), good }).inc();
+        }
+    }
+
+    /// Counts a model call.
+    pub fn model_called(&self, call: ModelCallMetrics) {
+        let labels = ModelLabels {
+            gen_ai_operation_name: "text_completion",
+            gen_ai_request_model: self.model.clone(),
+            error_type: call.error,
+        };
+        self.model_call.get_or_create(&labels).observe(seconds(call.micros));
+        self.tokens.get_or_create(&labels).observe(f64::from(call.output_tokens));
+        if let Some(micros) = call.first_token_micros {
+            self.first_token.get_or_create(&labels).observe(seconds(micros));
+        }
+        if let Some(micros) = call.inter_token_micros {
+            self.inter_token.get_or_create(&labels).observe(seconds(micros));
+        }
+    }
+
+    /// Counts a tool call.
+    pub fn tool_called(&self, call: ToolCallMetrics) {
+        let labels = ToolLabels { gen_ai_tool_name: call.tool, error_type: call.error };
+        self.execute_tool.get_or_create(&labels).observe(seconds(call.micros));
+    }
+
+    /// Counts a run refused for load.
+    pub fn run_shed(&self) {
+        self.shed.inc();
+    }
+
+    /// Notes how many runs are being served.
+    pub fn set_in_flight(&self, runs: usize) {
+        self.in_flight.set(i64::try_from(runs).unwrap_or(i64::MAX));
+    }
+
+    /// Notes whether the pod serves.
+    pub fn set_ready(&self, is_ready: bool) {
+        self.ready.set(i64::from(is_ready));
+    }
+
+    /// The OpenMetrics text of everything.
+    ///
+    /// # Errors
+    /// Never in practice: writing to a `String` does not fail.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// What is constant in the labels of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricsIdentity<'a> {
+    /// The agent's name.
+    pub agent: &'a str,
+    /// The revision.
+    pub revision: &'a str,
+    /// The model's name at the engine.
+    pub model: &'a str,
+    /// The sidecar's version.
+    pub version: &'a str,
+    /// The limit on runs served at once.
+    pub max_in_flight: u32,
+}
+
+fn register<M: prometheus_client::registry::Metric + Clone>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Microseconds as Prometheus' base unit; exact below 2^53 microseconds, which is 285 years.
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}

@@ -1,0 +1,9 @@
+//! What is counted: evidence for the operator and metrics for Prometheus. Imports none of the layers it measures.
+
+mod metrics;
+mod recorder;
+mod values;
+
+pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, ToolCallMetrics};
+pub use recorder::{Completion, Identity, Recorder, Session, UnitId};
+pub use values::{Progress, RunValues, Waiting};

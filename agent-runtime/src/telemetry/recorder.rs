@@ -1,0 +1,259 @@
+//! The evidence of the last hour: UTC-aligned windows of ten seconds. Pure: the time is an argument.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use slipway_evidence::{
+    Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
+};
+use slipway_runtime_config::Objective;
+
+use crate::clock::Timestamp;
+
+use super::values::{Progress, RUN_METRICS, RunValues, evidence_metric};
+
+/// Who reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The revision this pod serves.
+    pub revision: String,
+    /// The pod's name.
+    pub pod: String,
+}
+
+/// Names a run under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnitId(u64);
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// With an answer.
+    Succeeded(RunValues),
+    /// Without one: a timeout, a failure.
+    Failed,
+    /// The client went away. Past an objective that is an error; before it, it says nothing about the agent.
+    Cancelled,
+}
+
+/// Whether a run begins a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// Nothing was said before.
+    New,
+    /// It goes on with one.
+    Continued,
+}
+
+/// Counts runs into windows.
+///
+/// # Invariants
+/// Windows close in order and each once; a closed window never changes. Every change of what is in flight goes through a
+/// method that first closes the windows that have ended, so the in-flight figures of a window are those of its last moment.
+#[derive(Debug)]
+pub struct Recorder {
+    identity: Identity,
+    started_at: Timestamp,
+    objectives: Vec<Objective>,
+    closed: VecDeque<Window>,
+    /// The window that contains the latest moment seen.
+    open: u64,
+    series: BTreeMap<(Metric, Stratum), Counts>,
+    in_flight: BTreeMap<UnitId, InFlight>,
+    next_unit: u64,
+}
+
+/// What happened to one series in the open window.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    started: u64,
+    new_sessions: u64,
+    count: u64,
+    errors: u64,
+    sum: u64,
+    buckets: Histogram,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    stratum: Stratum,
+    started: Timestamp,
+    progress: Progress,
+}
+
+impl Recorder {
+    /// Starts counting at `started_at`.
+    pub fn new(identity: Identity, objectives: Vec<Objective>, started_at: Timestamp) -> Self {
+        Self {
+            identity,
+            started_at,
+            objectives,
+            closed: VecDeque::with_capacity(RING_WINDOWS),
+            open: window_id(started_at.as_seconds()),
+            series: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            next_unit: 0,
+        }
+    }
+
+    /// Counts a run that was admitted.
+    pub fn start(&mut self, now: Timestamp, stratum: Stratum, session: Session) -> UnitId {
+        self.close_until(now);
+        for metric in RUN_METRICS {
+            let counts = self.series.entry((metric, stratum)).or_default();
+            counts.started += 1;
+            counts.new_sessions += u64::from(session == Session::New);
+        }
+        let unit = UnitId(self.next_unit);
+        self.next_unit += 1;
+        self.in_flight.insert(unit, InFlight { stratum, started: now, progress: Progress::default() });
+        unit
+    }
+
+    /// Notes how far a run is.
+    pub fn progress(&mut self, now: Timestamp, unit: UnitId, progress: Progress) {
+        self.close_until(now);
+        if let Some(in_flight) = self.in_flight.get_mut(&unit) {
+            in_flight.progress = progress;
+        }
+    }
+
+    /// Counts the end of a run and returns the objectives it is an event of, each with whether it is a good one.
+    /// A run that is not in flight was counted already.
+    pub fn finish(&mut self, now: Timestamp, unit: UnitId, completion: Completion) -> Vec<(String, bool)> {
+        self.close_until(now);
+        let Some(run) = self.in_flight.remove(&unit) else { return Vec::new() };
+        let judged = self.objectives.iter().filter_map(|objective| {
+            let is_good = is_good_event(objective, &run, now, &completion)?;
+            Some((objective.name.clone(), is_good))
+        });
+        let judged = judged.collect();
+        match completion {
+            Completion::Succeeded(values) => RUN_METRICS.iter().for_each(|metric| self.succeed(*metric, &run, &values)),
+            Completion::Failed => self.fail(&run),
+            Completion::Cancelled if self.is_past_objectives(&run, now) => self.fail(&run),
+            Completion::Cancelled => {
+                let age = now.micros_since(run.started);
+                self.series.entry((Metric::Cancelled, run.stratum)).or_default().record(age);
+            }
+        }
+        judged
+    }
+
+    /// Counts a run that was refused for load.
+    pub fn shed(&mut self, now: Timestamp, stratum: Stratum) {
+        self.close_until(now);
+        self.series.entry((Metric::Shed, stratum)).or_default().count += 1;
+    }
+
+    /// The finished windows with a greater id than `after`; all that are kept when there is none.
+    pub fn evidence(&mut self, now: Timestamp, after: Option<u64>) -> Evidence {
+        self.close_until(now);
+        let is_new = |window: &&Window| after.is_none_or(|after| window.id > after);
+        Evidence {
+            revision: self.identity.revision.clone(),
+            pod: self.identity.pod.clone(),
+            started_at: self.started_at.to_string(),
+            windows: self.closed.iter().filter(is_new).cloned().collect(),
+        }
+    }
+
+    fn succeed(&mut self, metric: Metric, run: &InFlight, values: &RunValues) {
+        match (metric, values.of(metric)) {
+            (Metric::RunSuccess, _) => self.series.entry((metric, run.stratum)).or_default().count += 1,
+            (_, Some(value)) => self.series.entry((metric, run.stratum)).or_default().record(value),
+            (_, None) => {}
+        }
+    }
+
+    fn fail(&mut self, run: &InFlight) {
+        for metric in RUN_METRICS {
+            let counts = self.series.entry((metric, run.stratum)).or_default();
+            counts.count += 1;
+            counts.errors += 1;
+        }
+    }
+
+    /// Whether a run under way is already longer than every objective of some metric allows.
+    fn is_past_objectives(&self, run: &InFlight, now: Timestamp) -> bool {
+        let mut loosest: BTreeMap<Metric, u64> = BTreeMap::new();
+        for objective in &self.objectives {
+            let max = loosest.entry(evidence_metric(objective.metric)).or_default();
+            *max = objective.max_microseconds.max(*max);
+        }
+        loosest.into_iter().any(|(metric, max)| run.progress.at_least(metric, run.started, now) > max)
+    }
+
+    fn close_until(&mut self, now: Timestamp) {
+        let current = window_id(now.as_seconds());
+        while self.open < current {
+            let window = self.close();
+            if self.closed.len() == RING_WINDOWS {
+                self.closed.pop_front();
+            }
+            self.closed.push_back(window);
+            // After a long silence only the windows that are kept are made.
+            let oldest_kept = current.saturating_sub(RING_WINDOWS as u64);
+            self.open = (self.open + 1).max(oldest_kept);
+        }
+    }
+
+    /// Ends the open window: its counts, and what was in flight at its last moment.
+    fn close(&mut self) -> Window {
+        let end = Timestamp::from_micros(window_end(self.open) * 1_000_000);
+        let mut rows: BTreeMap<(Metric, Stratum), MetricWindow> = BTreeMap::new();
+        for ((metric, stratum), counts) in std::mem::take(&mut self.series) {
+            rows.insert((metric, stratum), counts.into_row(metric, stratum));
+        }
+        for run in self.in_flight.values() {
+            for metric in RUN_METRICS {
+                let key = (metric, run.stratum);
+                let row = rows.entry(key).or_insert_with(|| Counts::default().into_row(metric, run.stratum));
+                let at_least = run.progress.at_least(metric, run.started, end);
+                row.in_flight += 1;
+                row.oldest_in_flight_microseconds = row.oldest_in_flight_microseconds.max(at_least);
+            }
+        }
+        Window { id: self.open, metrics: rows.into_values().collect() }
+    }
+}
+
+impl Counts {
+    fn record(&mut self, value: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.buckets.record(value);
+    }
+
+    fn into_row(self, metric: Metric, stratum: Stratum) -> MetricWindow {
+        let Self { started, new_sessions, count, errors, sum, buckets } = self;
+        MetricWindow {
+            metric,
+            unit: Unit::Run,
+            stratum: stratum.to_string(),
+            started,
+            new_sessions,
+            in_flight: 0,
+            oldest_in_flight_microseconds: 0,
+            count,
+            errors,
+            sum_microseconds: sum,
+            buckets,
+        }
+    }
+}
+
+/// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
+fn is_good_event(objective: &Objective, run: &InFlight, now: Timestamp, completion: &Completion) -> Option<bool> {
+    let metric = evidence_metric(objective.metric);
+    match completion {
+        Completion::Succeeded(values) => values.of(metric).map(|value| value <= objective.max_microseconds),
+        Completion::Failed => Some(false),
+        Completion::Cancelled => {
+            let is_past = run.progress.at_least(metric, run.started, now) > objective.max_microseconds;
+            is_past.then_some(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use slipway_evidence::CacheState;
+use slipway_runtime_config::{ObjectiveMetric, Percentile};
+
+use super::*;
+use crate::telemetry::Waiting;
+
+/// The first second of window 177000000.
+const START: Timestamp = Timestamp::from_micros(1_770_000_000_000_000);
+
+fn at(seconds: f64) -> Timestamp {
+    START.plus(Duration::from_secs_f64(seconds))
+}
+
+fn stratum() -> Stratum {
+    Stratum::new(CacheState::Miss, 100, 1)
+}
+
+fn recorder() -> Recorder {
+    let objective = |name: &str, metric, max_microseconds| Objective {
+        name: name.into(),
+        metric,
+        percentile: Percentile::P99,
+        max_microseconds,
+    };
+    let objectives = vec![
+        objective("answer", ObjectiveMetric::AgentRunLatency, 4_000_000),
+        objective("token", ObjectiveMetric::TimeToFirstToken, 300_000),
+    ];
+    Recorder::new(Identity { revision: "agent-1".into(), pod: "agent-1-x".into() }, objectives, START)
+}
+
+fn two_seconds() -> RunValues {
+    RunValues {
+        run_micros: 2_000_000,
+        model_micros: 1_500_000,
+        tool_micros: 400_000,
+        worst_request_micros: Some(800_000),
+        worst_first_token_micros: Some(90_000),
+        worst_inter_token_micros: None,
+        model_calls: 2,
+        output_tokens: 40,
+    }
+}
+
+fn row(window: &Window, metric: Metric) -> MetricWindow {
+    window.metrics.iter().find(|row| row.metric == metric).cloned().expect("the metric has a row")
+}
+
+fn empty(metric: Metric) -> MetricWindow {
+    Counts::default().into_row(metric, stratum())
+}
+
+#[test]
+fn a_window_is_reported_once_it_has_ended() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
+    assert_eq!(recorder.evidence(at(9.999_999), None).windows, []);
+    let evidence = recorder.evidence(at(10.0), None);
+    assert_eq!(evidence.windows.len(), 1);
+    assert_eq!(evidence.windows[0].id, 177_000_000);
+    let expected = MetricWindow {
+        started: 1,
+        new_sessions: 1,
+        count: 1,
+        sum_microseconds: 2_000_000,
+        buckets: Histogram::from_iter([2_000_000]),
+        ..empty(Metric::AgentRunLatency)
+    };
+    assert_eq!(row(&evidence.windows[0], Metric::AgentRunLatency), expected);
+}
+
+#[test]
+fn the_answer_is_what_the_operator_reads() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
+    recorder.start(at(9.0), stratum(), Session::Continued);
+    recorder.shed(at(9.5), stratum());
+    insta::assert_json_snapshot!(recorder.evidence(at(20.0), None));
+}
+
+#[test]
+fn each_window_is_read_once_and_idle_ones_are_present() {
+    let mut recorder = recorder();
+    let ids = |evidence: Evidence| evidence.windows.iter().map(|window| window.id - 177_000_000).collect::<Vec<_>>();
+    assert_eq!(ids(recorder.evidence(at(30.0), None)), [0, 1, 2]);
+    assert_eq!(ids(recorder.evidence(at(45.0), Some(177_000_002))), [3]);
+    assert_eq!(ids(recorder.evidence(at(45.0), Some(177_000_003))), [0; 0]);
+}
+
+#[test]
+fn an_hour_is_kept() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    recorder.finish(at(2.0), unit, Completion::Failed);
+    let windows = recorder.evidence(at(3_600.0), None).windows;
+    assert_eq!((windows.len(), windows[0].id), (360, 177_000_000));
+    let windows = recorder.evidence(at(86_400.0), None).windows;
+    assert_eq!((windows.len(), windows[0].id), (360, 177_000_000 + 8_640 - 360));
+    assert!(windows.iter().all(|window| window.metrics.is_empty()));
+}
+
+#[test]
+fn what_is_in_flight_at_a_windows_end_has_its_age() {
+    let mut recorder = recorder();
+    recorder.start(at(4.0), stratum(), Session::New);
+    let late = recorder.start(at(7.0), stratum(), Session::New);
+    recorder.finish(at(11.0), late, Completion::Failed);
+    let windows = recorder.evidence(at(20.0), None).windows;
+    let in_flight = |window| {
+        let row = row(window, Metric::AgentRunLatency);
+        (row.in_flight, row.oldest_in_flight_microseconds)
+    };
+    assert_eq!(in_flight(&windows[0]), (2, 6_000_000));
+    assert_eq!(in_flight(&windows[1]), (1, 16_000_000));
+}
+
+#[test]
+fn a_wait_for_the_first_token_shows_before_it_ends_and_not_after() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    let waiting = |since, has_first_token| Waiting::Model { since: at(since), has_first_token };
+    recorder.progress(at(8.0), unit, Progress { waiting: waiting(8.0, false), ..Progress::default() });
+    let first_token =
+        Progress { worst_first_token_micros: 3_000_000, waiting: waiting(8.0, true), ..Progress::default() };
+    recorder.progress(at(11.0), unit, first_token);
+    let windows = recorder.evidence(at(20.0), None).windows;
+    let oldest = |window, metric| row(window, metric).oldest_in_flight_microseconds;
+    assert_eq!(oldest(&windows[0], Metric::TimeToFirstToken), 2_000_000);
+    assert_eq!(oldest(&windows[1], Metric::TimeToFirstToken), 3_000_000);
+    assert_eq!(oldest(&windows[1], Metric::RequestLatency), 12_000_000);
+    assert_eq!(oldest(&windows[1], Metric::ToolTime), 0);
+}
+
+#[test]
+fn failures_count_in_every_metric_and_fill_no_bucket() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(0.0), stratum(), Session::Continued);
+    let judged = recorder.finish(at(1.0), unit, Completion::Failed);
+    assert_eq!(judged, [("answer".into(), false), ("token".into(), false)]);
+    let windows = recorder.evidence(at(10.0), None).windows;
+    let expected = RUN_METRICS.map(|metric| MetricWindow { started: 1, count: 1, errors: 1, ..empty(metric) });
+    assert_eq!(windows[0].metrics, expected);
+}
+
+#[test]
+fn a_cancel_within_the_objectives_is_a_series_of_its_own() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(0.0), stratum(), Session::Continued);
+    assert_eq!(recorder.finish(at(3.0), unit, Completion::Cancelled), []);
+    let window = recorder.evidence(at(10.0), None).windows.remove(0);
+    let buckets = Histogram::from_iter([3_000_000]);
+    let cancelled = MetricWindow { count: 1, sum_microseconds: 3_000_000, buckets, ..empty(Metric::Cancelled) };
+    assert_eq!(row(&window, Metric::Cancelled), cancelled);
+    assert_eq!(row(&window, Metric::AgentRunLatency), MetricWindow { started: 1, ..empty(Metric::AgentRunLatency) });
+}
+
+#[test]
+fn a_cancel_past_an_objective_is_an_error() {
+    let mut recorder = recorder();
+    let slow = recorder.start(at(0.0), stratum(), Session::Continued);
+    assert_eq!(recorder.finish(at(4.1), slow, Completion::Cancelled), [("answer".into(), false)]);
+    let mute = recorder.start(at(5.0), stratum(), Session::Continued);
+    let waiting = Waiting::Model { since: at(5.0), has_first_token: false };
+    recorder.progress(at(5.0), mute, Progress { waiting, ..Progress::default() });
+    assert_eq!(recorder.finish(at(5.5), mute, Completion::Cancelled), [("token".into(), false)]);
+    let window = recorder.evidence(at(10.0), None).windows.remove(0);
+    assert_eq!(row(&window, Metric::AgentRunLatency).errors, 2);
+    assert!(window.metrics.iter().all(|row| row.metric != Metric::Cancelled));
+}
+
+#[test]
+fn objectives_judge_the_values_of_a_success() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    let values = RunValues { worst_first_token_micros: Some(300_001), ..two_seconds() };
+    let judged = recorder.finish(at(2.0), unit, Completion::Succeeded(values));
+    assert_eq!(judged, [("answer".into(), true), ("token".into(), false)]);
+}
+
+#[test]
+fn a_run_is_counted_once() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(0.0), stratum(), Session::New);
+    recorder.finish(at(1.0), unit, Completion::Failed);
+    assert_eq!(recorder.finish(at(1.0), unit, Completion::Cancelled), []);
+    let window = recorder.evidence(at(10.0), None).windows.remove(0);
+    assert_eq!(row(&window, Metric::AgentRunLatency).count, 1);
+}
+
+proptest! {
+    #[test]
+    fn what_started_finished_was_cancelled_or_is_in_flight(
+        runs in prop::collection::vec((0.0_f64..100.0, 0.0_f64..60.0, 0_u8..3, 1_u64..9), 0..40),
+    ) {
+        let mut changes: Vec<_> = runs.iter().enumerate()
+            .flat_map(|(i, (start, length, _, _))| [(*start, i, true), (start + length, i, false)]).collect();
+        changes.sort_by(|a, b| a.partial_cmp(b).expect("no NaN"));
+        let mut recorder = recorder();
+        let mut units = std::collections::HashMap::new();
+        let end = 120.0;
+        for (time, run, is_start) in changes.into_iter().filter(|(time, _, _)| *time < end) {
+            let (_, _, kind, in_flight) = runs[run];
+            if is_start {
+                let stratum = Stratum::new(CacheState::Miss, 1, in_flight);
+                units.insert(run, recorder.start(at(time), stratum, Session::New));
+            } else if let Some(unit) = units.get(&run) {
+                let completion = match kind {
+                    0 => Completion::Succeeded(two_seconds()),
+                    1 => Completion::Failed,
+                    _ => Completion::Cancelled,
+                };
+                recorder.finish(at(time), *unit, completion);
+            }
+        }
+        let windows = recorder.evidence(at(end), None).windows;
+        let total = |field: fn(&MetricWindow) -> u64, metric: Metric| -> u64 {
+            windows.iter().flat_map(|w| &w.metrics).filter(|row| row.metric == metric).map(field).sum()
+        };
+        let last = windows.last().expect("time has passed");
+        let in_flight: u64 =
+            last.metrics.iter().filter(|row| row.metric == Metric::AgentRunLatency).map(|row| row.in_flight).sum();
+        let finished = total(|row| row.count, Metric::AgentRunLatency) + total(|row| row.count, Metric::Cancelled);
+        prop_assert_eq!(total(|row| row.started, Metric::AgentRunLatency), finished + in_flight);
+        for row in windows.iter().flat_map(|window| &window.metrics).filter(|row| row.metric != Metric::RunSuccess) {
+            prop_assert_eq!(row.buckets.count(), row.count - row.errors);
+        }
+    }
+}

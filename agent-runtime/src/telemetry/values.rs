@@ -1,0 +1,126 @@
+//! The values of one run, finished or under way. Pure.
+
+use slipway_evidence::Metric;
+use slipway_runtime_config::ObjectiveMetric;
+
+use crate::clock::Timestamp;
+
+/// The values of a run that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunValues {
+    /// From admission to the end, microseconds.
+    pub run_micros: u64,
+    /// Waiting for the model, microseconds.
+    pub model_micros: u64,
+    /// Waiting for tools, microseconds.
+    pub tool_micros: u64,
+    /// The run's slowest model request, microseconds.
+    pub worst_request_micros: Option<u64>,
+    /// The run's longest wait for a first token, microseconds.
+    pub worst_first_token_micros: Option<u64>,
+    /// The worst of the requests' mean gaps between tokens, microseconds.
+    pub worst_inter_token_micros: Option<u64>,
+    /// How many model calls it made.
+    pub model_calls: u64,
+    /// How many tokens the model wrote.
+    pub output_tokens: u64,
+}
+
+/// What is already certain of a run under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Time in finished model calls.
+    pub model_micros: u64,
+    /// Time in finished turns of tools.
+    pub tool_micros: u64,
+    /// The slowest finished model request.
+    pub worst_request_micros: u64,
+    /// The longest wait for a first token that has come.
+    pub worst_first_token_micros: u64,
+    /// What the run waits for.
+    pub waiting: Waiting,
+}
+
+/// What a run waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing that takes time.
+    #[default]
+    Nothing,
+    /// A model call.
+    Model {
+        /// Since when.
+        since: Timestamp,
+        /// Whether a first token has come.
+        has_first_token: bool,
+    },
+    /// Tools.
+    Tools {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// The metrics of a run, in the order of the wire.
+pub(super) const RUN_METRICS: [Metric; 9] = [
+    Metric::AgentRunLatency,
+    Metric::ModelTime,
+    Metric::ToolTime,
+    Metric::RequestLatency,
+    Metric::TimeToFirstToken,
+    Metric::InterTokenLatency,
+    Metric::ModelCallsPerRun,
+    Metric::OutputTokensPerRun,
+    Metric::RunSuccess,
+];
+
+impl RunValues {
+    /// The value of a metric; nothing where the run has none, as a run of one token has no gap between tokens.
+    pub(super) fn of(&self, metric: Metric) -> Option<u64> {
+        match metric {
+            Metric::AgentRunLatency => Some(self.run_micros),
+            Metric::ModelTime => Some(self.model_micros),
+            Metric::ToolTime => Some(self.tool_micros),
+            Metric::RequestLatency => self.worst_request_micros,
+            Metric::TimeToFirstToken => self.worst_first_token_micros,
+            Metric::InterTokenLatency => self.worst_inter_token_micros,
+            Metric::ModelCallsPerRun => Some(self.model_calls),
+            Metric::OutputTokensPerRun => Some(self.output_tokens),
+            Metric::RunSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
+        }
+    }
+}
+
+impl Progress {
+    /// The least that a latency of a run under way will be, in microseconds: what is "already longer than" a threshold
+    /// will be so in the end. Zero for metrics that are no time of waiting.
+    pub(super) fn at_least(&self, metric: Metric, started: Timestamp, now: Timestamp) -> u64 {
+        let (in_model, in_first_token, in_tools) = match self.waiting {
+            Waiting::Nothing => (0, 0, 0),
+            Waiting::Model { since, has_first_token } => {
+                let waited = now.micros_since(since);
+                (waited, if has_first_token { 0 } else { waited }, 0)
+            }
+            Waiting::Tools { since } => (0, 0, now.micros_since(since)),
+        };
+        match metric {
+            Metric::AgentRunLatency | Metric::RunSuccess => now.micros_since(started),
+            Metric::ModelTime => self.model_micros + in_model,
+            Metric::ToolTime => self.tool_micros + in_tools,
+            Metric::RequestLatency => self.worst_request_micros.max(in_model),
+            Metric::TimeToFirstToken => self.worst_first_token_micros.max(in_first_token),
+            Metric::InterTokenLatency | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => 0,
+            Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => 0,
+        }
+    }
+}
+
+/// The metric of the evidence that an objective is about.
+pub(super) fn evidence_metric(metric: ObjectiveMetric) -> Metric {
+    match metric {
+        ObjectiveMetric::AgentRunLatency => Metric::AgentRunLatency,
+        ObjectiveMetric::RequestLatency => Metric::RequestLatency,
+        ObjectiveMetric::TimeToFirstToken => Metric::TimeToFirstToken,
+        ObjectiveMetric::InterTokenLatency => Metric::InterTokenLatency,
+    }
+}

@@ -1,0 +1,284 @@
+//! HTTP tools. IO.
+//!
+//! The host comes from the configuration alone: arguments are percent-encoded into path or query, redirects are not
+//! followed, and proxies of the environment are not used. So a model cannot be talked into calling another address.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use reqwest::{
+    Certificate, Client, Method, RequestBuilder, Response,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde_json::Value;
+use slipway_runtime_config::{
+    ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, UrlTemplate, UrlTemplateError,
+};
+
+use super::arguments::{self, ArgumentError};
+
+/// Pause before another attempt: long enough for a restarting service's next endpoint, short beside a model call.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// A service that is there accepts within this time; one that is not is found out before the call's own timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a call of an HTTP tool gave no result. Written for the model, which reads it as an observation; addresses and
+/// headers are left out of it.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpToolError {
+    /// The input does not fit the parameters.
+    #[error("wrong arguments")]
+    Arguments(#[source] ArgumentError),
+    /// The arguments have no place in the address.
+    #[error("wrong arguments")]
+    Url(#[source] ExpandUrlError),
+    /// The headers of the mounted Secret cannot be used.
+    #[error("the tool's credentials cannot be read")]
+    Headers(#[source] HeadersError),
+    /// No connection, or it broke.
+    #[error("the service cannot be reached")]
+    Connect(#[source] reqwest::Error),
+    /// No complete answer in time.
+    #[error("no answer within {milliseconds} ms")]
+    Timeout {
+        /// The time given to one attempt.
+        milliseconds: u64,
+    },
+    /// Another status than 2xx.
+    #[error("HTTP status {status}")]
+    Status {
+        /// The status code.
+        status: u16,
+    },
+    /// A body beyond the limit.
+    #[error("the answer is longer than {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: u64,
+    },
+    /// The answer is not JSON, and a pointer is to be followed.
+    #[error("the answer is not JSON")]
+    NotJson(#[source] serde_json::Error),
+    /// The answer has nothing at the pointer.
+    #[error("the answer has nothing at {pointer}")]
+    NothingThere {
+        /// The pointer.
+        pointer: String,
+    },
+}
+
+impl HttpToolError {
+    /// A bounded label for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Arguments(_) | Self::Url(_) => "arguments",
+            Self::Headers(_) => "credentials",
+            Self::Connect(_) => "connect",
+            Self::Timeout { .. } => "timeout",
+            Self::Status { .. } => "status",
+            Self::TooLong { .. } | Self::NotJson(_) | Self::NothingThere { .. } => "answer",
+        }
+    }
+
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::Timeout { .. } => true,
+            Self::Status { status } => matches!(status, 429 | 502 | 503 | 504),
+            Self::Arguments(_) | Self::Url(_) | Self::Headers(_) => false,
+            Self::TooLong { .. } | Self::NotJson(_) | Self::NothingThere { .. } => false,
+        }
+    }
+}
+
+/// Why the directory of headers cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadersError {
+    /// The directory or a file in it cannot be read.
+    #[error("{path} cannot be read")]
+    Read {
+        /// What was read.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file's name or content is no header.
+    #[error("{path} is no HTTP header: the file's name is the header's name, its content the value, on one line")]
+    Invalid {
+        /// The file.
+        path: String,
+    },
+}
+
+/// Why an HTTP tool could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareHttpToolError {
+    /// The URL template is malformed.
+    #[error("the URL is not usable")]
+    Url(#[source] UrlTemplateError),
+    /// The HTTP client could not be built.
+    #[error("the HTTP client could not be set up")]
+    Client(#[source] reqwest::Error),
+}
+
+/// One HTTP service, ready to be called.
+#[derive(Debug)]
+pub(super) struct HttpTool {
+    client: Client,
+    url: UrlTemplate,
+    method: Method,
+    parameters: Vec<String>,
+    /// Parameters without a place in the URL: the body of a POST.
+    body_parameters: Vec<String>,
+    separator: String,
+    headers_from: Option<String>,
+    timeout_milliseconds: u64,
+    attempts: u32,
+    max_response_bytes: u64,
+    result: ResultPick,
+}
+
+impl HttpTool {
+    pub(super) fn new(config: &Config) -> Result<Self, PrepareHttpToolError> {
+        let Config {
+            url,
+            method,
+            parameters,
+            argument_separator,
+            headers_from,
+            timeout_milliseconds,
+            retries,
+            idempotent,
+            max_response_bytes,
+            result,
+        } = config;
+        let url = UrlTemplate::parse(url).map_err(PrepareHttpToolError::Url)?;
+        let parameters: Vec<String> = parameters.iter().map(|parameter| parameter.name.clone()).collect();
+        let in_url = |name: &&String| url.placeholders().any(|placeholder| placeholder == name.as_str());
+        let body_parameters = parameters.iter().filter(|name| !in_url(name)).cloned().collect();
+        Ok(Self {
+            client: client().map_err(PrepareHttpToolError::Client)?,
+            body_parameters,
+            url,
+            method: match method {
+                HttpMethod::Get => Method::GET,
+                HttpMethod::Post => Method::POST,
+            },
+            parameters,
+            separator: argument_separator.clone(),
+            headers_from: headers_from.clone(),
+            timeout_milliseconds: *timeout_milliseconds,
+            attempts: if *idempotent { 1 + retries } else { 1 },
+            max_response_bytes: *max_response_bytes,
+            result: result.clone(),
+        })
+    }
+
+    pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
+        let arguments = arguments::parse(input, &self.parameters, &self.separator).map_err(HttpToolError::Arguments)?;
+        let url = self.url.expand(&arguments).map_err(HttpToolError::Url)?;
+        let mut attempt = 1;
+        loop {
+            match self.attempt(&url, &arguments).await {
+                Err(error) if error.is_transient() && attempt < self.attempts => {
+                    tracing::debug!(error = %error, attempt, "tool call is repeated");
+                    attempt += 1;
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn attempt(&self, url: &str, arguments: &BTreeMap<String, String>) -> Result<String, HttpToolError> {
+        let exchange = async {
+            let response = self.request(url, arguments).await?.send().await.map_err(HttpToolError::Connect)?;
+            let status = response.status();
+            if !status.is_success() {
+                return Err(HttpToolError::Status { status: status.as_u16() });
+            }
+            self.read(response).await
+        };
+        let limit = Duration::from_millis(self.timeout_milliseconds);
+        let timed_out = |_| HttpToolError::Timeout { milliseconds: self.timeout_milliseconds };
+        let body = tokio::time::timeout(limit, exchange).await.map_err(timed_out)??;
+        pick(&self.result, &body)
+    }
+
+    async fn request(&self, url: &str, arguments: &BTreeMap<String, String>) -> Result<RequestBuilder, HttpToolError> {
+        let mut request = self.client.request(self.method.clone(), url);
+        if let Some(directory) = &self.headers_from {
+            request = request.headers(read_headers(directory).await.map_err(HttpToolError::Headers)?);
+        }
+        if self.method == Method::POST {
+            let value = |name: &String| Some((name.clone(), Value::from(arguments.get(name)?.as_str())));
+            let body = Value::Object(self.body_parameters.iter().filter_map(value).collect());
+            request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        Ok(request)
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>, HttpToolError> {
+        let too_long = || HttpToolError::TooLong { limit: self.max_response_bytes };
+        let fits = |length: usize| u64::try_from(length).is_ok_and(|length| length <= self.max_response_bytes);
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(HttpToolError::Connect)? {
+            if !fits(body.len() + chunk.len()) {
+                return Err(too_long());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+/// A client that goes only where it is told. The certificate roots are compiled in: the image has none.
+fn client() -> Result<Client, reqwest::Error> {
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root));
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .user_agent(concat!("slipway-agent-runtime/", env!("CARGO_PKG_VERSION")))
+        .tls_certs_only(roots.collect::<Result<Vec<_>, _>>()?)
+        .build()
+}
+
+/// Reads a mounted Secret: one header per file. Kubernetes' own entries begin with `..` and are skipped.
+async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
+    let unreadable = |path: &str| {
+        let path = path.to_owned();
+        move |source| HeadersError::Read { path, source }
+    };
+    let mut headers = HeaderMap::new();
+    let mut entries = tokio::fs::read_dir(directory).await.map_err(unreadable(directory))?;
+    while let Some(entry) = entries.next_entry().await.map_err(unreadable(directory))? {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("..") {
+            continue;
+        }
+        let path = format!("{directory}/{name}");
+        let content = tokio::fs::read_to_string(&path).await.map_err(unreadable(&path))?;
+        let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(content.trim_end()).ok());
+        let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn pick(result: &ResultPick, body: &[u8]) -> Result<String, HttpToolError> {
+    match result {
+        ResultPick::Text => Ok(String::from_utf8_lossy(body).trim().to_owned()),
+        ResultPick::JsonPointer(pointer) => {
+            let document: Value = serde_json::from_slice(body).map_err(HttpToolError::NotJson)?;
+            let nothing = || HttpToolError::NothingThere { pointer: pointer.clone() };
+            match document.pointer(pointer).ok_or_else(nothing)? {
+                Value::Null => Err(nothing()),
+                Value::String(text) => Ok(text.clone()),
+                other => Ok(other.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The tools of an agent: what the model may call by name. Knows nothing of runs, prompts or requests.
+
+mod arguments;
+pub mod calculator;
+mod http;
+mod registry;
+
+pub use arguments::ArgumentError;
+pub use http::{HeadersError, HttpToolError, PrepareHttpToolError};
+pub use registry::{PrepareToolError, Registry, ToolError};
