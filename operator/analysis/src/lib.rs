@@ -6,3 +6,4 @@
 pub mod cli;
 pub mod pareto;
 pub mod slo;
+pub mod trace;

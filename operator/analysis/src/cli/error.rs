@@ -50,6 +50,9 @@ pub enum CliError {
         /// What to do about it.
         remedy: String,
     },
+    /// A trace could not be analysed.
+    #[error(transparent)]
+    Trace(super::trace::TraceError),
     /// The result could not be written.
     #[error("failed to write the result")]
     Write(#[source] io::Error),

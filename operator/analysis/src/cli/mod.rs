@@ -3,6 +3,7 @@
 mod error;
 mod pareto;
 mod table;
+mod trace;
 
 use std::error::Error as _;
 use std::io::{BufWriter, Write, stderr, stdout};
@@ -27,6 +28,8 @@ struct Cli {
 enum Verb {
     /// Print the Pareto front of a table of measurements and its hypervolume.
     Pareto(pareto::ParetoArgs),
+    /// Diagnose a GPU trace: what the GPU did, why it was idle, and which manifest field would change that.
+    Trace(trace::TraceArgs),
 }
 
 /// Parses the process's arguments, runs the verb and maps its result to the exit code.
@@ -48,6 +51,7 @@ pub fn main() -> ExitCode {
 fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
     match verb {
         Verb::Pareto(args) => pareto::run(args, out),
+        Verb::Trace(args) => trace::run(args, out),
     }
 }
 
