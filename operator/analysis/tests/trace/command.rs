@@ -1,0 +1,142 @@
+//! The verb as people run it.
+
+use std::{
+    io::Write,
+    path::Path,
+    process::{Command, Output},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+use super::{
+    chrome::{BASE, chrome},
+    nsys::export,
+};
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_slipway-analysis"))
+        .current_dir(directory)
+        .arg("trace")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refusal(output: &Output) -> String {
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+#[test]
+fn the_format_is_found_by_the_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = chrome().launch(0, (5, 10), "gemm", 1).text();
+    std::fs::write(directory.path().join("plain"), &text).unwrap();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    std::fs::write(directory.path().join("packed"), gzip.finish().unwrap()).unwrap();
+    let export = export().launch(0, (5, 10), "gemm", 1);
+    std::fs::copy(export.path(), directory.path().join("export")).unwrap();
+
+    let formats = ["plain", "packed", "export"].map(|name| report(&run(directory.path(), &[name]))["format"].clone());
+
+    assert_eq!(formats, ["kineto", "kineto", "nsys"]);
+}
+
+#[test]
+fn spans_are_joined() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("t.json"), chrome().launch(0, (5, 100), "gemm", 1).text()).unwrap();
+    let line = format!(
+        "{{\"runId\":\"a\",\"phase\":\"inference\",\"startUnixNanos\":{BASE},\"endUnixNanos\":{}}}\n",
+        BASE + 50_000
+    );
+    std::fs::write(directory.path().join("s.jsonl"), line).unwrap();
+
+    let found = report(&run(directory.path(), &["t.json", "--spans", "s.jsonl"]));
+
+    assert_eq!(found["agentPhases"]["source"], "spans");
+    assert_eq!(found["agentPhases"]["phases"][1]["wallMs"], 0.05);
+}
+
+#[test]
+fn spans_of_another_day_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("t.json"), chrome().launch(0, (5, 100), "gemm", 1).text()).unwrap();
+    std::fs::write(
+        directory.path().join("s.jsonl"),
+        "{\"runId\":\"a\",\"phase\":\"tool\",\"startUnixNanos\":10,\"endUnixNanos\":20}",
+    )
+    .unwrap();
+
+    let message = refusal(&run(directory.path(), &["t.json", "--spans", "s.jsonl"]));
+
+    assert_eq!(
+        message,
+        format!(
+            "slipway-analysis: s.jsonl: no span overlaps the capture: spans 10..20, capture {BASE}..{} (Unix nanoseconds); \
+             pass the spans of the same minutes and node",
+            BASE + 105_000
+        )
+    );
+}
+
+#[test]
+fn a_report_of_nsight_systems_is_answered_with_the_export_command() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("x.nsys-rep"), b"\x0a\x10not a database").unwrap();
+
+    let message = refusal(&run(directory.path(), &["x.nsys-rep"]));
+
+    assert_eq!(
+        message,
+        "slipway-analysis: x.nsys-rep: this is a report of Nsight Systems, not its export; run `nsys export --type=sqlite \
+         --output=x.sqlite x.nsys-rep` and pass x.sqlite"
+    );
+}
+
+#[test]
+fn a_cut_trace_says_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = chrome().launch(0, (5, 100), "gemm", 1).text();
+    std::fs::write(directory.path().join("t.json"), &text[..200]).unwrap();
+
+    let message = refusal(&run(directory.path(), &["t.json"]));
+
+    assert_eq!(
+        message,
+        "slipway-analysis: t.json: the JSON cannot be read to its end; copy the file again, or export again after the \
+         profiler has stopped: the file ends in the middle of a value at byte 200"
+    );
+}
+
+#[test]
+fn files_of_two_formats_do_not_mix() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("t.json"), chrome().launch(0, (5, 10), "gemm", 1).text()).unwrap();
+    let export = export().launch(0, (5, 10), "gemm", 1);
+    std::fs::copy(export.path(), directory.path().join("x.sqlite")).unwrap();
+
+    let message = refusal(&run(directory.path(), &["t.json", "x.sqlite"]));
+
+    assert_eq!(
+        message,
+        "slipway-analysis: x.sqlite is of another format than the files before it; pass the ranks of one run"
+    );
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+
+    let message = refusal(&run(directory.path(), &["none.json"]));
+
+    assert!(message.starts_with("slipway-analysis: failed to read none.json: No such file"), "{message}");
+}
