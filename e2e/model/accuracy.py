@@ -13,9 +13,9 @@ from pathlib import Path
 
 from corpus.episodes import Episode, draw_episode
 from corpus.split import Split
-from generation.batcher import Batcher
-from generation.decoder import OnnxDecoder
-from generation.request import checked_request
+from builder.generation.batcher import Batcher
+from builder.generation.decoder import OnnxDecoder
+from builder.generation.request import checked_request
 
 STOP_WORD = b"\n\n"
 MAX_TOKENS = 200

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from corpus.episodes import draw_episode
 from corpus.split import Split
-from generation.tokens import BOS, EOS, PAD, tokenizer_json
+from builder.generation.tokens import BOS, EOS, PAD, tokenizer_json
 from training.dataset import BUCKETS, COMPLETION, CONTEXT, Bucket, draw_training_set, encode_episode, padded
 from training.network import Network, Shape
 

@@ -5,14 +5,20 @@
 """
 
 import argparse
+import json
+import platform
 import sys
 import time
 from pathlib import Path
 
-from builder.checkpoint import CheckpointError
-from builder.evaluate import QualitySetError, evaluate
-from builder.options import OptionError, read_build_task
-from builder.repository import MODEL_NAME, build_repository
+import numpy
+import onnx
+import onnxruntime
+
+from .checkpoint import CheckpointError
+from .evaluate import QualitySetError, evaluate
+from .options import OptionError, read_build_task
+from .repository import MODEL_NAME, build_repository
 
 
 def main() -> int:
@@ -37,11 +43,21 @@ def main() -> int:
 
 
 def _build(root: Path) -> None:
+    """Builds, and leaves versions and duration in builder.json for the report on the engine."""
     start = time.monotonic()
     task = read_build_task(root / "task" / "build.json")
     target = build_repository(task, root / "checkpoint", root / "output")
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    print(f"built {task.precision} engine in {time.monotonic() - start:.1f} s: {size:,} bytes in {target}")
+    seconds = time.monotonic() - start
+    report = {
+        "versions": {
+            "python": platform.python_version(), "numpy": numpy.__version__,
+            "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__,
+        },
+        "durationsMillis": {"build": round(1000 * seconds)},
+    }
+    (root / "output" / "builder.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(f"built {task.precision} engine in {seconds:.1f} s: {size:,} bytes in {target}")
 
 
 def _evaluate(root: Path, repository: Path | None, n_threads: int) -> None:

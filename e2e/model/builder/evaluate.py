@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from generation.batcher import Batcher
-from generation.decoder import OnnxDecoder
-from generation.request import GenerationRequest, InvalidRequest, checked_request
+from .generation.batcher import Batcher
+from .generation.decoder import OnnxDecoder
+from .generation.request import GenerationRequest, InvalidRequest, checked_request
 
 
 class QualitySetError(Exception):

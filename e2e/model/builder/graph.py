@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from builder.checkpoint import Checkpoint
-from builder.linear import LinearWriter
+from .checkpoint import Checkpoint
+from .linear import LinearWriter
 
 OPSET = 20
 CONTRIB_DOMAIN = "com.microsoft"

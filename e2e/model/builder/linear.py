@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 if TYPE_CHECKING:
-    from builder.graph import Graph
+    from .graph import Graph
 
 LinearWriter = Callable[["Graph", str, np.ndarray, str], str]
 """Writes y = x W^T: takes the graph, a name, W as [out, in] and the name of x; returns the name of y."""

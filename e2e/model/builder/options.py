@@ -24,7 +24,7 @@ INTEGER_OPTIONS = {
     "maxBatchSize": Limits(default=32, minimum=1, maximum=256),
     "instances": Limits(default=1, minimum=1, maximum=16),
     "threads": Limits(default=1, minimum=1, maximum=64),
-    "streamInterval": Limits(default=1, minimum=1, maximum=64),
+    "streamInterval": Limits(default=4, minimum=1, maximum=64),
     "extraComputePercent": Limits(default=0, minimum=0, maximum=1000),
     "executeDelayMilliseconds": Limits(default=0, minimum=0, maximum=10000),
     "weightNoisePercent": Limits(default=0, minimum=0, maximum=1000),
@@ -65,15 +65,17 @@ def read_build_task(path: Path) -> BuildTask:
 def _options(given: object) -> dict[str, int]:
     if not isinstance(given, dict):
         raise OptionError(f"options: expected an object, got {given!r}")
+    # The operator hands the user's options over as they stand in the spec, all of them texts, variant included.
+    given = {name: value for name, value in given.items() if name != "variant"}
     _refuse_unknown("option", given, INTEGER_OPTIONS)
     options = {}
     for name, limits in INTEGER_OPTIONS.items():
-        value = given.get(name, limits.default)
-        if type(value) is not int or not limits.minimum <= value <= limits.maximum:
+        value = str(given.get(name, limits.default))
+        if not value.isdecimal() or not limits.minimum <= int(value) <= limits.maximum:
             raise OptionError(
-                f"options.{name}: expected an integer from {limits.minimum} to {limits.maximum}, got {value!r}"
+                f"options.{name}: expected an integer from {limits.minimum} to {limits.maximum}, got {value}"
             )
-        options[name] = value
+        options[name] = int(value)
     return options
 
 

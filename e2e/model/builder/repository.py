@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.checkpoint import Checkpoint, CheckpointError, read_checkpoint
-from builder.graph import build_graph
-from builder.linear import LinearWriter, float32, int8
-from builder.options import BuildTask
+from .checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from .graph import build_graph
+from .linear import LinearWriter, float32, int8
+from .options import BuildTask
 
 MODEL_NAME = "agent"
 
-_SOURCES = Path(__file__).parent.parent
+_SOURCES = Path(__file__).parent
 _LINEAR: dict[str, LinearWriter] = {"FP32": float32, "INT8": int8}
 _CONFIG = """\
 name: "{name}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from corpus.episodes import Episode, draw_episode
 from corpus.split import Split
-from generation.tokens import BOS, EOS, PAD
+from builder.generation.tokens import BOS, EOS, PAD
 
 BUCKETS = (256, 384, 512, 768)
 """Padded lengths; the last one is the context length."""

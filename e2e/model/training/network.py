@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from generation.tokens import VOCABULARY_SIZE
+from builder.generation.tokens import VOCABULARY_SIZE
 
 
 @dataclass(frozen=True)

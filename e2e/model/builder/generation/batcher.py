@@ -8,10 +8,10 @@ import enum
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from generation.decoder import Decoder
-from generation.request import GenerationRequest
-from generation.text import GrowingText
-from generation.tokens import EOS
+from .decoder import Decoder
+from .request import GenerationRequest
+from .text import GrowingText
+from .tokens import EOS
 
 Key = TypeVar("Key")
 """How the caller tells requests apart."""

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
-from generation.tokens import BOS, PAD
+from .tokens import BOS, PAD
 
 
 class Decoder(Protocol):

@@ -31,7 +31,7 @@ class Parameters:
     max_batch: int = field(default=32, metadata={"minimum": 1})
     max_waiting: int = field(default=256, metadata={"minimum": 1})
     threads: int = field(default=1, metadata={"minimum": 1})
-    stream_interval: int = field(default=1, metadata={"minimum": 1})
+    stream_interval: int = field(default=4, metadata={"minimum": 1})
     extra_compute_percent: int = field(default=0, metadata={"minimum": 0})
     execute_delay_milliseconds: int = field(default=0, metadata={"minimum": 0})
 

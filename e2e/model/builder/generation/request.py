@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from generation.tokens import encode
+from .tokens import encode
 
 MAX_STOP_WORDS = 16
 
