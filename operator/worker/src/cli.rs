@@ -51,6 +51,8 @@ pub enum Verb {
     Fetch(FetchArgs),
     /// Check, hash, publish and score what a builder wrote.
     FinishBuild(FinishBuildArgs),
+    /// Score raw outputs and bound the drop against a reference engine.
+    Quality(QualityArgs),
     /// Put a verified engine before Triton.
     Materialize(MaterializeArgs),
     /// Copy this binary into a volume that a vendor's container mounts.
@@ -99,9 +101,26 @@ pub struct FinishBuildArgs {
     /// Where the artifact store is mounted.
     #[arg(long, default_value = paths::STORE_DIR)]
     pub store: PathBuf,
+    /// The data set with its answers, where the task asks for a score.
+    #[arg(long, default_value = paths::QUALITY_DATASET_FILE)]
+    pub dataset: PathBuf,
     /// Threads to hash and copy with.
     #[arg(long, default_value_t = parallel::default_threads())]
     pub threads: usize,
+}
+
+/// Options of `quality`.
+#[derive(Args, Clone, Debug)]
+pub struct QualityArgs {
+    /// What the engine wrote.
+    #[arg(long, default_value_t = format!("{}/{}", paths::OUTPUT_DIR, paths::QUALITY_OUTPUTS))]
+    pub outputs: String,
+    /// The data set with its answers.
+    #[arg(long, default_value = paths::QUALITY_DATASET_FILE)]
+    pub dataset: PathBuf,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
 }
 
 /// Options of `materialize`.

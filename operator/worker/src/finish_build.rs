@@ -12,13 +12,14 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, paths,
+    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, QualityResult, paths,
 };
 
 use crate::{
     failure::Classify,
     hash::{self, HashError},
     lock::{self, LockError},
+    quality::{self, QualityError},
     repository::{self, RepositoryError},
     transfer::{self, TransferError},
     tree::{self, TreeError},
@@ -31,6 +32,8 @@ pub struct Folders {
     pub output: PathBuf,
     /// Root of the store's volume.
     pub store: PathBuf,
+    /// The data set with its answers, where the task asks for a score.
+    pub dataset: PathBuf,
     /// Threads to hash and copy with.
     pub threads: usize,
 }
@@ -65,6 +68,9 @@ pub enum FinishError {
     /// The copy into the store failed.
     #[error("failed to copy the artifact into the store")]
     Copy(#[source] TransferError),
+    /// The engine is published and has no score.
+    #[error("failed to score the engine")]
+    Score(#[source] QualityError),
     /// The commit failed.
     #[error("failed to commit the artifact at {}", path.display())]
     Commit {
@@ -80,16 +86,17 @@ impl Classify for FinishError {
     fn class(&self) -> FailureClass {
         match self {
             Self::Incomplete(source) => source.class(),
+            Self::Score(source) => source.class(),
             Self::Identity(_) | Self::List(_) | Self::Report { .. } => FailureClass::BadModel,
             Self::Hash(_) | Self::Lock(_) | Self::Copy(_) | Self::Commit { .. } => FailureClass::Infrastructure,
         }
     }
 }
 
-/// Checks, hashes and publishes; scoring is the caller's.
+/// Checks, hashes and publishes, and scores the evaluation's raw outputs if the task asks for it.
 ///
 /// # Errors
-/// [`FinishError`]; the store then holds nothing that a reader would take for an artifact.
+/// [`FinishError`]; the store then holds nothing that a reader would take for half an artifact.
 pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishError> {
     check_identity(&task.identity)?;
     let report = read_report(&folders.output)?;
@@ -106,13 +113,15 @@ pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishErr
     lap("hash", &mut durations);
     let engine = publish(&task.identity, &manifest, folders)?;
     lap("publish", &mut durations);
+    let quality = score(task, &engine, folders)?;
+    lap("score", &mut durations);
     Ok(BuildResult {
         manifest_digest: engine.manifest_digest,
         files: manifest.files.len() as u32,
         bytes: manifest.total_bytes(),
         durations_millis: durations,
         versions: report.versions,
-        quality: None,
+        quality,
     })
 }
 
@@ -137,6 +146,16 @@ fn artifact_files(output: &Path) -> Result<Vec<String>, FinishError> {
     let mut files = tree::files(output).map_err(FinishError::List)?;
     files.retain(|path| path != paths::BUILDER_REPORT && !path.starts_with("quality/"));
     Ok(files)
+}
+
+fn score(task: &BuildTask, engine: &EngineRef, folders: &Folders) -> Result<Option<QualityResult>, FinishError> {
+    let Some(quality) = &task.quality else { return Ok(None) };
+    let files = quality::Files {
+        dataset: folders.dataset.clone(),
+        outputs: folders.output.join(paths::QUALITY_OUTPUTS),
+        store: folders.store.clone(),
+    };
+    quality::run(quality, engine, &files).map(Some).map_err(FinishError::Score)
 }
 
 fn publish(identity: &str, manifest: &Manifest, folders: &Folders) -> Result<EngineRef, FinishError> {

@@ -4,11 +4,13 @@ use std::{fs, io, path::Path, process::ExitCode};
 
 use clap::Parser;
 use slipway_worker::{
-    cli::{Cli, Common, SourceArgs, Verb},
+    cli::{Cli, Common, FinishBuildArgs, SourceArgs, Verb},
     failure::{self, Classify},
     fetch,
     finish_build::{self, Folders},
-    install, materialize, resolve,
+    install, materialize,
+    quality::{self, QualityError},
+    resolve,
     source::Access,
     supervise::{self, Ending},
 };
@@ -95,9 +97,17 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
         }
         Verb::FinishBuild(args) => {
             let task = task!(common, Build)?;
-            let folders = Folders { output: args.output, store: args.store, threads: args.threads };
+            let FinishBuildArgs { output, store, dataset, threads } = args;
+            let folders = Folders { output, store, dataset, threads };
             let result = finish_build::run(&task, &folders);
             result.map(|r| Done::With(Outcome::Build(r))).map_err(|e| failure::message(&e))
+        }
+        Verb::Quality(args) => {
+            let task = task!(common, Quality)?;
+            let engine = task.engine.clone().ok_or_else(|| failure::message(&QualityError::NoEngine))?;
+            let files = quality::Files { dataset: args.dataset, outputs: args.outputs.into(), store: args.store };
+            let result = quality::run(&task, &engine, &files);
+            result.map(|r| Done::With(Outcome::Quality(r))).map_err(|e| failure::message(&e))
         }
         Verb::Materialize(args) => {
             let result = materialize::run(&args.order());

@@ -12,7 +12,8 @@ use slipway_worker::{
     materialize::{self, Order},
 };
 use slipway_worker_contract::{
-    BuildResult, BuildTask, CHUNK_BYTES, Digest, EngineRef, FailureClass, Manifest, ServeConfig,
+    BuildResult, BuildTask, CHUNK_BYTES, Digest, EngineRef, FailureClass, Manifest, QualityMetric, QualityTask,
+    ServeConfig, paths,
 };
 use tempfile::TempDir;
 
@@ -54,7 +55,16 @@ impl Bench {
 
     fn finish(&self) -> Result<BuildResult, finish_build::FinishError> {
         let task = BuildTask { identity: "eng-1".into(), model: "agent".into(), quality: None };
-        finish_build::run(&task, &Folders { output: self.path("output"), store: self.path("store"), threads: 2 })
+        finish_build::run(&task, &self.folders())
+    }
+
+    fn folders(&self) -> Folders {
+        Folders {
+            output: self.path("output"),
+            store: self.path("store"),
+            dataset: self.path("dataset.jsonl"),
+            threads: 2,
+        }
     }
 
     fn order(&self, manifest_digest: Digest) -> Order {
@@ -92,7 +102,7 @@ fn a_build_is_published_under_its_manifests_digest_and_served_as_it_was_built() 
 
     assert_eq!((built.files, built.bytes), (3, CONFIG.len() as u64 + 14 + 2 * CHUNK_BYTES + 1));
     assert_eq!(built.versions["onnxruntime"], "1.20");
-    assert_eq!(built.durations_millis.keys().collect::<Vec<_>>(), ["check", "convert", "hash", "publish"]);
+    assert_eq!(built.durations_millis.keys().collect::<Vec<_>>(), ["check", "convert", "hash", "publish", "score"]);
     let manifest = Manifest::parse(&fs::read(bench.artifact(&built.manifest_digest).join("manifest.json")).unwrap());
     let paths: Vec<String> = manifest.unwrap().files.into_iter().map(|f| f.path).collect();
     assert_eq!(
@@ -229,7 +239,23 @@ fn bad_reports_identities_and_links_are_refused_by_name() {
     assert!(failure::chain(&bench.finish().unwrap_err()).contains("link is no plain file"));
 
     let task = BuildTask { identity: "../x".into(), model: "agent".into(), quality: None };
-    let folders = Folders { output: bench.path("output"), store: bench.path("store"), threads: 1 };
-    let text = finish_build::run(&task, &folders).unwrap_err().to_string();
+    let text = finish_build::run(&task, &bench.folders()).unwrap_err().to_string();
     assert!(text.starts_with("the identity \"../x\" has characters other than"), "{text}");
+}
+
+#[test]
+fn a_build_that_was_evaluated_carries_its_score() {
+    let bench = Bench::new();
+    bench.write("dataset.jsonl", r#"{"id":"q","prompt":"2+2","expected":"4","maxTokens":4}"#);
+    bench.write("output/quality/outputs.jsonl", r#"{"id":"q","output":"4\n"}"#);
+    let (metric, confidence_ppm) = (QualityMetric::ExactMatch, 950_000);
+    let quality = QualityTask { metric, confidence_ppm, reference: None, engine: None };
+    let task = BuildTask { identity: "eng-1".into(), model: "agent".into(), quality: Some(quality) };
+
+    let built = finish_build::run(&task, &bench.folders()).unwrap();
+
+    let score = built.quality.unwrap();
+    assert_eq!((score.samples, score.score_ppm, score.reference), (1, 1_000_000, None));
+    let engine = EngineRef { identity: "eng-1".into(), manifest_digest: built.manifest_digest };
+    assert!(bench.path("store").join(paths::scores(&engine, &score.dataset_digest)).exists());
 }
