@@ -15,22 +15,27 @@ begin() {
   start "$@"
 }
 
-is_running() {
+# The earliest started component that has ended, or nothing.
+first_ended() {
   local pid
-  for pid in "${!COMPONENTS[@]}"; do
-    [[ ${COMPONENTS[$pid]} != "$1" ]] || kill -0 "$pid" 2>/dev/null || return 1
+  for pid in $(printf '%s\n' "${!COMPONENTS[@]}" | sort -n); do
+    kill -0 "$pid" 2>/dev/null && continue
+    printf '%s\n' "${COMPONENTS[$pid]}"
+    return
   done
 }
 
-# await COMPONENT SECONDS COMMAND...: until the command succeeds. Ends at once
-# when the component does.
+# await COMPONENT SECONDS COMMAND...: until the command succeeds. Gives up at
+# once when any component has ended: that one is the culprit.
 await() {
-  local name=$1 deadline=$((SECONDS + $2))
+  local name=$1 deadline=$((SECONDS + $2)) ended
   shift 2
   step "$name" "$DIR/log/$name.log"
   until "$@" >/dev/null 2>&1; do
-    if ! is_running "$name"; then
-      say "$name ended before it was ready"
+    ended=$(first_ended)
+    if [[ -n $ended ]]; then
+      step "$ended" "$DIR/log/$ended.log"
+      say "$ended ended before it was ready"
       return 1
     fi
     if ((SECONDS > deadline)); then

@@ -40,7 +40,7 @@ remove_network() {
 }
 
 # Inside the namespaces. There is no way out but the host itself: an address of
-# the world is unreachable at once instead of after a timeout.
+# the world is unreachable within a second instead of after a timeout.
 set_up_inner_network() {
   local link _
   link=$(host_link)p
@@ -56,6 +56,8 @@ set_up_inner_network() {
   # The node's own packets to Services need a route before kube-proxy's rules
   # see them.
   ip route add "$SERVICE_CIDR" dev eth0
+  # Else only the first packets to an unreachable address are answered.
+  sysctl -qw net.ipv4.icmp_ratelimit=0
   sysctl -qw net.ipv4.ip_forward=1
   sysctl -qw net.bridge.bridge-nf-call-iptables=1 ||
     say "net.bridge.bridge-nf-call-iptables is missing: load br_netfilter, or pods reach no Service of a pod of the same node"

@@ -27,7 +27,7 @@ func NewCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return Provisioner{Client: client, Root: root}.Run(ctx)
+			return Provisioner{Volumes: client.CoreV1().PersistentVolumes(), Root: root}.Run(ctx, client)
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster")

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // Provisioner makes and removes the directories below Root.
 type Provisioner struct {
-	Client kubernetes.Interface
+	Volumes typedcorev1.PersistentVolumeInterface
 	// Root is the folder of the node that holds one directory per volume.
 	Root string
 }
@@ -117,7 +117,7 @@ func (p Provisioner) Provision(ctx context.Context, claim *corev1.PersistentVolu
 	if err := os.Chmod(path, 0o777); err != nil {
 		return fmt.Errorf("open the directory of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	_, err := p.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+	_, err := p.Volumes.Create(ctx, volume, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the volume of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
@@ -136,7 +136,7 @@ func (p Provisioner) Reclaim(ctx context.Context, volume *corev1.PersistentVolum
 	if err := os.RemoveAll(volume.Spec.Local.Path); err != nil {
 		return fmt.Errorf("remove the directory of volume %s: %w", volume.Name, err)
 	}
-	err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{})
+	err := p.Volumes.Delete(ctx, volume.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete volume %s: %w", volume.Name, err)
 	}

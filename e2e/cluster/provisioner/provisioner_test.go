@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 func waitingClaim() *corev1.PersistentVolumeClaim {
@@ -30,25 +32,47 @@ func waitingClaim() *corev1.PersistentVolumeClaim {
 	}
 }
 
-func volumesOf(t *testing.T, p Provisioner) []corev1.PersistentVolume {
-	t.Helper()
-	list, err := p.Client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+// serverVolumes is the little of an API server that provisioning needs.
+type serverVolumes struct {
+	typedcorev1.PersistentVolumeInterface
+	byName map[string]*corev1.PersistentVolume
+}
+
+func newServerVolumes() serverVolumes {
+	return serverVolumes{byName: map[string]*corev1.PersistentVolume{}}
+}
+
+var volumesResource = schema.GroupResource{Resource: "persistentvolumes"}
+
+func (s serverVolumes) Create(
+	_ context.Context, volume *corev1.PersistentVolume, _ metav1.CreateOptions,
+) (*corev1.PersistentVolume, error) {
+	if _, exists := s.byName[volume.Name]; exists {
+		return nil, apierrors.NewAlreadyExists(volumesResource, volume.Name)
 	}
-	return list.Items
+	s.byName[volume.Name] = volume
+	return volume, nil
+}
+
+func (s serverVolumes) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	if _, exists := s.byName[name]; !exists {
+		return apierrors.NewNotFound(volumesResource, name)
+	}
+	delete(s.byName, name)
+	return nil
 }
 
 func TestAWaitingClaimGetsADirectoryAndOneVolumeHoweverOftenItIsSeen(t *testing.T) {
-	p := Provisioner{Client: fake.NewClientset(), Root: t.TempDir()}
+	server := newServerVolumes()
+	p := Provisioner{Volumes: server, Root: t.TempDir()}
 	for range 2 {
 		if err := p.Provision(context.Background(), waitingClaim()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	volumes := volumesOf(t, p)
-	if len(volumes) != 1 || volumes[0].Spec.ClaimRef.Name != "weights" {
-		t.Fatalf("volumes: %v", volumes)
+	volume := server.byName["pvc-7d1c"]
+	if len(server.byName) != 1 || volume == nil || volume.Spec.ClaimRef.Name != "weights" {
+		t.Fatalf("volumes: %v", server.byName)
 	}
 	info, err := os.Stat(filepath.Join(p.Root, "pvc-7d1c"))
 	if err != nil || info.Mode().Perm() != 0o777 {
@@ -65,21 +89,23 @@ func TestAClaimThatDoesNotWaitForUsIsLeftAlone(t *testing.T) {
 	}
 	for name, edit := range change {
 		t.Run(name, func(t *testing.T) {
-			p := Provisioner{Client: fake.NewClientset(), Root: t.TempDir()}
+			server := newServerVolumes()
+			p := Provisioner{Volumes: server, Root: t.TempDir()}
 			claim := waitingClaim()
 			edit(claim)
 			if err := p.Provision(context.Background(), claim); err != nil {
 				t.Fatal(err)
 			}
-			if volumes := volumesOf(t, p); len(volumes) != 0 {
-				t.Fatalf("volumes: %v", volumes)
+			if len(server.byName) != 0 {
+				t.Fatalf("volumes: %v", server.byName)
 			}
 		})
 	}
 }
 
 func TestABlockClaimIsRefusedWithTheRemedy(t *testing.T) {
-	p := Provisioner{Client: fake.NewClientset(), Root: t.TempDir()}
+	server := newServerVolumes()
+	p := Provisioner{Volumes: server, Root: t.TempDir()}
 	claim := waitingClaim()
 	block := corev1.PersistentVolumeBlock
 	claim.Spec.VolumeMode = &block
@@ -91,17 +117,18 @@ func TestABlockClaimIsRefusedWithTheRemedy(t *testing.T) {
 }
 
 func TestAReleasedVolumeGoesWithItsDirectory(t *testing.T) {
-	p := Provisioner{Client: fake.NewClientset(), Root: t.TempDir()}
+	server := newServerVolumes()
+	p := Provisioner{Volumes: server, Root: t.TempDir()}
 	if err := p.Provision(context.Background(), waitingClaim()); err != nil {
 		t.Fatal(err)
 	}
-	volume := volumesOf(t, p)[0]
+	volume := server.byName["pvc-7d1c"]
 	volume.Status.Phase = corev1.VolumeReleased
-	if err := p.Reclaim(context.Background(), &volume); err != nil {
+	if err := p.Reclaim(context.Background(), volume); err != nil {
 		t.Fatal(err)
 	}
-	if volumes := volumesOf(t, p); len(volumes) != 0 {
-		t.Fatalf("volumes: %v", volumes)
+	if len(server.byName) != 0 {
+		t.Fatalf("volumes: %v", server.byName)
 	}
 	if entries, _ := os.ReadDir(p.Root); len(entries) != 0 {
 		t.Fatalf("left: %v", entries)
@@ -109,7 +136,8 @@ func TestAReleasedVolumeGoesWithItsDirectory(t *testing.T) {
 }
 
 func TestAVolumeOutsideTheRootIsNeverRemoved(t *testing.T) {
-	p := Provisioner{Client: fake.NewClientset(), Root: t.TempDir()}
+	server := newServerVolumes()
+	p := Provisioner{Volumes: server, Root: t.TempDir()}
 	volume := volumeFor(waitingClaim(), t.TempDir())
 	volume.Status.Phase = corev1.VolumeReleased
 	err := p.Reclaim(context.Background(), volume)

@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# Fills the build context of each image: the files that its Dockerfile takes.
+
+fill_context() {
+  local name=$1 context=$2
+  mkdir -p "$context"
+  case $name in
+    slipway-python | slipway-triton | slipway-model-builder) fill_python_context "$name" "$context" ;;
+    slipway-busybox) fill_busybox_context "$context" ;;
+    slipway-e2e) fill_binary_context "$name" "$context" && copy_models "$context/models" ;;
+    *) fill_binary_context "$name" "$context" ;;
+  esac
+}
+
+fill_python_context() {
+  local name=$1 context=$2 list
+  case $name in
+    slipway-python) make_base ;;
+    *) build_image slipway-python ;;
+  esac
+  # pip itself travels as a wheel, which Python can run.
+  download_once "$IMAGES/lib/pip.txt" "$context/pip" fetch_wheels
+  for list in "$IMAGES/$name"/*.txt; do
+    case ${list##*/} in
+      packages.txt) download_once "$list" "$context/packages" fetch_packages ;;
+      *) download_once "$list" "$context/$(basename "$list" .txt)" fetch_wheels ;;
+    esac
+  done
+  [[ $name != slipway-model-builder ]] || copy_builder "$context/builder"
+}
+
+# The code that turns a checkpoint into ONNX engines is kept with the model.
+copy_builder() {
+  local source=$REPOSITORY/e2e/model/builder
+  [[ -d $source ]] || die "no $source: the model builder's code is missing"
+  rm -rf "$1"
+  mkdir -p "$1"
+  tar -C "$source" --exclude=__pycache__ --exclude='test*' --exclude='*.md' -cf - . | tar -C "$1" -xf -
+}
+
+# The demo's models, which its server of models serves.
+copy_models() {
+  rm -rf "$1"
+  mkdir -p "$1"
+  cp -r "$REPOSITORY"/e2e/model/checkpoints/*/ "$1/"
+}
+
+fill_busybox_context() {
+  make_base
+  download_once "$IMAGES/slipway-busybox/packages.txt" "$1/packages" fetch_packages
+  [[ $1/busybox -nt $1/packages/.list ]] || {
+    dpkg-deb --fsys-tarfile "$1"/packages/busybox-static_*.deb | tar -xO ./bin/busybox >"$1/busybox"
+    chmod 755 "$1/busybox"
+  }
+}
+
+# Symbols are four fifths of a debug binary and of no use in a pod.
+fill_binary_context() {
+  local binary=$RUST_BINARIES/$1 stripped=$2/$1
+  [[ -x $binary ]] || die "no $binary; build it with cargo build --package $1"
+  if [[ ! $stripped -nt $binary ]]; then
+    strip --strip-all -o "$stripped.partial" "$binary"
+    mv "$stripped.partial" "$stripped"
+  fi
+}
