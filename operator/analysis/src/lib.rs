@@ -4,6 +4,7 @@
 //! caller passes. Only [`cli`] touches files.
 
 pub mod cli;
+pub mod judge;
 pub mod pareto;
 pub mod slo;
 pub mod trace;

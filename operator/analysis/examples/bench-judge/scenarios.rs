@@ -1,0 +1,199 @@
+//! The scenarios, their gates, and the loop that measures them.
+
+use slipway_analysis::judge::{Config, Judge, Objective, Prediction, Step, Verdict};
+use slipway_evidence::{Metric, Quantile};
+
+use crate::{
+    rules::{RULES, Rules, objective},
+    simulate::{Pods, Scenario, Simulation, WEIGHTS},
+};
+
+/// What a gate asks of the judge.
+#[derive(Clone, Copy, Debug)]
+pub enum Gate {
+    /// At most this many rollbacks per thousand.
+    RollbacksPerThousand(f64),
+    /// At least this share rolled back, with the median no later than these minutes.
+    Caught { share: f64, minutes: f64 },
+    /// At most this share promoted.
+    PromotedAtMost(f64),
+    /// At least this share promoted.
+    PromotedAtLeast(f64),
+}
+
+/// One row of the table.
+pub struct Row {
+    pub name: &'static str,
+    pub scenario: Scenario,
+    pub config: Config,
+    pub gate: Option<Gate>,
+}
+
+/// What happened to the rollouts of a row.
+pub struct Outcome {
+    pub rollouts: u64,
+    /// Minutes at which each rollback came, sorted.
+    pub rolled_back: Vec<f64>,
+    /// Minutes at which each promotion came, sorted.
+    pub promoted: Vec<f64>,
+    /// The same per fixed-threshold rule.
+    pub rules: Vec<Vec<f64>>,
+    /// Most bytes a state took.
+    pub state_bytes: usize,
+}
+
+const fn row(name: &'static str, scenario: Scenario, config: Config, gate: Gate) -> Row {
+    Row { name, scenario, config, gate: Some(gate) }
+}
+
+/// Every row.
+pub fn rows() -> Vec<Row> {
+    let rows = [healthy(), harmed(), promotions(), loaded()];
+    rows.into_iter().flatten().collect()
+}
+
+fn healthy() -> Vec<Row> {
+    let gate = Gate::RollbacksPerThousand(10.0);
+    let slow = Scenario { requests_per_second: 2.0, ..Scenario::HEALTHY };
+    let bursts = Scenario { has_bursts: true, ..Scenario::HEALTHY };
+    let with_objective = config_with_objective(objective(Quantile::P95));
+    vec![
+        row("no difference, iid", Scenario::HEALTHY, Config::default(), gate),
+        row("no difference, drift + 5 % pod noise", Scenario::NOISY, Config::default(), gate),
+        row("no difference, bursts", bursts, Config::default(), gate),
+        row("no difference, 2 requests/s", slow, Config::default(), gate),
+        row("no difference, drift + 5 % pod noise, stable at its objective", Scenario::NOISY, with_objective, gate),
+        Row {
+            name: "no difference, drift + 15 % pod noise",
+            scenario: Scenario { pod_noise: 0.15, ..Scenario::NOISY },
+            config: Config::default(),
+            gate: None,
+        },
+    ]
+}
+
+fn harmed() -> Vec<Row> {
+    let slower = |latency_ratio| Scenario { latency_ratio, ..Scenario::NOISY };
+    let failing = Scenario { error_rates: [0.005, 0.02], ..Scenario::NOISY };
+    let hanging = Scenario { hangs: true, ..Scenario::NOISY };
+    let caught = |share, minutes| Gate::Caught { share, minutes };
+    vec![
+        row("+20 % latency", slower(1.2), Config::default(), caught(0.9, 25.0)),
+        row("+50 % latency", slower(1.5), Config::default(), caught(1.0, 9.0)),
+        row("errors 0.5 % -> 2 %", failing, Config::default(), caught(1.0, 9.0)),
+        row("accepts and never answers", hanging, Config::default(), caught(1.0, 2.0)),
+        row(
+            "accepts and never answers, 2 requests/s",
+            Scenario { requests_per_second: 2.0, ..hanging },
+            Config::default(),
+            caught(1.0, 2.0),
+        ),
+        Row { name: "+10 % latency", scenario: slower(1.1), config: Config::default(), gate: None },
+        Row {
+            name: "+50 % latency, 2 requests/s",
+            scenario: Scenario { requests_per_second: 2.0, ..slower(1.5) },
+            config: Config::default(),
+            gate: None,
+        },
+    ]
+}
+
+fn promotions() -> Vec<Row> {
+    let clean = |scenario: Scenario| Scenario { error_rates: [0.0; 2], ..scenario };
+    let slow = Scenario { requests_per_second: 2.0, minutes: [10.0, 10.0, 100.0], ..clean(Scenario::NOISY) };
+    let regressed = |scenario: Scenario| Scenario { latency_ratio: 1.1, ..clean(scenario) };
+    let cheaper = Config {
+        predictions: vec![Prediction { metric: Metric::RequestLatency, ratio_percent: 200 }],
+        ..config_with_objective(2.5 * objective(Quantile::P95))
+    };
+    vec![
+        row("A/A, zero errors, iid", clean(Scenario::HEALTHY), Config::default(), Gate::PromotedAtLeast(0.95)),
+        row("A/A, zero errors", clean(Scenario::NOISY), Config::default(), Gate::PromotedAtLeast(0.95)),
+        row("A/A, zero errors, 2 requests/s, 2 h", slow, Config::default(), Gate::PromotedAtLeast(0.8)),
+        row("+10 % at margin 9 %, iid", regressed(Scenario::HEALTHY), Config::default(), Gate::PromotedAtMost(0.05)),
+        row("+10 % at margin 9 %", regressed(Scenario::NOISY), Config::default(), Gate::PromotedAtMost(0.05)),
+        row(
+            "+10 % at margin 9 %, 2 requests/s, 2 h",
+            Scenario { latency_ratio: 1.1, ..slow },
+            Config::default(),
+            Gate::PromotedAtMost(0.05),
+        ),
+        row(
+            "a cheaper plan, predicted 2x slower, within its objective",
+            Scenario { latency_ratio: 2.0, ..Scenario::NOISY },
+            cheaper,
+            Gate::RollbacksPerThousand(10.0),
+        ),
+    ]
+}
+
+fn loaded() -> Vec<Row> {
+    let loaded = Scenario { load_slope: 0.25, ..Scenario::NOISY };
+    let lopsided = Scenario { pods: Pods::FourToOne, ..loaded };
+    vec![
+        row("load-dependent, pods 4:1", lopsided, Config::default(), Gate::RollbacksPerThousand(10.0)),
+        row(
+            "load-dependent, pods 4:1, +50 % latency",
+            Scenario { latency_ratio: 1.5, ..lopsided },
+            Config::default(),
+            Gate::Caught { share: 0.9, minutes: 30.0 },
+        ),
+        row("load-dependent, pods by weight", loaded, Config::default(), Gate::RollbacksPerThousand(10.0)),
+        row(
+            "load-dependent, pods by weight, +20 % latency",
+            Scenario { latency_ratio: 1.2, ..loaded },
+            Config::default(),
+            Gate::Caught { share: 0.9, minutes: 30.0 },
+        ),
+    ]
+}
+
+fn config_with_objective(max_microseconds: f64) -> Config {
+    let objectives = vec![Objective {
+        metric: Metric::RequestLatency,
+        percentile: Quantile::P95,
+        max_microseconds: max_microseconds as u64,
+    }];
+    Config { objectives, ..Config::default() }
+}
+
+/// Runs the rollouts of a row.
+pub fn run(row: &Row, rollouts: u64, seed: u64) -> Outcome {
+    let mut outcome = Outcome {
+        rollouts,
+        rolled_back: Vec::new(),
+        promoted: Vec::new(),
+        rules: vec![Vec::new(); RULES.len()],
+        state_bytes: 0,
+    };
+    for rollout in 0..rollouts {
+        run_one(row, seed.wrapping_mul(1_000_003).wrapping_add(rollout), &mut outcome);
+    }
+    for minutes in outcome.rules.iter_mut().chain([&mut outcome.rolled_back, &mut outcome.promoted]) {
+        minutes.sort_by(f64::total_cmp);
+    }
+    outcome
+}
+
+fn run_one(row: &Row, seed: u64, outcome: &mut Outcome) {
+    let steps = row.scenario.minutes.iter().zip(WEIGHTS).map(|(minutes, weight_percent)| {
+        let soak = (minutes * 60.0) as u64;
+        Step { weight_percent, min_soak_seconds: soak.min(600), max_soak_seconds: soak }
+    });
+    let mut judge = Judge::new(Config { steps: steps.collect(), ..row.config.clone() });
+    let mut simulation = Simulation::new(row.scenario, seed);
+    let mut rules = Rules::default();
+    while let Some(window) = simulation.next_window() {
+        rules.consume(&window);
+        judge.consume(&window);
+    }
+    outcome.state_bytes = outcome.state_bytes.max(judge.encode().len());
+    match judge.decided() {
+        Some((Verdict::Rollback, seconds)) => outcome.rolled_back.push(seconds as f64 / 60.0),
+        Some((Verdict::Promote, seconds)) => outcome.promoted.push(seconds as f64 / 60.0),
+        _ => {}
+    }
+    for (minutes, fired) in outcome.rules.iter_mut().zip(rules.fired_seconds) {
+        minutes.extend(fired.map(|seconds| seconds as f64 / 60.0));
+    }
+}

@@ -1,0 +1,419 @@
+//! What the judge is told: steps, margins, objectives, policy. Pure.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use slipway_evidence::{Metric, Quantile, bucket};
+use thiserror::Error;
+
+/// A configuration of the judge, checked. The offline form is the `config` of the first line of an evidence file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The steps, ascending by weight; at least one.
+    pub steps: Vec<Step>,
+    /// Buckets within the largest tolerated relative regression, at least [`MIN_MARGIN_BINS`].
+    pub margin_bins: u16,
+    /// The probability of rolling back a canary that does no harm.
+    pub alpha: f64,
+    /// How long a new pod's windows are left out.
+    pub warm_up_seconds: u64,
+    /// What to do when a step's longest soak passes without a verdict.
+    pub on_inconclusive: OnInconclusive,
+    /// Latency objectives.
+    pub objectives: Vec<Objective>,
+    /// The largest tolerated share of errors.
+    pub error_rate_max: Option<f64>,
+    /// What the confirm runs predict of a metric where the serving plan changed.
+    pub predictions: Vec<Prediction>,
+    /// What the new revision changes, which decides the guardrails.
+    pub change: Change,
+    /// Whether no revision has served before: absolute guards only.
+    pub is_first_revision: bool,
+}
+
+/// The smallest margin of lane S: 4 buckets, 9.05 %. Below it a slightly slower pod is taken for a slower revision.
+pub const MIN_MARGIN_BINS: u16 = 4;
+
+/// One step of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The canary's share of new traffic, percent, in `(0, 100]`.
+    pub weight_percent: f64,
+    /// The shortest time at this step.
+    pub min_soak_seconds: u64,
+    /// The longest time at this step without a verdict.
+    pub max_soak_seconds: u64,
+}
+
+/// What happens when a step's longest soak passes without a verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnInconclusive {
+    /// Hold and say so; evidence still counts, so that a later verdict ends the pause.
+    #[default]
+    Pause,
+    /// Roll back.
+    Rollback,
+    /// Go on to the next step, or promote.
+    Promote,
+}
+
+/// A latency objective: the `percentile` of `metric` is at most `max_microseconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Objective {
+    /// The metric.
+    pub metric: Metric,
+    /// The percentile.
+    pub percentile: Quantile,
+    /// The limit in microseconds.
+    pub max_microseconds: u64,
+}
+
+/// The ratio of canary to stable that the confirm runs predict; below one it counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Prediction {
+    /// The metric.
+    pub metric: Metric,
+    /// The predicted ratio in percent: 200 is twice as slow.
+    pub ratio_percent: u32,
+}
+
+/// What a revision changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Unknown or both: every latency metric and errors are guarded.
+    #[default]
+    Any,
+    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective only.
+    Engine,
+    /// Prompt or tools: run latency and errors.
+    Agent,
+}
+
+/// Why a configuration is refused. Each message names the field and what to write instead.
+#[derive(Debug, Error, PartialEq)]
+pub enum ConfigError {
+    /// There is no step.
+    #[error(
+        "steps: at least one step is needed, for example {{\"weightPercent\":5,\"minSoakSeconds\":600,\"maxSoakSeconds\":3600}}"
+    )]
+    NoStep,
+    /// A weight is outside its range.
+    #[error("steps[{index}].weightPercent: {weight} is not in (0, 100]")]
+    Weight {
+        /// Position of the step.
+        index: usize,
+        /// What was given.
+        weight: f64,
+    },
+    /// A weight does not exceed the one before it.
+    #[error("steps[{index}].weightPercent: {weight} does not exceed the step before it: sort the steps by weight")]
+    Order {
+        /// Position of the step.
+        index: usize,
+        /// What was given.
+        weight: f64,
+    },
+    /// The longest soak is shorter than the shortest.
+    #[error("steps[{index}].maxSoakSeconds: {max} is less than minSoakSeconds {min}")]
+    Soak {
+        /// Position of the step.
+        index: usize,
+        /// Shortest soak.
+        min: u64,
+        /// Longest soak.
+        max: u64,
+    },
+    /// A percentage does not parse or is out of range.
+    #[error("{field}: {text:?} is not a percentage between {low}% and {high}%, such as \"10%\"")]
+    Percent {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        text: String,
+        /// Smallest value, percent.
+        low: f64,
+        /// Largest value, percent.
+        high: f64,
+    },
+    /// A percentile is none the judge knows.
+    #[error("objectives[{index}].percentile: {text:?} is none of p50, p90, p95, p99, p99.9")]
+    Percentile {
+        /// Position of the objective.
+        index: usize,
+        /// What was given.
+        text: String,
+    },
+    /// A limit is zero.
+    #[error("objectives[{index}].maxMicroseconds: 0 is no limit; give microseconds, 500000 for 500 ms")]
+    Limit {
+        /// Position of the objective.
+        index: usize,
+    },
+    /// Two objectives have the same metric and percentile.
+    #[error("objectives[{index}]: {metric} has this percentile twice")]
+    Duplicate {
+        /// Position of the second.
+        index: usize,
+        /// The metric.
+        metric: Metric,
+    },
+    /// An objective is on a metric that is no latency.
+    #[error(
+        "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, ModelTime, ToolTime, RequestLatency, TimeToFirstToken or InterTokenLatency"
+    )]
+    NoLatency {
+        /// Position of the objective.
+        index: usize,
+        /// The metric.
+        metric: Metric,
+    },
+    /// A predicted ratio is zero or absurd.
+    #[error("predictions[{index}].ratioPercent: {ratio} is not in 1..=100000 (200 is twice as slow)")]
+    Ratio {
+        /// Position of the prediction.
+        index: usize,
+        /// What was given.
+        ratio: u32,
+    },
+}
+
+/// The configuration as it is written; every field may be absent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Written {
+    steps: Option<Vec<WrittenStep>>,
+    max_regression: Option<Percent>,
+    false_rollback: Option<Percent>,
+    warm_up_seconds: u64,
+    on_inconclusive: OnInconclusive,
+    objectives: Vec<WrittenObjective>,
+    error_rate_max: Option<Percent>,
+    predictions: Vec<Prediction>,
+    change: Change,
+    first_revision: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenStep {
+    weight_percent: f64,
+    min_soak_seconds: Option<u64>,
+    max_soak_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenObjective {
+    metric: Metric,
+    percentile: Percentile,
+    max_microseconds: u64,
+}
+
+/// A percentage: `"10%"` as people write it, or a bare fraction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Percent {
+    Text(String),
+    Fraction(f64),
+}
+
+/// A percentile: `"p99"`, or the bare number 99.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Percentile {
+    Text(String),
+    Number(f64),
+}
+
+/// Shortest soak of a step that names none, and of the default steps.
+const DEFAULT_SOAK_SECONDS: u64 = 600;
+
+/// Longest soak of a step that names none: long enough for the non-inferiority of two requests a second.
+const DEFAULT_MAX_SOAK_SECONDS: u64 = 7_200;
+
+impl Default for Config {
+    fn default() -> Self {
+        let step = |weight_percent| Step {
+            weight_percent,
+            min_soak_seconds: DEFAULT_SOAK_SECONDS,
+            max_soak_seconds: DEFAULT_MAX_SOAK_SECONDS,
+        };
+        Self {
+            steps: [5.0, 20.0, 50.0].map(step).to_vec(),
+            margin_bins: MIN_MARGIN_BINS,
+            alpha: 0.01,
+            warm_up_seconds: 0,
+            on_inconclusive: OnInconclusive::Pause,
+            objectives: Vec::new(),
+            error_rate_max: None,
+            predictions: Vec::new(),
+            change: Change::Any,
+            is_first_revision: false,
+        }
+    }
+}
+
+impl Config {
+    /// Checks a configuration that was built by hand.
+    ///
+    /// # Errors
+    /// [`ConfigError`], the first field that is wrong.
+    pub fn check(self) -> Result<Self, ConfigError> {
+        check_steps(&self.steps)?;
+        for (index, objective) in self.objectives.iter().enumerate() {
+            let Objective { metric, percentile, max_microseconds } = *objective;
+            if !is_latency(metric) {
+                return Err(ConfigError::NoLatency { index, metric });
+            }
+            if max_microseconds == 0 {
+                return Err(ConfigError::Limit { index });
+            }
+            if self.objectives[..index].iter().any(|other| (other.metric, other.percentile) == (metric, percentile)) {
+                return Err(ConfigError::Duplicate { index, metric });
+            }
+        }
+        for (index, prediction) in self.predictions.iter().enumerate() {
+            if !(1..=100_000).contains(&prediction.ratio_percent) {
+                return Err(ConfigError::Ratio { index, ratio: prediction.ratio_percent });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Buckets by which the reference of a metric lies above stable: the predicted ratio, never less than none.
+    #[must_use]
+    pub fn predicted_bins(&self, metric: Metric) -> u16 {
+        let ratio = self.predictions.iter().find(|prediction| prediction.metric == metric);
+        let ppm = ratio.map_or(0, |prediction| prediction.ratio_percent.saturating_sub(100).saturating_mul(10_000));
+        bucket::bins_within(ppm)
+    }
+}
+
+/// Whether a metric is a time that users wait.
+#[must_use]
+pub const fn is_latency(metric: Metric) -> bool {
+    match metric {
+        Metric::AgentRunLatency
+        | Metric::ModelTime
+        | Metric::ToolTime
+        | Metric::RequestLatency
+        | Metric::TimeToFirstToken
+        | Metric::InterTokenLatency => true,
+        Metric::ModelCallsPerRun
+        | Metric::OutputTokensPerRun
+        | Metric::RunSuccess
+        | Metric::ApprovalWait
+        | Metric::Cancelled
+        | Metric::Shed => false,
+    }
+}
+
+fn check_steps(steps: &[Step]) -> Result<(), ConfigError> {
+    if steps.is_empty() {
+        return Err(ConfigError::NoStep);
+    }
+    let mut before = 0.0;
+    for (index, step) in steps.iter().enumerate() {
+        let weight = step.weight_percent;
+        if !(weight > 0.0 && weight <= 100.0) {
+            return Err(ConfigError::Weight { index, weight });
+        }
+        if weight <= before {
+            return Err(ConfigError::Order { index, weight });
+        }
+        if step.max_soak_seconds < step.min_soak_seconds {
+            return Err(ConfigError::Soak { index, min: step.min_soak_seconds, max: step.max_soak_seconds });
+        }
+        before = weight;
+    }
+    Ok(())
+}
+
+impl TryFrom<Written> for Config {
+    type Error = ConfigError;
+
+    fn try_from(written: Written) -> Result<Self, ConfigError> {
+        let defaults = Self::default();
+        let steps = written.steps.map_or(defaults.steps, |steps| steps.into_iter().map(Step::from).collect());
+        let margin_bins = match written.max_regression {
+            None => defaults.margin_bins,
+            Some(percent) => margin_bins(percent.fraction("maxRegression", 0.0, 1_000.0)?),
+        };
+        let alpha = match written.false_rollback {
+            None => defaults.alpha,
+            Some(percent) => percent.fraction("falseRollback", 0.001, 50.0)?,
+        };
+        let error_rate_max =
+            written.error_rate_max.map(|percent| percent.fraction("errorRateMax", 0.0, 99.0)).transpose()?;
+        let objectives = written.objectives.into_iter().enumerate().map(|(index, objective)| {
+            let WrittenObjective { metric, percentile, max_microseconds } = objective;
+            Ok(Objective { metric, percentile: percentile.quantile(index)?, max_microseconds })
+        });
+        let config = Self {
+            steps,
+            margin_bins,
+            alpha,
+            warm_up_seconds: written.warm_up_seconds,
+            on_inconclusive: written.on_inconclusive,
+            objectives: objectives.collect::<Result<_, _>>()?,
+            error_rate_max,
+            predictions: written.predictions,
+            change: written.change,
+            is_first_revision: written.first_revision,
+        };
+        config.check()
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Written::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl From<WrittenStep> for Step {
+    fn from(written: WrittenStep) -> Self {
+        let min_soak_seconds = written.min_soak_seconds.unwrap_or(DEFAULT_SOAK_SECONDS);
+        Self {
+            weight_percent: written.weight_percent,
+            min_soak_seconds,
+            max_soak_seconds: written.max_soak_seconds.unwrap_or(DEFAULT_MAX_SOAK_SECONDS.max(min_soak_seconds)),
+        }
+    }
+}
+
+/// Floors a relative margin to whole buckets, at least [`MIN_MARGIN_BINS`].
+#[must_use]
+pub fn margin_bins(fraction: f64) -> u16 {
+    bucket::bins_within((fraction * 1e6).round() as u32).max(MIN_MARGIN_BINS)
+}
+
+impl Percent {
+    /// The fraction that is meant, checked against limits in percent.
+    fn fraction(&self, field: &'static str, low: f64, high: f64) -> Result<f64, ConfigError> {
+        let (percent, text) = match self {
+            Self::Text(text) => (text.strip_suffix('%').and_then(|number| number.trim().parse().ok()), text.clone()),
+            Self::Fraction(fraction) => (Some(fraction * 100.0), fraction.to_string()),
+        };
+        let valid = percent.filter(|percent: &f64| (low..=high).contains(percent));
+        valid.map(|percent| percent / 100.0).ok_or(ConfigError::Percent { field, text, low, high })
+    }
+}
+
+impl Percentile {
+    fn quantile(&self, index: usize) -> Result<Quantile, ConfigError> {
+        let (number, text) = match self {
+            Self::Text(text) => (text.trim_start_matches(['p', 'P']).parse().ok(), text.clone()),
+            Self::Number(number) => (Some(*number), number.to_string()),
+        };
+        let parts = number.map(|number: f64| if number <= 1.0 { number * 10_000.0 } else { number * 100.0 });
+        parts
+            .filter(|parts| {
+                [5_000.0, 9_000.0, 9_500.0, 9_900.0, 9_990.0].iter().any(|known| (known - parts).abs() < 0.5)
+            })
+            .and_then(|parts| Quantile::from_parts(parts.round() as u16))
+            .ok_or(ConfigError::Percentile { index, text })
+    }
+}
+
+#[cfg(test)]
+mod tests;

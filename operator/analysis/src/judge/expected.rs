@@ -1,0 +1,101 @@
+//! How long a verdict will take, as far as stable's own traffic tells. Pure.
+
+use super::{
+    guard::Guard,
+    process::{Direction, ln_sequential_t},
+    rollout::{BLOCK_SECONDS, Judge, MIN_UNITS, PROMOTION_E_VALUE},
+};
+
+/// A verdict that takes longer than this is called unreachable.
+pub const HORIZON_SECONDS: u64 = 7 * 24 * 3600;
+
+/// What stable's traffic says about the time to a promotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// Stable has not shown enough yet.
+    Unknown,
+    /// Seconds from the opening to the promotion of a canary that equals stable.
+    Seconds(u64),
+    /// The evidence would not suffice within the schedule's longest soaks, or within a week.
+    Unreachable {
+        /// The seconds it would take, when less than a week.
+        seconds: Option<u64>,
+        /// The schedule's longest soaks together.
+        schedule_seconds: u64,
+    },
+}
+
+impl Judge {
+    /// Returns the time that a promotion is expected to take if the canary equals stable: soaks, [`MIN_UNITS`] units per
+    /// step, and the median growth of every guard's non-inferiority at the rate and the shape stable has shown.
+    #[must_use]
+    pub fn expected_time_to_verdict(&self) -> Expectation {
+        let schedule_seconds = self.config.steps.iter().map(|step| step.max_soak_seconds).sum();
+        if self.config.is_first_revision {
+            return Expectation::Seconds(self.config.steps.iter().map(|step| step.min_soak_seconds).sum());
+        }
+        let mut slowest = None;
+        for guard in self.promotion_guards() {
+            let Some(flow) = Flow::of(guard) else { return Expectation::Unknown };
+            match self.expected_for(&flow) {
+                None => return Expectation::Unreachable { seconds: None, schedule_seconds },
+                seconds => slowest = slowest.max(seconds),
+            }
+        }
+        match slowest {
+            None => Expectation::Unknown,
+            Some(seconds) if seconds > schedule_seconds => {
+                Expectation::Unreachable { seconds: Some(seconds), schedule_seconds }
+            }
+            Some(seconds) => Expectation::Seconds(seconds),
+        }
+    }
+
+    /// Walks the schedule block by block.
+    fn expected_for(&self, flow: &Flow) -> Option<u64> {
+        let last = self.config.steps.iter().rposition(|step| step.weight_percent < 100.0)?;
+        let (mut seconds, mut blocks, mut sum, mut squares) = (0, 0_u16, 0.0, 0.0);
+        for (position, step) in self.config.steps.iter().enumerate().take(last + 1) {
+            let weight = step.weight_percent / 100.0;
+            let units_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64 * BLOCK_SECONDS;
+            let soak = step.min_soak_seconds.max(units_needed);
+            let z = flow.effect * (flow.units_per_block * weight * (1.0 - weight)).sqrt();
+            let mut at_step = 0;
+            loop {
+                let is_shown =
+                    ln_sequential_t(blocks, sum, squares, Direction::Below) - 2.0_f64.ln() >= PROMOTION_E_VALUE.ln();
+                if at_step >= soak && (position < last || is_shown) {
+                    break;
+                }
+                (seconds, at_step) = (seconds + BLOCK_SECONDS, at_step + BLOCK_SECONDS);
+                (sum, squares) = (sum + z, squares + z * z + 1.0);
+                blocks = blocks.checked_add(1)?;
+                if seconds > HORIZON_SECONDS {
+                    return None;
+                }
+            }
+        }
+        Some(seconds)
+    }
+}
+
+/// Units per block, and the standardised distance of an equal canary from the margin per square root of a unit.
+struct Flow {
+    units_per_block: f64,
+    effect: f64,
+}
+
+impl Flow {
+    fn of(guard: &Guard) -> Option<Self> {
+        let pace = guard.pace;
+        let stable_units = f64::from(guard.stable.count.saturating_sub(guard.stable.errors));
+        if pace.variance < 1.0 || pace.windows < 3 || stable_units < 1.0 {
+            return None;
+        }
+        let windows_per_block = BLOCK_SECONDS as f64 / slipway_evidence::WINDOW_SECONDS as f64;
+        let units_per_block = f64::from(pace.units) / f64::from(pace.windows) * windows_per_block;
+        // Stable was compared with itself: n units on either side carry the information of n / 2.
+        let effect = f64::from(pace.excess) / f64::from(pace.variance).sqrt() / (stable_units / 2.0).sqrt();
+        (units_per_block > 0.0).then_some(Self { units_per_block, effect })
+    }
+}

@@ -1,0 +1,417 @@
+//! Everything the judge knows about one metric: lanes F and S, errors, hanging units, objectives. Pure.
+
+use std::collections::BTreeMap;
+
+use slipway_evidence::{Histogram, Metric, bucket};
+
+use super::{
+    absolute::{Absolute, Margins, Pair, ln_bernoulli},
+    config::{Change, Config, Objective, is_latency},
+    hang::{self, Hang, Hung},
+    hypergeometric::Table,
+    observation::{Arms, Key},
+    process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
+    split::{self, CHAINS, COMPONENTS, Split},
+    strata::{LEVELS, Strata},
+};
+
+/// The odds ratios at which errors are judged.
+pub(super) const ERROR_TILTS: [f64; 4] = [1.5, 2.5, 5.0, 20.0];
+
+/// Their weights. Errors that a revision brings are mostly there from its start.
+pub(super) const ERROR_MIXTURE: Mixture = Mixture { weights: &[0.1, 0.35, 0.4, 0.15], unrestarted: 0.6 };
+
+/// How many times lane S's margin lane F's is: units share their pod's noise, which lane F does not see.
+pub const FAST_MARGIN_FACTOR: u16 = 3;
+
+/// Lane S waits for at least this much information before it ends a block: with less, a difference is far from normal.
+pub(super) const SMALLEST_VARIANCE: f32 = 1.0;
+
+/// Shares of a guard's weight. Errors are few and need the most.
+const ERRORS_SHARE: f64 = 0.45;
+const FAST_SHARE: f64 = 0.17;
+const SLOW_SHARE: f64 = 0.28;
+const ABSOLUTE_SHARE: f64 = 0.07;
+const HANG_SHARE: f64 = 0.03;
+
+/// Weights of lane S's chains: the whole distribution, the tail.
+const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];
+
+/// What a metric's evidence may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A worse canary is rolled back, and promotion needs non-inferiority.
+    Guard,
+    /// Errors and objectives count, a relative slowdown does not.
+    Absolute,
+    /// Only errors count.
+    Errors,
+    /// It only says who is to blame.
+    Diagnostic,
+}
+
+/// The kind of harm a piece of evidence speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Slower than the reference by more than the margin.
+    Relative,
+    /// Breaks an objective that stable breaks less; the position of the objective in the configuration.
+    Absolute(usize),
+    /// More errors than stable.
+    Errors,
+    /// Units that are accepted and not answered.
+    Hanging,
+}
+
+/// One e-value of a guard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// The guard.
+    pub key: Key,
+    /// The harm.
+    pub harm: Harm,
+    /// Natural logarithm of the e-value.
+    pub ln_e: f64,
+    /// Its weight in the mean that decides a rollback; 0 for what only explains.
+    pub weight: f64,
+}
+
+/// Finished units of one arm since the rollout opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub count: u32,
+    pub errors: u32,
+}
+
+/// What would be seen of an equal canary, learned from stable: how fast the evidence for a promotion grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    pub excess: f32,
+    pub variance: f32,
+    pub units: f32,
+    pub windows: u32,
+}
+
+/// The state of one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Guard {
+    pub key: Key,
+    /// Its weight among all guards.
+    pub weight: f32,
+    pub strata: Strata,
+    pub fast: RestartProduct,
+    pub slow: [SequentialT; 2],
+    /// Excess and variance of the current block, per lane-S chain.
+    pub block: [[f32; 2]; 2],
+    pub errors: RestartProduct,
+    /// Errors against `errorRateMax`, for a first revision.
+    pub errors_above_limit: RestartProduct,
+    pub hang: Hang,
+    pub hanging: RestartProduct,
+    pub absolutes: Vec<Absolute>,
+    pub canary: Totals,
+    pub stable: Totals,
+    /// Excess and variance at the objective's own percentile since the rollout opened.
+    pub at_percentile: [f32; 2],
+    pub pace: Pace,
+}
+
+/// How a window is to be compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison {
+    /// Restarts that are due.
+    pub due: u16,
+    /// Extra buckets for lane F where loads are too unlike; lane S rests then.
+    pub overload_bins: Option<u16>,
+    /// Hashes of the arms' pods: canary, stable.
+    pub pods: [u32; 2],
+    /// Whether a block of lane S ends with this window.
+    pub ends_block: bool,
+}
+
+/// The role of a metric under a change; `None` for metrics that are not judged.
+pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
+    match metric {
+        Metric::AgentRunLatency => Some(if change == Change::Engine { Role::Absolute } else { Role::Guard }),
+        Metric::ModelTime | Metric::RequestLatency | Metric::TimeToFirstToken | Metric::InterTokenLatency => {
+            Some(if change == Change::Agent { Role::Diagnostic } else { Role::Guard })
+        }
+        Metric::RunSuccess => Some(Role::Errors),
+        Metric::ToolTime | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => Some(Role::Diagnostic),
+        Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
+    }
+}
+
+impl Guard {
+    pub fn new(key: Key, weight: f32, config: &Config) -> Self {
+        let objectives = config.objectives.iter().filter(|objective| objective.metric == key.metric).count();
+        Self {
+            key,
+            weight,
+            strata: Strata::default(),
+            fast: RestartProduct::new(&split::MIXTURE),
+            slow: [SequentialT::new(), SequentialT::new()],
+            block: [[0.0; 2]; 2],
+            errors: RestartProduct::new(&ERROR_MIXTURE),
+            errors_above_limit: RestartProduct::new(&ERROR_MIXTURE),
+            hang: Hang::default(),
+            hanging: RestartProduct::new(&hang::MIXTURE),
+            absolutes: (0..objectives).map(|_| Absolute::new()).collect(),
+            canary: Totals::default(),
+            stable: Totals::default(),
+            at_percentile: [0.0; 2],
+            pace: Pace::default(),
+        }
+    }
+
+    /// Reads a window.
+    pub fn consume(&mut self, config: &Config, arms: &Arms, comparison: Comparison) {
+        self.restart(comparison.due);
+        self.consume_errors(config, arms);
+        let hung = self.consume_hanging(config, arms, comparison.pods);
+        self.consume_latencies(config, arms, comparison, hung);
+        if comparison.ends_block {
+            self.close_block();
+        }
+        for (stratum, histogram) in &arms.stable.strata {
+            self.strata.learn(stratum, histogram);
+        }
+    }
+
+    /// Ends a block of lane S; one with too little information goes on.
+    pub fn close_block(&mut self) {
+        for (slow, block) in self.slow.iter_mut().zip(&mut self.block) {
+            if block[1] >= SMALLEST_VARIANCE {
+                let [excess, variance] = block.map(f64::from);
+                slow.update(excess / variance.sqrt());
+                *block = [0.0; 2];
+            }
+        }
+        for absolute in &mut self.absolutes {
+            absolute.close_block(SMALLEST_VARIANCE);
+        }
+    }
+
+    /// Forgets the current block: its windows and the next ones have different weights.
+    pub fn drop_block(&mut self) {
+        self.block = [[0.0; 2]; 2];
+        for absolute in &mut self.absolutes {
+            absolute.block = [0.0; 2];
+        }
+    }
+
+    /// Counts units that ended with their pod as errors of the canary or of stable.
+    pub fn lose(&mut self, canary: u64, stable: u64) {
+        let arms = Arms {
+            canary: super::observation::ArmSum { count: canary, errors: canary, ..Default::default() },
+            stable: super::observation::ArmSum { count: stable, errors: stable, ..Default::default() },
+        };
+        self.add_totals(&arms);
+        // Lost units have no block of finished units to be compared within; what was in flight in total stands in.
+        let table = Table {
+            canary: u64::from(self.canary.count).max(canary),
+            stable: u64::from(self.stable.count).max(stable),
+            events: canary + stable,
+            canary_events: canary,
+        };
+        self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
+    }
+
+    fn restart(&mut self, due: u16) {
+        self.fast.restart(due);
+        self.slow.iter_mut().for_each(|slow| slow.restart(due));
+        self.errors.restart(due);
+        self.errors_above_limit.restart(due);
+        self.hanging.restart(due);
+        self.absolutes.iter_mut().for_each(|absolute| absolute.restart(due));
+    }
+
+    fn add_totals(&mut self, arms: &Arms) {
+        for (totals, sum) in [(&mut self.canary, &arms.canary), (&mut self.stable, &arms.stable)] {
+            totals.count = saturate(u64::from(totals.count).saturating_add(sum.count));
+            totals.errors = saturate(u64::from(totals.errors).saturating_add(sum.errors));
+        }
+    }
+
+    fn consume_errors(&mut self, config: &Config, arms: &Arms) {
+        self.add_totals(arms);
+        let table = Table {
+            canary: arms.canary.count,
+            stable: arms.stable.count,
+            events: arms.canary.errors + arms.stable.errors,
+            canary_events: arms.canary.errors,
+        };
+        self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
+        if let Some(rate) = config.error_rate_max {
+            let (n, x) = (arms.canary.count, arms.canary.errors);
+            self.errors_above_limit.update(ERROR_TILTS.map(|psi| ln_bernoulli(n, x, rate, psi)));
+        }
+    }
+
+    /// Returns the canary's units that became too old in this window.
+    fn consume_hanging(&mut self, config: &Config, arms: &Arms, pods: [u32; 2]) -> Hung {
+        if !is_latency(self.key.metric) {
+            return Hung::default();
+        }
+        let limit = self.objectives(config).map(|(_, objective)| objective.max_microseconds).max().unwrap_or(0);
+        let margin = FAST_MARGIN_FACTOR * config.margin_bins + config.predicted_bins(self.key.metric);
+        let slowest = self.strata.highest_edge().and_then(|edge| bucket::upper_edge(edge.saturating_add(margin)));
+        let Some(age) =
+            slowest.or((limit > 0).then_some(limit)).map(|slow| slow.max(limit)).and_then(hang::age_in_windows)
+        else {
+            return Hung::default();
+        };
+        let (canary, stable) = self.hang.update(arms, pods, age);
+        let table = hang::table(canary, stable);
+        self.hanging.update(hang::TILTS.map(|psi| table.ln_e_value(psi)));
+        canary
+    }
+
+    fn consume_latencies(&mut self, config: &Config, arms: &Arms, comparison: Comparison, hung: Hung) {
+        let margins = self.margins(config, comparison.overload_bins);
+        let mut sums = [0.0; COMPONENTS];
+        for (name, canary) in &arms.canary.strata {
+            if let (Some(stratum), Some(stable)) = (self.strata.get(name), arms.stable.strata.get(name)) {
+                let level = nearest_level(self.percentile(config));
+                Split::new(stratum, canary, stable, margins.fast).add_ln_e_values(&mut sums);
+                if let Some(margin) = margins.slow {
+                    let split = Split::new(stratum, canary, stable, margin);
+                    add(&mut self.at_percentile, split.excess_at(level));
+                    for (chain, block) in self.block.iter_mut().enumerate() {
+                        add(block, split.excess(chain));
+                    }
+                }
+            }
+        }
+        self.fast.update(sums);
+        self.learn_pace(config, arms);
+        self.consume_objectives(config, arms, margins, hung);
+    }
+
+    fn consume_objectives(&mut self, config: &Config, arms: &Arms, margins: Margins, hung: Hung) {
+        if self.absolutes.is_empty() {
+            return;
+        }
+        let mut canary = Histogram::new();
+        arms.canary.strata.values().for_each(|histogram| canary.merge(histogram));
+        let pairs = pairs(&arms.canary.strata, &arms.stable.strata);
+        let objectives = config.objectives.iter().filter(|objective| objective.metric == self.key.metric);
+        for (absolute, objective) in self.absolutes.iter_mut().zip(objectives) {
+            absolute.update_one_sample(objective, &canary, hung);
+            absolute.update_two_sample(objective, &pairs, margins);
+        }
+    }
+
+    /// Learns from stable how far an equal canary would lie below the margin.
+    fn learn_pace(&mut self, config: &Config, arms: &Arms) {
+        for (name, stable) in &arms.stable.strata {
+            if let Some(stratum) = self.strata.get(name) {
+                let (excess, variance) = Split::new(stratum, stable, stable, config.margin_bins).excess(0);
+                self.pace.excess += excess as f32;
+                self.pace.variance += variance as f32;
+            }
+        }
+        self.pace.units += (arms.stable.count + arms.canary.count) as f32;
+        self.pace.windows = self.pace.windows.saturating_add(1);
+    }
+
+    fn margins(&self, config: &Config, overload_bins: Option<u16>) -> Margins {
+        let predicted = config.predicted_bins(self.key.metric);
+        let fast = FAST_MARGIN_FACTOR * config.margin_bins + predicted;
+        match overload_bins {
+            None => Margins { fast, slow: Some(config.margin_bins + predicted) },
+            Some(bins) => Margins { fast: fast + bins, slow: None },
+        }
+    }
+
+    /// The objectives on this metric, with their positions in the configuration.
+    fn objectives<'a>(&self, config: &'a Config) -> impl Iterator<Item = (usize, &'a Objective)> + use<'a> {
+        let metric = self.key.metric;
+        config.objectives.iter().enumerate().filter(move |(_, objective)| objective.metric == metric)
+    }
+
+    /// The percentile whose own evidence must not contradict a promotion: the strictest objective's, else p95.
+    fn percentile(&self, config: &Config) -> u16 {
+        let strictest =
+            self.objectives(config).map(|(_, objective)| objective.percentile.parts_per_ten_thousand()).max();
+        strictest.unwrap_or(9_500)
+    }
+
+    /// Every e-value of the guard, with its weight in the mean.
+    pub fn evidence(&self, config: &Config) -> Vec<Evidence> {
+        let Some(role) = role(self.key.metric, config.change) else { return Vec::new() };
+        let guards = |roles: &[Role]| roles.contains(&role);
+        let first = config.is_first_revision;
+        let mut evidence = Vec::new();
+        let mut push = |harm, ln_e, share: f64, counts| {
+            evidence.push(Evidence { key: self.key, harm, ln_e, weight: if counts { share } else { 0.0 } });
+        };
+        if role != Role::Errors && !first {
+            let relative = ln_mean(&[(FAST_SHARE, self.fast.ln_e()), (SLOW_SHARE, self.slow_ln_e(Direction::Above))]);
+            push(Harm::Relative, relative, FAST_SHARE + SLOW_SHARE, guards(&[Role::Guard]));
+        }
+        if is_latency(self.key.metric) && !first {
+            push(Harm::Hanging, self.hanging.ln_e(), HANG_SHARE, guards(&[Role::Guard, Role::Absolute]));
+        }
+        let share = ABSOLUTE_SHARE / self.absolutes.len().max(1) as f64;
+        for (absolute, (position, _)) in self.absolutes.iter().zip(self.objectives(config)) {
+            push(Harm::Absolute(position), absolute.ln_e(first), share, true);
+        }
+        let errors = if first { self.errors_above_limit.ln_e() } else { self.errors.ln_e() };
+        push(Harm::Errors, errors, ERRORS_SHARE, guards(&[Role::Guard, Role::Absolute, Role::Errors]));
+        let total: f64 = evidence.iter().map(|evidence| evidence.weight).sum();
+        for evidence in &mut evidence {
+            evidence.weight *= f64::from(self.weight) / total.max(f64::MIN_POSITIVE);
+        }
+        evidence
+    }
+
+    /// The log e-value of non-inferiority: lane S below the margin over the whole distribution and the tail.
+    pub fn ln_non_inferior(&self) -> f64 {
+        self.slow_ln_e(Direction::Below)
+    }
+
+    /// Whether the objective's own percentile lies within the margin as far as the data go.
+    pub fn is_within_margin_at_percentile(&self) -> bool {
+        self.at_percentile[0] <= 0.0
+    }
+
+    fn slow_ln_e(&self, direction: Direction) -> f64 {
+        let [whole, tail] = &self.slow;
+        ln_mean(&[(CHAIN_SHARES[0], whole.ln_e(direction)), (CHAIN_SHARES[1], tail.ln_e(direction))])
+    }
+
+    /// The share of the canary's finished units that failed, and how many finished.
+    pub fn canary_error_rate(&self) -> Option<(f64, u32)> {
+        let Totals { count, errors } = self.canary;
+        (count > 0).then(|| (f64::from(errors) / f64::from(count), count))
+    }
+}
+
+/// Strata present in both arms.
+fn pairs<'a>(canary: &'a BTreeMap<String, Histogram>, stable: &'a BTreeMap<String, Histogram>) -> Vec<Pair<'a>> {
+    canary.iter().filter_map(|(name, canary)| stable.get(name).map(|stable| (canary, stable))).collect()
+}
+
+/// The log of a weighted mean of e-values given by their logs.
+pub(super) fn ln_mean(parts: &[(f64, f64)]) -> f64 {
+    let total: f64 = parts.iter().map(|(weight, _)| weight).sum();
+    let sum = parts.iter().filter(|(weight, _)| *weight > 0.0);
+    sum.fold(f64::NEG_INFINITY, |sum, (weight, ln_e)| ln_add(sum, (weight / total).ln() + ln_e))
+}
+
+fn nearest_level(parts: u16) -> usize {
+    LEVELS.iter().position(|level| *level >= parts).unwrap_or(LEVELS.len() - 1)
+}
+
+fn add(sums: &mut [f32; 2], (excess, variance): (f64, f64)) {
+    sums[0] = (f64::from(sums[0]) + excess) as f32;
+    sums[1] = (f64::from(sums[1]) + variance) as f32;
+}
+
+fn saturate(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Lane S's chains are the first two of lane F's: the whole distribution and the tail.
+const _: () = assert!(CHAINS.len() >= 2);

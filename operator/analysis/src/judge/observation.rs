@@ -1,0 +1,194 @@
+//! What the judge reads: windows of observations, and their sums per arm. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
+
+/// The side of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arm {
+    /// The revision that serves.
+    Stable,
+    /// The revision on trial.
+    Canary,
+}
+
+/// What one pod reported of one metric in one stratum for one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// The side the pod is on.
+    pub arm: Arm,
+    /// The pod's name; empty when unknown.
+    pub pod: String,
+    /// The metric.
+    pub metric: Metric,
+    /// What one observation is.
+    pub unit: Unit,
+    /// The stratum; empty when there is none.
+    pub stratum: String,
+    /// Units that started; `None` when not reported.
+    pub started: Option<u64>,
+    /// New sessions.
+    pub new_sessions: u64,
+    /// Units in flight at the window's end; `None` when not reported.
+    pub in_flight: Option<u64>,
+    /// Age of the oldest unit in flight, microseconds; `None` when not reported.
+    pub oldest_in_flight_microseconds: Option<u64>,
+    /// Units that finished, errors included.
+    pub count: u64,
+    /// Units that finished with an error.
+    pub errors: u64,
+    /// Successes per bucket.
+    pub buckets: Histogram,
+}
+
+/// Everything the pods reported for one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// The second at which the window ends.
+    pub end_seconds: u64,
+    /// The canary's share of new traffic in the window, percent; `None` keeps the judge's own step.
+    pub weight_percent: Option<f64>,
+    /// The observations, in any order.
+    pub observations: Vec<Observation>,
+    /// Pods known to have ended since the last window: what they had in flight is lost.
+    pub ended_pods: BTreeSet<String>,
+}
+
+impl Observation {
+    /// Makes an observation from what a pod's evidence says of a window.
+    #[must_use]
+    pub fn from_evidence(arm: Arm, pod: &str, metric: &MetricWindow) -> Self {
+        Self {
+            arm,
+            pod: pod.to_owned(),
+            metric: metric.metric,
+            unit: metric.unit,
+            stratum: metric.stratum.clone(),
+            started: Some(metric.started),
+            new_sessions: metric.new_sessions,
+            in_flight: Some(metric.in_flight),
+            oldest_in_flight_microseconds: Some(metric.oldest_in_flight_microseconds),
+            count: metric.count,
+            errors: metric.errors,
+            buckets: metric.buckets.clone(),
+        }
+    }
+}
+
+/// Names a guard: a metric of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The metric.
+    pub metric: Metric,
+    /// The unit.
+    pub unit: Unit,
+}
+
+/// The sums of one arm over pods, for one metric and one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ArmSum {
+    pub started: Option<u64>,
+    pub in_flight: Option<u64>,
+    pub oldest_microseconds: Option<u64>,
+    pub count: u64,
+    pub errors: u64,
+    /// Successes per stratum.
+    pub strata: BTreeMap<String, Histogram>,
+}
+
+/// Both arms of one metric in one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Arms {
+    pub canary: ArmSum,
+    pub stable: ArmSum,
+}
+
+impl Arms {
+    pub fn of(&self, arm: Arm) -> &ArmSum {
+        match arm {
+            Arm::Canary => &self.canary,
+            Arm::Stable => &self.stable,
+        }
+    }
+
+    fn of_mut(&mut self, arm: Arm) -> &mut ArmSum {
+        match arm {
+            Arm::Canary => &mut self.canary,
+            Arm::Stable => &mut self.stable,
+        }
+    }
+
+    /// Adds an observation. Sums only, so that the order of pods does not matter.
+    pub fn add(&mut self, observation: &Observation, stratum: Option<&str>) {
+        let sum = self.of_mut(observation.arm);
+        add_option(&mut sum.started, observation.started);
+        add_option(&mut sum.in_flight, observation.in_flight);
+        sum.oldest_microseconds = sum.oldest_microseconds.max(observation.oldest_in_flight_microseconds);
+        sum.count = sum.count.saturating_add(observation.count);
+        sum.errors = sum.errors.saturating_add(observation.errors);
+        if let Some(stratum) = stratum
+            && !observation.buckets.is_empty()
+        {
+            match sum.strata.get_mut(stratum) {
+                Some(histogram) => histogram.merge(&observation.buckets),
+                None => {
+                    sum.strata.insert(stratum.to_owned(), observation.buckets.clone());
+                }
+            }
+        }
+    }
+}
+
+fn add_option(sum: &mut Option<u64>, value: Option<u64>) {
+    if let Some(value) = value {
+        *sum = Some(sum.unwrap_or(0).saturating_add(value));
+    }
+}
+
+/// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both arms.
+pub(super) fn is_cold(stratum: &str) -> bool {
+    stratum.split('/').any(|part| part.eq_ignore_ascii_case("cold"))
+}
+
+/// Whether a part of a stratum's name is its in-flight band: `f2`, or spelled out as `inflight=2` or `load-2`.
+fn is_in_flight_band(part: &str) -> bool {
+    let part = part.to_ascii_lowercase();
+    let digits = part.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let name = part[..part.len() - digits.len()].trim_end_matches(['=', ':', '-', '_']);
+    !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && matches!(name, "f" | "inflight" | "in-flight" | "in_flight" | "load")
+}
+
+/// Whether the stratum says under how much load its units were admitted.
+pub(super) fn has_in_flight_band(stratum: &str) -> bool {
+    stratum.split('/').any(is_in_flight_band)
+}
+
+/// The stratum without its in-flight band.
+pub(super) fn without_in_flight_band(stratum: &str) -> String {
+    let parts: Vec<&str> = stratum.split('/').filter(|part| !is_in_flight_band(part)).collect();
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::{has_in_flight_band, is_cold, without_in_flight_band};
+
+    #[test]
+    fn the_in_flight_band_is_found_in_the_name_of_a_stratum() {
+        let names = ["miss/p11/f2", "f3", "inflight=4", "miss", "", "p11", "fast", "load_2/hit"];
+        assert_eq!(names.map(has_in_flight_band), [true, true, true, false, false, false, false, true]);
+        assert_eq!(names.map(without_in_flight_band), ["miss/p11", "", "", "miss", "", "p11", "fast", "hit"]);
+    }
+
+    #[test]
+    fn cold_strata_are_recognised() {
+        assert_eq!(["cold/p11/f2", "miss/p11/f2", "cold", ""].map(is_cold), [true, false, true, false]);
+    }
+}

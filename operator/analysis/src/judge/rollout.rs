@@ -1,0 +1,436 @@
+//! The judge of one rollout: reads windows, keeps evidence, decides. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use slipway_evidence::WINDOW_SECONDS;
+
+use super::{
+    config::{Config, OnInconclusive},
+    guard::{Comparison, Evidence, Guard, Role, role},
+    observation::{Arm, Arms, Key, Observation, Window, has_in_flight_band, is_cold, without_in_flight_band},
+    pods::{Load, Loading, Lost, Pods, unit_index},
+    process::{ln_add, restarts_due},
+    sessions::{LN_SPLIT_ALARM, Sessions},
+    strata::hash,
+    verdict::{Blame, Judgement, Reason, Suspect, Verdict, blame},
+};
+
+/// Finished units of the canary that a step needs.
+pub const MIN_UNITS: u64 = 50;
+
+/// One over the probability of promoting a canary at the margin: `alpha_p` = 5 %.
+pub const PROMOTION_E_VALUE: f64 = 20.0;
+
+/// Length of a block of lane S in seconds.
+pub const BLOCK_SECONDS: u64 = 60;
+
+/// Seconds of silence after which there is no evidence, or no traffic.
+pub const SILENCE_SECONDS: u64 = 60;
+
+/// Extra buckets for lane F when canary pods carry more load than stable's: within an in-flight band of one octave latency
+/// can still grow by about its square root, 16 buckets.
+pub const OVERLOAD_BINS: u16 = 16;
+
+/// The share of weight that the metrics of the first window share; later ones halve what is left.
+const FIRST_SHARE: f32 = 0.95;
+
+/// The judge of one rollout. Its whole memory is [`encode`](Self::encode)d in a few KiB.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judge {
+    pub(super) config: Config,
+    pub(super) opened_seconds: Option<u64>,
+    pub(super) last_seconds: u64,
+    pub(super) step: usize,
+    pub(super) step_opened_seconds: u64,
+    pub(super) weight_percent: f64,
+    /// Whether windows tell the weight: the step then follows traffic, not the judge's own advances.
+    pub(super) is_weight_told: bool,
+    /// Finished units of the canary at this step, per unit kind.
+    pub(super) step_units: [u64; 3],
+    pub(super) canary_reported_seconds: u64,
+    pub(super) canary_active_seconds: u64,
+    pub(super) left_share: f32,
+    pub(super) guards: Vec<Guard>,
+    pub(super) pods: Pods,
+    pub(super) load: Load,
+    pub(super) sessions: Sessions,
+    /// The final verdict, once there is one.
+    pub(super) decided: Option<(Verdict, u64)>,
+}
+
+impl Judge {
+    /// Opens a rollout.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let weight_percent = config.steps[0].weight_percent;
+        Self {
+            config,
+            opened_seconds: None,
+            last_seconds: 0,
+            step: 0,
+            step_opened_seconds: 0,
+            weight_percent,
+            is_weight_told: false,
+            step_units: [0; 3],
+            canary_reported_seconds: 0,
+            canary_active_seconds: 0,
+            left_share: 1.0,
+            guards: Vec::new(),
+            pods: Pods::default(),
+            load: Load::default(),
+            sessions: Sessions::new(),
+            decided: None,
+        }
+    }
+
+    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts once.
+    pub fn consume(&mut self, window: &Window) -> Option<Judgement> {
+        if self.decided.is_some() || (self.opened_seconds.is_some() && window.end_seconds <= self.last_seconds) {
+            return None;
+        }
+        self.follow_step(window);
+        let (lost, warming) = self.pods.update(window, self.config.warm_up_seconds);
+        self.note_activity(window);
+        self.weigh_guards(window);
+        self.judge_window(window, &warming);
+        self.count_lost(lost);
+        self.last_seconds = window.end_seconds;
+        let judgement = self.decide();
+        if matches!(judgement.verdict, Verdict::Rollback | Verdict::Promote) {
+            self.decided = Some((judgement.verdict, window.end_seconds));
+        }
+        Some(judgement)
+    }
+
+    /// The final verdict and when it was given.
+    #[must_use]
+    pub const fn decided(&self) -> Option<(Verdict, u64)> {
+        self.decided
+    }
+
+    /// Every e-value.
+    #[must_use]
+    pub fn evidence(&self) -> Vec<Evidence> {
+        self.guards.iter().flat_map(|guard| guard.evidence(&self.config)).collect()
+    }
+
+    /// The log of the weighted mean of e-values, which is compared with `ln(1 / alpha)`.
+    ///
+    /// The mean of e-values under any dependence is an e-value (Vovk and Wang, arXiv 1912.06116).
+    #[must_use]
+    pub fn ln_combined(&self) -> f64 {
+        ln_combined(&self.evidence())
+    }
+
+    /// Per guard, the log e-value of non-inferiority.
+    pub fn non_inferiority(&self) -> impl Iterator<Item = (Key, f64)> + '_ {
+        self.promotion_guards().map(|guard| (guard.key, guard.ln_non_inferior()))
+    }
+
+    /// Who made the canary worse, from the evidence as it stands; a slowdown of both arms is nobody's.
+    #[must_use]
+    pub fn blame(&self) -> Vec<Blame> {
+        blame(&self.evidence(), self.config.alpha)
+    }
+
+    /// The log e-value against the declared split, and whether it alarms.
+    #[must_use]
+    pub fn split_mismatch(&self) -> (f64, bool) {
+        let ln_e = self.sessions.ln_e();
+        (ln_e, ln_e >= LN_SPLIT_ALARM)
+    }
+
+    /// The second at which the latest window ended; windows up to it are not read again.
+    #[must_use]
+    pub const fn consumed_to(&self) -> u64 {
+        self.last_seconds
+    }
+
+    pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
+        self.guards.iter().filter(|guard| role(guard.key.metric, self.config.change) == Some(Role::Guard))
+    }
+
+    /// Follows the weight that traffic really had; without one, the judge's own advances.
+    fn follow_step(&mut self, window: &Window) {
+        let start = window.end_seconds.saturating_sub(WINDOW_SECONDS);
+        if self.opened_seconds.is_none() {
+            self.opened_seconds = Some(start);
+            self.step_opened_seconds = start;
+            self.canary_reported_seconds = start;
+            self.canary_active_seconds = start;
+        }
+        let Some(weight) = window.weight_percent else { return };
+        (self.weight_percent, self.is_weight_told) = (weight, true);
+        let reached = self.config.steps.iter().rposition(|step| step.weight_percent <= weight + 1e-9).unwrap_or(0);
+        if reached != self.step {
+            self.enter(reached, start);
+        }
+    }
+
+    fn enter(&mut self, step: usize, at_seconds: u64) {
+        self.step = step;
+        self.step_opened_seconds = at_seconds;
+        self.step_units = [0; 3];
+        self.load = Load::default();
+        for guard in &mut self.guards {
+            guard.close_block();
+            guard.drop_block();
+        }
+    }
+
+    fn note_activity(&mut self, window: &Window) {
+        let mut finished = BTreeMap::<Key, u64>::new();
+        for observation in window.observations.iter().filter(|observation| observation.arm == Arm::Canary) {
+            self.canary_reported_seconds = window.end_seconds;
+            if observation.started.unwrap_or(0) + observation.count > 0 {
+                self.canary_active_seconds = window.end_seconds;
+            }
+            *finished.entry(key(observation)).or_default() += observation.count;
+        }
+        let mut most = [0; 3];
+        for (key, count) in finished {
+            let of_unit = &mut most[unit_index(key.unit)];
+            *of_unit = count.max(*of_unit);
+        }
+        for (units, most) in self.step_units.iter_mut().zip(most) {
+            *units += most;
+        }
+    }
+
+    /// Gives every new metric its weight before its first evidence counts.
+    fn weigh_guards(&mut self, window: &Window) {
+        let known: BTreeSet<Key> = self.guards.iter().map(|guard| guard.key).collect();
+        let new: BTreeSet<Key> = window
+            .observations
+            .iter()
+            .map(key)
+            .filter(|key| role(key.metric, self.config.change).is_some() && !known.contains(key))
+            .collect();
+        let is_weighed = |key: &Key| {
+            let has_objective = self.config.objectives.iter().any(|objective| objective.metric == key.metric);
+            has_objective || role(key.metric, self.config.change) != Some(Role::Diagnostic)
+        };
+        let weighed = new.iter().filter(|key| is_weighed(key)).count();
+        let share = if self.guards.is_empty() { FIRST_SHARE } else { self.left_share / 2.0 };
+        let each = share / weighed.max(1) as f32;
+        for key in new {
+            let weight = if is_weighed(&key) { each } else { 0.0 };
+            self.guards.push(Guard::new(key, weight, &self.config));
+        }
+        if weighed > 0 {
+            self.left_share -= share;
+        }
+    }
+
+    fn judge_window(&mut self, window: &Window, warming: &BTreeSet<&str>) {
+        let loading = self.load.loading();
+        let mut by_key = BTreeMap::<Key, Arms>::new();
+        let mut is_banded = false;
+        for observation in &window.observations {
+            let stratum = match (loading, is_cold(&observation.stratum)) {
+                (_, true) => None,
+                (Loading::Alike, false) => Some(without_in_flight_band(&observation.stratum)),
+                (Loading::Unlike | Loading::Overloaded, false) => Some(observation.stratum.clone()),
+            };
+            is_banded |= has_in_flight_band(&observation.stratum);
+            if !warming.contains(observation.pod.as_str()) {
+                by_key.entry(key(observation)).or_default().add(observation, stratum.as_deref());
+            }
+        }
+        let is_overloaded = loading == Loading::Overloaded && is_banded;
+        let elapsed = self.elapsed(window.end_seconds).saturating_sub(WINDOW_SECONDS);
+        let step_elapsed = window.end_seconds - self.step_opened_seconds;
+        let comparison = Comparison {
+            due: restarts_due(elapsed),
+            overload_bins: is_overloaded.then_some(OVERLOAD_BINS),
+            pods: [Arm::Canary, Arm::Stable].map(|arm| pods_hash(window, arm)),
+            ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
+        };
+        let idle = Arms::default();
+        for guard in &mut self.guards {
+            guard.consume(&self.config, by_key.get(&guard.key).unwrap_or(&idle), comparison);
+        }
+        self.update_load(window);
+        self.update_sessions(window, elapsed);
+    }
+
+    /// Adds the starts of the metric that reports most of them: several metrics count the same units.
+    fn update_load(&mut self, window: &Window) {
+        let mut started = BTreeMap::<(Key, Arm), u64>::new();
+        for observation in &window.observations {
+            *started.entry((key(observation), observation.arm)).or_default() += observation.started.unwrap_or(0);
+        }
+        let most = |arm: Arm| started.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
+        let pods = |arm: Arm| pods_of(window, arm).len();
+        self.load.update([most(Arm::Canary), most(Arm::Stable)], [pods(Arm::Canary), pods(Arm::Stable)]);
+    }
+
+    fn update_sessions(&mut self, window: &Window, elapsed_seconds: u64) {
+        let mut sessions = BTreeMap::<(Key, Arm), u64>::new();
+        for observation in &window.observations {
+            *sessions.entry((key(observation), observation.arm)).or_default() += observation.new_sessions;
+        }
+        let most = |arm: Arm| sessions.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
+        self.sessions.update(most(Arm::Canary), most(Arm::Stable), self.weight_percent, elapsed_seconds);
+    }
+
+    /// Counts lost units once per unit kind, at its first guard.
+    fn count_lost(&mut self, lost: Lost) {
+        for unit in 0..3 {
+            let (canary, stable) = (lost.canary[unit], lost.stable[unit]);
+            if canary + stable > 0
+                && let Some(guard) = self.guards.iter_mut().find(|guard| unit_index(guard.key.unit) == unit)
+            {
+                guard.lose(canary, stable);
+            }
+        }
+    }
+
+    fn elapsed(&self, end_seconds: u64) -> u64 {
+        end_seconds - self.opened_seconds.unwrap_or(end_seconds)
+    }
+
+    fn decide(&mut self) -> Judgement {
+        let (verdict, reason) = self.verdict();
+        let judgement = Judgement { end_seconds: self.last_seconds, step: self.step, verdict, reason };
+        if verdict == Verdict::Advance && !self.is_weight_told {
+            self.weight_percent = self.config.steps[self.step + 1].weight_percent;
+            self.enter(self.step + 1, self.last_seconds);
+        }
+        judgement
+    }
+
+    fn verdict(&self) -> (Verdict, Reason) {
+        let evidence = self.evidence();
+        let ln_e = ln_combined(&evidence);
+        let ln_rollback = -self.config.alpha.ln();
+        if ln_e >= ln_rollback
+            && let Some(suspect) = suspect(&evidence)
+        {
+            return (Verdict::Rollback, Reason::HarmShown { suspect, ln_e, ln_rollback });
+        }
+        if let Some(reason) = self.silence() {
+            return (Verdict::Hold, reason);
+        }
+        let step = &self.config.steps[self.step];
+        let elapsed_seconds = self.last_seconds - self.step_opened_seconds;
+        if elapsed_seconds < step.min_soak_seconds {
+            let min_seconds = step.min_soak_seconds;
+            return (Verdict::Hold, Reason::Soaking { elapsed_seconds, min_seconds });
+        }
+        let Some(missing) = self.missing(&evidence, ln_e) else { return self.pass() };
+        let max_seconds = step.max_soak_seconds;
+        if elapsed_seconds < max_seconds {
+            return (Verdict::Hold, missing);
+        }
+        let is_unproven = matches!(missing, Reason::TooFewUnits { .. } | Reason::NotYetNonInferior { .. });
+        let verdict = match self.config.on_inconclusive {
+            OnInconclusive::Pause => Verdict::Hold,
+            OnInconclusive::Rollback => Verdict::Rollback,
+            OnInconclusive::Promote if is_unproven => self.pass().0,
+            OnInconclusive::Promote => Verdict::Hold,
+        };
+        (verdict, Reason::VerdictUnreachable { elapsed_seconds, max_seconds, missing: Box::new(missing) })
+    }
+
+    /// No data is neither success nor failure.
+    fn silence(&self) -> Option<Reason> {
+        let silent_seconds = self.last_seconds - self.canary_reported_seconds;
+        let idle_seconds = self.last_seconds - self.canary_active_seconds;
+        if silent_seconds >= SILENCE_SECONDS {
+            return Some(Reason::EvidenceUnreachable { silent_seconds });
+        }
+        (idle_seconds >= SILENCE_SECONDS).then_some(Reason::NoTraffic { idle_seconds })
+    }
+
+    /// What keeps the step from being passed.
+    fn missing(&self, evidence: &[Evidence], ln_e: f64) -> Option<Reason> {
+        let finished = self.finished();
+        if finished < MIN_UNITS {
+            return Some(Reason::TooFewUnits { finished, needed: MIN_UNITS });
+        }
+        if ln_e >= PROMOTION_E_VALUE.ln()
+            && let Some(suspect) = suspect(evidence)
+        {
+            return Some(Reason::HarmSuspected { suspect, ln_e, ln_rollback: -self.config.alpha.ln() });
+        }
+        if let Some(reason) = self.error_rate_exceeded() {
+            return Some(reason);
+        }
+        if self.needs_non_inferiority() { self.not_yet_non_inferior() } else { None }
+    }
+
+    fn finished(&self) -> u64 {
+        self.step_units.into_iter().max().unwrap_or(0)
+    }
+
+    fn error_rate_exceeded(&self) -> Option<Reason> {
+        let limit = self.config.error_rate_max?;
+        self.guards.iter().filter(|guard| guard.weight > 0.0).find_map(|guard| {
+            let (rate, count) = guard.canary_error_rate()?;
+            let metric = guard.key.metric;
+            (rate > limit && u64::from(count) >= MIN_UNITS).then_some(Reason::ErrorRateExceeded { metric, rate, limit })
+        })
+    }
+
+    /// Non-inferiority is needed where the comparison ends: at the last step with stable traffic.
+    fn needs_non_inferiority(&self) -> bool {
+        let is_compared = |step: usize| self.config.steps[step].weight_percent < 100.0;
+        let next = self.step + 1;
+        !self.config.is_first_revision
+            && is_compared(self.step)
+            && (next == self.config.steps.len() || !is_compared(next))
+    }
+
+    fn not_yet_non_inferior(&self) -> Option<Reason> {
+        let ln_needed = PROMOTION_E_VALUE.ln();
+        self.promotion_guards()
+            .filter(|guard| guard.ln_non_inferior() < ln_needed || !guard.is_within_margin_at_percentile())
+            .map(|guard| (guard.key.metric, guard.ln_non_inferior()))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(metric, ln_e)| Reason::NotYetNonInferior { metric, ln_e, ln_needed })
+    }
+
+    fn pass(&self) -> (Verdict, Reason) {
+        if self.step + 1 < self.config.steps.len() {
+            return (Verdict::Advance, Reason::StepPassed { finished: self.finished() });
+        }
+        let smallest = self.non_inferiority().map(|(_, ln_e)| ln_e).fold(f64::INFINITY, f64::min);
+        (Verdict::Promote, Reason::NonInferior { ln_e: smallest })
+    }
+}
+
+fn key(observation: &Observation) -> Key {
+    Key { metric: observation.metric, unit: observation.unit }
+}
+
+fn pods_of(window: &Window, arm: Arm) -> BTreeSet<&str> {
+    window
+        .observations
+        .iter()
+        .filter(|observation| observation.arm == arm)
+        .map(|observation| observation.pod.as_str())
+        .collect()
+}
+
+fn pods_hash(window: &Window, arm: Arm) -> u32 {
+    pods_of(window, arm).into_iter().fold(0, |sum: u32, pod| sum.wrapping_add(hash(pod)))
+}
+
+/// The log of the weighted mean; weight that no metric has taken counts as an e-value of one.
+fn ln_combined(evidence: &[Evidence]) -> f64 {
+    let taken: f64 = evidence.iter().map(|evidence| evidence.weight).sum();
+    let rest = (1.0 - taken).max(0.0).ln();
+    evidence
+        .iter()
+        .filter(|evidence| evidence.weight > 0.0)
+        .fold(rest, |sum, evidence| ln_add(sum, evidence.weight.ln() + evidence.ln_e))
+}
+
+/// The largest contribution to the mean.
+fn suspect(evidence: &[Evidence]) -> Option<Suspect> {
+    let contribution = |evidence: &Evidence| evidence.weight.ln() + evidence.ln_e;
+    let weighed = evidence.iter().filter(|evidence| evidence.weight > 0.0);
+    let worst = weighed.max_by(|a, b| contribution(a).total_cmp(&contribution(b)))?;
+    Some(Suspect { key: worst.key, harm: worst.harm })
+}

@@ -1,0 +1,464 @@
+//! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
+//!
+//! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with, so a judge that resumes
+//! from any prefix gives the same bits as one that never stopped. The string is `1:` and base64 (RFC 4648) of the bytes.
+
+use slipway_evidence::{Metric, Unit};
+use thiserror::Error;
+
+use super::{
+    absolute::{self, Absolute},
+    config::Config,
+    guard::{ERROR_MIXTURE, Guard, Pace, Totals},
+    hang::{self, ArmHistory, Hang, MAX_AGE_WINDOWS},
+    observation::{Arm, Key},
+    pods::{Load, MAX_PODS, Pod, Pods},
+    process::{MAX_ACTIVE, Mixture, RestartProduct, SequentialT, Start},
+    rollout::Judge,
+    sessions::{self, Sessions},
+    split,
+    strata::{LEVELS, MAX_STRATA, Strata, Stratum, hash},
+    verdict::Verdict,
+};
+
+/// The largest state in bytes: what fits a status field.
+pub const MAX_STATE_BYTES: usize = 8 * 1024;
+
+const PREFIX: &str = "1:";
+
+/// Why a stored state is refused. A refused state means a new judge: evidence is lost, the rollout goes on.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StateError {
+    /// The state is of another version.
+    #[error("judge state has version {found:?}, this judge reads version \"1\"")]
+    Version {
+        /// What stands before the colon.
+        found: String,
+    },
+    /// The state is no base64, or has been cut or changed.
+    #[error("judge state is damaged at byte {offset}")]
+    Damaged {
+        /// Where reading failed.
+        offset: usize,
+    },
+    /// The state belongs to another configuration.
+    #[error("judge state belongs to another configuration of steps, margins or objectives")]
+    Configuration,
+}
+
+impl Judge {
+    /// Writes the judge's memory.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut writer = Writer::default();
+        self.write(&mut writer);
+        let check = checksum(&writer.bytes);
+        writer.u32(check);
+        format!("{PREFIX}{}", base64_encode(&writer.bytes))
+    }
+
+    /// Resumes from a memory that [`encode`](Self::encode) wrote under the same configuration.
+    ///
+    /// # Errors
+    /// [`StateError`] when the text is of another version, damaged, or of another configuration.
+    pub fn resume(config: Config, text: &str) -> Result<Self, StateError> {
+        let Some(body) = text.strip_prefix(PREFIX) else {
+            let found = text.split(':').next().unwrap_or_default().chars().take(16).collect();
+            return Err(StateError::Version { found });
+        };
+        let bytes = base64_decode(body)?;
+        let (body, check) = bytes.split_last_chunk::<4>().ok_or(StateError::Damaged { offset: bytes.len() })?;
+        if checksum(body) != u32::from_le_bytes(*check) {
+            return Err(StateError::Damaged { offset: body.len() });
+        }
+        let mut reader = Reader { bytes: body, offset: 0 };
+        if reader.u32()? != fingerprint(&config) {
+            return Err(StateError::Configuration);
+        }
+        let judge = Self::read(config, &mut reader)?;
+        if reader.offset == body.len() { Ok(judge) } else { Err(reader.damaged()) }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        // Without `..`, so that a new field cannot be forgotten here.
+        let Self {
+            config,
+            opened_seconds,
+            last_seconds,
+            step,
+            step_opened_seconds,
+            weight_percent,
+            is_weight_told,
+            step_units,
+            canary_reported_seconds,
+            canary_active_seconds,
+            left_share,
+            guards,
+            pods,
+            load,
+            sessions,
+            decided,
+        } = self;
+        writer.u32(fingerprint(config));
+        writer.u64(opened_seconds.map_or(0, |seconds| seconds + 1));
+        for seconds in [last_seconds, step_opened_seconds, canary_reported_seconds, canary_active_seconds] {
+            writer.u64(*seconds);
+        }
+        writer.u8(*step as u8);
+        writer.u64(weight_percent.to_bits());
+        writer.u8(u8::from(*is_weight_told));
+        step_units.iter().for_each(|units| writer.u64(*units));
+        writer.f32(*left_share);
+        load.started.iter().chain(&load.pods).for_each(|sum| writer.f32(*sum));
+        sessions.process.write(writer);
+        writer.u8(decided.map_or(0, |(verdict, _)| if verdict == Verdict::Rollback { 1 } else { 2 }));
+        writer.u64(decided.map_or(0, |(_, seconds)| seconds));
+        writer.list(&pods.known, |writer, pod| pod.write(writer));
+        writer.list(guards, |writer, guard| guard.write(writer));
+    }
+
+    fn read(config: Config, reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        let opened_seconds = reader.u64()?.checked_sub(1);
+        let last_seconds = reader.u64()?;
+        let step_opened_seconds = reader.u64()?;
+        let canary_reported_seconds = reader.u64()?;
+        let canary_active_seconds = reader.u64()?;
+        let step = usize::from(reader.u8()?);
+        if step >= config.steps.len() {
+            return Err(reader.damaged());
+        }
+        Ok(Self {
+            opened_seconds,
+            last_seconds,
+            step,
+            step_opened_seconds,
+            weight_percent: f64::from_bits(reader.u64()?),
+            is_weight_told: reader.u8()? != 0,
+            step_units: [reader.u64()?, reader.u64()?, reader.u64()?],
+            canary_reported_seconds,
+            canary_active_seconds,
+            left_share: reader.f32()?,
+            load: Load { started: [reader.f32()?, reader.f32()?], pods: [reader.f32()?, reader.f32()?] },
+            sessions: Sessions { process: RestartProduct::read(reader, &sessions::MIXTURE)? },
+            decided: match (reader.u8()?, reader.u64()?) {
+                (0, _) => None,
+                (1, seconds) => Some((Verdict::Rollback, seconds)),
+                (_, seconds) => Some((Verdict::Promote, seconds)),
+            },
+            pods: Pods { known: reader.list(MAX_PODS, Pod::read)? },
+            guards: reader.list(u8::MAX.into(), |reader| Guard::read(&config, reader))?,
+            config,
+        })
+    }
+}
+
+/// A hash of everything in the configuration that the meaning of the state depends on.
+fn fingerprint(config: &Config) -> u32 {
+    hash(&format!("{config:?}"))
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+impl Guard {
+    fn write(&self, writer: &mut Writer) {
+        let Self {
+            key,
+            weight,
+            strata,
+            fast,
+            slow,
+            block,
+            errors,
+            errors_above_limit,
+            hang,
+            hanging,
+            absolutes,
+            canary,
+            stable,
+            at_percentile,
+            pace,
+        } = self;
+        writer.u8(Metric::ALL.iter().position(|metric| *metric == key.metric).unwrap_or(0) as u8);
+        writer.u8(super::pods::unit_index(key.unit) as u8);
+        writer.f32(*weight);
+        writer.list(&strata.known, |writer, stratum| stratum.write(writer));
+        fast.write(writer);
+        slow.iter().for_each(|slow| slow.write(writer));
+        block.iter().flatten().for_each(|sum| writer.f32(*sum));
+        errors.write(writer);
+        errors_above_limit.write(writer);
+        hang.canary.write(writer);
+        hang.stable.write(writer);
+        hanging.write(writer);
+        writer.list(absolutes, |writer, absolute| absolute.write(writer));
+        for totals in [canary, stable] {
+            writer.u32(totals.count);
+            writer.u32(totals.errors);
+        }
+        at_percentile.iter().for_each(|sum| writer.f32(*sum));
+        [pace.excess, pace.variance, pace.units].into_iter().for_each(|sum| writer.f32(sum));
+        writer.u32(pace.windows);
+    }
+
+    fn read(config: &Config, reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        let metric = Metric::ALL.get(usize::from(reader.u8()?)).copied().ok_or_else(|| reader.damaged())?;
+        let unit = match reader.u8()? {
+            0 => Unit::Run,
+            1 => Unit::Request,
+            _ => Unit::Session,
+        };
+        let objectives = config.objectives.iter().filter(|objective| objective.metric == metric).count();
+        Ok(Self {
+            key: Key { metric, unit },
+            weight: reader.f32()?,
+            strata: Strata { known: reader.list(MAX_STRATA, Stratum::read)? },
+            fast: RestartProduct::read(reader, &split::MIXTURE)?,
+            slow: [SequentialT::read(reader)?, SequentialT::read(reader)?],
+            block: [[reader.f32()?, reader.f32()?], [reader.f32()?, reader.f32()?]],
+            errors: RestartProduct::read(reader, &ERROR_MIXTURE)?,
+            errors_above_limit: RestartProduct::read(reader, &ERROR_MIXTURE)?,
+            hang: Hang { canary: ArmHistory::read(reader)?, stable: ArmHistory::read(reader)? },
+            hanging: RestartProduct::read(reader, &hang::MIXTURE)?,
+            absolutes: reader.list(objectives, Absolute::read)?,
+            canary: Totals { count: reader.u32()?, errors: reader.u32()? },
+            stable: Totals { count: reader.u32()?, errors: reader.u32()? },
+            at_percentile: [reader.f32()?, reader.f32()?],
+            pace: Pace { excess: reader.f32()?, variance: reader.f32()?, units: reader.f32()?, windows: reader.u32()? },
+        })
+    }
+}
+
+impl RestartProduct {
+    fn write(&self, writer: &mut Writer) {
+        let Self { mixture: _, masses, started } = self;
+        masses.iter().for_each(|mass| writer.f32(*mass));
+        writer.u16(*started);
+    }
+
+    fn read(reader: &mut Reader<'_>, mixture: &'static Mixture) -> Result<Self, StateError> {
+        let masses = mixture.weights.iter().map(|_| reader.f32()).collect::<Result<_, _>>()?;
+        Ok(Self { mixture, masses, started: reader.u16()? })
+    }
+}
+
+impl SequentialT {
+    fn write(&self, writer: &mut Writer) {
+        let Self { blocks, sum, squares, started, starts, frozen } = self;
+        writer.u16(*blocks);
+        writer.f32(*sum);
+        writer.f32(*squares);
+        writer.u16(*started);
+        writer.list(starts, |writer, Start { ordinal, blocks, sum, squares }| {
+            writer.u16(*ordinal);
+            writer.u16(*blocks);
+            writer.f32(*sum);
+            writer.f32(*squares);
+        });
+        frozen.iter().for_each(|mass| writer.f32(*mass));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        Ok(Self {
+            blocks: reader.u16()?,
+            sum: reader.f32()?,
+            squares: reader.f32()?,
+            started: reader.u16()?,
+            starts: reader.list(MAX_ACTIVE, |reader| {
+                Ok(Start { ordinal: reader.u16()?, blocks: reader.u16()?, sum: reader.f32()?, squares: reader.f32()? })
+            })?,
+            frozen: [reader.f32()?, reader.f32()?],
+        })
+    }
+}
+
+impl Absolute {
+    fn write(&self, writer: &mut Writer) {
+        let Self { above_limit, fast, slow, block, hung } = self;
+        above_limit.write(writer);
+        fast.write(writer);
+        slow.write(writer);
+        block.iter().for_each(|sum| writer.f32(*sum));
+        writer.u32(*hung);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        Ok(Self {
+            above_limit: RestartProduct::read(reader, &absolute::MIXTURE)?,
+            fast: RestartProduct::read(reader, &absolute::MIXTURE)?,
+            slow: SequentialT::read(reader)?,
+            block: [reader.f32()?, reader.f32()?],
+            hung: reader.u32()?,
+        })
+    }
+}
+
+impl ArmHistory {
+    fn write(&self, writer: &mut Writer) {
+        let Self { started, derived_in_flight, old, pods } = self;
+        writer.list(started, |writer, units| writer.u16(*units));
+        writer.u32(*derived_in_flight);
+        writer.u32(old.map_or(u32::MAX, |old| old.min(u32::MAX - 1)));
+        writer.u32(*pods);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        Ok(Self {
+            started: reader.list(MAX_AGE_WINDOWS + 1, Reader::u16)?,
+            derived_in_flight: reader.u32()?,
+            old: Some(reader.u32()?).filter(|old| *old != u32::MAX),
+            pods: reader.u32()?,
+        })
+    }
+}
+
+impl Stratum {
+    fn write(&self, writer: &mut Writer) {
+        let Self { id, units, fine } = self;
+        writer.u32(*id);
+        writer.u16(*units);
+        fine.iter().for_each(|fine| writer.u16(*fine));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        let mut stratum = Self { id: reader.u32()?, units: reader.u16()?, fine: [0; LEVELS.len()] };
+        for fine in &mut stratum.fine {
+            *fine = reader.u16()?;
+        }
+        Ok(stratum)
+    }
+}
+
+impl Pod {
+    fn write(&self, writer: &mut Writer) {
+        let Self { id, arm, first_seconds, last_seconds, in_flight } = self;
+        writer.u32(*id);
+        writer.u8(u8::from(*arm == Arm::Canary));
+        writer.u64(*first_seconds);
+        writer.u16((last_seconds - first_seconds).div_ceil(10).min(u64::from(u16::MAX)) as u16);
+        in_flight.iter().for_each(|units| writer.u16(*units));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+        let (id, arm) = (reader.u32()?, if reader.u8()? == 1 { Arm::Canary } else { Arm::Stable });
+        let first_seconds = reader.u64()?;
+        let last_seconds = first_seconds + u64::from(reader.u16()?) * 10;
+        Ok(Self { id, arm, first_seconds, last_seconds, in_flight: [reader.u16()?, reader.u16()?, reader.u16()?] })
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn u8(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn f32(&mut self, value: f32) {
+        self.u32(value.to_bits());
+    }
+
+    /// Lists are bounded by constants below 256.
+    fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Self, &T)) {
+        self.u8(items.len() as u8);
+        items.iter().for_each(|item| write(self, item));
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl Reader<'_> {
+    fn damaged(&self) -> StateError {
+        StateError::Damaged { offset: self.offset }
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+        let rest =
+            self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk::<N>()).ok_or_else(|| self.damaged())?;
+        self.offset += N;
+        Ok(*rest)
+    }
+
+    fn u8(&mut self) -> Result<u8, StateError> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, StateError> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, StateError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, StateError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn f32(&mut self) -> Result<f32, StateError> {
+        self.u32().map(f32::from_bits)
+    }
+
+    fn list<T>(
+        &mut self,
+        most: usize,
+        mut read: impl FnMut(&mut Self) -> Result<T, StateError>,
+    ) -> Result<Vec<T>, StateError> {
+        let length = usize::from(self.u8()?);
+        if length > most {
+            return Err(self.damaged());
+        }
+        (0..length).map(|_| read(self)).collect()
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64_encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for position in 0..4 {
+            let sextet = (word >> (18 - 6 * position) & 63) as usize;
+            text.push(if position <= chunk.len() { char::from(ALPHABET[sextet]) } else { '=' });
+        }
+    }
+    text
+}
+
+fn base64_decode(text: &str) -> Result<Vec<u8>, StateError> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    for (block, chunk) in text.chunks(4).enumerate() {
+        let mut word = 0_u32;
+        for (position, character) in chunk.iter().enumerate() {
+            let sextet = ALPHABET.iter().position(|letter| letter == character);
+            word = word << 6 | sextet.ok_or(StateError::Damaged { offset: block * 4 + position })? as u32;
+        }
+        word <<= 6 * (4 - chunk.len());
+        bytes.extend(&word.to_be_bytes()[1..chunk.len().max(1)]);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;
