@@ -1,6 +1,7 @@
 //! The command line of the crate: one file per verb, JSON on stdout, errors on stderr with exit code 2. Reads and writes files.
 
 mod error;
+mod judge;
 mod pareto;
 mod table;
 mod trace;
@@ -26,6 +27,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Judge a recorded rollout window by window and print its verdict.
+    Judge(judge::JudgeArgs),
     /// Print the Pareto front of a table of measurements and its hypervolume.
     Pareto(pareto::ParetoArgs),
     /// Diagnose a GPU trace: what the GPU did, why it was idle, and which manifest field would change that.
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
 
 fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
     match verb {
+        Verb::Judge(args) => judge::run(args, out),
         Verb::Pareto(args) => pareto::run(args, out),
         Verb::Trace(args) => trace::run(args, out),
     }

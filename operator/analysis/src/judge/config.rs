@@ -1,6 +1,8 @@
 //! What the judge is told: steps, margins, objectives, policy. Pure.
 
-use serde::{Deserialize, Deserializer, Serialize};
+mod written;
+
+use serde::{Deserialize, Serialize};
 use slipway_evidence::{Metric, Quantile, bucket};
 use thiserror::Error;
 
@@ -31,6 +33,9 @@ pub struct Config {
 
 /// The smallest margin of lane S: 4 buckets, 9.05 %. Below it a slightly slower pod is taken for a slower revision.
 pub const MIN_MARGIN_BINS: u16 = 4;
+
+/// The most latency objectives a rollout is judged by.
+pub const MAX_OBJECTIVES: usize = 8;
 
 /// One step of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,6 +153,12 @@ pub enum ConfigError {
         /// Position of the objective.
         index: usize,
     },
+    /// There are more objectives than the judge's state has room for.
+    #[error("objectives: {count} are too many for the judge's state, at most {MAX_OBJECTIVES}")]
+    TooManyObjectives {
+        /// How many there are.
+        count: usize,
+    },
     /// Two objectives have the same metric and percentile.
     #[error("objectives[{index}]: {metric} has this percentile twice")]
     Duplicate {
@@ -176,59 +187,11 @@ pub enum ConfigError {
     },
 }
 
-/// The configuration as it is written; every field may be absent.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Written {
-    steps: Option<Vec<WrittenStep>>,
-    max_regression: Option<Percent>,
-    false_rollback: Option<Percent>,
-    warm_up_seconds: u64,
-    on_inconclusive: OnInconclusive,
-    objectives: Vec<WrittenObjective>,
-    error_rate_max: Option<Percent>,
-    predictions: Vec<Prediction>,
-    change: Change,
-    first_revision: bool,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WrittenStep {
-    weight_percent: f64,
-    min_soak_seconds: Option<u64>,
-    max_soak_seconds: Option<u64>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct WrittenObjective {
-    metric: Metric,
-    percentile: Percentile,
-    max_microseconds: u64,
-}
-
-/// A percentage: `"10%"` as people write it, or a bare fraction.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Percent {
-    Text(String),
-    Fraction(f64),
-}
-
-/// A percentile: `"p99"`, or the bare number 99.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-enum Percentile {
-    Text(String),
-    Number(f64),
-}
-
 /// Shortest soak of a step that names none, and of the default steps.
-const DEFAULT_SOAK_SECONDS: u64 = 600;
+pub(super) const DEFAULT_SOAK_SECONDS: u64 = 600;
 
 /// Longest soak of a step that names none: long enough for the non-inferiority of two requests a second.
-const DEFAULT_MAX_SOAK_SECONDS: u64 = 7_200;
+pub(super) const DEFAULT_MAX_SOAK_SECONDS: u64 = 7_200;
 
 impl Default for Config {
     fn default() -> Self {
@@ -259,6 +222,9 @@ impl Config {
     /// [`ConfigError`], the first field that is wrong.
     pub fn check(self) -> Result<Self, ConfigError> {
         check_steps(&self.steps)?;
+        if self.objectives.len() > MAX_OBJECTIVES {
+            return Err(ConfigError::TooManyObjectives { count: self.objectives.len() });
+        }
         for (index, objective) in self.objectives.iter().enumerate() {
             let Objective { metric, percentile, max_microseconds } = *objective;
             if !is_latency(metric) {
@@ -328,91 +294,10 @@ fn check_steps(steps: &[Step]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-impl TryFrom<Written> for Config {
-    type Error = ConfigError;
-
-    fn try_from(written: Written) -> Result<Self, ConfigError> {
-        let defaults = Self::default();
-        let steps = written.steps.map_or(defaults.steps, |steps| steps.into_iter().map(Step::from).collect());
-        let margin_bins = match written.max_regression {
-            None => defaults.margin_bins,
-            Some(percent) => margin_bins(percent.fraction("maxRegression", 0.0, 1_000.0)?),
-        };
-        let alpha = match written.false_rollback {
-            None => defaults.alpha,
-            Some(percent) => percent.fraction("falseRollback", 0.001, 50.0)?,
-        };
-        let error_rate_max =
-            written.error_rate_max.map(|percent| percent.fraction("errorRateMax", 0.0, 99.0)).transpose()?;
-        let objectives = written.objectives.into_iter().enumerate().map(|(index, objective)| {
-            let WrittenObjective { metric, percentile, max_microseconds } = objective;
-            Ok(Objective { metric, percentile: percentile.quantile(index)?, max_microseconds })
-        });
-        let config = Self {
-            steps,
-            margin_bins,
-            alpha,
-            warm_up_seconds: written.warm_up_seconds,
-            on_inconclusive: written.on_inconclusive,
-            objectives: objectives.collect::<Result<_, _>>()?,
-            error_rate_max,
-            predictions: written.predictions,
-            change: written.change,
-            is_first_revision: written.first_revision,
-        };
-        config.check()
-    }
-}
-
-impl<'de> Deserialize<'de> for Config {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Written::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-impl From<WrittenStep> for Step {
-    fn from(written: WrittenStep) -> Self {
-        let min_soak_seconds = written.min_soak_seconds.unwrap_or(DEFAULT_SOAK_SECONDS);
-        Self {
-            weight_percent: written.weight_percent,
-            min_soak_seconds,
-            max_soak_seconds: written.max_soak_seconds.unwrap_or(DEFAULT_MAX_SOAK_SECONDS.max(min_soak_seconds)),
-        }
-    }
-}
-
 /// Floors a relative margin to whole buckets, at least [`MIN_MARGIN_BINS`].
 #[must_use]
 pub fn margin_bins(fraction: f64) -> u16 {
     bucket::bins_within((fraction * 1e6).round() as u32).max(MIN_MARGIN_BINS)
-}
-
-impl Percent {
-    /// The fraction that is meant, checked against limits in percent.
-    fn fraction(&self, field: &'static str, low: f64, high: f64) -> Result<f64, ConfigError> {
-        let (percent, text) = match self {
-            Self::Text(text) => (text.strip_suffix('%').and_then(|number| number.trim().parse().ok()), text.clone()),
-            Self::Fraction(fraction) => (Some(fraction * 100.0), fraction.to_string()),
-        };
-        let valid = percent.filter(|percent: &f64| (low..=high).contains(percent));
-        valid.map(|percent| percent / 100.0).ok_or(ConfigError::Percent { field, text, low, high })
-    }
-}
-
-impl Percentile {
-    fn quantile(&self, index: usize) -> Result<Quantile, ConfigError> {
-        let (number, text) = match self {
-            Self::Text(text) => (text.trim_start_matches(['p', 'P']).parse().ok(), text.clone()),
-            Self::Number(number) => (Some(*number), number.to_string()),
-        };
-        let parts = number.map(|number: f64| if number <= 1.0 { number * 10_000.0 } else { number * 100.0 });
-        parts
-            .filter(|parts| {
-                [5_000.0, 9_000.0, 9_500.0, 9_900.0, 9_990.0].iter().any(|known| (known - parts).abs() < 0.5)
-            })
-            .and_then(|parts| Quantile::from_parts(parts.round() as u16))
-            .ok_or(ConfigError::Percentile { index, text })
-    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use slipway_evidence::{Histogram, Metric, bucket};
+use slipway_evidence::{Histogram, bucket};
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},
-    config::{Change, Config, Objective, is_latency},
+    config::{Config, Objective, is_latency},
     hang::{self, Hang, Hung},
     hypergeometric::Table,
     observation::{Arms, Key},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
+    role::{Role, role},
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
 };
@@ -36,19 +37,6 @@ const HANG_SHARE: f64 = 0.03;
 
 /// Weights of lane S's chains: the whole distribution, the tail.
 const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];
-
-/// What a metric's evidence may decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// A worse canary is rolled back, and promotion needs non-inferiority.
-    Guard,
-    /// Errors and objectives count, a relative slowdown does not.
-    Absolute,
-    /// Only errors count.
-    Errors,
-    /// It only says who is to blame.
-    Diagnostic,
-}
 
 /// The kind of harm a piece of evidence speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,19 +117,6 @@ pub(super) struct Comparison {
     pub ends_block: bool,
 }
 
-/// The role of a metric under a change; `None` for metrics that are not judged.
-pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
-    match metric {
-        Metric::AgentRunLatency => Some(if change == Change::Engine { Role::Absolute } else { Role::Guard }),
-        Metric::ModelTime | Metric::RequestLatency | Metric::TimeToFirstToken | Metric::InterTokenLatency => {
-            Some(if change == Change::Agent { Role::Diagnostic } else { Role::Guard })
-        }
-        Metric::RunSuccess => Some(Role::Errors),
-        Metric::ToolTime | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => Some(Role::Diagnostic),
-        Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
-    }
-}
-
 impl Guard {
     pub fn new(key: Key, weight: f32, config: &Config) -> Self {
         let objectives = config.objectives.iter().filter(|objective| objective.metric == key.metric).count();
@@ -166,8 +141,11 @@ impl Guard {
 
     /// Reads a window.
     pub fn consume(&mut self, config: &Config, arms: &Arms, comparison: Comparison) {
-        self.restart(comparison.due);
+        self.restart(config, comparison.due);
         self.consume_errors(config, arms);
+        if role(self.key.metric, config.change) == Some(Role::Errors) {
+            return;
+        }
         let hung = self.consume_hanging(config, arms, comparison.pods);
         self.consume_latencies(config, arms, comparison, hung);
         if comparison.ends_block {
@@ -217,13 +195,18 @@ impl Guard {
         self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
     }
 
-    fn restart(&mut self, due: u16) {
-        self.fast.restart(due);
-        self.slow.iter_mut().for_each(|slow| slow.restart(due));
+    /// Starts what is due, of the processes that this guard uses: unused ones stay empty and cost no state.
+    fn restart(&mut self, config: &Config, due: u16) {
         self.errors.restart(due);
-        self.errors_above_limit.restart(due);
-        self.hanging.restart(due);
-        self.absolutes.iter_mut().for_each(|absolute| absolute.restart(due));
+        if config.is_first_revision {
+            self.errors_above_limit.restart(due);
+        }
+        if role(self.key.metric, config.change) != Some(Role::Errors) {
+            self.fast.restart(due);
+            self.slow.iter_mut().for_each(|slow| slow.restart(due));
+            self.hanging.restart(due);
+            self.absolutes.iter_mut().for_each(|absolute| absolute.restart(due));
+        }
     }
 
     fn add_totals(&mut self, arms: &Arms) {
@@ -242,7 +225,7 @@ impl Guard {
             canary_events: arms.canary.errors,
         };
         self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
-        if let Some(rate) = config.error_rate_max {
+        if let Some(rate) = config.error_rate_max.filter(|_| config.is_first_revision) {
             let (n, x) = (arms.canary.count, arms.canary.errors);
             self.errors_above_limit.update(ERROR_TILTS.map(|psi| ln_bernoulli(n, x, rate, psi)));
         }

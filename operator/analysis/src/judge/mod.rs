@@ -13,6 +13,7 @@
 
 pub mod absolute;
 pub mod config;
+mod decide;
 mod expected;
 pub mod guard;
 pub mod hang;
@@ -21,6 +22,7 @@ pub mod observation;
 mod pods;
 pub mod process;
 pub mod quantile;
+mod role;
 pub mod rollout;
 mod sessions;
 mod split;

@@ -13,7 +13,7 @@ use super::{
 pub const VANISHED_WINDOWS: u64 = 6;
 
 /// How many pods are remembered between windows; more are judged all the same, without warm-up and loss.
-pub const MAX_PODS: usize = 48;
+pub const MAX_PODS: usize = 24;
 
 /// One remembered pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Pods {
         lost
     }
 
-    /// Forgets the oldest of stable's pods first when there are too many.
+    /// Forgets the oldest of stable's pods first when there are too many. Ages are kept as whole windows in 16 bits.
     fn bound(&mut self) {
         self.known.sort_by_key(|pod| (pod.arm == Arm::Stable, std::cmp::Reverse(pod.first_seconds), pod.id));
         self.known.truncate(MAX_PODS);

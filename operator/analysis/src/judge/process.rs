@@ -10,7 +10,7 @@ pub const RESTART_SECONDS: u64 = 300;
 
 /// Restarts of a sequential t that go on at the same time; the weakest of more is frozen at its value (stopping an
 /// e-process leaves an e-process), which bounds the state.
-pub const MAX_ACTIVE: usize = 8;
+pub const MAX_ACTIVE: usize = 6;
 
 /// Returns `ln(exp(a) + exp(b))`.
 #[must_use]

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use slipway_evidence::WINDOW_SECONDS;
 
 use super::{
-    config::{Config, OnInconclusive},
-    guard::{Comparison, Evidence, Guard, Role, role},
+    config::Config,
+    guard::{Comparison, Evidence, Guard},
     observation::{Arm, Arms, Key, Observation, Window, has_in_flight_band, is_cold, without_in_flight_band},
     pods::{Load, Loading, Lost, Pods, unit_index},
     process::{ln_add, restarts_due},
+    role::{Role, role},
     sessions::{LN_SPLIT_ALARM, Sessions},
     strata::hash,
-    verdict::{Blame, Judgement, Reason, Suspect, Verdict, blame},
+    verdict::{Blame, Judgement, Verdict, blame},
 };
 
 /// Finished units of the canary that a step needs.
@@ -30,6 +31,9 @@ pub const SILENCE_SECONDS: u64 = 60;
 /// Extra buckets for lane F when canary pods carry more load than stable's: within an in-flight band of one octave latency
 /// can still grow by about its square root, 16 buckets.
 pub const OVERLOAD_BINS: u16 = 16;
+
+/// The most metrics that are judged; each metric has one unit in practice, and nine are judged.
+pub const MAX_GUARDS: usize = 10;
 
 /// The share of weight that the metrics of the first window share; later ones halve what is left.
 const FIRST_SHARE: f32 = 0.95;
@@ -167,7 +171,7 @@ impl Judge {
         }
     }
 
-    fn enter(&mut self, step: usize, at_seconds: u64) {
+    pub(super) fn enter(&mut self, step: usize, at_seconds: u64) {
         self.step = step;
         self.step_opened_seconds = at_seconds;
         self.step_units = [0; 3];
@@ -213,7 +217,7 @@ impl Judge {
         let weighed = new.iter().filter(|key| is_weighed(key)).count();
         let share = if self.guards.is_empty() { FIRST_SHARE } else { self.left_share / 2.0 };
         let each = share / weighed.max(1) as f32;
-        for key in new {
+        for key in new.into_iter().take(MAX_GUARDS.saturating_sub(self.guards.len())) {
             let weight = if is_weighed(&key) { each } else { 0.0 };
             self.guards.push(Guard::new(key, weight, &self.config));
         }
@@ -289,115 +293,6 @@ impl Judge {
     fn elapsed(&self, end_seconds: u64) -> u64 {
         end_seconds - self.opened_seconds.unwrap_or(end_seconds)
     }
-
-    fn decide(&mut self) -> Judgement {
-        let (verdict, reason) = self.verdict();
-        let judgement = Judgement { end_seconds: self.last_seconds, step: self.step, verdict, reason };
-        if verdict == Verdict::Advance && !self.is_weight_told {
-            self.weight_percent = self.config.steps[self.step + 1].weight_percent;
-            self.enter(self.step + 1, self.last_seconds);
-        }
-        judgement
-    }
-
-    fn verdict(&self) -> (Verdict, Reason) {
-        let evidence = self.evidence();
-        let ln_e = ln_combined(&evidence);
-        let ln_rollback = -self.config.alpha.ln();
-        if ln_e >= ln_rollback
-            && let Some(suspect) = suspect(&evidence)
-        {
-            return (Verdict::Rollback, Reason::HarmShown { suspect, ln_e, ln_rollback });
-        }
-        if let Some(reason) = self.silence() {
-            return (Verdict::Hold, reason);
-        }
-        let step = &self.config.steps[self.step];
-        let elapsed_seconds = self.last_seconds - self.step_opened_seconds;
-        if elapsed_seconds < step.min_soak_seconds {
-            let min_seconds = step.min_soak_seconds;
-            return (Verdict::Hold, Reason::Soaking { elapsed_seconds, min_seconds });
-        }
-        let Some(missing) = self.missing(&evidence, ln_e) else { return self.pass() };
-        let max_seconds = step.max_soak_seconds;
-        if elapsed_seconds < max_seconds {
-            return (Verdict::Hold, missing);
-        }
-        let is_unproven = matches!(missing, Reason::TooFewUnits { .. } | Reason::NotYetNonInferior { .. });
-        let verdict = match self.config.on_inconclusive {
-            OnInconclusive::Pause => Verdict::Hold,
-            OnInconclusive::Rollback => Verdict::Rollback,
-            OnInconclusive::Promote if is_unproven => self.pass().0,
-            OnInconclusive::Promote => Verdict::Hold,
-        };
-        (verdict, Reason::VerdictUnreachable { elapsed_seconds, max_seconds, missing: Box::new(missing) })
-    }
-
-    /// No data is neither success nor failure.
-    fn silence(&self) -> Option<Reason> {
-        let silent_seconds = self.last_seconds - self.canary_reported_seconds;
-        let idle_seconds = self.last_seconds - self.canary_active_seconds;
-        if silent_seconds >= SILENCE_SECONDS {
-            return Some(Reason::EvidenceUnreachable { silent_seconds });
-        }
-        (idle_seconds >= SILENCE_SECONDS).then_some(Reason::NoTraffic { idle_seconds })
-    }
-
-    /// What keeps the step from being passed.
-    fn missing(&self, evidence: &[Evidence], ln_e: f64) -> Option<Reason> {
-        let finished = self.finished();
-        if finished < MIN_UNITS {
-            return Some(Reason::TooFewUnits { finished, needed: MIN_UNITS });
-        }
-        if ln_e >= PROMOTION_E_VALUE.ln()
-            && let Some(suspect) = suspect(evidence)
-        {
-            return Some(Reason::HarmSuspected { suspect, ln_e, ln_rollback: -self.config.alpha.ln() });
-        }
-        if let Some(reason) = self.error_rate_exceeded() {
-            return Some(reason);
-        }
-        if self.needs_non_inferiority() { self.not_yet_non_inferior() } else { None }
-    }
-
-    fn finished(&self) -> u64 {
-        self.step_units.into_iter().max().unwrap_or(0)
-    }
-
-    fn error_rate_exceeded(&self) -> Option<Reason> {
-        let limit = self.config.error_rate_max?;
-        self.guards.iter().filter(|guard| guard.weight > 0.0).find_map(|guard| {
-            let (rate, count) = guard.canary_error_rate()?;
-            let metric = guard.key.metric;
-            (rate > limit && u64::from(count) >= MIN_UNITS).then_some(Reason::ErrorRateExceeded { metric, rate, limit })
-        })
-    }
-
-    /// Non-inferiority is needed where the comparison ends: at the last step with stable traffic.
-    fn needs_non_inferiority(&self) -> bool {
-        let is_compared = |step: usize| self.config.steps[step].weight_percent < 100.0;
-        let next = self.step + 1;
-        !self.config.is_first_revision
-            && is_compared(self.step)
-            && (next == self.config.steps.len() || !is_compared(next))
-    }
-
-    fn not_yet_non_inferior(&self) -> Option<Reason> {
-        let ln_needed = PROMOTION_E_VALUE.ln();
-        self.promotion_guards()
-            .filter(|guard| guard.ln_non_inferior() < ln_needed || !guard.is_within_margin_at_percentile())
-            .map(|guard| (guard.key.metric, guard.ln_non_inferior()))
-            .min_by(|(_, a), (_, b)| a.total_cmp(b))
-            .map(|(metric, ln_e)| Reason::NotYetNonInferior { metric, ln_e, ln_needed })
-    }
-
-    fn pass(&self) -> (Verdict, Reason) {
-        if self.step + 1 < self.config.steps.len() {
-            return (Verdict::Advance, Reason::StepPassed { finished: self.finished() });
-        }
-        let smallest = self.non_inferiority().map(|(_, ln_e)| ln_e).fold(f64::INFINITY, f64::min);
-        (Verdict::Promote, Reason::NonInferior { ln_e: smallest })
-    }
 }
 
 fn key(observation: &Observation) -> Key {
@@ -418,19 +313,11 @@ fn pods_hash(window: &Window, arm: Arm) -> u32 {
 }
 
 /// The log of the weighted mean; weight that no metric has taken counts as an e-value of one.
-fn ln_combined(evidence: &[Evidence]) -> f64 {
+pub(super) fn ln_combined(evidence: &[Evidence]) -> f64 {
     let taken: f64 = evidence.iter().map(|evidence| evidence.weight).sum();
     let rest = (1.0 - taken).max(0.0).ln();
     evidence
         .iter()
         .filter(|evidence| evidence.weight > 0.0)
         .fold(rest, |sum, evidence| ln_add(sum, evidence.weight.ln() + evidence.ln_e))
-}
-
-/// The largest contribution to the mean.
-fn suspect(evidence: &[Evidence]) -> Option<Suspect> {
-    let contribution = |evidence: &Evidence| evidence.weight.ln() + evidence.ln_e;
-    let weighed = evidence.iter().filter(|evidence| evidence.weight > 0.0);
-    let worst = weighed.max_by(|a, b| contribution(a).total_cmp(&contribution(b)))?;
-    Some(Suspect { key: worst.key, harm: worst.harm })
 }

@@ -1,11 +1,15 @@
 //! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
 //!
 //! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with, so a judge that resumes
-//! from any prefix gives the same bits as one that never stopped. The string is `1:` and base64 (RFC 4648) of the bytes.
+//! from any prefix gives the same bits as one that never stopped. The string is `1:` and the bytes in Z85 (ZeroMQ RFC
+//! 32: five printable characters for four bytes, none of which JSON or YAML has to escape).
 
-use slipway_evidence::{Metric, Unit};
+mod codec;
+
+use slipway_evidence::{Metric, Unit, WINDOW_SECONDS};
 use thiserror::Error;
 
+use self::codec::{Reader, Writer, z85_decode, z85_encode};
 use super::{
     absolute::{self, Absolute},
     config::Config,
@@ -35,7 +39,7 @@ pub enum StateError {
         /// What stands before the colon.
         found: String,
     },
-    /// The state is no base64, or has been cut or changed.
+    /// The state has been cut or changed.
     #[error("judge state is damaged at byte {offset}")]
     Damaged {
         /// Where reading failed.
@@ -52,9 +56,10 @@ impl Judge {
     pub fn encode(&self) -> String {
         let mut writer = Writer::default();
         self.write(&mut writer);
+        writer.bytes.resize(writer.bytes.len().next_multiple_of(4), 0);
         let check = checksum(&writer.bytes);
         writer.u32(check);
-        format!("{PREFIX}{}", base64_encode(&writer.bytes))
+        format!("{PREFIX}{}", z85_encode(&writer.bytes))
     }
 
     /// Resumes from a memory that [`encode`](Self::encode) wrote under the same configuration.
@@ -66,7 +71,7 @@ impl Judge {
             let found = text.split(':').next().unwrap_or_default().chars().take(16).collect();
             return Err(StateError::Version { found });
         };
-        let bytes = base64_decode(body)?;
+        let bytes = z85_decode(body)?;
         let (body, check) = bytes.split_last_chunk::<4>().ok_or(StateError::Damaged { offset: bytes.len() })?;
         if checksum(body) != u32::from_le_bytes(*check) {
             return Err(StateError::Damaged { offset: body.len() });
@@ -76,7 +81,7 @@ impl Judge {
             return Err(StateError::Configuration);
         }
         let judge = Self::read(config, &mut reader)?;
-        if reader.offset == body.len() { Ok(judge) } else { Err(reader.damaged()) }
+        if body.len() - reader.offset < 4 { Ok(judge) } else { Err(reader.damaged()) }
     }
 
     fn write(&self, writer: &mut Writer) {
@@ -113,8 +118,8 @@ impl Judge {
         sessions.process.write(writer);
         writer.u8(decided.map_or(0, |(verdict, _)| if verdict == Verdict::Rollback { 1 } else { 2 }));
         writer.u64(decided.map_or(0, |(_, seconds)| seconds));
-        writer.list(&pods.known, |writer, pod| pod.write(writer));
-        writer.list(guards, |writer, guard| guard.write(writer));
+        writer.list(&pods.known, |writer, pod| pod.write(writer, *last_seconds));
+        writer.list(guards, |writer, guard| guard.write(config, writer));
     }
 
     fn read(config: Config, reader: &mut Reader<'_>) -> Result<Self, StateError> {
@@ -145,7 +150,7 @@ impl Judge {
                 (1, seconds) => Some((Verdict::Rollback, seconds)),
                 (_, seconds) => Some((Verdict::Promote, seconds)),
             },
-            pods: Pods { known: reader.list(MAX_PODS, Pod::read)? },
+            pods: Pods { known: reader.list(MAX_PODS, |reader| Pod::read(reader, last_seconds))? },
             guards: reader.list(u8::MAX.into(), |reader| Guard::read(&config, reader))?,
             config,
         })
@@ -162,7 +167,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 impl Guard {
-    fn write(&self, writer: &mut Writer) {
+    fn write(&self, config: &Config, writer: &mut Writer) {
         let Self {
             key,
             weight,
@@ -188,7 +193,9 @@ impl Guard {
         slow.iter().for_each(|slow| slow.write(writer));
         block.iter().flatten().for_each(|sum| writer.f32(*sum));
         errors.write(writer);
-        errors_above_limit.write(writer);
+        if config.is_first_revision {
+            errors_above_limit.write(writer);
+        }
         hang.canary.write(writer);
         hang.stable.write(writer);
         hanging.write(writer);
@@ -218,7 +225,11 @@ impl Guard {
             slow: [SequentialT::read(reader)?, SequentialT::read(reader)?],
             block: [[reader.f32()?, reader.f32()?], [reader.f32()?, reader.f32()?]],
             errors: RestartProduct::read(reader, &ERROR_MIXTURE)?,
-            errors_above_limit: RestartProduct::read(reader, &ERROR_MIXTURE)?,
+            errors_above_limit: if config.is_first_revision {
+                RestartProduct::read(reader, &ERROR_MIXTURE)?
+            } else {
+                RestartProduct::new(&ERROR_MIXTURE)
+            },
             hang: Hang { canary: ArmHistory::read(reader)?, stable: ArmHistory::read(reader)? },
             hanging: RestartProduct::read(reader, &hang::MIXTURE)?,
             absolutes: reader.list(objectives, Absolute::read)?,
@@ -331,133 +342,23 @@ impl Stratum {
 }
 
 impl Pod {
-    fn write(&self, writer: &mut Writer) {
+    /// Times are kept as windows before `now`, which bounds a pod to 15 bytes.
+    fn write(&self, writer: &mut Writer, now: u64) {
         let Self { id, arm, first_seconds, last_seconds, in_flight } = self;
         writer.u32(*id);
         writer.u8(u8::from(*arm == Arm::Canary));
-        writer.u64(*first_seconds);
-        writer.u16((last_seconds - first_seconds).div_ceil(10).min(u64::from(u16::MAX)) as u16);
+        for seconds in [first_seconds, last_seconds] {
+            writer.u16(((now - seconds) / WINDOW_SECONDS).min(u64::from(u16::MAX)) as u16);
+        }
         in_flight.iter().for_each(|units| writer.u16(*units));
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+    fn read(reader: &mut Reader<'_>, now: u64) -> Result<Self, StateError> {
         let (id, arm) = (reader.u32()?, if reader.u8()? == 1 { Arm::Canary } else { Arm::Stable });
-        let first_seconds = reader.u64()?;
-        let last_seconds = first_seconds + u64::from(reader.u16()?) * 10;
+        let first_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
+        let last_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
         Ok(Self { id, arm, first_seconds, last_seconds, in_flight: [reader.u16()?, reader.u16()?, reader.u16()?] })
     }
-}
-
-#[derive(Default)]
-struct Writer {
-    bytes: Vec<u8>,
-}
-
-impl Writer {
-    fn u8(&mut self, value: u8) {
-        self.bytes.push(value);
-    }
-
-    fn u16(&mut self, value: u16) {
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn f32(&mut self, value: f32) {
-        self.u32(value.to_bits());
-    }
-
-    /// Lists are bounded by constants below 256.
-    fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Self, &T)) {
-        self.u8(items.len() as u8);
-        items.iter().for_each(|item| write(self, item));
-    }
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    offset: usize,
-}
-
-impl Reader<'_> {
-    fn damaged(&self) -> StateError {
-        StateError::Damaged { offset: self.offset }
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
-        let rest =
-            self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk::<N>()).ok_or_else(|| self.damaged())?;
-        self.offset += N;
-        Ok(*rest)
-    }
-
-    fn u8(&mut self) -> Result<u8, StateError> {
-        self.take::<1>().map(|[byte]| byte)
-    }
-
-    fn u16(&mut self) -> Result<u16, StateError> {
-        self.take().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, StateError> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, StateError> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn f32(&mut self) -> Result<f32, StateError> {
-        self.u32().map(f32::from_bits)
-    }
-
-    fn list<T>(
-        &mut self,
-        most: usize,
-        mut read: impl FnMut(&mut Self) -> Result<T, StateError>,
-    ) -> Result<Vec<T>, StateError> {
-        let length = usize::from(self.u8()?);
-        if length > most {
-            return Err(self.damaged());
-        }
-        (0..length).map(|_| read(self)).collect()
-    }
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn base64_encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for position in 0..4 {
-            let sextet = (word >> (18 - 6 * position) & 63) as usize;
-            text.push(if position <= chunk.len() { char::from(ALPHABET[sextet]) } else { '=' });
-        }
-    }
-    text
-}
-
-fn base64_decode(text: &str) -> Result<Vec<u8>, StateError> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for (block, chunk) in text.chunks(4).enumerate() {
-        let mut word = 0_u32;
-        for (position, character) in chunk.iter().enumerate() {
-            let sextet = ALPHABET.iter().position(|letter| letter == character);
-            word = word << 6 | sextet.ok_or(StateError::Damaged { offset: block * 4 + position })? as u32;
-        }
-        word <<= 6 * (4 - chunk.len());
-        bytes.extend(&word.to_be_bytes()[1..chunk.len().max(1)]);
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

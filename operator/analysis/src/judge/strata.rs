@@ -10,7 +10,7 @@ use slipway_evidence::{Histogram, Quantile};
 pub const LEVELS: [u16; 6] = [2_500, 5_000, 7_500, 9_000, 9_500, 9_900];
 
 /// How many strata of a metric are followed; the least seen of more is dropped, and learned anew when it returns.
-pub const MAX_STRATA: usize = 12;
+pub const MAX_STRATA: usize = 10;
 
 /// Steps per bucket of a stored threshold.
 const FINE: f64 = 16.0;

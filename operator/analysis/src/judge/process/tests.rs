@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    Direction, MAX_ACTIVE, RESTART_SECONDS, RestartProduct, SequentialT, ln_add, ln_sequential_t, restarts_due,
+    Direction, MAX_ACTIVE, Mixture, RESTART_SECONDS, RestartProduct, SequentialT, ln_add, ln_sequential_t, restarts_due,
 };
 
 const ONE: Mixture = Mixture { weights: &[1.0], unrestarted: 0.0 };

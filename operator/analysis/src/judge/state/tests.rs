@@ -1,1 +1,65 @@
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
 
+use super::{
+    StateError,
+    codec::{z85_decode, z85_encode},
+};
+use crate::judge::{Config, Judge, Window};
+
+fn state() -> String {
+    let mut judge = Judge::new(Config::default());
+    judge.consume(&Window { end_seconds: 10, weight_percent: Some(5.0), ..Window::default() });
+    judge.encode()
+}
+
+#[test]
+fn a_fresh_judge_resumes() {
+    let judge = Judge::new(Config::default());
+    assert_eq!(Judge::resume(Config::default(), &judge.encode()), Ok(judge));
+}
+
+#[test]
+fn a_state_of_another_version_says_which() {
+    let error = Judge::resume(Config::default(), "7:00000").unwrap_err();
+    assert_eq!(error.to_string(), "judge state has version \"7\", this judge reads version \"1\"");
+}
+
+#[test]
+fn a_state_of_another_configuration_is_refused() {
+    let other = Config { margin_bins: 6, ..Config::default() };
+    let error = Judge::resume(other, &state()).unwrap_err();
+    assert_eq!(error.to_string(), "judge state belongs to another configuration of steps, margins or objectives");
+}
+
+#[test]
+fn a_damaged_state_is_refused() {
+    let state = state();
+    let cut = &state[..state.len() - 9];
+    assert!(matches!(Judge::resume(Config::default(), cut), Err(StateError::Damaged { .. })));
+    let changed = state.replacen('0', "1", 1);
+    assert!(matches!(Judge::resume(Config::default(), &changed), Err(StateError::Damaged { .. })));
+    let error = Judge::resume(Config::default(), "1:00000\"0000").unwrap_err();
+    assert_eq!(error.to_string(), "judge state is damaged at byte 5");
+}
+
+/// The test case of ZeroMQ RFC 32.
+#[test]
+fn z85_is_that_of_the_rfc() {
+    let bytes = [0x86, 0x4f, 0xd2, 0x6f, 0xb5, 0x59, 0xf7, 0x5b];
+    assert_eq!(z85_encode(&bytes), "HelloWorld");
+    assert_eq!(z85_decode("HelloWorld").unwrap(), bytes);
+}
+
+proptest! {
+    #[test]
+    fn z85_reads_back(words in prop::collection::vec(any::<[u8; 4]>(), 0..30)) {
+        let bytes = words.concat();
+        prop_assert_eq!(z85_decode(&z85_encode(&bytes)).unwrap(), bytes);
+    }
+
+    #[test]
+    fn no_text_makes_reading_panic(text in "(1:)?[ -~]{0,200}") {
+        let _ = Judge::resume(Config::default(), &text);
+    }
+}

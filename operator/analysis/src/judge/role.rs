@@ -1,0 +1,31 @@
+//! Which metrics guard a rollout, by what the revision changes. Pure.
+
+use slipway_evidence::Metric;
+
+use super::config::Change;
+
+/// What a metric's evidence may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A worse canary is rolled back, and promotion needs non-inferiority.
+    Guard,
+    /// Errors and objectives count, a relative slowdown does not.
+    Absolute,
+    /// Only errors count.
+    Errors,
+    /// It only says who is to blame.
+    Diagnostic,
+}
+
+/// The role of a metric under a change; `None` for metrics that are not judged.
+pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
+    match metric {
+        Metric::AgentRunLatency => Some(if change == Change::Engine { Role::Absolute } else { Role::Guard }),
+        Metric::ModelTime | Metric::RequestLatency | Metric::TimeToFirstToken | Metric::InterTokenLatency => {
+            Some(if change == Change::Agent { Role::Diagnostic } else { Role::Guard })
+        }
+        Metric::RunSuccess => Some(Role::Errors),
+        Metric::ToolTime | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => Some(Role::Diagnostic),
+        Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
+    }
+}
