@@ -22,7 +22,7 @@ fill_python_context() {
   download_once "$IMAGES/lib/pip.txt" "$context/pip" fetch_wheels
   for list in "$IMAGES/$name"/*.txt; do
     case ${list##*/} in
-      packages.txt) download_once "$list" "$context/packages" fetch_packages ;;
+      packages.txt) download_packages_once "$list" "$context/packages" ;;
       *) download_once "$list" "$context/$(basename "$list" .txt)" fetch_wheels ;;
     esac
   done
@@ -47,7 +47,7 @@ copy_models() {
 
 fill_busybox_context() {
   make_base
-  download_once "$IMAGES/slipway-busybox/packages.txt" "$1/packages" fetch_packages
+  download_packages_once "$IMAGES/slipway-busybox/packages.txt" "$1/packages"
   [[ $1/busybox -nt $1/packages/.list ]] || {
     dpkg-deb --fsys-tarfile "$1"/packages/busybox-static_*.deb | tar -xO ./bin/busybox >"$1/busybox"
     chmod 755 "$1/busybox"
