@@ -118,6 +118,10 @@ fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Ti
         return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
     };
     let text = terminated.message.as_deref().unwrap_or_default();
+    if let Some(deadline) = pod.and_then(passed_deadline) {
+        let failure = format!("{container} ran past the deadline of {deadline} s{}", last_line(text));
+        return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    }
     if let Ok(Message::Failed { class, text, .. }) = Message::parse(text) {
         return JobPhase::Failed { class, failure: text, finished_at };
     }
@@ -128,12 +132,18 @@ fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Ti
     }
 }
 
+/// Seconds that the pod was allowed to run, if the kubelet stopped it for that.
+fn passed_deadline(pod: &Pod) -> Option<i64> {
+    let is_past = pod.status.as_ref()?.reason.as_deref() == Some("DeadlineExceeded");
+    pod.spec.as_ref()?.active_deadline_seconds.filter(|_| is_past)
+}
+
 /// A killed container points to memory or to the node; any other end of a vendor's tool points to what it was given.
 fn class_of_exit(terminated: &ContainerStateTerminated) -> FailureClass {
     match terminated.reason.as_deref() {
         Some("OOMKilled") => FailureClass::InsufficientMemory,
         Some("StartError" | "ContainerCannotRun") => FailureClass::ImageMismatch,
-        _ if terminated.exit_code == 143 => FailureClass::Infrastructure,
+        _ if matches!(terminated.exit_code, 137 | 143) => FailureClass::Infrastructure,
         _ => FailureClass::BadModel,
     }
 }
