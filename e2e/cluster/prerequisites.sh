@@ -15,9 +15,10 @@ declare -rA PACKAGES=(
   [mount]=mount
   [openssl]=openssl
   [curl]=curl
-  [jq]=jq
   [buildah]=buildah
-  [skopeo]=skopeo
+  [ps]=procps
+  [python3]=python3
+  [pip3]=python3-pip
   [mmdebstrap]=mmdebstrap
   [strip]=binutils
 )

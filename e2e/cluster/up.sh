@@ -83,8 +83,8 @@ start_namespaces() {
     exec setsid env --ignore-environment \
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       SLIPWAY_CACHE="$SLIPWAY_CACHE" SLIPWAY_IMAGE_STORE="$IMAGE_STORE" LOCK_FD="$LOCK_FD" \
-      unshare --mount --net --pid --cgroup --ipc --uts --fork --propagation private \
-      bash "$CLUSTER_SCRIPTS/inside/init.sh" "$NAME" "$DIR" "$CLUSTER_BINARY" "$COREDNS_BINARY" "$PAUSE_ARCHIVE"
+      unshare --cgroup \
+      bash "$CLUSTER_SCRIPTS/inside/namespaces.sh" "$NAME" "$DIR" "$CLUSTER_BINARY" "$COREDNS_BINARY" "$PAUSE_ARCHIVE"
   ) >>"$DIR/log/init.log" 2>&1 </dev/null &
   disown
   local _

@@ -22,14 +22,15 @@ content_key() {
   {
     [[ $parent == scratch ]] || image_id "$parent"
     find "$IMAGES/$name" -type f -print0 | hash_of_files
-    (cd "$context" && find . -type f -print0 | hash_of_files)
+    # Wheels and packages are pinned by the lists that they were fetched with.
+    (cd "$context" && find . -type f ! -name '*.whl' ! -name '*.deb' -print0 | hash_of_files)
   } | sha256sum | cut -c1-16
 }
 
 is_built() { [[ $(cat "$IMAGE_CACHE/keys/$1" 2>/dev/null) == "$2" && -n $(image_id "$(tag_of "$1")") ]]; }
 
 build_image() {
-  local name=$1 context=$IMAGE_CACHE/contexts/$1 key started=$SECONDS
+  local name=$1 context=$IMAGE_CACHE/contexts/$1 key old options=() started=$SECONDS
   fill_context "$name" "$context"
   key=$(content_key "$name" "$context")
   if is_built "$name" "$key"; then
@@ -37,8 +38,13 @@ build_image() {
     return
   fi
   say "building $(tag_of "$name")"
-  run_buildah build --quiet --layers --pull-never --isolation chroot --tag "$(tag_of "$name")" \
+  old=$(image_id "$(tag_of "$name")")
+  # Cached layers would only pile up where every change replaces the one layer.
+  grep --quiet '^FROM scratch' "$IMAGES/$name/Dockerfile" || options=(--layers)
+  run_buildah build --quiet "${options[@]}" --pull-never --isolation chroot --tag "$(tag_of "$name")" \
     --file "$IMAGES/$name/Dockerfile" "$context" >/dev/null
+  # The one before, unless another image is built on it.
+  [[ -z $old || $old == "$(image_id "$(tag_of "$name")")" ]] || run_buildah rmi "$old" >/dev/null 2>&1 || true
   mkdir -p "$IMAGE_CACHE/keys"
   printf '%s\n' "$key" >"$IMAGE_CACHE/keys/$name"
   say "built $(tag_of "$name") in $((SECONDS - started)) s"
@@ -49,6 +55,10 @@ names=("$@")
 for name in "${names[@]}"; do
   [[ -f $IMAGES/$name/Dockerfile ]] || die "no image \"$name\"; known are ${ALL_IMAGES[*]}"
 done
+# Contexts and store are shared; a second caller waits and finds the work done.
+mkdir -p "$IMAGE_CACHE"
+exec {lock}>"$IMAGE_CACHE/lock"
+flock "$lock"
 for name in "${names[@]}"; do
   build_image "$name"
 done

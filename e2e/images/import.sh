@@ -44,7 +44,9 @@ if [[ $# -gt 0 ]]; then
     tags+=("$(tag_of "$name")")
   done
 else
-  mapfile -t tags < <(run_buildah images --format '{{.Name}}:{{.Tag}}' | grep '^slipway.dev/slipway-.*:dev$')
+  # slipway-python is only what others are built on.
+  mapfile -t tags < <(run_buildah images --format '{{.Name}}:{{.Tag}}' |
+    grep '^slipway.dev/slipway-.*:dev$' | grep -v '^slipway.dev/slipway-python:')
 fi
 for tag in "${tags[@]}"; do
   import_image "$tag"

@@ -39,6 +39,16 @@ enter_cgroups() {
   done
 }
 
+# Version 2 only: a cgroup that passes controllers on may hold no process, so the
+# first ones go to a leaf of their own.
+leave_cgroup_root() {
+  local root
+  root=/sys/fs/cgroup/$(cgroup_name)
+  [[ -e $root/cgroup.procs ]] || return 0
+  mkdir -p "$root/init"
+  printf '%s\n' "$BASHPID" >"$root/init/cgroup.procs"
+}
+
 # Inside the namespaces: what was our cgroup becomes the root that everyone
 # sees, so that the kubelet and runc cannot touch anything above it.
 mount_cgroups() {
@@ -51,9 +61,6 @@ mount_cgroups() {
     mount --bind "/sys/fs/cgroup/$(cgroup_name)" "$staging"
     umount --lazy /sys/fs/cgroup
     mount --move "$staging" /sys/fs/cgroup
-    # Only leaves may hold processes once controllers are passed on.
-    mkdir /sys/fs/cgroup/init
-    printf '%s\n' $$ >/sys/fs/cgroup/init/cgroup.procs
     enable_controllers /sys/fs/cgroup
     return
   fi

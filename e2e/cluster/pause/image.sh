@@ -4,20 +4,22 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-readonly here cache=${SLIPWAY_CACHE:-$HOME/.cache/slipway}
-binary=$(realpath "$cache/bin/slipway-pause")
-readonly binary image=slipway.dev/pause:dev archive=$binary.tar
+# shellcheck source=../../images/lib/common.sh
+source "$here/../../images/lib/common.sh"
+
+binary=$(realpath "$SLIPWAY_CACHE/bin/slipway-pause")
+readonly here binary image=slipway.dev/pause:dev archive=$binary.tar
 
 pack() {
   local context
   context=$(mktemp -d)
   cp "$binary" "$context/pause"
-  local buildah=(buildah --root "$cache/buildah/root" --runroot "$cache/buildah/run" --storage-driver overlay)
-  "${buildah[@]}" build --quiet --tag "$image" --file "$here/Dockerfile" "$context" >&2
+  run_buildah build --quiet --tag "$image" --file "$here/Dockerfile" "$context" >&2
   rm -f "$archive.partial"
-  "${buildah[@]}" push --quiet "$image" "docker-archive:$archive.partial:$image" >&2
+  run_buildah push --quiet "$image" "docker-archive:$archive.partial:$image" >&2
   mv "$archive.partial" "$archive"
   rm -rf "$context"
+  find "${binary%/*}" -name 'slipway-pause-*.tar' ! -path "$archive" -delete
 }
 
 [[ -e $archive ]] || pack

@@ -15,11 +15,12 @@ SLIM=(
 
 base_archive() { printf '%s/base/bookworm.tar\n' "$IMAGE_CACHE"; }
 
+# Made again when this file changes.
+base_key() { sha256sum "${BASH_SOURCE[0]}" | cut -c1-16; }
+
 bootstrap_base() {
-  local archive
-  archive=$(base_archive)
-  [[ ! -e $archive ]] || return 0
-  say "bootstrapping Debian bookworm (about a minute)"
+  local archive=$1
+  say "bootstrapping Debian bookworm (half a minute)"
   mkdir -p "${archive%/*}"
   if ! nice -n 10 mmdebstrap --variant=minbase "${SLIM[@]}" bookworm "$archive.partial.tar" \
     >"${archive%.tar}.log" 2>&1; then
@@ -32,15 +33,21 @@ bootstrap_base() {
 }
 
 commit_base() {
-  [[ -z $(image_id "$BASE_IMAGE") ]] || return 0
   local container
   container=$(run_buildah from scratch)
-  run_buildah add --quiet "$container" "$(base_archive)" / >/dev/null
+  run_buildah add --quiet "$container" "$1" / >/dev/null
   run_buildah config --cmd bash "$container"
   run_buildah commit --quiet --rm "$container" "$BASE_IMAGE" >/dev/null
 }
 
 make_base() {
-  bootstrap_base
-  commit_base
+  local archive key
+  archive=$(base_archive)
+  key=$(base_key)
+  if [[ $(cat "$archive.key" 2>/dev/null) == "$key" && -n $(image_id "$BASE_IMAGE") ]]; then
+    return
+  fi
+  bootstrap_base "$archive"
+  commit_base "$archive"
+  printf '%s\n' "$key" >"$archive.key"
 }

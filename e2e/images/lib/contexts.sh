@@ -7,7 +7,10 @@ fill_context() {
   case $name in
     slipway-python | slipway-triton | slipway-model-builder) fill_python_context "$name" "$context" ;;
     slipway-busybox) fill_busybox_context "$context" ;;
-    slipway-e2e) fill_binary_context "$name" "$context" && copy_models "$context/models" ;;
+    slipway-e2e)
+      fill_binary_context "$name" "$context"
+      copy_models "$context/models"
+      ;;
     *) fill_binary_context "$name" "$context" ;;
   esac
 }

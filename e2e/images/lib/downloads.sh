@@ -31,6 +31,12 @@ fetch_wheels() {
     --requirement "$1" --dest "$2" >&2
 }
 
+# What a package needs besides itself depends on the base image.
+download_packages_once() {
+  [[ $2 -nt $(base_archive) ]] || rm -rf "$2"
+  download_once "$1" "$2" fetch_packages
+}
+
 # The packages and what they depend on, less what the base image has.
 fetch_packages() {
   local packages
