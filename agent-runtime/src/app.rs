@@ -22,7 +22,7 @@ use crate::{
     },
     backend::Backend,
     clock::Clock,
-    readiness::ReadinessWatch,
+    readiness::{Pauses, ReadinessWatch},
     telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
     tools::{PrepareToolError, Registry},
 };
@@ -113,6 +113,7 @@ impl App {
             warm_up: config.warm_up,
             max_tokens: config.max_tokens_per_step,
             timeout: run_timeout,
+            pauses: Pauses::default(),
         };
         let agent = Agent {
             backend,

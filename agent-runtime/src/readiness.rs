@@ -11,11 +11,6 @@ use crate::{
     backend::{Backend, BackendError, Generation},
 };
 
-/// How often the engine is asked while it is not ready: soon enough that a start is not held up by it.
-const PAUSE_UNTIL_READY: Duration = Duration::from_millis(500);
-/// How often it is asked afterwards: a lost model is noticed before the kubelet's third failed probe.
-const PAUSE_WHEN_READY: Duration = Duration::from_secs(2);
-
 /// What keeps a pod's readiness true.
 pub struct ReadinessWatch {
     /// The engine.
@@ -28,6 +23,24 @@ pub struct ReadinessWatch {
     pub max_tokens: u32,
     /// How long one warm-up generation may take.
     pub timeout: Duration,
+    /// How often the engine is asked.
+    pub pauses: Pauses,
+}
+
+/// How often the engine is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pauses {
+    /// While it is not ready.
+    pub until_ready: Duration,
+    /// Afterwards.
+    pub when_ready: Duration,
+}
+
+impl Default for Pauses {
+    /// Half a second holds no start up; with two seconds a lost model is noticed before the kubelet's third failed probe.
+    fn default() -> Self {
+        Self { until_ready: Duration::from_millis(500), when_ready: Duration::from_secs(2) }
+    }
 }
 
 /// Why the engine could not be warmed up.
@@ -49,7 +62,8 @@ impl ReadinessWatch {
         let mut is_warm = false;
         loop {
             let readiness = self.find_out(&mut is_warm).await;
-            let pause = if readiness == Readiness::Ready { PAUSE_WHEN_READY } else { PAUSE_UNTIL_READY };
+            let Pauses { until_ready, when_ready } = self.pauses;
+            let pause = if readiness == Readiness::Ready { when_ready } else { until_ready };
             if self.admission.readiness() != readiness {
                 tracing::info!(?readiness, "readiness changed");
             }

@@ -105,6 +105,12 @@ impl Admission {
         self.gate.borrow().in_flight
     }
 
+    /// Returns once the readiness is such.
+    pub async fn until(&self, mut is_so: impl FnMut(&Readiness) -> bool) {
+        // The sender is `self`, so the channel cannot close meanwhile.
+        let _ = self.gate.subscribe().wait_for(|gate| is_so(&gate.readiness)).await;
+    }
+
     /// Returns once no run is in flight.
     pub async fn idle(&self) {
         // The sender is `self`, so the channel cannot close meanwhile.

@@ -90,9 +90,15 @@ pub struct ModelStreamInferResponse {
 }
 /// Generated client implementations.
 pub mod grpc_inference_service_client {
-    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
-    use tonic::codegen::http::Uri;
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
     use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
     #[derive(Debug, Clone)]
     pub struct GrpcInferenceServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -123,16 +129,22 @@ pub mod grpc_inference_service_client {
             let inner = tonic::client::Grpc::with_origin(inner, origin);
             Self { inner }
         }
-        pub fn with_interceptor<F>(inner: T, interceptor: F) -> GrpcInferenceServiceClient<InterceptedService<T, F>>
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> GrpcInferenceServiceClient<InterceptedService<T, F>>
         where
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
             T: tonic::codegen::Service<
-                    http::Request<tonic::body::Body>,
-                    Response = http::Response<<T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody>,
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
                 >,
-            <T as tonic::codegen::Service<http::Request<tonic::body::Body>>>::Error:
-                Into<StdError> + std::marker::Send + std::marker::Sync,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
         {
             GrpcInferenceServiceClient::new(InterceptedService::new(inner, interceptor))
         }
@@ -170,52 +182,91 @@ pub mod grpc_inference_service_client {
         pub async fn server_ready(
             &mut self,
             request: impl tonic::IntoRequest<super::ServerReadyRequest>,
-        ) -> std::result::Result<tonic::Response<super::ServerReadyResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::ServerReadyResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/inference.GRPCInferenceService/ServerReady");
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ServerReady",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("inference.GRPCInferenceService", "ServerReady"));
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ServerReady"),
+                );
             self.inner.unary(req, path, codec).await
         }
         pub async fn model_ready(
             &mut self,
             request: impl tonic::IntoRequest<super::ModelReadyRequest>,
-        ) -> std::result::Result<tonic::Response<super::ModelReadyResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::ModelReadyResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/inference.GRPCInferenceService/ModelReady");
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelReady",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelReady"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelReady"));
             self.inner.unary(req, path, codec).await
         }
         /// One decoupled generation per stream: one request, any number of responses.
         pub async fn model_stream_infer(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ModelInferRequest>,
-        ) -> std::result::Result<tonic::Response<tonic::codec::Streaming<super::ModelStreamInferResponse>>, tonic::Status>
-        {
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ModelStreamInferResponse>>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/inference.GRPCInferenceService/ModelStreamInfer");
+            let path = http::uri::PathAndQuery::from_static(
+                "/inference.GRPCInferenceService/ModelStreamInfer",
+            );
             let mut req = request.into_streaming_request();
-            req.extensions_mut().insert(GrpcMethod::new("inference.GRPCInferenceService", "ModelStreamInfer"));
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("inference.GRPCInferenceService", "ModelStreamInfer"),
+                );
             self.inner.streaming(req, path, codec).await
         }
     }
 }
 /// Generated server implementations.
 pub mod grpc_inference_service_server {
-    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
     use tonic::codegen::*;
     /// Generated trait containing gRPC methods that should be implemented for use with GrpcInferenceServiceServer.
     #[async_trait]
@@ -223,21 +274,34 @@ pub mod grpc_inference_service_server {
         async fn server_ready(
             &self,
             request: tonic::Request<super::ServerReadyRequest>,
-        ) -> std::result::Result<tonic::Response<super::ServerReadyResponse>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::ServerReadyResponse>,
+            tonic::Status,
+        >;
         async fn model_ready(
             &self,
             request: tonic::Request<super::ModelReadyRequest>,
-        ) -> std::result::Result<tonic::Response<super::ModelReadyResponse>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::ModelReadyResponse>,
+            tonic::Status,
+        >;
         /// Server streaming response type for the ModelStreamInfer method.
         type ModelStreamInferStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ModelStreamInferResponse, tonic::Status>,
-            > + std::marker::Send
+                Item = std::result::Result<
+                    super::ModelStreamInferResponse,
+                    tonic::Status,
+                >,
+            >
+            + std::marker::Send
             + 'static;
         /// One decoupled generation per stream: one request, any number of responses.
         async fn model_stream_infer(
             &self,
             request: tonic::Request<tonic::Streaming<super::ModelInferRequest>>,
-        ) -> std::result::Result<tonic::Response<Self::ModelStreamInferStream>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<Self::ModelStreamInferStream>,
+            tonic::Status,
+        >;
     }
     #[derive(Debug)]
     pub struct GrpcInferenceServiceServer<T> {
@@ -260,7 +324,10 @@ pub mod grpc_inference_service_server {
                 max_encoding_message_size: None,
             }
         }
-        pub fn with_interceptor<F>(inner: T, interceptor: F) -> InterceptedService<Self, F>
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
         where
             F: tonic::service::Interceptor,
         {
@@ -295,7 +362,8 @@ pub mod grpc_inference_service_server {
             self
         }
     }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for GrpcInferenceServiceServer<T>
+    impl<T, B> tonic::codegen::Service<http::Request<B>>
+    for GrpcInferenceServiceServer<T>
     where
         T: GrpcInferenceService,
         B: Body + std::marker::Send + 'static,
@@ -304,7 +372,10 @@ pub mod grpc_inference_service_server {
         type Response = http::Response<tonic::body::Body>;
         type Error = std::convert::Infallible;
         type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<std::result::Result<(), Self::Error>> {
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
             Poll::Ready(Ok(()))
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
@@ -312,12 +383,24 @@ pub mod grpc_inference_service_server {
                 "/inference.GRPCInferenceService/ServerReady" => {
                     #[allow(non_camel_case_types)]
                     struct ServerReadySvc<T: GrpcInferenceService>(pub Arc<T>);
-                    impl<T: GrpcInferenceService> tonic::server::UnaryService<super::ServerReadyRequest> for ServerReadySvc<T> {
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::ServerReadyRequest>
+                    for ServerReadySvc<T> {
                         type Response = super::ServerReadyResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::ServerReadyRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ServerReadyRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as GrpcInferenceService>::server_ready(&inner, request).await };
+                            let fut = async move {
+                                <T as GrpcInferenceService>::server_ready(&inner, request)
+                                    .await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -330,8 +413,14 @@ pub mod grpc_inference_service_server {
                         let method = ServerReadySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(accept_compression_encodings, send_compression_encodings)
-                            .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
                         let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
@@ -340,12 +429,24 @@ pub mod grpc_inference_service_server {
                 "/inference.GRPCInferenceService/ModelReady" => {
                     #[allow(non_camel_case_types)]
                     struct ModelReadySvc<T: GrpcInferenceService>(pub Arc<T>);
-                    impl<T: GrpcInferenceService> tonic::server::UnaryService<super::ModelReadyRequest> for ModelReadySvc<T> {
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::UnaryService<super::ModelReadyRequest>
+                    for ModelReadySvc<T> {
                         type Response = super::ModelReadyResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::ModelReadyRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ModelReadyRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as GrpcInferenceService>::model_ready(&inner, request).await };
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_ready(&inner, request)
+                                    .await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -358,8 +459,14 @@ pub mod grpc_inference_service_server {
                         let method = ModelReadySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(accept_compression_encodings, send_compression_encodings)
-                            .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
                         let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
@@ -368,17 +475,30 @@ pub mod grpc_inference_service_server {
                 "/inference.GRPCInferenceService/ModelStreamInfer" => {
                     #[allow(non_camel_case_types)]
                     struct ModelStreamInferSvc<T: GrpcInferenceService>(pub Arc<T>);
-                    impl<T: GrpcInferenceService> tonic::server::StreamingService<super::ModelInferRequest> for ModelStreamInferSvc<T> {
+                    impl<
+                        T: GrpcInferenceService,
+                    > tonic::server::StreamingService<super::ModelInferRequest>
+                    for ModelStreamInferSvc<T> {
                         type Response = super::ModelStreamInferResponse;
                         type ResponseStream = T::ModelStreamInferStream;
-                        type Future = BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<tonic::Streaming<super::ModelInferRequest>>,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ModelInferRequest>,
+                            >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as GrpcInferenceService>::model_stream_infer(&inner, request).await };
+                            let fut = async move {
+                                <T as GrpcInferenceService>::model_stream_infer(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -391,20 +511,38 @@ pub mod grpc_inference_service_server {
                         let method = ModelStreamInferSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(accept_compression_encodings, send_compression_encodings)
-                            .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
                         let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
                 }
-                _ => Box::pin(async move {
-                    let mut response = http::Response::new(tonic::body::Body::default());
-                    let headers = response.headers_mut();
-                    headers.insert(tonic::Status::GRPC_STATUS, (tonic::Code::Unimplemented as i32).into());
-                    headers.insert(http::header::CONTENT_TYPE, tonic::metadata::GRPC_CONTENT_TYPE);
-                    Ok(response)
-                }),
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ mod triton;
 
 /// Messages and services of `proto/inference.proto`; written by `examples/generate_proto.rs`, not by hand.
 #[allow(missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
+#[rustfmt::skip]
 pub mod inference;
 
 use futures::{future::BoxFuture, stream::BoxStream};

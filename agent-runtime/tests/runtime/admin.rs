@@ -1,0 +1,104 @@
+//! The admin port.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use slipway_agent_runtime::api::admission::Readiness;
+use slipway_evidence::{Evidence, Metric};
+use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile};
+
+use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
+
+fn objective(name: &str, metric: ObjectiveMetric, max_microseconds: u64) -> Objective {
+    Objective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
+}
+
+/// Two runs of 40 virtual milliseconds (two calls, first tokens after 10 ms each), and one that fails.
+async fn after_three_runs() -> Sidecar {
+    let replies = [
+        Reply::Says("Action: calc[17+4]\n\n"),
+        Reply::Says("Answer: 21\n\n"),
+        Reply::Says("Action: calc[1/0]\n\n"),
+        Reply::Says("Answer: no\n\n"),
+        Reply::Says("nonsense\n\n"),
+    ];
+    let sidecar = sidecar_with(replies, |config| {
+        config.objectives = vec![
+            objective("answer", ObjectiveMetric::AgentRunLatency, 50_000),
+            objective("token", ObjectiveMetric::TimeToFirstToken, 9_000),
+        ];
+    });
+    for _ in 0..3 {
+        post(&sidecar.app.api(), "/v1/runs", json!({ "input": "What is 17+4?" })).await;
+    }
+    sidecar
+}
+
+#[tokio::test]
+async fn metrics_count_runs_calls_and_objectives() {
+    let sidecar = after_three_runs().await;
+    let metrics = get(&sidecar.app.admin(), "/metrics").await;
+    // Series of one metric come in no fixed order, and the bounds of histograms say little here.
+    let mut lines: Vec<_> =
+        metrics.body.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{")).collect();
+    lines.sort_unstable();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[tokio::test]
+async fn evidence_holds_one_observation_per_run_and_metric() {
+    let sidecar = after_three_runs().await;
+    sidecar.time.advance(Duration::from_secs(10));
+    let answer = get(&sidecar.app.admin(), "/slipway/v1/evidence").await;
+    let evidence: Evidence = serde_json::from_str(&answer.body).expect("the evidence reads back");
+    assert_eq!((evidence.revision.as_str(), evidence.pod.as_str()), ("support-1", "support-1-x"));
+    let [window] = evidence.windows.as_slice() else { panic!("one window has ended: {evidence:?}") };
+    let figures: Vec<_> = window
+        .metrics
+        .iter()
+        .map(|row| (row.metric, row.started, row.new_sessions, row.count, row.errors, row.sum_microseconds))
+        .collect();
+    assert_eq!(
+        figures,
+        [
+            (Metric::AgentRunLatency, 3, 3, 3, 1, 80_000),
+            (Metric::ModelTime, 3, 3, 3, 1, 80_000),
+            (Metric::ToolTime, 3, 3, 3, 1, 0),
+            (Metric::RequestLatency, 3, 3, 3, 1, 40_000),
+            (Metric::TimeToFirstToken, 3, 3, 3, 1, 20_000),
+            (Metric::InterTokenLatency, 3, 3, 3, 1, 3_332),
+            (Metric::ModelCallsPerRun, 3, 3, 3, 1, 4),
+            (Metric::OutputTokensPerRun, 3, 3, 3, 1, 63),
+            (Metric::RunSuccess, 3, 3, 3, 1, 0),
+        ]
+    );
+    let id = window.id;
+    let again = get(&sidecar.app.admin(), &format!("/slipway/v1/evidence?after={id}")).await;
+    let again: Evidence = serde_json::from_str(&again.body).expect("the evidence reads back");
+    assert_eq!(again.windows, []);
+}
+
+#[tokio::test]
+async fn an_id_that_is_none_is_refused() {
+    let answer = get(&sidecar([]).app.admin(), "/slipway/v1/evidence?after=yesterday").await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert_eq!(answer.error(), "after: is not a window's id; send the last id you have read");
+}
+
+#[tokio::test]
+async fn readiness_says_what_is_waited_for_and_life_goes_on() {
+    let sidecar = sidecar([]);
+    let admin = sidecar.app.admin();
+    let ready = async || {
+        let answer = get(&admin, "/readyz").await;
+        (answer.status.as_u16(), answer.body)
+    };
+    assert_eq!(ready().await, (200, "ok\n".into()));
+    sidecar.app.admission().set_readiness(Readiness::NotReady { why: "the Triton server is not ready".into() });
+    assert_eq!(ready().await, (503, "not ready: the Triton server is not ready\n".into()));
+    sidecar.app.admission().set_readiness(Readiness::Draining);
+    assert_eq!(ready().await, (503, "draining: 0 run(s) in flight\n".into()));
+    assert_eq!(get(&admin, "/livez").await.body, "ok\n");
+}

@@ -1,0 +1,240 @@
+//! `/v1/chat/completions` and `/v1/models`.
+
+use axum::http::{StatusCode, header::CONTENT_TYPE};
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use serde_json::{Value, json};
+use slipway_agent_runtime::api::admission::Readiness;
+
+use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
+
+const PATH: &str = "/v1/chat/completions";
+
+fn question(text: &str) -> Value {
+    json!({ "model": "support", "messages": [{ "role": "user", "content": text }] })
+}
+
+fn calculates() -> Sidecar {
+    sidecar([Reply::Says("Action: calc[17+4]\n\n"), Reply::Says("Answer: It is 21.\n\n")])
+}
+
+#[tokio::test]
+async fn a_question_is_answered_in_the_shape_of_the_openai_api() {
+    let sidecar = calculates();
+    let answer = post(&sidecar.app.api(), PATH, question("What is 17+4?")).await;
+    assert_eq!((answer.status, answer.header("x-slipway-revision")), (StatusCode::OK, "support-1"));
+    insta::assert_json_snapshot!(answer.json());
+    assert_eq!(
+        sidecar.engine.prompts(),
+        ["Question: What is 17+4?\n", "Question: What is 17+4?\nAction: calc[17+4]\n\nObservation: 21\n",]
+    );
+}
+
+#[tokio::test]
+async fn an_answer_is_streamed_in_chunks() {
+    let sidecar = calculates();
+    let mut request = question("What is 17+4?");
+    request["stream"] = json!(true);
+    request["stream_options"] = json!({ "include_usage": true });
+    let answer = post(&sidecar.app.api(), PATH, request).await;
+    assert_eq!(answer.header(CONTENT_TYPE.as_str()), "text/event-stream");
+    insta::assert_snapshot!(answer.body);
+}
+
+#[tokio::test]
+async fn system_prompt_and_earlier_turns_reach_the_model() {
+    let sidecar = sidecar_with([Reply::Says("Answer: 4\n\n")], |config| config.system_prompt = "Be brief.".into());
+    let messages = json!([
+        { "role": "user", "content": "1+1?" },
+        { "role": "assistant", "content": "2" },
+        { "role": "user", "content": [{ "type": "text", "text": "And\ntwice that?" }] },
+    ]);
+    post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+    assert_eq!(
+        sidecar.engine.prompts(),
+        ["System: Be brief.\nQuestion: 1+1?\nAnswer: 2\n\nQuestion: And twice that?\n"]
+    );
+}
+
+#[tokio::test]
+async fn the_template_may_list_the_tools_and_write_its_own_labels() {
+    let template = "You have:\n{tools}\n\nQuestion: {question}\n";
+    let sidecar = sidecar_with([Reply::Says("Answer: 4\n\n")], |config| config.prompt_template = template.into());
+    let api = sidecar.app.api();
+    post(&api, PATH, question("2+2?")).await;
+    assert_eq!(sidecar.engine.prompts(), ["You have:\ncalc: Evaluates an expression.\n\nQuestion: 2+2?\n"]);
+    let talk = json!([
+        { "role": "user", "content": "1" }, { "role": "assistant", "content": "2" }, { "role": "user", "content": "3" },
+    ]);
+    let refused = post(&api, PATH, json!({ "messages": talk })).await;
+    assert_eq!(
+        refused.error(),
+        "messages: has earlier turns, and this agent's promptTemplate holds one question only; \
+         send a single user message"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_says_so() {
+    let sidecar = sidecar([Reply::IsCutOff("Answer: on and")]);
+    let choice = post(&sidecar.app.api(), PATH, question("?")).await.json()["choices"][0].clone();
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("on and"), &json!("length")));
+}
+
+#[tokio::test]
+async fn a_limit_spent_before_the_answer_gives_an_empty_one() {
+    let sidecar = sidecar([Reply::Says("Action: calc[17+4]\n\n")]);
+    let mut request = question("?");
+    request["max_tokens"] = json!(5);
+    let choice = post(&sidecar.app.api(), PATH, request).await.json()["choices"][0].clone();
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("length")));
+}
+
+#[rstest]
+#[case::model(json!({ "model": "gpt" }), 404, "model: \"gpt\" does not exist here; this pod serves \"support\"")]
+#[case::no_messages(json!({ "messages": [] }), 400, "messages: is empty; send at least one user message")]
+#[case::no_text(json!({ "messages": [{ "role": "user", "content": " " }] }), 400,
+    "messages: has no text at index 0; leave the message out or write its text")]
+#[case::last(json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }] }), 400,
+    "messages: ends with an assistant message; end with the user's question")]
+#[case::system(json!({ "messages": [{ "role": "system", "content": "a" }] }), 400,
+    "messages[0].role: the agent's instructions are its systemPrompt; send user and assistant messages only")]
+#[case::tool(json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400,
+    "messages[0].role: tools run on the server; send user and assistant messages only")]
+#[case::role(json!({ "messages": [{ "role": "bot", "content": "a" }] }), 400,
+    "messages[0].role: \"bot\" is not a role; use \"user\" or \"assistant\"")]
+#[case::content(json!({ "messages": [{ "role": "user" }] }), 400,
+    "messages[0].content: is missing; write the message's text")]
+#[case::image(json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }] }), 400,
+    "messages[0].content[0].type: \"image_url\" with its content cannot be read; send parts of type \"text\"")]
+#[case::tools(json!({ "tools": [{ "type": "function" }] }), 400,
+    "tools: is not supported; tools are part of the agent's configuration and run on the server")]
+#[case::format(json!({ "response_format": { "type": "json_object" } }), 400,
+    "response_format: is not supported; the agent answers in text; leave the field out")]
+#[case::stop(json!({ "stop": ["x"] }), 400, "stop: is not supported; the agent's grammar sets the stop words")]
+#[case::n(json!({ "n": 2 }), 400, "n: the agent gives one answer; leave the field out or send 1")]
+#[case::max_tokens(json!({ "max_tokens": 0 }), 400, "max_tokens: is 0; must be at least 1")]
+#[case::unknown(json!({ "temprature": 1 }), 400, "temprature: is not a known field; remove it")]
+#[case::wrong_type(json!({ "stream": "yes" }), 400, "stream: invalid type: string \"yes\", expected a boolean at line 1")]
+#[tokio::test]
+async fn a_bad_request_names_the_field(#[case] change: Value, #[case] status: u16, #[case] message: &str) {
+    let sidecar = sidecar([]);
+    let mut request = question("?");
+    for (field, value) in change.as_object().expect("changes are an object") {
+        request[field] = value.clone();
+    }
+    let answer = post(&sidecar.app.api(), PATH, request).await;
+    let error = answer.error();
+    assert_eq!((answer.status.as_u16(), error.starts_with(message)), (status, true), "{error}");
+    assert_eq!(answer.header("x-slipway-revision"), "support-1");
+}
+
+#[tokio::test]
+async fn an_error_has_the_openai_envelope() {
+    let answer = post(&sidecar([]).app.api(), PATH, json!({ "model": "support", "messages": [], "n": 3 })).await;
+    insta::assert_json_snapshot!(answer.json(), @r#"
+    {
+      "error": {
+        "message": "n: the agent gives one answer; leave the field out or send 1",
+        "type": "invalid_request_error",
+        "param": "n",
+        "code": "invalid_value"
+      }
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn what_clients_send_by_default_is_let_through() {
+    let sidecar = sidecar([Reply::Says("Answer: 1\n\n")]);
+    let mut request = question("?");
+    for (field, value) in [
+        ("temperature", json!(0.7)),
+        ("tools", json!([])),
+        ("stop", Value::Null),
+        ("tool_choice", json!("auto")),
+        ("response_format", json!({ "type": "text" })),
+        ("logprobs", json!(false)),
+        ("n", json!(1)),
+    ] {
+        request[field] = value;
+    }
+    assert_eq!(post(&sidecar.app.api(), PATH, request).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_failure_before_the_answer_has_its_status_even_when_streaming() {
+    let sidecar = sidecar([Reply::Says("As an AI\n\n")]);
+    let mut request = question("?");
+    request["stream"] = json!(true);
+    let answer = post(&sidecar.app.api(), PATH, request).await;
+    assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
+    assert_eq!(
+        answer.error(),
+        "the model's output in step 1 cannot be read: it wrote the line \"As an AI\", \
+         which is neither a thought, an action nor an answer"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_within_the_answer_ends_the_stream_with_an_error() {
+    let sidecar = sidecar([Reply::SaysAndFails("Answer: one two three")]);
+    let mut request = question("?");
+    request["stream"] = json!(true);
+    let answer = post(&sidecar.app.api(), PATH, request).await;
+    let last = answer.body.trim_end().lines().last().expect("there are events").to_owned();
+    assert_eq!(
+        last,
+        "data: {\"error\":{\"code\":\"model_error\",\"message\":\"the model call of step 1 failed: the engine failed: \
+         CUDA out of memory\",\"param\":null,\"type\":\"server_error\"}}"
+    );
+}
+
+#[tokio::test]
+async fn a_full_pod_answers_429_and_when_to_retry() {
+    let sidecar = sidecar_with([Reply::WaitsAndSays("Answer: 1\n\n")], |config| config.max_in_flight = 1);
+    let api = sidecar.app.api();
+    let first = tokio::spawn({
+        let api = api.clone();
+        async move { post(&api, PATH, question("?")).await.status }
+    });
+    sidecar.engine.until(|engine| engine.generations.len() == 1).await;
+    let second = post(&api, PATH, question("?")).await;
+    assert_eq!((second.status, second.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "1"));
+    assert_eq!(second.error(), "this pod serves 1 run(s) at once and all places are taken; try again");
+    sidecar.engine.release();
+    assert_eq!(first.await.expect("the first run ends"), StatusCode::OK);
+}
+
+#[rstest]
+#[case(Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() },
+    "this pod is not ready: Triton's model \"agent\" is not ready")]
+#[case(Readiness::Draining, "this pod is shutting down; send the request again")]
+#[tokio::test]
+async fn a_pod_that_does_not_serve_answers_503(#[case] readiness: Readiness, #[case] message: &str) {
+    let sidecar = sidecar([]);
+    sidecar.app.admission().set_readiness(readiness);
+    let answer = post(&sidecar.app.api(), PATH, question("?")).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    assert_eq!(answer.error(), message);
+}
+
+#[tokio::test]
+async fn the_agent_is_the_one_model() {
+    let api = sidecar([]).app.api();
+    let model = json!({ "id": "support", "object": "model", "created": 1_770_000_000, "owned_by": "slipway" });
+    assert_eq!(get(&api, "/v1/models").await.json(), json!({ "object": "list", "data": [model] }));
+    assert_eq!(get(&api, "/v1/models/support").await.json(), model);
+    assert_eq!(get(&api, "/v1/models/gpt").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_errors_with_the_revision() {
+    let api = sidecar([]).app.api();
+    let path = get(&api, "/v1/embeddings").await;
+    assert_eq!((path.status, path.header("x-slipway-revision")), (StatusCode::NOT_FOUND, "support-1"));
+    assert_eq!(path.error(), "no such path: /v1/embeddings; see /v1/models");
+    let method = get(&api, PATH).await;
+    assert_eq!((method.status, method.header("x-slipway-revision")), (StatusCode::METHOD_NOT_ALLOWED, "support-1"));
+    assert_eq!(method.error(), "/v1/chat/completions does not take GET");
+}

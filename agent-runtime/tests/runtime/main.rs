@@ -1,0 +1,13 @@
+//! The sidecar as its clients, its engine and the kubelet see it.
+
+mod admin;
+mod chat;
+mod drain;
+mod fixture;
+mod layers;
+mod process;
+mod proto;
+mod readiness;
+mod runs;
+mod tools;
+mod triton;

@@ -1,0 +1,105 @@
+//! Readiness follows the engine, after a warm-up.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    future::BoxFuture,
+    stream::{BoxStream, StreamExt, iter},
+};
+use pretty_assertions::assert_eq;
+use slipway_agent_runtime::{
+    api::admission::{Admission, Readiness},
+    backend::{Backend, BackendError, FinishReason, Generation, Piece},
+    readiness::{Pauses, ReadinessWatch},
+};
+use slipway_runtime_config::WarmUp;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::or_hang;
+
+/// An engine that is ready when it is told to be, and fails at prompts beyond its context.
+struct Engine {
+    is_ready: watch::Sender<bool>,
+    generations: watch::Sender<Vec<Generation>>,
+    context: usize,
+}
+
+impl Backend for Engine {
+    fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
+        let fits = generation.prompt.len() + generation.max_tokens as usize <= self.context;
+        self.generations.send_modify(|generations| generations.push(generation));
+        let done = Piece { text: String::new(), output_tokens: 1, finish: Some(FinishReason::Length) };
+        let too_long = BackendError::Engine { message: "the prompt does not fit the context".into() };
+        iter([if fits { Ok(done) } else { Err(too_long) }]).boxed()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        let is_ready = *self.is_ready.borrow();
+        let not_ready = BackendError::NotReady { what: "Triton's model \"agent\"".into() };
+        Box::pin(async move { if is_ready { Ok(()) } else { Err(not_ready) } })
+    }
+}
+
+fn watched(engine: &Arc<Engine>) -> (Arc<Admission>, CancellationToken) {
+    let admission = Admission::new(1);
+    let watch = ReadinessWatch {
+        backend: Arc::clone(engine) as _,
+        admission: Arc::clone(&admission),
+        warm_up: WarmUp { longest_prompt_characters: 24 },
+        max_tokens: 8,
+        timeout: Duration::from_secs(60),
+        pauses: Pauses { until_ready: Duration::from_millis(1), when_ready: Duration::from_millis(1) },
+    };
+    let stop = CancellationToken::new();
+    tokio::spawn(watch.watch(stop.clone()));
+    (admission, stop)
+}
+
+async fn until(admission: &Admission, readiness: &Readiness) {
+    or_hang(admission.until(|found| found == readiness)).await;
+}
+
+fn engine(context: usize) -> Arc<Engine> {
+    let (is_ready, generations) = (watch::Sender::new(false), watch::Sender::default());
+    Arc::new(Engine { is_ready, generations, context })
+}
+
+#[tokio::test]
+async fn the_pod_is_ready_after_generations_of_the_shortest_and_the_longest_shape() {
+    let engine = engine(32);
+    let (admission, stop) = watched(&engine);
+    until(&admission, &Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() }).await;
+    assert_eq!(engine.generations.borrow().len(), 0);
+    engine.is_ready.send_replace(true);
+    until(&admission, &Readiness::Ready).await;
+    let shape = |generation: &Generation| (generation.prompt.clone(), generation.max_tokens);
+    let shapes: Vec<_> = engine.generations.borrow().iter().map(shape).collect();
+    assert_eq!(shapes, [("?".into(), 1), ("Question: Question: Ques".into(), 8)]);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn an_engine_that_was_lost_is_warmed_up_again() {
+    let engine = engine(32);
+    engine.is_ready.send_replace(true);
+    let (admission, stop) = watched(&engine);
+    until(&admission, &Readiness::Ready).await;
+    engine.is_ready.send_replace(false);
+    until(&admission, &Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() }).await;
+    engine.is_ready.send_replace(true);
+    until(&admission, &Readiness::Ready).await;
+    assert_eq!(engine.generations.borrow().len(), 4);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_shape_that_does_not_fit_keeps_the_pod_unready_and_is_named() {
+    let engine = engine(31);
+    engine.is_ready.send_replace(true);
+    let (admission, stop) = watched(&engine);
+    let why = "the warm-up generation of the longest shape failed: the engine failed: \
+               the prompt does not fit the context";
+    until(&admission, &Readiness::NotReady { why: why.into() }).await;
+    stop.cancel();
+}
