@@ -30,7 +30,7 @@ content_key() {
 is_built() { [[ $(cat "$IMAGE_CACHE/keys/$1" 2>/dev/null) == "$2" && -n $(image_id "$(tag_of "$1")") ]]; }
 
 build_image() {
-  local name=$1 context=$IMAGE_CACHE/contexts/$1 key old options=() started=$SECONDS
+  local name=$1 context=$IMAGE_CACHE/contexts/$1 key old options started=$SECONDS
   fill_context "$name" "$context"
   key=$(content_key "$name" "$context")
   if is_built "$name" "$key"; then
@@ -39,8 +39,10 @@ build_image() {
   fi
   say "building $(tag_of "$name")"
   old=$(image_id "$(tag_of "$name")")
-  # Cached layers would only pile up where every change replaces the one layer.
-  grep --quiet '^FROM scratch' "$IMAGES/$name/Dockerfile" || options=(--layers)
+  # One file from nothing: cached layers would only pile up, and with a fixed time
+  # the same binary gives the same id. (Python compares times with its caches.)
+  options=(--layers)
+  ! grep --quiet '^FROM scratch' "$IMAGES/$name/Dockerfile" || options=(--timestamp 0)
   run_buildah build --quiet "${options[@]}" --pull-never --isolation chroot --tag "$(tag_of "$name")" \
     --file "$IMAGES/$name/Dockerfile" "$context" >/dev/null
   # The one before, unless another image is built on it.

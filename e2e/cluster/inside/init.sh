@@ -26,7 +26,7 @@ declare -A COMPONENTS=()
 publish_pid() {
   local pid _
   read -r pid _ </proc/self/stat
-  put init.namespace "$(readlink /proc/self/ns/pid)"
+  put init.namespace "$(pid_namespace_of self)"
   put init.pid "$pid"
 }
 

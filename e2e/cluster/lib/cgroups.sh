@@ -86,6 +86,15 @@ link_controllers() {
   done
 }
 
+# Every process in them, as the caller's pids.
+cgroup_processes() {
+  local hierarchy
+  for hierarchy in $(cgroup_hierarchies); do
+    [[ ! -d $hierarchy/$(cgroup_name) ]] ||
+      find "$hierarchy/$(cgroup_name)" -name cgroup.procs -exec cat {} +
+  done 2>/dev/null | sort -u
+}
+
 # Empties and removes our cgroups, children first. The kernel needs a moment
 # between the end of the last process and the end of its cgroup.
 remove_cgroups() {

@@ -55,14 +55,16 @@ step() {
 
 is_ours() { [[ -f $DIR/.slipway-cluster ]]; }
 
+# Tells the cluster's pid namespace from every other one, before and after a
+# reboot.
+pid_namespace_of() { printf '%s %s\n' "$(readlink "/proc/$1/ns/pid")" "$(</proc/sys/kernel/random/boot_id)"; }
+
 # The pid of the cluster's first process, if that very process still runs: the
-# pid namespace is compared, because pids are used again.
+# namespace is compared, because pids are used again.
 init_pid() {
-  local pid namespace
+  local pid
   pid=$(get init.pid)
-  [[ -n $pid ]] || return 1
-  namespace=$(readlink "/proc/$pid/ns/pid" 2>/dev/null) || return 1
-  [[ $namespace == "$(get init.namespace)" ]] || return 1
+  [[ -n $pid && -e /proc/$pid/ns/pid && $(pid_namespace_of "$pid" 2>/dev/null) == "$(get init.namespace)" ]] || return 1
   printf '%s\n' "$pid"
 }
 

@@ -5,6 +5,7 @@
 take_down() {
   is_ours || return 0
   stop_init
+  end_stragglers
   remove_network
   remove_cgroups
   rm -rf --one-file-system "$DIR"
@@ -18,6 +19,14 @@ stop_init() {
   kill -TERM "$pid"
   wait_for_end "$pid" 150 || kill -KILL "$pid"
   wait_for_end "$pid" 100 || die "process $pid of cluster \"$NAME\" does not end"
+}
+
+# Normally none. Only what we started, and its children, can be in our cgroups.
+end_stragglers() {
+  local pid
+  for pid in $(cgroup_processes); do
+    kill -KILL "$pid" 2>/dev/null || true
+  done
 }
 
 # wait_for_end PID TENTHS_OF_A_SECOND

@@ -59,10 +59,10 @@ fill_busybox_context() {
 
 # Symbols are four fifths of a debug binary and of no use in a pod.
 fill_binary_context() {
-  local binary=$RUST_BINARIES/$1 stripped=$2/$1
+  local binary=$RUST_BINARIES/$1 stripped=$2/$1 stamp
   [[ -x $binary ]] || die "no $binary; build it with cargo build --package $1"
-  if [[ ! $stripped -nt $binary ]]; then
-    strip --strip-all -o "$stripped.partial" "$binary"
-    mv "$stripped.partial" "$stripped"
-  fi
+  stamp=$(stat --format '%n %y %s' "$binary")
+  [[ ! -e $stripped || $(cat "$2.stamp" 2>/dev/null) != "$stamp" ]] || return 0
+  strip --strip-all -o "$stripped" "$binary"
+  printf '%s\n' "$stamp" >"$2.stamp"
 }
