@@ -10,7 +10,8 @@ use clap::{Args, ValueEnum};
 
 use super::CliError;
 use crate::trace::{
-    self, Intake, PhaseSource, SortError, SortOptions,
+    self, Intake, Options, PhaseSource, SortError, SortOptions,
+    averages::{self, Averages, AveragesError},
     format::{self, Format, FormatError},
     kineto::{self, KinetoError},
     nsys::{self, NsysError},
@@ -27,10 +28,13 @@ pub struct TraceArgs {
     /// Spans of the agent runtime, JSON lines, joined by wall clock.
     #[arg(long, value_name = "SPANS.jsonl")]
     spans: Option<PathBuf>,
+    /// Operators as torch averages them: a JSON list of the rows of `prof.key_averages()` with their self times and FLOPs.
+    #[arg(long, value_name = "AVERAGES.json")]
+    averages: Option<PathBuf>,
     /// Format of the files; `auto` looks at their first bytes.
     #[arg(long, value_enum, default_value_t = FormatChoice::Auto)]
     format: FormatChoice,
-    /// Directory of temporary files; about a fifth of the trace's size is needed there.
+    /// Directory of temporary files: about a tenth of a JSON trace's size, or as much as a SQLite export.
     #[arg(long, env = "TMPDIR", value_name = "DIR", default_value = "/tmp")]
     temporary_directory: PathBuf,
 }
@@ -96,6 +100,15 @@ pub enum TraceError {
         #[source]
         source: SpansError,
     },
+    /// The averages cannot be used.
+    #[error("{}", path.display())]
+    Averages {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: AveragesError,
+    },
     /// The records cannot be put in order.
     #[error("failed to order the records")]
     Sort(#[source] SortError),
@@ -123,7 +136,9 @@ fn report(arguments: &TraceArgs) -> Result<Report, TraceError> {
             PhaseSource::Spans
         }
     };
-    trace::analyze(intake.finish(), format.unwrap_or(Format::Kineto), source).map_err(TraceError::Sort)
+    let averages = arguments.averages.as_deref().map(read_averages).transpose()?;
+    let options = Options { format: format.unwrap_or(Format::Kineto), phase_source: source, averages };
+    trace::analyze(intake.finish(), options).map_err(TraceError::Sort)
 }
 
 fn read(path: &Path, choice: FormatChoice, intake: &mut Intake) -> Result<Format, TraceError> {
@@ -153,6 +168,11 @@ fn read(path: &Path, choice: FormatChoice, intake: &mut Intake) -> Result<Format
         }
     }
     Ok(found)
+}
+
+fn read_averages(path: &Path) -> Result<Averages, TraceError> {
+    let file = File::open(path).map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
+    averages::read(BufReader::new(file)).map_err(|source| TraceError::Averages { path: path.to_owned(), source })
 }
 
 enum SpansFailure {

@@ -183,8 +183,6 @@ pub struct Source {
     pub schema_version: Option<String>,
     /// What the reader left out or could not tell, in sentences.
     pub warnings: Vec<String>,
-    /// Whether operators of a framework were recorded, so that host time can be told apart.
-    pub has_operators: bool,
 }
 
 /// Interned names. Memory is bounded: past [`Names::BYTES`] new names become [`Names::OTHER`].
@@ -204,10 +202,12 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Most bytes of text that are kept. Real captures hold some thousand names; only labels with request numbers grow.
+    /// Most bytes that are kept, tables included. Real captures hold some thousand names; only labels with request numbers grow.
     pub const BYTES: usize = 16 << 20;
     /// The id of every name that came after the limit.
     pub const OTHER: NameId = NameId(0);
+    /// What a name costs in the tables beside its text.
+    const OVERHEAD: usize = 64;
     const OTHER_TEXT: &str = "(further names)";
     /// A name is cut here: templates of CUTLASS reach tens of kilobytes.
     const LONGEST: usize = 2_048;
@@ -218,12 +218,13 @@ impl Names {
         if let Some(&id) = self.ids.get(name) {
             return id;
         }
-        if self.bytes + name.len() > Self::BYTES {
+        let bytes = name.len() + Self::OVERHEAD;
+        if self.bytes + bytes > Self::BYTES {
             return Self::OTHER;
         }
         let Ok(next) = u32::try_from(self.list.len()) else { return Self::OTHER };
         let (text, id) = (Rc::<str>::from(name), NameId(next));
-        self.bytes += name.len();
+        self.bytes += bytes;
         self.list.push(Rc::clone(&text));
         self.ids.insert(text, id);
         id
@@ -278,7 +279,10 @@ mod tests {
             names.intern(&format!("{n:02048}"));
         }
 
-        assert_eq!(names.len(), 1 + (Names::BYTES - Names::OTHER_TEXT.len()) / 2_048);
+        assert_eq!(
+            names.len(),
+            1 + (Names::BYTES - Names::OTHER_TEXT.len() - Names::OVERHEAD) / (2_048 + Names::OVERHEAD)
+        );
         assert_eq!(names.intern("one more"), names.intern("one more"));
         assert_eq!(names.text(Names::OTHER), "(further names)");
     }

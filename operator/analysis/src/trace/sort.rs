@@ -20,8 +20,8 @@ use super::wire::{self, ENCODED_LEN};
 pub enum SortError {
     /// The temporary file could not be made or written.
     #[error(
-        "failed to write sorted records to {}: about a fifth of the trace's size is needed there; set TMPDIR to a \
-         directory with room", directory.display()
+        "failed to write sorted records to {}: it takes about a tenth of a JSON trace's size, or as much as a SQLite export; \
+         set TMPDIR to a directory with room", directory.display()
     )]
     Spill {
         /// The directory of temporary files.
@@ -238,8 +238,8 @@ mod tests {
 
         assert_eq!(
             error.to_string(),
-            "failed to write sorted records to /no/such/directory: about a fifth of the trace's size is needed there; \
-             set TMPDIR to a directory with room"
+            "failed to write sorted records to /no/such/directory: it takes about a tenth of a JSON trace's size, or as much \
+             as a SQLite export; set TMPDIR to a directory with room"
         );
     }
 }

@@ -1,6 +1,8 @@
 //! Builds chrome traces as Kineto writes them.
 
-use slipway_analysis::trace::{self, Intake, PhaseSource, SortOptions, format::Format, kineto, report::Report, spans};
+use slipway_analysis::trace::{
+    self, Intake, Options, PhaseSource, SortOptions, format::Format, kineto, report::Report, spans,
+};
 
 /// Unix time of time zero in the traces, nanoseconds.
 pub const BASE: i64 = 1_700_000_000_000_000_000;
@@ -96,7 +98,7 @@ impl Chrome {
             })
             .collect();
         spans::read(lines.as_bytes(), &mut intake).unwrap();
-        trace::analyze(intake.finish(), Format::Kineto, PhaseSource::Spans).unwrap()
+        trace::analyze(intake.finish(), options(Format::Kineto, PhaseSource::Spans)).unwrap()
     }
 }
 
@@ -106,9 +108,15 @@ pub fn ranks(traces: &[&Chrome]) -> Report {
     for trace in traces {
         kineto::read(trace.text().as_bytes(), &mut intake).unwrap();
     }
-    trace::analyze(intake.finish(), Format::Kineto, PhaseSource::Ranges).unwrap()
+    trace::analyze(intake.finish(), options(Format::Kineto, PhaseSource::Ranges)).unwrap()
 }
 
+/// Options without averages.
+pub fn options(format: Format, phase_source: PhaseSource) -> Options {
+    Options { format, phase_source, averages: None }
+}
+
+/// An intake that sorts in memory.
 pub fn intake() -> Intake {
     Intake::new(SortOptions::in_directory(std::env::temp_dir()))
 }

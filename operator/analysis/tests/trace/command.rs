@@ -67,6 +67,22 @@ fn spans_are_joined() {
 }
 
 #[test]
+fn averages_with_totals_alone_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("t.json"), chrome().launch(0, (5, 100), "gemm", 1).text()).unwrap();
+    let rows = r#"[{"key":"aten::mm","count":1,"self_cpu_time_total":1,"device_time_total":5}]"#;
+    std::fs::write(directory.path().join("a.json"), rows).unwrap();
+
+    let message = refusal(&run(directory.path(), &["t.json", "--averages", "a.json"]));
+
+    assert_eq!(
+        message,
+        "slipway-analysis: a.json: row 1 (aten::mm) has neither self_device_time_total nor self_cuda_time_total (before torch \
+         2.4); totals count nested operators twice, so write the self times"
+    );
+}
+
+#[test]
 fn spans_of_another_day_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("t.json"), chrome().launch(0, (5, 100), "gemm", 1).text()).unwrap();

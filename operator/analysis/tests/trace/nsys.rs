@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use rusqlite::{Connection, params};
 use slipway_analysis::trace::{self, Intake, PhaseSource, format::Format, nsys, report::Report, spans};
 
-use super::chrome::intake;
+use super::chrome::{intake, options};
 
 /// Unix time of the session's start, nanoseconds.
 pub const SESSION: i64 = 1_700_000_000_000_000_000;
@@ -230,7 +230,7 @@ impl Export {
 
     /// The report.
     pub fn report(&self) -> Report {
-        trace::analyze(self.read().finish(), Format::Nsys, PhaseSource::Ranges).unwrap()
+        trace::analyze(self.read().finish(), options(Format::Nsys, PhaseSource::Ranges)).unwrap()
     }
 
     /// The report with spans of the agent runtime, as (phase, start, length) in microseconds of the session.
@@ -244,7 +244,7 @@ impl Export {
             })
             .collect();
         spans::read(lines.as_bytes(), &mut intake).unwrap();
-        trace::analyze(intake.finish(), Format::Nsys, PhaseSource::Spans).unwrap()
+        trace::analyze(intake.finish(), options(Format::Nsys, PhaseSource::Spans)).unwrap()
     }
 
     /// What the reader says about a file it refuses.

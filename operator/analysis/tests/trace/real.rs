@@ -6,10 +6,11 @@ use flate2::read::MultiGzDecoder;
 use pretty_assertions::assert_eq;
 use serde::Deserialize;
 use slipway_analysis::trace::{
-    self, EnginePhase, PhaseSource, diagnose::BottleneckClass, format::Format, kineto, report::Report, spans,
+    self, EnginePhase, Options, PhaseSource, averages, diagnose::BottleneckClass, format::Format, kineto,
+    report::Report, spans,
 };
 
-use super::chrome::intake;
+use super::chrome::{intake, options};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trace/h200-torch-2.11");
 
@@ -17,11 +18,11 @@ fn report(with_spans: bool) -> Report {
     let mut intake = intake();
     kineto::read(MultiGzDecoder::new(File::open(format!("{FIXTURE}.json.gz")).unwrap()), &mut intake).unwrap();
     if !with_spans {
-        return trace::analyze(intake.finish(), Format::Kineto, PhaseSource::Ranges).unwrap();
+        return trace::analyze(intake.finish(), options(Format::Kineto, PhaseSource::Ranges)).unwrap();
     }
     let lines = BufReader::new(File::open(format!("{FIXTURE}.spans.jsonl")).unwrap());
     spans::read(lines, &mut intake).unwrap();
-    trace::analyze(intake.finish(), Format::Kineto, PhaseSource::Spans).unwrap()
+    trace::analyze(intake.finish(), options(Format::Kineto, PhaseSource::Spans)).unwrap()
 }
 
 #[derive(Deserialize)]
@@ -108,4 +109,18 @@ fn what_the_profiler_held_up_is_not_preprocessing() {
         row.map(|row| (row.ms * 100.0).round() / 100.0)
     };
     assert_eq!((idle("Profiler"), idle("Preprocessing")), (Some(1.84), Some(0.42)));
+}
+
+#[test]
+fn torchs_averages_can_stand_in_for_the_traces_operators() {
+    let mut intake = intake();
+    kineto::read(MultiGzDecoder::new(File::open(format!("{FIXTURE}.json.gz")).unwrap()), &mut intake).unwrap();
+    let averages = averages::read(File::open(format!("{FIXTURE}.averages.json")).unwrap()).unwrap();
+    let with = Options { averages: Some(averages), ..options(Format::Kineto, PhaseSource::Ranges) };
+
+    let found = trace::analyze(intake.finish(), with).unwrap().operators.unwrap();
+
+    let own = report(false).operators.unwrap();
+    assert_eq!((found.source, own.source), ("averages", "trace"));
+    assert_eq!((found.device_ms, found.cpu_to_gpu_ratio), (own.device_ms, own.cpu_to_gpu_ratio));
 }

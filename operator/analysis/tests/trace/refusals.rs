@@ -2,10 +2,10 @@
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_analysis::trace::{format::Format, kineto};
+use slipway_analysis::trace::{self, PhaseSource, format::Format, kineto};
 
 use super::{
-    chrome::{chrome, intake},
+    chrome::{chrome, intake, options},
     nsys::{export, export_without_clock},
 };
 
@@ -33,8 +33,7 @@ proptest! {
         text[at] = byte;
         let mut intake = intake();
         if kineto::read(text.as_slice(), &mut intake).is_ok() {
-            let ranges = slipway_analysis::trace::PhaseSource::Ranges;
-            slipway_analysis::trace::analyze(intake.finish(), Format::Kineto, ranges).unwrap();
+            trace::analyze(intake.finish(), options(Format::Kineto, PhaseSource::Ranges)).unwrap();
         }
     }
 }

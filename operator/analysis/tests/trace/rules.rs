@@ -1,7 +1,7 @@
 //! Tables and numbers as the profiling guides define them.
 
 use pretty_assertions::assert_eq;
-use slipway_analysis::trace::Cause;
+use slipway_analysis::trace::{Cause, PhaseSource, format::Format};
 
 use super::{
     chrome::{BASE, chrome},
@@ -147,12 +147,9 @@ fn traces_of_older_torch_versions_read_the_same() {
          "args":{"device":1,"correlation":7,"external id":3}}]}"#;
     let mut intake = super::chrome::intake();
     slipway_analysis::trace::kineto::read(text.as_bytes(), &mut intake).unwrap();
-    let capture = slipway_analysis::trace::analyze(
-        intake.finish(),
-        slipway_analysis::trace::format::Format::Kineto,
-        slipway_analysis::trace::PhaseSource::Ranges,
-    )
-    .unwrap();
+    let capture =
+        slipway_analysis::trace::analyze(intake.finish(), super::chrome::options(Format::Kineto, PhaseSource::Ranges))
+            .unwrap();
 
     assert_eq!((capture.devices[0].id, capture.devices[0].active_ms), (1, 0.1));
     assert_eq!((capture.launch.calls, capture.launch.unattributed_kernels), (1, 0));

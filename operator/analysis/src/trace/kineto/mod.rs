@@ -207,7 +207,6 @@ impl<R: Read> Reader<'_, R> {
                 Event::Api { thread, name: self.intake.names.intern(&text), correlation }
             }
             Category::Operator => {
-                self.intake.source.has_operators = true;
                 let thread = self.intake.thread(self.file, raw.process, raw.thread);
                 let work = raw.work().unwrap_or_default();
                 Event::Operator { thread, name: self.intake.names.intern(&text), flops: work.flops, bytes: work.bytes }

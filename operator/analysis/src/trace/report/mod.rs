@@ -4,9 +4,11 @@ mod devices;
 mod operators;
 mod types;
 
-pub use types::*;
+use self::operators::OperatorTable;
+pub use self::types::*;
 
 use super::{
+    averages::Averages,
     classify::{self, EnginePhase, KernelClass},
     diagnose::{self, Load, peaks::Peak, round},
     format::Format,
@@ -41,13 +43,16 @@ pub struct CaptureFacts {
     pub records: u64,
     /// Peaks of the devices, where known.
     pub peaks: Vec<Option<Peak>>,
+    /// Operators as torch averages them, where given.
+    pub averages: Option<Averages>,
 }
 
 /// Makes the report.
 #[must_use]
 pub fn build(timeline: &Timeline, names: &Names, source: &Source, capture: &CaptureFacts) -> Report {
     let communication = communication(timeline);
-    let load = load(timeline);
+    let operators = OperatorTable::new(timeline, names, capture.averages.as_ref());
+    let load = load(timeline, operators.as_ref());
     let context = diagnose::Context {
         peaks: &capture.peaks,
         nccl_imbalance: communication.imbalance.as_ref().map_or(0.0, |imbalance| imbalance.imbalance_pct / 100.0),
@@ -77,14 +82,14 @@ pub fn build(timeline: &Timeline, names: &Names, source: &Source, capture: &Capt
         launch: launch(timeline),
         cuda_calls: cuda_calls(timeline, names),
         ranges: ranges(timeline, names),
-        operators: source.has_operators.then(|| operators::table(timeline, names, &capture.peaks)),
+        operators: operators.map(|table| operators::tables(&table, &capture.peaks)),
         warnings: source.warnings.clone(),
     }
 }
 
 /// Returns the load over all devices. Where phases of agent runs are known, the whole capture counts (a tool also runs
 /// before the first kernel and after the last); where not, the time between first and last kernel.
-fn load(timeline: &Timeline) -> Load {
+fn load(timeline: &Timeline, operators: Option<&OperatorTable>) -> Load {
     let whole = timeline.phases.source().is_some();
     let mut load = Load { mix: timeline.mix, ..Load::default() };
     for device in &timeline.devices {
@@ -106,7 +111,7 @@ fn load(timeline: &Timeline) -> Load {
     let (memory, unknown) = Load::gemm_split(&outside, None);
     load.gemm_memory_nanos += memory;
     load.gemm_unknown_nanos += unknown;
-    load.cpu_to_gpu_ratio = operators::cpu_to_gpu_ratio(timeline);
+    load.cpu_to_gpu_ratio = operators.and_then(OperatorTable::cpu_to_gpu_ratio);
     (load.dram_pct, load.tensor_pct) = counters(&timeline.devices, None);
     load
 }

@@ -428,6 +428,8 @@ pub struct RangeRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operators {
+    /// `trace`, or `averages` where torch's own averages were given.
+    pub source: &'static str,
     /// Host time in operators and in CUDA calls that do not wait.
     pub cpu_ms: f64,
     /// GPU time that operators launched.
