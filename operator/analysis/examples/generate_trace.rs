@@ -84,8 +84,8 @@ fn kineto(kernels: u64, output: &str) {
 
 fn host_events(out: &mut impl Write, at: u64) {
     let start = kernel_span(at).0 - 15_000;
-    if at % STEP == 0 {
-        let name = if (at / STEP) % 50 == 0 { "prefill" } else { "decode" };
+    if at.is_multiple_of(STEP) {
+        let name = if (at / STEP).is_multiple_of(50) { "prefill" } else { "decode" };
         let length = micros(STEP * PITCH - 1_000);
         write!(
             out,
@@ -209,7 +209,7 @@ fn nsys(kernels: u64, output: &str) {
             .unwrap();
         for step in 0..kernels / STEP {
             let start = kernel_span(step * STEP).0 - 15_000;
-            let text = format!("[Executor] _forward_step {step}: {} ctx reqs, 8 gen reqs", u64::from(step % 50 == 0));
+            let text = format!("[Executor] _forward_step {step}: {} ctx reqs, 8 gen reqs", u64::from(step.is_multiple_of(50)));
             for rank in 0..4 {
                 let end = (start + STEP * PITCH - 1_000) as i64;
                 insert.execute(params![start as i64, end, text, process(rank) | 77]).unwrap();
