@@ -209,7 +209,8 @@ fn nsys(kernels: u64, output: &str) {
             .unwrap();
         for step in 0..kernels / STEP {
             let start = kernel_span(step * STEP).0 - 15_000;
-            let text = format!("[Executor] _forward_step {step}: {} ctx reqs, 8 gen reqs", u64::from(step.is_multiple_of(50)));
+            let text =
+                format!("[Executor] _forward_step {step}: {} ctx reqs, 8 gen reqs", u64::from(step.is_multiple_of(50)));
             for rank in 0..4 {
                 let end = (start + STEP * PITCH - 1_000) as i64;
                 insert.execute(params![start as i64, end, text, process(rank) | 77]).unwrap();
