@@ -4,6 +4,7 @@
 //! caller passes. Only [`cli`] touches files.
 
 pub mod cli;
+pub mod drift;
 pub mod judge;
 pub mod pareto;
 pub mod slo;

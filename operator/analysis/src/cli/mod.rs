@@ -3,6 +3,7 @@
 mod error;
 mod judge;
 mod pareto;
+mod regress;
 mod table;
 mod trace;
 
@@ -29,6 +30,8 @@ struct Cli {
 enum Verb {
     /// Judge a recorded rollout window by window and print its verdict.
     Judge(judge::JudgeArgs),
+    /// Compare a run with the recorded baseline of its configuration; a first run is recorded.
+    Regress(regress::RegressArgs),
     /// Print the Pareto front of a table of measurements and its hypervolume.
     Pareto(pareto::ParetoArgs),
     /// Diagnose a GPU trace: what the GPU did, why it was idle, and which manifest field would change that.
@@ -54,6 +57,7 @@ pub fn main() -> ExitCode {
 fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
     match verb {
         Verb::Judge(args) => judge::run(args, out),
+        Verb::Regress(args) => regress::run(args, out),
         Verb::Pareto(args) => pareto::run(args, out),
         Verb::Trace(args) => trace::run(args, out),
     }

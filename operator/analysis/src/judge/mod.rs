@@ -25,9 +25,9 @@ pub mod quantile;
 mod role;
 pub mod rollout;
 mod sessions;
-mod split;
+pub(crate) mod split;
 pub mod state;
-mod strata;
+pub(crate) mod strata;
 pub mod verdict;
 
 pub use config::{Change, Config, ConfigError, Objective, OnInconclusive, Prediction, Step};

@@ -150,27 +150,33 @@ fn add_option(sum: &mut Option<u64>, value: Option<u64>) {
 
 /// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both arms.
 pub(super) fn is_cold(stratum: &str) -> bool {
-    stratum.split('/').any(|part| part.eq_ignore_ascii_case("cold"))
+    stratum.split(SEPARATORS).any(|part| part.trim().eq_ignore_ascii_case("cold"))
 }
 
-/// Whether a part of a stratum's name is its in-flight band: `f2`, or spelled out as `inflight=2` or `load-2`.
+/// What separates the parts of a stratum's name.
+const SEPARATORS: [char; 4] = ['/', '|', ',', ';'];
+
+/// Names of an in-flight band in the strata of other reporters; slipway's own is `f`.
+const IN_FLIGHT_NAMES: [&str; 13] =
+    ["f", "inflight", "in-flight", "in_flight", "load", "b", "band", "q", "queue", "c", "concurrency", "n", ""];
+
+/// Whether a part of a stratum's name is its in-flight band: `f2`, or spelled out as `inflight=2` or `load-4-7`.
 fn is_in_flight_band(part: &str) -> bool {
-    let part = part.to_ascii_lowercase();
+    let part = part.trim().to_ascii_lowercase();
     let digits = part.trim_start_matches(|c: char| !c.is_ascii_digit());
     let name = part[..part.len() - digits.len()].trim_end_matches(['=', ':', '-', '_']);
-    !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && matches!(name, "f" | "inflight" | "in-flight" | "in_flight" | "load")
+    let is_range = digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));
+    !digits.is_empty() && is_range && IN_FLIGHT_NAMES.contains(&name)
 }
 
 /// Whether the stratum says under how much load its units were admitted.
 pub(super) fn has_in_flight_band(stratum: &str) -> bool {
-    stratum.split('/').any(is_in_flight_band)
+    stratum.split(SEPARATORS).any(is_in_flight_band)
 }
 
 /// The stratum without its in-flight band.
 pub(super) fn without_in_flight_band(stratum: &str) -> String {
-    let parts: Vec<&str> = stratum.split('/').filter(|part| !is_in_flight_band(part)).collect();
+    let parts: Vec<&str> = stratum.split(SEPARATORS).filter(|part| !is_in_flight_band(part)).collect();
     parts.join("/")
 }
 
@@ -182,9 +188,9 @@ mod tests {
 
     #[test]
     fn the_in_flight_band_is_found_in_the_name_of_a_stratum() {
-        let names = ["miss/p11/f2", "f3", "inflight=4", "miss", "", "p11", "fast", "load_2/hit"];
-        assert_eq!(names.map(has_in_flight_band), [true, true, true, false, false, false, false, true]);
-        assert_eq!(names.map(without_in_flight_band), ["miss/p11", "", "", "miss", "", "p11", "fast", "hit"]);
+        let names = ["miss/p11/f2", "f3", "inflight=4-7", "miss", "", "p11", "fast", "load_2|hit", "3"];
+        assert_eq!(names.map(has_in_flight_band), [true, true, true, false, false, false, false, true, true]);
+        assert_eq!(names.map(without_in_flight_band), ["miss/p11", "", "", "miss", "", "p11", "fast", "hit", ""]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) const MIXTURE: Mixture = Mixture {
 
 /// How many units each arm has at all and above each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(crate) struct Split {
     canary: [u64; LEVELS.len() + 1],
     stable: [u64; LEVELS.len() + 1],
 }

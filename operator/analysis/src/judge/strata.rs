@@ -23,7 +23,7 @@ const MEMORY_UNITS: u16 = 3_000;
 
 /// The thresholds of one stratum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stratum {
+pub(crate) struct Stratum {
     /// A hash of the stratum's name.
     pub id: u32,
     /// Units of stable seen, at most [`MEMORY_UNITS`].
@@ -38,7 +38,7 @@ impl Stratum {
         (f64::from(self.fine[level]) / FINE).round() as u16
     }
 
-    fn learn_first(id: u32, stable: &Histogram) -> Self {
+    pub fn learn_first(id: u32, stable: &Histogram) -> Self {
         let fine = LEVELS.map(|level| to_fine(edge_above(stable, level)));
         Self { id, units: memory(stable.count()), fine }
     }

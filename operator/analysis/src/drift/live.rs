@@ -1,0 +1,286 @@
+//! Live windows against the baseline, at any time. Pure.
+
+use std::collections::BTreeMap;
+
+use slipway_evidence::{Metric, MetricWindow};
+
+use super::{
+    Incomparable,
+    baseline::{BASELINE_SECONDS, Baseline, Counted, Counts},
+    compare_identities,
+};
+use crate::{
+    drift::Identity,
+    judge::{
+        config::{MIN_MARGIN_BINS, is_latency},
+        process::{Direction, SequentialT, ln_add},
+        split::Split,
+        strata::Stratum,
+    },
+};
+
+/// Length of a block in seconds.
+pub const BLOCK_SECONDS: u64 = 600;
+
+/// One restart a day: a drift that begins in the third week is as visible as one in the first.
+const RESTART_SECONDS: u64 = 24 * 3600;
+
+/// A workload has changed when lengths or steps differ by more than this many buckets: 8, that is 19 %.
+pub const WORKLOAD_MARGIN_BINS: u16 = 8;
+
+/// The share of a prompt band may differ by this factor before the workload counts as changed.
+const BAND_TOLERANCE: f64 = 1.25;
+
+/// Below this variance a block's difference is too far from normal; it goes on into the next.
+const SMALLEST_VARIANCE: f64 = 1.0;
+
+/// What drifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// A metric lies above its baseline within matched strata.
+    Slower(Metric),
+    /// More units fail than in the baseline.
+    Errors(Metric),
+    /// Lengths or steps lie above the baseline.
+    Longer(Metric),
+    /// Lengths or steps lie below the baseline.
+    Shorter(Metric),
+    /// More long prompts.
+    LongerPrompts,
+    /// More short prompts.
+    ShorterPrompts,
+}
+
+/// What live windows say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drift {
+    /// Too little of either to say anything.
+    NotEnough,
+    /// Nothing is shown.
+    NoDrift {
+        /// Log of the weighted mean of e-values for behaviour.
+        ln_e: f64,
+    },
+    /// What people ask has changed: behaviour cannot be compared, a new profile is proposed.
+    WorkloadDrift {
+        /// What has changed most.
+        signal: Signal,
+        /// Log of the weighted mean of e-values for the workload.
+        ln_e: f64,
+    },
+    /// The same workload is served worse.
+    BehaviorDrift {
+        /// What has drifted most.
+        signal: Signal,
+        /// Log of the weighted mean of e-values for behaviour.
+        ln_e: f64,
+    },
+    /// The baseline is of something else.
+    Incomparable(Incomparable),
+}
+
+impl Signal {
+    /// Whether the signal speaks of what is asked, not of how it is served.
+    #[must_use]
+    pub const fn is_workload(self) -> bool {
+        match self {
+            Self::Longer(_) | Self::Shorter(_) | Self::LongerPrompts | Self::ShorterPrompts => true,
+            Self::Slower(_) | Self::Errors(_) => false,
+        }
+    }
+}
+
+/// The test of live windows against a baseline.
+///
+/// Per signal and block, the excess of live units over the baseline, summed over the strata both have seen, is standardised
+/// and enters a [`SequentialT`]: hours differ from each other more than units do, and the self-normalised statistic takes
+/// its variance from the blocks. Margins absorb the baseline's own sampling error, which every block shares. Signals are
+/// averaged with equal weights within workload and within behaviour; each alarms at `1 / alpha`.
+#[derive(Clone, Debug)]
+pub struct LiveTest {
+    baseline: Baseline,
+    alpha: f64,
+    block: Counted,
+    block_ends_seconds: Option<u64>,
+    opened_seconds: u64,
+    signals: BTreeMap<Signal, Tracked>,
+}
+
+#[derive(Clone, Debug)]
+struct Tracked {
+    process: SequentialT,
+    excess: f64,
+    variance: f64,
+}
+
+impl LiveTest {
+    /// Opens the test of a finished baseline at a false-alarm probability per signal family.
+    #[must_use]
+    pub fn new(baseline: Baseline, alpha: f64) -> Self {
+        let opened_seconds = baseline.promoted_seconds + BASELINE_SECONDS;
+        Self {
+            baseline,
+            alpha,
+            block: Counted::default(),
+            block_ends_seconds: None,
+            opened_seconds,
+            signals: BTreeMap::new(),
+        }
+    }
+
+    /// Reads a window of live traffic; windows of the first day are not live. Windows come in order of time.
+    pub fn consume(&mut self, end_seconds: u64, metrics: &[MetricWindow]) {
+        if end_seconds <= self.opened_seconds {
+            return;
+        }
+        let ends = *self.block_ends_seconds.get_or_insert_with(|| next_end(end_seconds));
+        if end_seconds > ends {
+            self.close_block(ends);
+            self.block_ends_seconds = Some(next_end(end_seconds));
+        }
+        metrics.iter().for_each(|metric| self.block.add(metric));
+    }
+
+    /// What the finished blocks say of traffic with this identity.
+    #[must_use]
+    pub fn drift(&self, identity: &Identity) -> Drift {
+        if let Err(incomparable) = compare_identities(&self.baseline.identity, identity) {
+            return Drift::Incomparable(incomparable);
+        }
+        let limit = -self.alpha.ln();
+        let (Some((workload, ln_workload)), Some((behavior, ln_behavior))) = (self.worst(true), self.worst(false))
+        else {
+            return Drift::NotEnough;
+        };
+        if ln_workload >= limit {
+            Drift::WorkloadDrift { signal: workload, ln_e: ln_workload }
+        } else if ln_behavior >= limit {
+            Drift::BehaviorDrift { signal: behavior, ln_e: ln_behavior }
+        } else {
+            Drift::NoDrift { ln_e: ln_behavior }
+        }
+    }
+
+    /// The worst signal of a family, and the log of the family's mean. `None` when the baseline has none.
+    fn worst(&self, is_workload: bool) -> Option<(Signal, f64)> {
+        let family = self.signals.iter().filter(|(signal, _)| signal.is_workload() == is_workload);
+        let values: Vec<(Signal, f64)> =
+            family.map(|(signal, tracked)| (*signal, tracked.process.ln_e(Direction::Above))).collect();
+        let (worst, _) = values.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let sum = values.iter().fold(f64::NEG_INFINITY, |sum, (_, ln_e)| ln_add(sum, *ln_e));
+        Some((*worst, sum - (values.len() as f64).ln()))
+    }
+
+    fn close_block(&mut self, ends_seconds: u64) {
+        let block = std::mem::take(&mut self.block);
+        let elapsed = ends_seconds.saturating_sub(self.opened_seconds).saturating_sub(BLOCK_SECONDS);
+        let due = u16::try_from(1 + elapsed / RESTART_SECONDS).unwrap_or(u16::MAX);
+        for (signal, (excess, variance)) in self.differences(&block) {
+            let tracked = self.signals.entry(signal).or_insert_with(Tracked::new);
+            tracked.process.restart(due);
+            tracked.excess += excess;
+            tracked.variance += variance;
+            if tracked.variance >= SMALLEST_VARIANCE {
+                tracked.process.update(tracked.excess / tracked.variance.sqrt());
+                (tracked.excess, tracked.variance) = (0.0, 0.0);
+            }
+        }
+    }
+
+    fn differences(&self, block: &Counted) -> Vec<(Signal, (f64, f64))> {
+        let mut differences = Vec::new();
+        let baseline = &self.baseline.counted;
+        for metric in baseline.metrics() {
+            match metric {
+                Metric::OutputTokensPerRun | Metric::ModelCallsPerRun => {
+                    let (now, before) = (block.total(metric), baseline.total(metric));
+                    differences.push((Signal::Longer(metric), above(&now, &before, &before, WORKLOAD_MARGIN_BINS)));
+                    differences.push((Signal::Shorter(metric), above(&before, &now, &before, WORKLOAD_MARGIN_BINS)));
+                }
+                latency if is_latency(latency) => {
+                    differences.push((Signal::Slower(latency), self.slower(block, latency)));
+                    differences
+                        .push((Signal::Errors(latency), errors(&block.total(latency), &baseline.total(latency))));
+                }
+                Metric::RunSuccess => {
+                    differences.push((Signal::Errors(metric), errors(&block.total(metric), &baseline.total(metric))));
+                }
+                _ => {}
+            }
+        }
+        let (now, before) = (block.prompt_bands(), baseline.prompt_bands());
+        differences.push((Signal::LongerPrompts, beyond_median_band(&now, &before, |band, median| band > median)));
+        differences.push((Signal::ShorterPrompts, beyond_median_band(&now, &before, |band, median| band < median)));
+        differences
+    }
+
+    /// The excess of a latency within the strata that both have seen.
+    fn slower(&self, block: &Counted, metric: Metric) -> (f64, f64) {
+        let before: BTreeMap<&str, &Counts> = self.baseline.counted.strata(metric).collect();
+        block.strata(metric).filter_map(|(stratum, now)| before.get(stratum).map(|before| (now, *before))).fold(
+            (0.0, 0.0),
+            |(excess, variance), (now, before)| {
+                let (e, v) = above(now, before, before, MIN_MARGIN_BINS);
+                (excess + e, variance + v)
+            },
+        )
+    }
+}
+
+impl Tracked {
+    fn new() -> Self {
+        Self { process: SequentialT::new(), excess: 0.0, variance: 0.0 }
+    }
+}
+
+/// The end of the block that a window belongs to; blocks are aligned to multiples of their length.
+const fn next_end(end_seconds: u64) -> u64 {
+    end_seconds.div_ceil(BLOCK_SECONDS) * BLOCK_SECONDS
+}
+
+/// The excess of `high` over `low` by more than a margin, at the quantiles of `at`.
+fn above(high: &Counts, low: &Counts, at: &Counts, margin_bins: u16) -> (f64, f64) {
+    if high.buckets.is_empty() || low.buckets.is_empty() {
+        return (0.0, 0.0);
+    }
+    let stratum = Stratum::learn_first(0, &at.buckets);
+    Split::new(&stratum, &high.buckets, &low.buckets, margin_bins).excess(0)
+}
+
+/// The excess of errors over a quarter more than the baseline's, at least one in a thousand: rarer ones are judged by
+/// their alerts, not by drift.
+fn errors(now: &Counts, before: &Counts) -> (f64, f64) {
+    if before.count == 0 || now.count == 0 {
+        return (0.0, 0.0);
+    }
+    let rate = (before.errors as f64 / before.count as f64 * 1.25).clamp(0.001, 0.999);
+    one_sample(now.count, now.errors, rate)
+}
+
+/// The excess of prompts beyond the baseline's median band.
+fn beyond_median_band(
+    now: &BTreeMap<u8, u64>,
+    before: &BTreeMap<u8, u64>,
+    is_beyond: impl Fn(u8, u8) -> bool,
+) -> (f64, f64) {
+    let total: u64 = before.values().sum();
+    let mut seen = 0;
+    let median = before.iter().find(|(_, n)| {
+        seen += **n;
+        2 * seen >= total
+    });
+    let Some((median, _)) = median.filter(|_| total > 0) else { return (0.0, 0.0) };
+    let beyond = |bands: &BTreeMap<u8, u64>| -> u64 {
+        bands.iter().filter(|(band, _)| is_beyond(**band, *median)).map(|(_, n)| *n).sum()
+    };
+    let share = (beyond(before) as f64 / total as f64 * BAND_TOLERANCE).clamp(0.05, 0.95);
+    one_sample(now.values().sum(), beyond(now), share)
+}
+
+/// Excess and variance of `x` of `n` under a known rate.
+fn one_sample(n: u64, x: u64, rate: f64) -> (f64, f64) {
+    (x as f64 - n as f64 * rate, n as f64 * rate * (1.0 - rate))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use pretty_assertions::assert_eq;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
+
+use super::{BASELINE_SECONDS, Baseline, Drift, Identity, LiveTest, Signal};
+
+/// A day and a few hours of traffic: windows of ten minutes, slower by day than by night.
+struct Traffic {
+    /// Latency of live traffic over the baseline's.
+    latency: f64,
+    /// Output tokens of live traffic over the baseline's.
+    tokens: f64,
+    /// Prompt band of live traffic; the baseline's is 9.
+    prompt_band: u8,
+    /// Errors in a thousand of live traffic; the baseline has 5.
+    errors: u64,
+    hours: u64,
+}
+
+fn traffic() -> Traffic {
+    Traffic { latency: 1.0, tokens: 1.0, prompt_band: 9, errors: 5, hours: 48 }
+}
+
+fn identity() -> Identity {
+    Identity::from([("engine".to_owned(), "sha256:1".to_owned()), ("gpu".to_owned(), "H100".to_owned())])
+}
+
+impl Traffic {
+    fn windows(&self, rng: &mut Pcg64Mcg, is_live: bool, end_seconds: u64) -> Vec<MetricWindow> {
+        let (latency, tokens, band, errors) =
+            if is_live { (self.latency, self.tokens, self.prompt_band, self.errors) } else { (1.0, 1.0, 9, 5) };
+        let hour = (end_seconds / 3_600) % 24;
+        // By day there is more load: the in-flight band says so, and latency follows it.
+        let (load, n) = if (8..20).contains(&hour) { (2, 300) } else { (0, 100) };
+        let slow = 1.0 + 0.3 * f64::from(load) + 0.05 * rng.random::<f64>();
+        let mut draw = |scale: f64, n: u64| -> Histogram {
+            (0..n)
+                .map(|_| (scale * (0.7 * ((0..4).map(|_| rng.random::<f64>()).sum::<f64>() - 2.0)).exp()) as u64)
+                .collect()
+        };
+        let failed = n * errors / 1_000 + u64::from((end_seconds / 600).is_multiple_of(2));
+        let window = |metric, stratum: String, buckets: Histogram, errors| MetricWindow {
+            metric,
+            unit: Unit::Run,
+            stratum,
+            started: n,
+            new_sessions: 0,
+            in_flight: 0,
+            oldest_in_flight_microseconds: 0,
+            count: n,
+            errors,
+            sum_microseconds: 0,
+            buckets,
+        };
+        let stratum = format!("miss/p{band}/f{load}");
+        let (latencies, lengths) = (draw(200_000.0 * latency * slow, n - failed), draw(120.0 * tokens, n));
+        vec![
+            window(Metric::AgentRunLatency, stratum, latencies, failed),
+            window(Metric::OutputTokensPerRun, String::new(), lengths, 0),
+        ]
+    }
+
+    fn test(&self, seed: u64) -> LiveTest {
+        let mut rng = Pcg64Mcg::new(u128::from(seed));
+        let mut baseline = Baseline::new(identity(), 0);
+        let mut end_seconds = 0;
+        loop {
+            end_seconds += 600;
+            let windows = self.windows(&mut rng, false, end_seconds);
+            if !baseline.add(end_seconds, &windows) {
+                break;
+            }
+        }
+        let mut test = LiveTest::new(baseline, 0.01);
+        for _ in 0..self.hours * 6 {
+            let windows = self.windows(&mut rng, true, end_seconds);
+            test.consume(end_seconds, &windows);
+            end_seconds += 600;
+        }
+        test
+    }
+
+    fn drift(&self, seed: u64) -> Drift {
+        self.test(seed).drift(&identity())
+    }
+}
+
+fn signal(drift: Drift) -> Option<(bool, Signal)> {
+    match drift {
+        Drift::WorkloadDrift { signal, .. } => Some((true, signal)),
+        Drift::BehaviorDrift { signal, .. } => Some((false, signal)),
+        Drift::NotEnough | Drift::NoDrift { .. } | Drift::Incomparable(_) => None,
+    }
+}
+
+#[test]
+fn the_same_traffic_is_no_drift_by_day_and_by_night() {
+    for seed in 0..20 {
+        assert!(matches!(traffic().drift(seed), Drift::NoDrift { .. }), "seed {seed}: {:?}", traffic().drift(seed));
+    }
+}
+
+#[test]
+fn a_slower_engine_is_behavior_drift() {
+    let slower = Traffic { latency: 1.3, ..traffic() };
+    assert_eq!(signal(slower.drift(1)), Some((false, Signal::Slower(Metric::AgentRunLatency))));
+    let failing = Traffic { errors: 40, ..traffic() };
+    assert_eq!(signal(failing.drift(1)), Some((false, Signal::Errors(Metric::AgentRunLatency))));
+}
+
+#[test]
+fn longer_answers_are_workload_drift_even_when_runs_become_slower() {
+    let longer = Traffic { latency: 1.5, tokens: 1.5, ..traffic() };
+    assert_eq!(signal(longer.drift(2)), Some((true, Signal::Longer(Metric::OutputTokensPerRun))));
+    let shorter = Traffic { tokens: 0.6, ..traffic() };
+    assert_eq!(signal(shorter.drift(2)), Some((true, Signal::Shorter(Metric::OutputTokensPerRun))));
+}
+
+#[test]
+fn other_prompts_are_workload_drift() {
+    assert_eq!(signal(Traffic { prompt_band: 11, ..traffic() }.drift(3)), Some((true, Signal::LongerPrompts)));
+    assert_eq!(signal(Traffic { prompt_band: 7, ..traffic() }.drift(3)), Some((true, Signal::ShorterPrompts)));
+}
+
+#[test]
+fn another_identity_is_incomparable_never_a_regression() {
+    let test = Traffic { latency: 3.0, ..traffic() }.test(4);
+    let mut other = identity();
+    other.insert("gpu".to_owned(), "A100".to_owned());
+    let Drift::Incomparable(incomparable) = test.drift(&other) else { panic!("comparable") };
+    assert_eq!(incomparable.to_string(), "gpu was H100 and is A100");
+}
+
+#[test]
+fn the_first_day_is_not_live() {
+    let mut test = traffic().test(5);
+    let before = test.drift(&identity());
+    test.consume(BASELINE_SECONDS, &[]);
+    assert_eq!(test.drift(&identity()), before);
+    let fresh = LiveTest::new(Baseline::new(identity(), 0), 0.01);
+    assert_eq!(fresh.drift(&identity()), Drift::NotEnough);
+}
