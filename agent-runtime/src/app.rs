@@ -136,8 +136,11 @@ impl App {
             cut: CancellationToken::new(),
             next_run: AtomicU64::new(0),
         };
-        let drain_grace = Duration::from_millis(config.drain_grace_milliseconds);
-        Ok(Self { service: Arc::new(service), readiness, drain_grace })
+        Ok(Self {
+            service: Arc::new(service),
+            readiness,
+            drain_grace: Duration::from_millis(config.drain_grace_milliseconds),
+        })
     }
 
     /// The API, for clients.

@@ -148,6 +148,8 @@ impl CountedRun {
         let Some((outcome, _)) = state.finished() else { return };
         let (completion, label) = match outcome {
             Outcome::Answered { .. } => (Completion::Succeeded(values(state)), "answered"),
+            // The client's own limit: it says as little about the agent as a client that goes away.
+            Outcome::Failed(failure @ Failure::TokenBudget { .. }) => (Completion::Cancelled, failure.kind()),
             Outcome::Failed(failure) => (Completion::Failed, failure.kind()),
         };
         self.count(completion, label);

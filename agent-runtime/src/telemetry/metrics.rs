@@ -1,13 +1,14 @@
 //! Metrics for Prometheus. Names of the OpenTelemetry GenAI conventions in Prometheus form where they exist.
 //! <https://github.com/open-telemetry/semantic-conventions-genai>
 
+use std::{fmt::Debug, hash::Hash, sync::atomic::AtomicU64};
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
 use slipway_runtime_config::Objective;
-use std::sync::atomic::AtomicU64;
 
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
@@ -20,7 +21,7 @@ const INTER_TOKEN_BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 /// Bounds in tokens that the conventions recommend, up to what one call can write.
 const TOKEN_BOUNDS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0];
 
-type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Every metric of the process and the registry that encodes them.
 #[derive(Debug)]
@@ -31,12 +32,12 @@ pub struct Metrics {
     in_flight: Gauge,
     ready: Gauge,
     slo_events: Family<SloLabels, Counter>,
-    invoke_agent: Durations<AgentLabels>,
-    model_call: Durations<ModelLabels>,
-    first_token: Durations<ModelLabels>,
-    inter_token: Durations<ModelLabels>,
-    tokens: Durations<ModelLabels>,
-    execute_tool: Durations<ToolLabels>,
+    invoke_agent: Histograms<AgentLabels>,
+    model_call: Histograms<ModelLabels>,
+    first_token: Histograms<ModelLabels>,
+    inter_token: Histograms<ModelLabels>,
+    tokens: Histograms<ModelLabels>,
+    execute_tool: Histograms<ToolLabels>,
     agent: String,
     model: String,
 }
@@ -115,42 +116,30 @@ impl Metrics {
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
             slo_events: register(r, "slipway_slo_events", "Runs judged by an objective", Family::default()),
-            invoke_agent: register(
-                r,
-                "gen_ai_invoke_agent_duration_seconds",
-                "Duration of agent runs",
-                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
-            ),
-            model_call: register(
-                r,
-                "gen_ai_client_operation_duration_seconds",
-                "Duration of model calls",
-                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
-            ),
-            first_token: register(
+            invoke_agent: histograms(r, "gen_ai_invoke_agent_duration_seconds", "Duration of agent runs", || {
+                Histogram::new(DURATION_BOUNDS)
+            }),
+            model_call: histograms(r, "gen_ai_client_operation_duration_seconds", "Duration of model calls", || {
+                Histogram::new(DURATION_BOUNDS)
+            }),
+            first_token: histograms(
                 r,
                 "gen_ai_client_operation_time_to_first_chunk_seconds",
                 "Time from a model call to its first token",
-                Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BOUNDS)),
+                || Histogram::new(FIRST_TOKEN_BOUNDS),
             ),
-            inter_token: register(
+            inter_token: histograms(
                 r,
                 "gen_ai_client_operation_time_per_output_chunk_seconds",
                 "Mean time between the tokens of a model call",
-                Family::new_with_constructor(|| Histogram::new(INTER_TOKEN_BOUNDS)),
+                || Histogram::new(INTER_TOKEN_BOUNDS),
             ),
-            tokens: register(
-                r,
-                "gen_ai_client_token_usage",
-                "Output tokens of model calls",
-                Family::new_with_constructor(|| Histogram::new(TOKEN_BOUNDS)),
-            ),
-            execute_tool: register(
-                r,
-                "gen_ai_execute_tool_duration_seconds",
-                "Duration of tool calls",
-                Family::new_with_constructor(|| Histogram::new(DURATION_BOUNDS)),
-            ),
+            tokens: histograms(r, "gen_ai_client_token_usage", "Output tokens of model calls", || {
+                Histogram::new(TOKEN_BOUNDS)
+            }),
+            execute_tool: histograms(r, "gen_ai_execute_tool_duration_seconds", "Duration of tool calls", || {
+                Histogram::new(DURATION_BOUNDS)
+            }),
             agent: identity.agent.into(),
             model: identity.model.into(),
             registry,
@@ -268,6 +257,13 @@ fn register<M: prometheus_client::registry::Metric + Clone>(
 ) -> M {
     registry.register(name, help, metric.clone());
     metric
+}
+
+fn histograms<L>(registry: &mut Registry, name: &str, help: &str, make: fn() -> Histogram) -> Histograms<L>
+where
+    L: Clone + Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
+{
+    register(registry, name, help, Family::new_with_constructor(make))
 }
 
 /// Microseconds as Prometheus' base unit; exact below 2^53 microseconds, which is 285 years.

@@ -31,7 +31,8 @@ pub enum Completion {
     Succeeded(RunValues),
     /// Without one: a timeout, a failure.
     Failed,
-    /// The client went away. Past an objective that is an error; before it, it says nothing about the agent.
+    /// The client went away, or its own limit on tokens ended the run. Past an objective that is an error; before it,
+    /// it says nothing about the agent.
     Cancelled,
 }
 

@@ -87,11 +87,11 @@ impl Registry {
             };
             Ok((tool.name.clone(), implementation))
         };
-        let listing: Vec<_> = tools.iter().map(|tool| format!("{}: {}", tool.name, tool.description)).collect();
+        let listing: Vec<_> = tools.iter().map(listed).collect();
         Ok(Self { tools: tools.iter().map(prepare).collect::<Result<_, _>>()?, listing: listing.join("\n") })
     }
 
-    /// One line `name: description` per tool, in the order of the configuration.
+    /// One line `name: description` (or the name alone) per tool, in the order of the configuration.
     pub fn listing(&self) -> &str {
         &self.listing
     }
@@ -118,5 +118,12 @@ impl Registry {
             [] => "none".into(),
             names => names.join(", "),
         }
+    }
+}
+
+fn listed(tool: &Tool) -> String {
+    match tool.description.as_str() {
+        "" => tool.name.clone(),
+        description => format!("{}: {description}", tool.name),
     }
 }

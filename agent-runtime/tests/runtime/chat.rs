@@ -88,6 +88,8 @@ async fn a_limit_spent_before_the_answer_gives_an_empty_one() {
     request["max_tokens"] = json!(5);
     let choice = post(&sidecar.app.api(), PATH, request).await.json()["choices"][0].clone();
     assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("length")));
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    assert!(metrics.contains("slipway_runs_total{outcome=\"max_tokens_exceeded\"} 1"), "{metrics}");
 }
 
 #[rstest]
@@ -135,10 +137,10 @@ async fn an_error_has_the_openai_envelope() {
     insta::assert_json_snapshot!(answer.json(), @r#"
     {
       "error": {
+        "code": "invalid_value",
         "message": "n: the agent gives one answer; leave the field out or send 1",
-        "type": "invalid_request_error",
         "param": "n",
-        "code": "invalid_value"
+        "type": "invalid_request_error"
       }
     }
     "#);
