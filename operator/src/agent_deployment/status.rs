@@ -59,13 +59,18 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
 /// The configuration of the serving revision, unless another one is on its way.
 fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConfiguration> {
     let serving = outcome.serving.as_deref().filter(|_| outcome.next.is_none())?;
-    let engine = &world.revision(serving)?.plan.engine;
-    let known = world.status.selected.as_ref().filter(|known| known.engine == engine.name);
-    known.is_none().then(|| SelectedConfiguration {
-        display_name: engine.display_name.clone(),
-        engine: engine.name.clone(),
-        manifest_digest: engine.manifest_digest.to_string(),
-        max_in_flight: world.revision(serving).map_or(0, |revision| revision.plan.max_in_flight),
+    let plan = &world.revision(serving)?.plan;
+    let manifest_digest = plan.engine.manifest_digest.to_string();
+    let is_known = world.status.selected.as_ref().is_some_and(|known| {
+        known.engine == plan.engine.name
+            && known.manifest_digest == manifest_digest
+            && known.max_in_flight == plan.max_in_flight
+    });
+    (!is_known).then(|| SelectedConfiguration {
+        display_name: plan.engine.display_name.clone(),
+        engine: plan.engine.name.clone(),
+        manifest_digest,
+        max_in_flight: plan.max_in_flight,
         why: format!("kept revision {serving} has the same inputs"),
     })
 }
@@ -80,7 +85,7 @@ fn stage(outcome: &Outcome) -> Stage {
     };
     match why {
         Why::SpecRefused { .. } => Stage::Refused,
-        Why::StoreUnbound { .. } => Stage::Resolving,
+        Why::StoreUnbound { .. } => Stage::Fetching,
         Why::JobStarting { job }
         | Why::JobUnscheduled { job, .. }
         | Why::ImageUnavailable { job, .. }

@@ -48,9 +48,9 @@ impl World {
         self.revisions.iter().find(|revision| revision.hash == hash)
     }
 
-    /// The revision that takes traffic.
-    pub fn stable(&self) -> Option<&Revision> {
-        self.revision(self.status.rollout.as_ref()?.stable.as_deref()?)
+    /// Hash of the revision that takes traffic. Its record may be lost or unreadable; it serves all the same.
+    pub fn stable(&self) -> Option<&str> {
+        self.status.rollout.as_ref()?.stable.as_deref()
     }
 }
 

@@ -116,7 +116,7 @@ fn triton(plan: &RevisionPlan) -> Container {
 
 fn agent_runtime(plan: &RevisionPlan) -> Container {
     let header_mounts = header_secrets(plan)
-        .map(|(tool, _)| read_only(mount(&header_volume(tool), &format!("{HEADERS_FOLDER}/{tool}"))));
+        .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
     let mounts: Vec<VolumeMount> =
         std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent"))).chain(header_mounts).collect();
     Container {
@@ -188,8 +188,8 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
         ..Default::default()
     };
-    let headers = header_secrets(plan).map(|(tool, secret)| Volume {
-        name: header_volume(tool),
+    let headers = header_secrets(plan).map(|(index, _, secret)| Volume {
+        name: header_volume(index),
         secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
         ..Default::default()
     });
@@ -197,15 +197,15 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
     own.into_iter().chain(headers).collect()
 }
 
-/// Tools with a Secret of headers, and the Secret's name.
-fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (&str, &str)> {
-    plan.agent.tools.iter().filter_map(|tool| {
+/// Tools with a Secret of headers: place and name of the tool, and the Secret's name.
+fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &str)> {
+    plan.agent.tools.iter().enumerate().filter_map(|(index, tool)| {
         let secret = tool.http.as_ref()?.headers_from.as_ref()?;
-        Some((tool.name.as_str(), secret.name.as_str()))
+        Some((index, tool.name.as_str(), secret.name.as_str()))
     })
 }
 
-/// Volume names know no underscore, names of tools do.
-fn header_volume(tool: &str) -> String {
-    format!("headers-{}", tool.replace('_', "-"))
+/// The name of a tool would not do: volume names know no underscore and are as short as the longest name of a tool.
+fn header_volume(index: usize) -> String {
+    format!("headers-{index}")
 }

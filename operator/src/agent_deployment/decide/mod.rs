@@ -10,7 +10,9 @@ mod tests;
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use slipway_crds::{
+    conditions::ConditionType,
     identity::IdentityError,
     v1alpha1::{AgentDeploymentStatus, agent_deployment::JobAttempt},
 };
@@ -18,7 +20,7 @@ use slipway_crds::{
 use super::{
     build,
     revision::{self, RevisionPlan},
-    status,
+    status::{self, Outcome},
     world::World,
 };
 use crate::{
@@ -75,8 +77,19 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     };
     let outcome = rollout::decide(world, target, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
+    tell_of_stop(world, &outcome, &mut draft);
     let Draft { children, removals, status, notes, requeue } = draft;
     Ok(Plan { children, removals, status, notes, requeue })
+}
+
+/// A stop is told once: when its reason is new.
+fn tell_of_stop(world: &World, outcome: &Outcome, draft: &mut Draft) {
+    let Some(Step::Stopped(why)) = &outcome.next else { return };
+    let line = why.to_string();
+    let is_told = |c: &Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True" && c.message == line;
+    if !world.status.conditions.iter().any(is_told) {
+        draft.notes.push(Note::warning(why.reason(), line));
+    }
 }
 
 /// From the model's reference to a plan, one planner a step.

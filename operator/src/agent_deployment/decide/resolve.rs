@@ -62,7 +62,7 @@ pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>,
             draft.children.push(Child::Job(Box::new(job)));
             Step::Waiting(Why::JobStarting { job: name })
         }
-        AttemptStep::Wait(why) => Step::Waiting(step.explain(world, why)),
+        AttemptStep::Wait(why) => Step::Waiting(why),
         AttemptStep::GivenUp(why) => Step::Stopped(why),
         AttemptStep::Succeeded { outcome, .. } => match *outcome {
             Outcome::Resolve(result) => record(world, &step, result, custom, draft),

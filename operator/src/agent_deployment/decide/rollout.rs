@@ -19,9 +19,10 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
         Step::Stopped(why) => (None, Some(Step::Stopped(why))),
     };
     let Some(target) = target else {
+        draft.status.rollout = stable.map(|stable| RolloutStatus { stable: Some(stable.to_owned()), canary: None });
         keep(world, stable, draft);
-        remove_others(world, stable.map(|s| s.hash.as_str()).into_iter().collect(), draft);
-        return Outcome { serving: stable.map(|s| s.hash.clone()), next: why };
+        remove_others(world, stable.into_iter().collect(), draft);
+        return Outcome { serving: stable.map(str::to_owned), next: why };
     };
     record_revision(world, &target, draft);
     let next = bring_up(world, stable, &target, draft);
@@ -30,8 +31,8 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
 }
 
 /// Brings the target up and lets it take over; says what is still to be done.
-fn bring_up(world: &World, stable: Option<&Revision>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
-    let is_stable = stable.is_some_and(|stable| stable.hash == target.hash);
+fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
+    let is_stable = stable == Some(target.hash.as_str());
     let view = world.serving.get(&target.hash);
     let progress = progress(world, target, view);
     let is_ready = matches!(progress, Step::Done(()));
@@ -46,18 +47,17 @@ fn bring_up(world: &World, stable: Option<&Revision>, target: &Target, draft: &m
         );
         draft.notes.push(Note::normal(Reason::RevisionStarting, line));
     }
-    draft.status.rollout =
-        Some(RolloutStatus { stable: stable.map(|s| s.hash.clone()), canary: Some(target.hash.clone()) });
+    draft.status.rollout = Some(RolloutStatus { stable: stable.map(str::to_owned), canary: Some(target.hash.clone()) });
     keep(world, stable, draft);
     draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan));
-    let kept = stable.map(|s| s.hash.as_str()).into_iter().chain([target.hash.as_str()]).collect();
+    let kept = stable.into_iter().chain([target.hash.as_str()]).collect();
     remove_others(world, kept, draft);
     Some(progress)
 }
 
-fn promote(world: &World, stable: Option<&Revision>, target: &Target, draft: &mut Draft) {
-    if stable.is_none_or(|stable| stable.hash != target.hash) {
-        let from = stable.map(|stable| format!(" from {}", stable.hash)).unwrap_or_default();
+fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) {
+    if stable != Some(target.hash.as_str()) {
+        let from = stable.map(|stable| format!(" from {stable}")).unwrap_or_default();
         let line = format!("plan {} serves{from}: {} ready", target.hash, world.spec.serving.replicas);
         draft.notes.push(Note::normal(Reason::RevisionPromoted, line));
     }
@@ -68,13 +68,13 @@ fn promote(world: &World, stable: Option<&Revision>, target: &Target, draft: &mu
     forget_old_revisions(world, &target.hash, draft);
 }
 
-/// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody.
-fn keep(world: &World, stable: Option<&Revision>, draft: &mut Draft) {
-    if let Some(stable) = stable {
-        draft.children.extend(build::serving::revision_children(world, &stable.hash, &stable.plan));
+/// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
+/// stable is left as it is.
+fn keep(world: &World, stable: Option<&str>, draft: &mut Draft) {
+    if let Some(revision) = stable.and_then(|stable| world.revision(stable)) {
+        draft.children.extend(build::serving::revision_children(world, &revision.hash, &revision.plan));
     }
-    let hash = stable.map(|stable| stable.hash.as_str());
-    draft.children.push(Child::Service(Box::new(build::serving::stable_service(world, hash))));
+    draft.children.push(Child::Service(Box::new(build::serving::stable_service(world, stable))));
 }
 
 fn progress(world: &World, target: &Target, view: Option<&ServingView>) -> Step<()> {

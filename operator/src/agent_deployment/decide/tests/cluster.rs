@@ -1,0 +1,405 @@
+//! A cluster as far as planners can see one: it carries plans out, and its Jobs and pods end as a test says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::Service,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use slipway_crds::{
+    identity::ContentHash,
+    labels::REVISION,
+    v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, agent_deployment::Precision},
+};
+use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Outcome, ResolveResult};
+
+use super::super::decide;
+use crate::{
+    agent_deployment::{
+        revision::Revision,
+        world::{OwnedObject, ServingView, World},
+    },
+    engine::decide::{self as engine_decide, EngineWorld},
+    jobs::view::{JobPhase, JobView},
+    plan::{Child, Plan, Removal, RemovalKind},
+    settings::Settings,
+};
+
+const SPEC: &str = "
+model: {uri: 'http://models.example/react'}
+engine: {backend: Custom, custom: {builderImage: 'example.com/builder:1', tritonImage: 'example.com/triton:1'}}
+agent: {systemPrompt: Answer.}
+";
+
+/// An AgentDeployment `support` in namespace `team`, and everything around it.
+#[derive(Debug, Clone)]
+pub(super) struct Cluster {
+    pub(super) world: World,
+    /// The Engines, with the status that their own planner gave them.
+    pub(super) engines: BTreeMap<String, (EngineSpec, EngineStatus)>,
+    /// The revision to which the Service of the AgentDeployment goes.
+    pub(super) routed_to: Option<String>,
+    writes: u32,
+}
+
+pub(super) fn settings(version: &str) -> Arc<Settings> {
+    let yaml = format!(
+        "images: {{worker: 'example.com/worker:{version}', agentRuntime: 'example.com/agent-runtime:{version}'}}"
+    );
+    Arc::new(serde_norway::from_str(&yaml).expect("valid settings"))
+}
+
+/// A cluster in which nothing has happened yet.
+pub(super) fn world() -> Cluster {
+    let spec: AgentDeploymentSpec = serde_norway::from_str(SPEC).expect("a valid spec");
+    let world = World {
+        now: Timestamp::from_second(1_767_225_600).expect("a time of this century"),
+        settings: settings("1"),
+        name: "support".to_owned(),
+        namespace: "team".to_owned(),
+        generation: 1,
+        owner: owner("AgentDeployment", "support", "uid-of-support"),
+        spec,
+        status: AgentDeploymentStatus::default(),
+        store_bound: None,
+        jobs: BTreeMap::new(),
+        engines: BTreeMap::new(),
+        revisions: Vec::new(),
+        serving: BTreeMap::new(),
+        objects: BTreeMap::new(),
+    };
+    Cluster { world, engines: BTreeMap::new(), routed_to: None, writes: 0 }
+}
+
+fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "slipway.dev/v1alpha1".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+pub(super) fn digest(of: &str) -> Digest {
+    let hash: ContentHash = slipway_crds::identity::content_hash(&of).expect("a text has a hash");
+    hash.as_str().parse().expect("64 digits")
+}
+
+/// How a Job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Success,
+    Failure(FailureClass),
+}
+
+/// Readable verbs for stories: each plays on until what it names has happened.
+impl Cluster {
+    /// What would come next.
+    pub(super) fn plan(&self) -> Plan<AgentDeploymentStatus> {
+        decide(&self.world).expect("a spec has canonical JSON")
+    }
+
+    pub(super) fn resolved(self) -> Self {
+        self.with_job_ended("resolve-", Ending::Success)
+    }
+
+    pub(super) fn fetched(self) -> Self {
+        self.with_job_ended("fetch-", Ending::Success)
+    }
+
+    pub(super) fn with_engine_built(self, precision: Precision) -> Self {
+        self.with_engine_ended(precision, Ending::Success)
+    }
+
+    pub(super) fn with_engine_ended(mut self, precision: Precision, ending: Ending) -> Self {
+        self.settle();
+        let engine = self
+            .engines
+            .iter()
+            .find(|(_, (spec, status))| spec.build.precision == precision && status.artifact.is_none());
+        let name = engine.expect("an engine of that precision is to be built").0.clone();
+        self.with_job_ended(&name.replace("engine-", "build-"), ending)
+    }
+
+    /// Lets the running Job whose name begins so end.
+    pub(super) fn with_job_ended(mut self, prefix: &str, ending: Ending) -> Self {
+        self.settle();
+        let name = self.running_jobs().into_iter().find(|name| name.starts_with(prefix));
+        self.end_job(&name.expect("such a Job runs"), ending);
+        self.settle();
+        self
+    }
+
+    /// Lets all pods of all revisions become ready.
+    pub(super) fn with_pods_ready(mut self) -> Self {
+        self.settle();
+        self.ready_pods();
+        self.settle();
+        self
+    }
+
+    /// From nothing to serving, with one engine.
+    pub(super) fn serving(self) -> Self {
+        self.resolved().fetched().with_engine_built(Precision::FP32).with_pods_ready()
+    }
+
+    pub(super) fn edited(mut self, edit: impl FnOnce(&mut AgentDeploymentSpec)) -> Self {
+        edit(&mut self.world.spec);
+        self.world.generation += 1;
+        self
+    }
+
+    pub(super) fn stable(&self) -> String {
+        self.world.stable().expect("a revision serves").to_owned()
+    }
+
+    pub(super) fn canary(&self) -> String {
+        let rollout = self.world.status.rollout.as_ref();
+        rollout.and_then(|rollout| rollout.canary.clone()).expect("a revision is being brought up")
+    }
+}
+
+/// What a cluster does.
+impl Cluster {
+    /// Plans and carries out until nothing changes any more.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..50 {
+            let before = (self.world.status.clone(), self.writes);
+            self.step();
+            if before == (self.world.status.clone(), self.writes) {
+                return;
+            }
+        }
+        panic!("the planners do not come to rest: {:?}", self.world.status);
+    }
+
+    /// One reconciliation of everything there is.
+    pub(super) fn step(&mut self) {
+        self.build_engines();
+        let plan = self.plan();
+        self.carry_out(plan);
+    }
+
+    pub(super) fn carry_out(&mut self, plan: Plan<AgentDeploymentStatus>) {
+        // The API server keeps JSON: what does not survive it does not survive.
+        let status = serde_json::to_value(&plan.status).expect("a status is JSON");
+        self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");
+        for child in plan.children {
+            self.apply(child);
+        }
+        for removal in &plan.removals {
+            self.remove(removal);
+        }
+    }
+
+    fn build_engines(&mut self) {
+        for (name, (spec, status)) in self.engines.clone() {
+            let world = EngineWorld {
+                now: self.world.now,
+                settings: self.world.settings.clone(),
+                name: name.clone(),
+                namespace: self.world.namespace.clone(),
+                generation: 1,
+                owner: owner("Engine", &name, &format!("uid-of-{name}")),
+                spec: spec.clone(),
+                status,
+                jobs: self.world.jobs.clone(),
+            };
+            let plan = engine_decide::decide(&world);
+            self.world.engines.insert(name.clone(), plan.status.clone());
+            self.engines.insert(name, (spec, plan.status));
+            plan.children.into_iter().for_each(|child| self.apply(child));
+        }
+    }
+
+    fn written(&mut self) -> String {
+        self.writes += 1;
+        self.writes.to_string()
+    }
+
+    fn apply(&mut self, child: Child) {
+        match child {
+            Child::PersistentVolumeClaim(_) => self.world.store_bound = Some(true),
+            Child::ConfigMap(object) => self.own(RemovalKind::ConfigMap, &object.metadata),
+            Child::Service(object) => {
+                self.own(RemovalKind::Service, &object.metadata);
+                if object.metadata.name.as_ref() == Some(&self.world.name) {
+                    self.routed_to = routed_to(&object);
+                }
+            }
+            Child::Deployment(object) => {
+                self.own(RemovalKind::Deployment, &object.metadata);
+                let revision = label(&object.metadata, REVISION).expect("a Deployment has a revision");
+                let wanted = object.spec.and_then(|spec| spec.replicas).expect("a Deployment has replicas");
+                let view = self.world.serving.entry(revision).or_default();
+                view.is_observed = true;
+                view.wanted = wanted;
+                view.ready = view.ready.min(wanted);
+                view.updated = wanted;
+            }
+            Child::Job(object) => {
+                let name = object.metadata.name.clone().expect("a Job has a name");
+                if !self.world.jobs.contains_key(&name) {
+                    self.written();
+                    let view = JobView::new(&object, &[]);
+                    self.world.jobs.insert(name, view);
+                }
+            }
+            Child::Engine(object) => {
+                let name = object.metadata.name.clone().expect("an Engine has a name");
+                if !self.engines.contains_key(&name) {
+                    self.written();
+                    self.world.engines.insert(name.clone(), EngineStatus::default());
+                    self.engines.insert(name, (object.spec, EngineStatus::default()));
+                }
+            }
+            Child::ControllerRevision(mut object) => {
+                object.metadata.resource_version = Some(self.written());
+                object.metadata.uid = Some(format!("uid-{}", self.writes));
+                let revision = Revision::read(&object).expect("a record can be read");
+                self.world.revisions.retain(|known| known.hash != revision.hash);
+                self.world.revisions.push(revision);
+            }
+        }
+    }
+
+    fn own(&mut self, kind: RemovalKind, metadata: &ObjectMeta) {
+        let (Some(revision), Some(name)) = (label(metadata, REVISION), metadata.name.clone()) else { return };
+        let known = self.world.objects.entry(revision.clone()).or_default();
+        if known.iter().all(|object| object.kind != kind) {
+            self.writes += 1;
+            let (uid, resource_version) = (format!("uid-{}", self.writes), self.writes.to_string());
+            known.push(OwnedObject { kind, name, uid, resource_version });
+        }
+    }
+
+    fn remove(&mut self, removal: &Removal) {
+        self.writes += 1;
+        let is_it = |uid: &str, version: &str| removal.uid == uid && removal.resource_version == version;
+        if removal.kind == RemovalKind::ControllerRevision {
+            self.world.revisions.retain(|r| !is_it(&r.uid, &r.resource_version));
+            return;
+        }
+        for (revision, objects) in &mut self.world.objects {
+            let before = objects.len();
+            objects.retain(|object| !is_it(&object.uid, &object.resource_version));
+            if objects.len() < before && removal.kind == RemovalKind::Deployment {
+                self.world.serving.remove(revision);
+            }
+        }
+        self.world.objects.retain(|_, objects| !objects.is_empty());
+    }
+
+    pub(super) fn running_jobs(&self) -> Vec<String> {
+        let is_running = |job: &&JobView| matches!(job.phase, JobPhase::Running { .. });
+        self.world.jobs.values().filter(is_running).map(|job| job.name.clone()).collect()
+    }
+
+    pub(super) fn end_job(&mut self, name: &str, ending: Ending) {
+        let phase = match ending {
+            Ending::Success => JobPhase::Succeeded { outcome: Box::new(self.outcome(name)), milliseconds: 2_500 },
+            Ending::Failure(class) => {
+                JobPhase::Failed { class, failure: "the disk is full".to_owned(), finished_at: Some(self.world.now) }
+            }
+        };
+        let images = self.world.spec.engine.custom.iter().map(|custom| custom.builder_image.clone());
+        let image_digests = images.map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
+        self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
+    }
+
+    fn outcome(&self, job: &str) -> Outcome {
+        if job.starts_with("resolve-") {
+            Outcome::Resolve(ResolveResult {
+                uri: self.world.spec.model.uri.clone(),
+                commit: None,
+                source_digest: digest(&self.world.spec.model.uri),
+                tokenizer_digest: None,
+                files: 4,
+                bytes: 18_250_000,
+                shape: None,
+            })
+        } else if job.starts_with("fetch-") {
+            Outcome::Fetch(FetchResult {
+                source_digest: digest(&self.world.spec.model.uri),
+                files: 4,
+                bytes: 18_250_000,
+                transferred_bytes: 18_250_000,
+                millis: 900,
+            })
+        } else {
+            Outcome::Build(BuildResult {
+                manifest_digest: digest(job),
+                files: 7,
+                bytes: 17_400_000,
+                durations_millis: BTreeMap::new(),
+                versions: BTreeMap::new(),
+                quality: None,
+            })
+        }
+    }
+
+    pub(super) fn ready_pods(&mut self) {
+        for view in self.world.serving.values_mut() {
+            *view = ServingView {
+                ready: view.wanted,
+                updated: view.wanted,
+                is_observed: true,
+                wanted: view.wanted,
+                ..ServingView::default()
+            };
+        }
+    }
+
+    pub(super) fn fail_pods(&mut self, revision: &str, failure: &str) {
+        if let Some(view) = self.world.serving.get_mut(revision) {
+            view.failure = Some(failure.to_owned());
+            view.is_past_deadline = true;
+            view.ready = 0;
+        }
+    }
+
+    pub(super) fn pass(&mut self, seconds: i64) {
+        self.world.now += SignedDuration::from_secs(seconds);
+    }
+}
+
+fn label(metadata: &ObjectMeta, key: &str) -> Option<String> {
+    metadata.labels.as_ref()?.get(key).cloned()
+}
+
+/// The revision to which a Service goes.
+pub(super) fn routed_to(service: &Service) -> Option<String> {
+    service.spec.as_ref()?.selector.as_ref()?.get(REVISION).cloned().filter(|revision| revision != "none")
+}
+
+/// Kind and name of a child.
+pub(super) fn name_of(child: &Child) -> String {
+    let (kind, metadata) = metadata_of(child);
+    format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
+}
+
+pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
+    match child {
+        Child::ConfigMap(object) => ("ConfigMap", &object.metadata),
+        Child::PersistentVolumeClaim(object) => ("PersistentVolumeClaim", &object.metadata),
+        Child::Service(object) => ("Service", &object.metadata),
+        Child::Deployment(object) => ("Deployment", &object.metadata),
+        Child::Job(object) => ("Job", &object.metadata),
+        Child::Engine(object) => ("Engine", &object.metadata),
+        Child::ControllerRevision(object) => ("ControllerRevision", &object.metadata),
+    }
+}
+
+/// What people see of a plan: stage, conditions, objects, events. One line each.
+pub(super) fn lines(plan: &Plan<AgentDeploymentStatus>) -> Vec<String> {
+    let Plan { children, removals, status, notes, requeue: _ } = plan;
+    let mut lines = vec![format!("stage {:?}", status.stage.expect("every status has a stage"))];
+    lines.extend(status.conditions.iter().map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)));
+    lines.extend(children.iter().map(|child| format!("+ {}", name_of(child))));
+    lines.extend(removals.iter().map(|removal| format!("- {:?} {}", removal.kind, removal.name)));
+    lines.extend(notes.iter().map(|note| format!("{:?} {}: {}", note.severity, note.reason, note.message)));
+    lines
+}
