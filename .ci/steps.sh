@@ -26,7 +26,7 @@ step prerequisites 10 e2e/cluster/prerequisites.sh
 step build 20 make --no-print-directory build
 step lint 15 make --no-print-directory lint
 step unit 20 make --no-print-directory test-unit
-step api 20 make --no-print-directory test-api
+step cluster 40 e2e/run.sh api core
 
 printf '%s\n' "${summary[@]}"
 rm -rf "$logs"

@@ -1,21 +1,40 @@
 #!/usr/bin/env bash
-# Runs a suite of tests on a cluster of its own, which is removed afterwards.
+# Runs suites of tests on a cluster of their own, which is removed afterwards.
 #
-#   run.sh api          the API, with the definitions installed and no operator
+#   run.sh SUITE...     (suites are the files in e2e/tests: api core ...)
+#
+# With SLIPWAY_KEEP_CLUSTER=1 the cluster stays for whoever looks into a failure.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export SLIPWAY_CACHE=${SLIPWAY_CACHE:-$HOME/.cache/slipway}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SLIPWAY_CACHE/target}
-suite=${1:?usage: run.sh SUITE}
-cluster=test-$suite
-helm=$(e2e/tools/build.sh helm)
+cluster=test
+images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-busybox slipway-triton slipway-model-builder)
 
+[[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 e2e/cluster/prerequisites.sh
-trap 'e2e/cluster/down.sh --name "$cluster"' EXIT
+helm=$(e2e/tools/build.sh helm)
+cargo build --workspace --locked --quiet
+e2e/images/build.sh "${images[@]}"
+
+remove_cluster() {
+  if [[ ${SLIPWAY_KEEP_CLUSTER:-} == 1 ]]; then
+    echo "the cluster stays: e2e/cluster/kubectl.sh --name $cluster -- get pods -A" >&2
+  else
+    e2e/cluster/down.sh --name "$cluster"
+  fi
+}
+trap remove_cluster EXIT
 SLIPWAY_E2E_KUBECONFIG=$(e2e/cluster/up.sh --name "$cluster")
 SLIPWAY_E2E_CLUSTER_BINARY=$SLIPWAY_CACHE/bin/slipway-cluster
 export SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY
+e2e/images/import.sh --name "$cluster" "${images[@]}"
 
-"$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" install slipway-crds charts/slipway-crds --wait
-cargo test --locked -p slipway-e2e --test "$suite"
+"$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway-crds charts/slipway-crds
+"$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway charts/slipway \
+  --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
+for suite in "$@"; do
+  cargo test --locked -p slipway-e2e --test "$suite" -- --test-threads=1
+done

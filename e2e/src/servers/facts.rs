@@ -68,11 +68,7 @@ async fn look_up(
     }
 }
 
-async fn set(
-    State(shared): State<Shared>,
-    Path(key): Path<(String, String)>,
-    Json(fact): Json<Fact>,
-) -> StatusCode {
+async fn set(State(shared): State<Shared>, Path(key): Path<(String, String)>, Json(fact): Json<Fact>) -> StatusCode {
     shared.lock().facts.insert(key, fact.value);
     StatusCode::NO_CONTENT
 }

@@ -51,8 +51,8 @@ pub fn list(folder: &Path) -> Result<Value, ModelsError> {
         if !entry.file_type().is_file() {
             continue;
         }
-        let content = fs::read(entry.path())
-            .map_err(|source| ModelsError::Read { path: entry.path().to_owned(), source })?;
+        let content =
+            fs::read(entry.path()).map_err(|source| ModelsError::Read { path: entry.path().to_owned(), source })?;
         let path = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy().into_owned();
         let digest: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
         files.push(json!({ "path": path, "size": content.len(), "sha256": digest }));

@@ -1,0 +1,297 @@
+//! A namespace of a scenario's own, with the things in it that a scenario looks at. Reads and writes IO.
+
+use std::{fmt::Debug, time::Duration};
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Namespace as KubernetesNamespace, Pod},
+    },
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::AgentDeployment;
+
+use crate::cluster::{self, ClusterError};
+
+/// Why a scenario cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// There is no cluster.
+    #[error("there is no cluster to run on")]
+    Cluster(#[source] ClusterError),
+    /// The API server refused.
+    #[error("failed to {action}")]
+    Kubernetes {
+        /// What was tried.
+        action: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// A request that goes through the API server to a Service cannot be made.
+    #[error("failed to make a request to {path}")]
+    Request {
+        /// Path of the request.
+        path: String,
+        /// What is wrong with it.
+        #[source]
+        source: axum::http::Error,
+    },
+    /// The answer is no JSON.
+    #[error("failed to read the answer {text:?}")]
+    Answer {
+        /// The answer.
+        text: String,
+        /// What the parser said.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Something did not come true in time.
+    #[error("waited {seconds} s for {what}; last seen: {last}")]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        seconds: u64,
+        /// What was seen last.
+        last: String,
+    },
+    /// A manifest is not valid YAML.
+    #[error("failed to read a manifest")]
+    Manifest(#[source] serde_norway::Error),
+}
+
+/// Result of a step of a scenario.
+pub type Outcome<T> = Result<T, ScenarioError>;
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A namespace. It stays when a scenario fails, for whoever looks into it, and goes with the cluster.
+pub struct Namespace {
+    client: Client,
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace that admits restricted pods only.
+    ///
+    /// # Errors
+    /// When there is no cluster, or the API server refuses.
+    pub async fn create(name: &str) -> Outcome<Self> {
+        let client = cluster::client().await.map_err(ScenarioError::Cluster)?;
+        let namespaces: Api<KubernetesNamespace> = Api::all(client.clone());
+        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        namespaces
+            .patch(name, &PatchParams::apply("e2e"), &Patch::Apply(object))
+            .await
+            .map_err(|source| refused(format!("create namespace {name}"), source))?;
+        Ok(Self { client, name: name.to_owned() })
+    }
+
+    /// The objects of a kind.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Applies every document of a manifest with kubectl, as a user does.
+    ///
+    /// # Errors
+    /// When kubectl refuses, in its own words.
+    pub fn kubectl_apply(&self, path: &str) -> Result<(), String> {
+        let output = cluster::kubectl(&["--namespace", &self.name, "apply", "-f", path]).map_err(|e| e.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    }
+
+    /// Creates or changes an AgentDeployment.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn apply(&self, object: &Value) -> Outcome<AgentDeployment> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.api::<AgentDeployment>()
+            .patch(name, &PatchParams::apply("e2e").force(), &Patch::Apply(object))
+            .await
+            .map_err(|source| refused(format!("apply AgentDeployment {name}"), source))
+    }
+
+    /// Waits until an object is as it should be. `look` gives what it found, or what it saw instead.
+    ///
+    /// # Errors
+    /// When the object does not become so within `limit`, with what was seen last.
+    pub async fn wait<K, T>(
+        &self,
+        name: &str,
+        what: &str,
+        limit: Duration,
+        look: impl Fn(&K) -> Result<T, String>,
+    ) -> Outcome<T>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api = self.api::<K>();
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let found = api.get_opt(name).await.map_err(|source| refused(format!("get {name}"), source))?;
+            let last = match found.as_ref().map(&look) {
+                Some(Ok(result)) => return Ok(result),
+                Some(Err(last)) => last,
+                None => "nothing of that name".to_owned(),
+            };
+            if tokio::time::Instant::now() > deadline {
+                let what = format!("{name} in {}: {what}", self.name);
+                return Err(ScenarioError::TimedOut { what, seconds: limit.as_secs(), last });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until an AgentDeployment is Ready for the generation that was applied, and nothing is under way.
+    ///
+    /// # Errors
+    /// When that does not come true within `limit`.
+    pub async fn wait_until_served(&self, object: &AgentDeployment, limit: Duration) -> Outcome<AgentDeployment> {
+        let generation = object.metadata.generation;
+        self.wait(&object.name_any(), "served and at rest", limit, move |object: &AgentDeployment| {
+            let is_current = object.status.as_ref().is_some_and(|status| status.observed_generation == generation);
+            let is = |condition| condition_of(object, condition).is_some_and(|(status, ..)| status == "True");
+            if is_current && is("Ready") && !is("Reconciling") && !is("Stalled") {
+                Ok(object.clone())
+            } else {
+                Err(summary(object))
+            }
+        })
+        .await
+    }
+
+    /// Waits until an AgentDeployment's condition is true and its message holds a text; gives the message.
+    ///
+    /// # Errors
+    /// When that does not come true within `limit`.
+    pub async fn wait_for_message(&self, name: &str, condition: &str, text: &str, limit: Duration) -> Outcome<String> {
+        self.wait(name, &format!("{condition} with {text:?}"), limit, |object: &AgentDeployment| {
+            match condition_of(object, condition) {
+                Some((status, _, message)) if status == "True" && message.contains(text) => Ok(message),
+                _ => Err(summary(object)),
+            }
+        })
+        .await
+    }
+
+    /// Waits until a Deployment of the scenario has all its pods ready.
+    ///
+    /// # Errors
+    /// When that does not come true within `limit`.
+    pub async fn wait_until_available(&self, deployment: &str, limit: Duration) -> Outcome<()> {
+        self.wait(deployment, "available", limit, |object: &Deployment| {
+            let wanted = object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+            let ready = object.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
+            if ready >= wanted { Ok(()) } else { Err(format!("{ready} of {wanted} pods ready")) }
+        })
+        .await
+    }
+
+    /// Scales a Deployment.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn scale(&self, deployment: &str, replicas: i32) -> Outcome<()> {
+        self.api::<Deployment>()
+            .patch_scale(deployment, &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": replicas}})))
+            .await
+            .map_err(|source| refused(format!("scale {deployment}"), source))?;
+        Ok(())
+    }
+
+    /// The pods with a label.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn pods(&self, selector: &str) -> Outcome<Vec<Pod>> {
+        let list = self.api::<Pod>().list(&ListParams::default().labels(selector)).await;
+        Ok(list.map_err(|source| refused(format!("list pods with {selector}"), source))?.items)
+    }
+
+    /// The log of a pod's container.
+    ///
+    /// # Errors
+    /// When the kubelet has none.
+    pub async fn log(&self, pod: &str, container: &str) -> Outcome<String> {
+        let params = LogParams { container: Some(container.to_owned()), ..Default::default() };
+        self.api::<Pod>().logs(pod, &params).await.map_err(|source| refused(format!("read the log of {pod}"), source))
+    }
+
+    /// Creates an object of a kind that is known at compile time.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn create_object<K>(&self, object: &K) -> Outcome<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + serde::Serialize
+            + Debug,
+    {
+        let created = self.api::<K>().create(&PostParams::default(), object).await;
+        created.map_err(|source| refused(format!("create {}", object.meta().name.clone().unwrap_or_default()), source))
+    }
+
+    /// Deletes the pods with a label, so that their owner makes new ones.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn delete_pods(&self, selector: &str) -> Outcome<()> {
+        self.api::<Pod>()
+            .delete_collection(&DeleteParams::default().grace_period(1), &ListParams::default().labels(selector))
+            .await
+            .map_err(|source| refused(format!("delete pods with {selector}"), source))?;
+        Ok(())
+    }
+
+    /// Sends a request to a Service through the API server. The answer is JSON, whatever its status.
+    ///
+    /// # Errors
+    /// When there is no answer, or it is no JSON.
+    pub async fn request(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Outcome<Value> {
+        let path = format!("/api/v1/namespaces/{}/services/{service}:80/proxy{path}", self.name);
+        let request = axum::http::Request::builder()
+            .method(method)
+            .uri(&path)
+            .header("content-type", "application/json")
+            .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default())
+            .map_err(|source| ScenarioError::Request { path: path.clone(), source })?;
+        let text =
+            self.client.request_text(request).await.map_err(|source| refused(format!("{method} {path}"), source))?;
+        if text.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&text).map_err(|source| ScenarioError::Answer { text, source })
+    }
+}
+
+fn refused(action: String, source: kube::Error) -> ScenarioError {
+    ScenarioError::Kubernetes { action, source: Box::new(source) }
+}
+
+/// Status, reason and message of a condition.
+pub fn condition_of(object: &AgentDeployment, condition: &str) -> Option<(String, String, String)> {
+    let conditions = &object.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|c| c.type_ == condition)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+fn summary(object: &AgentDeployment) -> String {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,150 @@
+//! The main job, end to end: from a manifest to an agent that answers by calling tools.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{ResourceExt, api::ListParams};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::labels;
+use slipway_e2e::{
+    agents::{READY_LIMIT, demo_agent, draw_question, fresh_seed, namespace_with_servers},
+    namespace::{Namespace, condition_of},
+};
+
+async fn jobs_of_kind(namespace: &Namespace, component: &str) -> Vec<String> {
+    let selector = format!("{}={component}", labels::APP_COMPONENT);
+    let jobs = namespace.api::<Job>().list(&ListParams::default().labels(&selector)).await.unwrap();
+    jobs.items.iter().map(ResourceExt::name_any).collect()
+}
+
+#[tokio::test]
+async fn a_question_with_names_and_numbers_of_this_run_is_answered_by_calling_tools() {
+    let namespace = namespace_with_servers("answers").await.unwrap();
+    let agent = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
+
+    let question = draw_question(fresh_seed()).unwrap();
+    namespace.teach(&question).await.unwrap();
+    let run = namespace.ask("facts-agent", &question.question).await.unwrap();
+    let mut expected: Vec<_> = question.lookups.iter().map(|l| (l.entity.clone(), l.property.clone())).collect();
+    expected.sort();
+    assert_eq!(
+        (run["status"].as_str(), run["answer"].as_str(), namespace.calls().await.unwrap()),
+        (Some("succeeded"), Some(question.answer.as_str()), expected),
+        "{question:?}: {run}"
+    );
+
+    let chat = json!({"model": "facts-agent", "messages": [{"role": "user", "content": question.question}]});
+    let completion = namespace.request("POST", "facts-agent", "/v1/chat/completions", Some(&chat)).await.unwrap();
+    assert_eq!(completion["choices"][0]["message"]["content"], json!(question.answer), "{completion}");
+
+    a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(&namespace).await;
+    a_second_agent_of_the_same_model_shares_engine_and_build(&namespace).await;
+    a_changed_prompt_takes_over_once_its_pod_is_ready(&namespace).await;
+}
+
+async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespace: &Namespace) {
+    let question = draw_question(fresh_seed() + 1).unwrap();
+    namespace.teach(&question).await.unwrap();
+    namespace.scale("facts", 0).await.unwrap();
+    let gone = |pods: &[Pod]| pods.is_empty();
+    while !gone(&namespace.pods("app=facts").await.unwrap()) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let run = namespace.ask("facts-agent", &question.question).await.unwrap();
+    let first_calls = run["steps"][0]["toolCalls"].as_array().cloned().unwrap_or_default();
+    assert!(first_calls.iter().all(|call| call["status"] == "error") && !first_calls.is_empty(), "{run}");
+    let answer = run["answer"].as_str().unwrap_or_default();
+    assert!(!answer.contains(&question.answer), "the answer holds a number that no tool gave: {run}");
+    namespace.scale("facts", 1).await.unwrap();
+    namespace.wait_until_available("facts", Duration::from_secs(60)).await.unwrap();
+}
+
+async fn a_second_agent_of_the_same_model_shares_engine_and_build(namespace: &Namespace) {
+    let before = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
+    let mut other: Value = demo_agent().unwrap();
+    other["metadata"]["name"] = json!("second-agent");
+    other["spec"]["agent"]["systemPrompt"] = json!("You are the second agent.");
+    let agent = namespace.apply(&other).await.unwrap();
+    let served = namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
+    let after = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
+    assert_eq!(after, before, "a second agent of the same model starts no build and no fetch");
+    let engine = served.status.unwrap().selected.unwrap().engine;
+    assert_eq!(before.0, [format!("build-{}-1", engine.trim_start_matches("engine-"))]);
+}
+
+async fn a_changed_prompt_takes_over_once_its_pod_is_ready(namespace: &Namespace) {
+    let stable = |agent: &slipway_crds::v1alpha1::AgentDeployment| {
+        agent.status.clone().and_then(|status| status.rollout).and_then(|rollout| rollout.stable).unwrap_or_default()
+    };
+    let mut changed: Value = demo_agent().unwrap();
+    let first = namespace.wait_until_served(&namespace.apply(&changed).await.unwrap(), READY_LIMIT).await.unwrap();
+    changed["spec"]["agent"]["systemPrompt"] = json!("Look facts up before you answer.");
+    let second = namespace.wait_until_served(&namespace.apply(&changed).await.unwrap(), READY_LIMIT).await.unwrap();
+    assert_ne!(stable(&first), stable(&second), "a changed prompt is another revision");
+
+    // Going back is a kept revision: it needs no Job, and it is the very revision that served before.
+    let before = jobs_of_kind(namespace, "resolve").await;
+    let back = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    let back = namespace.wait_until_served(&back, READY_LIMIT).await.unwrap();
+    assert_eq!((stable(&back), jobs_of_kind(namespace, "resolve").await), (stable(&first), before));
+}
+
+#[tokio::test]
+async fn one_flipped_byte_in_the_store_keeps_triton_from_starting() {
+    let namespace = namespace_with_servers("flipped-byte").await.unwrap();
+    let agent = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    let served = namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
+    flip_a_byte_of_the_engine(&namespace).await;
+
+    let revision = served.status.unwrap().rollout.unwrap().stable.unwrap();
+    let selector = format!("{}={revision}", labels::REVISION);
+    namespace.delete_pods(&selector).await.unwrap();
+    let message =
+        namespace.wait_for_message("facts-agent", "Reconciling", "model.onnx", Duration::from_secs(90)).await.unwrap();
+    assert!(message.contains("materialize"), "{message}");
+    let pods = namespace.pods(&selector).await.unwrap();
+    let started: Vec<_> = pods
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        .flat_map(|pod| pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten()))
+        .filter(|container| container.name == "triton" && container.started == Some(true))
+        .collect();
+    assert!(started.is_empty(), "Triton started on a damaged engine: {started:?}");
+    let agent = namespace.api().get("facts-agent").await.unwrap();
+    assert_eq!(condition_of(&agent, "Ready").map(|(status, ..)| status), Some("False".to_owned()));
+}
+
+/// Someone, or a failing disk, changes one byte of the largest file of the artifact.
+async fn flip_a_byte_of_the_engine(namespace: &Namespace) {
+    let script = "f=$(find /store/engines -name model.onnx | head -1); chmod u+w \"$(dirname \"$f\")\" \"$f\"; \
+                  printf '\\377' | dd of=\"$f\" bs=1 seek=1000000 conv=notrunc";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "flip"},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{
+                "name": "flip", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
+                "command": ["sh", "-c", script],
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "store", "mountPath": "/store"}],
+            }],
+            "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "slipway-store"}}],
+        },
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    namespace.create_object(&pod).await.unwrap();
+    namespace
+        .wait("flip", "succeeded", Duration::from_secs(30), |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+            if phase == "Succeeded" { Ok(()) } else { Err(phase) }
+        })
+        .await
+        .unwrap();
+}
