@@ -42,8 +42,8 @@ class Recipe:
 
 
 RECIPES = {
-    "react-512": Recipe(Shape(512, 4, 8, 4, 1536), steps=7000, peak_learning_rate=8e-4),
-    "react-256": Recipe(Shape(256, 4, 4, 2, 768), steps=3500, peak_learning_rate=1.2e-3),
+    "react-512": Recipe(Shape(512, 4, 8, 4, 1536), steps=9500, peak_learning_rate=8e-4),
+    "react-256": Recipe(Shape(256, 4, 4, 2, 768), steps=3000, peak_learning_rate=1.2e-3),
 }
 
 
@@ -191,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoints and training.log")
     parser.add_argument("--models", nargs="+", choices=RECIPES, default=list(RECIPES))
-    parser.add_argument("--episodes", type=int, default=1_200_000)
+    parser.add_argument("--episodes", type=int, default=1_500_000)
     parser.add_argument("--processes", type=int, default=15)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -25,18 +25,15 @@ def int8(graph: "Graph", name: str, weight: np.ndarray, x: str) -> str:
 
     ONNX Runtime's own dynamic quantization (DynamicQuantizeLinear) takes one scale for a whole batch of
     activations; then an answer would depend on which requests share its batch. One scale per row keeps rows
-    independent. Both operands are symmetric around 128 in unsigned bytes: with signed weights, processors without
-    VNNI saturate their 16-bit sums.
+    independent. Signed weights with unsigned activations are what VNNI multiplies directly; processors without it
+    saturate some 16-bit sums, which costs accuracy there.
     """
     column_scale = np.maximum(np.abs(weight).max(axis=1), _SMALLEST_SCALE) / 127
-    quantized_weight = np.round(weight / column_scale[:, None]) + 128
+    quantized_weight = np.round(weight / column_scale[:, None]).astype(np.int8)
     quantized_x, row_scale = _quantized_rows(graph, name, x)
     zero = graph.weight(f"{name}.zero", np.array(128, np.uint8))
-    product = graph.node(
-        "MatMulInteger",
-        [quantized_x, graph.weight(f"{name}.weight", quantized_weight.T.astype(np.uint8)), zero, zero],
-        f"{name}.product",
-    )
+    weight_name = graph.weight(f"{name}.weight", quantized_weight.T)
+    product = graph.node("MatMulInteger", [quantized_x, weight_name, zero], f"{name}.product")
     product = graph.node("Cast", [product], f"{name}.float_product", to=TensorProto.FLOAT)
     scale = graph.weight(f"{name}.column_scale", column_scale.astype(np.float32))
     return graph.node("Mul", [graph.node("Mul", [product, scale], f"{name}.by_column"), row_scale], name)

@@ -37,9 +37,19 @@ _ERROR_TEXTS = (
     "HTTP {n} {w} {w}", "HTTP status {n} from {w}.{w}:{n}", "connect to {w}:{n}: connection refused (os error {n})",
     "error sending request for url (http://{w}-{w}.{w}.svc:{n}/{w}/{a})", "dns error: no record for {w}.{w}.svc",
     "tool {w} failed: {w} {w} {w}", "upstream {w} unavailable", "bad gateway", "service unavailable, retry later",
-    "{w} {w} {w}", "{w}: {w} {w} at {w} {n}", "tool call timed out", "the tool {w} did not answer within {n}ms",
-    "invalid argument: {w} {w}", "permission denied", "budget exceeded", "rate limited; retry in {n} seconds",
+    "tool call timed out", "the tool {w} did not answer within {n}ms", "invalid argument: {w} {w}", "permission denied",
+    "budget exceeded", "rate limited; retry in {n} seconds", "the service cannot be reached", "HTTP status {n}",
+    "no answer within {n} ms", "the answer is longer than {n} bytes", "the answer is not JSON", "no result",
+    "the answer has nothing at /{w}", "wrong arguments: expected {w}, got {n} argument(s)",
+    'wrong arguments: argument "{w}" is missing', 'wrong arguments: unknown argument "{w}"', "a number is too large",
+    'unknown tool "{w}"; the tools are {w}, {w}', "the expression ends too early", 'unexpected "{w}" at position {n}',
+    "the tool's credentials cannot be read", "no recorded result for {w}[{a}.{w}]",
 )
+_ERROR_WORD_FORMS = (
+    "{w}", "{w}", "{w}", "{w}", "{w}", "{w}", "{W}", "{U}", "{n}", "{a}", "{w}.{w}", "/{w}/{w}", '"{w}"', "'{w}'", "({w})",
+    "{w}-{w}", "{w}_{w}", "{w}={n}", "[{w}]", "{w}'s", "{w}[{a}.{w}]", "<{w}>", "{n}%", "{U}{n}", "#{n}", "{w}@{w}",
+)
+_ERROR_JOINTS = (" ", " ", " ", " ", " ", " ", ": ", ", ", "; ", ". ", " - ")
 
 
 class Draw:
@@ -99,12 +109,24 @@ class Draw:
         return found
 
     def error_text(self) -> str:
-        """Returns the text of a failed tool call, without its `error: ` prefix; at most 120 characters."""
-        text = self.pick(_ERROR_TEXTS)
-        for mark, make in (("{n}", self.integer), ("{w}", self._word), ("{a}", self.name)):
+        """Returns the text of a failed tool call, without its `error: ` prefix; at most 120 characters.
+
+        Two thirds are made up word by word: what a tool will say is unknown, so the model has to learn to copy.
+        """
+        if self.chance(0.33):
+            text = self.pick(_ERROR_TEXTS)
+        else:
+            text = self.pick(_ERROR_WORD_FORMS)
+            for _ in range(self.rng.randint(0, 12)):
+                text += self.pick(_ERROR_JOINTS) + self.pick(_ERROR_WORD_FORMS)
+        makers = (
+            ("{n}", self.integer), ("{w}", self._word), ("{a}", self.name),
+            ("{W}", lambda: self._of_split(Kind.NAME, self._name_word)), ("{U}", lambda: self._syllable().upper()),
+        )
+        for mark, make in makers:
             while mark in text:
                 text = text.replace(mark, make(), 1)
-        return text[:120]
+        return text[:120].rstrip()
 
     def system_text(self) -> str:
         """Returns a system prompt of at most 220 characters: sentences, word salad or noise."""
@@ -141,7 +163,11 @@ class Draw:
         return f"{self.rng.randint(0, 99999) / 10**digits:.{digits}f}"
 
     def _word(self) -> str:
-        return self.pick(_WORDS) if self.chance(0.6) else self._syllable() + self._syllable()
+        if self.chance(0.5):
+            return self.pick(_WORDS)
+        if self.chance(0.3):
+            return "".join(self.pick("abcdefghijklmnopqrstuvwxyz") for _ in range(self.rng.randint(1, 8)))
+        return "".join(self._syllable() for _ in range(self.rng.randint(1, 3)))
 
     def _salad_word(self) -> str:
         style = self.rng.random()

@@ -14,7 +14,7 @@ CONSTANTS = frozenset({"2", "3", "100"})
 """Numbers that belong to a calculation's form (averages, percentages) and so occur in both splits."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_ERROR_SHARE = 0.12
+_ERROR_SHARE = 0.18
 _SYSTEM_SHARE = 0.7
 
 

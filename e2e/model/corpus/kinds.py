@@ -264,10 +264,12 @@ FIRST_KINDS: dict[str, Callable[[Draw], Task]] = {
 }
 """Every kind that can open a conversation."""
 
-_WEIGHTS = {"lookup": 4, "total": 2, "difference": 2, "scaled": 2, "total_of_three": 2, "hop": 2}
+_WEIGHTS = {
+    "lookup": 4, "total": 2, "difference": 2, "scaled": 2, "total_of_three": 2, "hop": 2, "larger": 4, "smaller": 4,
+}
 _WEIGHTED = tuple(kind for kind in FIRST_KINDS for _ in range(_WEIGHTS.get(kind, 1)))
 
 
 def weighted_kind(draw: Draw) -> str:
-    """Draws an opening kind; single look-ups and the common two-step questions come more often."""
+    """Draws an opening kind: common questions come more often, and comparisons, which are learned last."""
     return draw.pick(_WEIGHTED)
