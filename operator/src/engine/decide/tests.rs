@@ -1,1 +1,232 @@
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use slipway_worker_contract::{Digest, FetchResult};
 
+use super::*;
+use crate::plan::Removal;
+
+const SPEC: &str = "
+build:
+  backend: Custom
+  sourceDigest: 5d41402abc4b2a76b9719d911017c5925d41402abc4b2a76b9719d911017c592
+  builderImageDigest: sha256:2e
+  precision: INT8
+  options: {variant: small}
+placement:
+  builderImage: example.com/builder:1
+";
+
+/// An Engine of which nothing has been built yet.
+struct Fixture(EngineWorld);
+
+fn engine() -> Fixture {
+    let settings = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent-runtime:1'}";
+    Fixture(EngineWorld {
+        now: Timestamp::from_second(1_767_225_600).expect("a time of this century"),
+        settings: Arc::new(serde_norway::from_str(settings).expect("valid settings")),
+        name: "engine-0f1e2d3c4b".to_owned(),
+        namespace: "team".to_owned(),
+        generation: 1,
+        owner: Default::default(),
+        spec: serde_norway::from_str(SPEC).expect("a valid spec"),
+        status: EngineStatus::default(),
+        jobs: BTreeMap::new(),
+    })
+}
+
+impl Fixture {
+    fn plan(&self) -> Plan<EngineStatus> {
+        decide(&self.0)
+    }
+
+    /// Carries the status out, and creates what is to be created.
+    fn stepped(mut self) -> Self {
+        let plan = self.plan();
+        self.0.status = plan.status;
+        for child in plan.children {
+            if let Child::Job(job) = child {
+                let view = JobView::new(&job, &[]);
+                self.0.jobs.insert(view.name.clone(), view);
+            }
+        }
+        self
+    }
+
+    /// With the Job of the first attempt at work.
+    fn building(self) -> Self {
+        self.stepped().stepped()
+    }
+
+    /// With the Job of the latest attempt in this phase.
+    fn with_job(mut self, phase: JobPhase) -> Self {
+        let name = self.0.status.attempts.last().map(|attempt| attempt.job.clone()).expect("an attempt is recorded");
+        self.0.jobs.insert(name.clone(), JobView { name, phase, image_digests: BTreeMap::new() });
+        self
+    }
+
+    fn with_failure(self, class: JobFailureClass) -> Self {
+        let finished_at = Some(self.0.now);
+        self.with_job(JobPhase::Failed {
+            class,
+            failure: "builder exited with code 3: no such layer".to_owned(),
+            finished_at,
+        })
+    }
+
+    fn after(mut self, seconds: i64) -> Self {
+        self.0.now += jiff::SignedDuration::from_secs(seconds);
+        self
+    }
+}
+
+fn manifest_digest() -> Digest {
+    "ab".repeat(32).parse().expect("64 digits")
+}
+
+fn built() -> JobPhase {
+    let result = BuildResult {
+        manifest_digest: manifest_digest(),
+        files: 7,
+        bytes: 17_400_000,
+        durations_millis: BTreeMap::new(),
+        versions: BTreeMap::new(),
+        quality: None,
+    };
+    JobPhase::Succeeded { outcome: Box::new(Outcome::Build(result)), milliseconds: 31_200 }
+}
+
+fn children(plan: &Plan<EngineStatus>) -> Vec<String> {
+    let name = |child: &Child| match child {
+        Child::ConfigMap(object) => format!("ConfigMap {}", object.metadata.name.clone().unwrap_or_default()),
+        Child::Job(object) => format!("Job {}", object.metadata.name.clone().unwrap_or_default()),
+        other => format!("{other:?}"),
+    };
+    plan.children.iter().map(name).collect()
+}
+
+fn conditions(plan: &Plan<EngineStatus>) -> Vec<String> {
+    let line = |c: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+        format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)
+    };
+    plan.status.conditions.iter().map(line).collect()
+}
+
+fn attempt(number: i32, failure: Option<AttemptFailure>) -> BuildAttempt {
+    BuildAttempt { number, job: format!("build-0f1e2d3c4b-{number}"), failure }
+}
+
+#[test]
+fn an_attempt_is_recorded_before_its_job_is_created() {
+    let first = engine().plan();
+    assert_eq!((children(&first), first.status.attempts), (vec![], vec![attempt(1, None)]));
+    let second = engine().stepped().plan();
+    let job = "build-0f1e2d3c4b-1";
+    assert_eq!(children(&second), [format!("ConfigMap {job}"), format!("Job {job}")]);
+    let message = format!("JobStarting: Job {job} is about to start");
+    let expected = [
+        format!("Ready=False {message}"),
+        format!("Reconciling=True {message}"),
+        "Stalled=False UpToDate: nothing is under way".to_owned(),
+    ];
+    assert_eq!(conditions(&second), expected);
+}
+
+#[test]
+fn a_built_engine_knows_its_artifact_and_tells_of_it_once() {
+    let done = engine().building().with_job(built());
+    let plan = done.plan();
+    let digest = "ab".repeat(32);
+    let artifact = EngineArtifact {
+        manifest_digest: digest.clone(),
+        location: format!("engines/engine-0f1e2d3c4b/{digest}"),
+        size_bytes: 17_400_000,
+        build_milliseconds: 31_200,
+    };
+    let note = "engine-0f1e2d3c4b INT8: 17.4 MB in 31.2 s, manifest abababababab";
+    assert_eq!(plan.status.artifact, Some(artifact));
+    assert_eq!(plan.notes, [Note::normal(Reason::EngineBuilt, note)]);
+    assert_eq!(conditions(&plan)[0], "Ready=True Available: the artifact is in the store");
+    let after = done.stepped().plan();
+    assert_eq!((after.notes, after.status, after.children), (vec![], plan.status, vec![]));
+}
+
+/// Jobs are kept for an hour or so, artifacts for as long as someone needs them.
+#[test]
+fn a_built_engine_needs_its_job_no_longer() {
+    let mut done = engine().building().with_job(built()).stepped();
+    let before = done.plan();
+    done.0.jobs.clear();
+    assert_eq!(done.plan(), before);
+}
+
+#[test]
+fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
+    let failed = engine().building().with_failure(JobFailureClass::Infrastructure);
+    let waiting = failed.plan();
+    let message = "builder exited with code 3: no such layer";
+    let expected =
+        format!("Reconciling=True JobRunning: Job build-0f1e2d3c4b-1 failed ({message}); attempt 2 of 3 follows");
+    assert_eq!(conditions(&waiting)[1], expected);
+    let failure = AttemptFailure { class: FailureClass::Infrastructure, message: message.to_owned() };
+    let again = failed.stepped().after(10).stepped();
+    assert_eq!(again.0.status.attempts, [attempt(1, Some(failure)), attempt(2, None)]);
+    assert_eq!(children(&again.plan())[1], "Job build-0f1e2d3c4b-2");
+}
+
+#[rstest]
+#[case(JobFailureClass::BadModel, "BadModel")]
+#[case(JobFailureClass::InsufficientMemory, "InsufficientMemory")]
+#[case(JobFailureClass::UnsupportedPrecision, "UnsupportedPrecision")]
+#[case(JobFailureClass::ImageMismatch, "ImageMismatch")]
+fn what_no_repetition_mends_stalls_and_is_told_once(#[case] class: JobFailureClass, #[case] name: &str) {
+    let failed = engine().building().with_failure(class).after(3_600);
+    let plan = failed.plan();
+    let message = format!(
+        "Job build-0f1e2d3c4b-1 failed ({name}): builder exited with code 3: no such layer. Delete the Job to try again"
+    );
+    let expected = [
+        format!("Ready=False JobFailed: {message}"),
+        "Reconciling=False UpToDate: nothing is under way".to_owned(),
+        format!("Stalled=True JobFailed: {message}"),
+    ];
+    assert_eq!(conditions(&plan), expected);
+    assert_eq!(plan.notes, [Note::warning(Reason::EngineFailed, message)]);
+    assert_eq!(failed.stepped().plan().notes, []);
+}
+
+#[test]
+fn whoever_deletes_the_failed_job_asks_for_its_attempt_once_more() {
+    let mut failed = engine().building().with_failure(JobFailureClass::BadModel).stepped();
+    failed.0.jobs.clear();
+    let again = failed.stepped();
+    assert_eq!(again.0.jobs.keys().collect::<Vec<_>>(), ["build-0f1e2d3c4b-1"]);
+    assert_eq!(again.0.status.attempts, [attempt(1, None)]);
+    let plan = again.plan();
+    assert_eq!(conditions(&plan)[1], "Reconciling=True JobRunning: Job build-0f1e2d3c4b-1 runs");
+}
+
+#[test]
+fn a_result_of_another_task_points_to_the_workers_release() {
+    let fetched = FetchResult { source_digest: manifest_digest(), files: 1, bytes: 1, transferred_bytes: 1, millis: 1 };
+    let phase = JobPhase::Succeeded { outcome: Box::new(Outcome::Fetch(fetched)), milliseconds: 1 };
+    let plan = engine().building().with_job(phase).plan();
+    let expected = "Stalled=True JobFailed: Job build-0f1e2d3c4b-1 failed (ImageMismatch): it reported the result of another \
+                    task: is example.com/worker:1 the worker of this release?. Delete the Job to try again";
+    assert_eq!(conditions(&plan)[2], expected);
+}
+
+#[test]
+fn a_source_that_is_no_digest_is_refused_by_name() {
+    let mut broken = engine().stepped();
+    broken.0.spec.build.source_digest = "latest".to_owned();
+    let expected = "Stalled=True SpecRefused: spec.build.sourceDigest: not a SHA-256 digest: \"latest\" \
+                    (64 hexadecimal digits, with or without the prefix sha256:)";
+    assert_eq!(conditions(&broken.plan())[2], expected);
+}
+
+#[test]
+fn an_engine_removes_nothing() {
+    let plans = [engine().plan(), engine().building().plan(), engine().building().with_job(built()).plan()];
+    let removals: Vec<Removal> = plans.into_iter().flat_map(|plan| plan.removals).collect();
+    assert_eq!(removals, []);
+}
