@@ -284,7 +284,9 @@ async fn real_triton_streams_ends_and_cancels() {
     let limited = all(asks(3, &[])).await;
     let last = limited.last().expect("a last piece comes");
     assert_eq!((last.output_tokens, last.finish), (3, Some(FinishReason::Length)));
-    let mut dropped = backend.generate(asks(200, &[]));
+    // A text this model goes on with for hundreds of tokens; its log tells after how many it was cancelled.
+    let rambling = Generation { prompt: "a".repeat(24), ..asks(200, &[]) };
+    let mut dropped = backend.generate(rambling);
     or_hang(dropped.next()).await.expect("a piece comes").expect("the generation begins");
     drop(dropped);
     let refused: Vec<_> = or_hang(backend.generate(asks(0, &[])).collect()).await;
