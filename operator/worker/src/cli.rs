@@ -1,13 +1,14 @@
 //! The command line. Every root has the default of a Job's pod and can be set, so that each verb runs anywhere.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use slipway_worker_contract::{Digest, EngineRef, ServeConfig, paths};
+use slipway_worker_contract::{Digest, EngineRef, ProfileTask, ServeConfig, paths};
 
 use crate::{
     http::{self, Fetcher, HttpError, Retry, Token},
     materialize, parallel,
+    profile::{Setup, analyzer::Tools, triton::Triton},
     report::Report,
     source::Access,
 };
@@ -57,6 +58,8 @@ pub enum Verb {
     Materialize(MaterializeArgs),
     /// Copy this binary into a volume that a vendor's container mounts.
     Install(InstallArgs),
+    /// Measure an engine's serving configurations with Model Analyzer.
+    Profile(ProfileArgs),
     /// Run tritonserver without a model, under explicit control, as the first process of its container.
     Supervise(SuperviseArgs),
 }
@@ -174,6 +177,44 @@ pub struct SuperviseArgs {
     pub extra: Vec<String>,
 }
 
+/// Options of `profile`.
+#[derive(Args, Clone, Debug)]
+pub struct ProfileArgs {
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+    /// The engine's folder, shared with Triton, writable.
+    #[arg(long, default_value = paths::ENGINE_DIR)]
+    pub target: PathBuf,
+    /// A scratch folder.
+    #[arg(long, default_value = "/tmp/slipway-profile")]
+    pub work: PathBuf,
+    /// The program model-analyzer.
+    #[arg(long, default_value = "model-analyzer")]
+    pub model_analyzer: PathBuf,
+    /// The program perf_analyzer.
+    #[arg(long, default_value = "perf_analyzer")]
+    pub perf_analyzer: PathBuf,
+    /// Triton's HTTP address.
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub triton_http: String,
+    /// Triton's gRPC address.
+    #[arg(long, default_value = "127.0.0.1:8001")]
+    pub triton_grpc: String,
+    /// Triton's metrics address.
+    #[arg(long, default_value = "127.0.0.1:8002")]
+    pub triton_metrics: String,
+    /// How long Triton may take to live and a model to unload, in seconds.
+    #[arg(long, default_value_t = 600)]
+    pub triton_seconds: u64,
+    /// Where progress is served.
+    #[arg(long, default_value_t = SocketAddr::from(([0, 0, 0, 0], paths::PROGRESS_PORT)))]
+    pub progress: SocketAddr,
+    /// How long the result waits to be acknowledged, in seconds.
+    #[arg(long, default_value_t = 600)]
+    pub hold_seconds: u64,
+}
+
 fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {
     serde_json::from_str(text)
 }
@@ -200,6 +241,45 @@ impl SourceArgs {
             hub_endpoint: self.hub_endpoint.clone(),
             claim_root: self.source_dir.clone(),
             threads: self.threads,
+        })
+    }
+}
+
+impl ProfileArgs {
+    /// Returns what surrounds the task.
+    ///
+    /// # Errors
+    /// [`HttpError::Client`].
+    pub fn setup(&self, task: &ProfileTask, worker: PathBuf) -> Result<Setup, HttpError> {
+        // Model Analyzer runs in a folder of its own.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let (store, target, work) = (absolute(&self.store), absolute(&self.target), absolute(&self.work));
+        Ok(Setup {
+            engine: materialize::Order {
+                engine: task.engine.clone(),
+                store,
+                target: target.clone(),
+                model: task.model.clone(),
+                serve: ServeConfig::default(),
+                threads: parallel::default_threads(),
+            },
+            tools: Tools {
+                model_analyzer: self.model_analyzer.clone(),
+                worker,
+                http: self.triton_http.clone(),
+                grpc: self.triton_grpc.clone(),
+                metrics: self.triton_metrics.clone(),
+                repository: target.join(paths::MODEL_REPOSITORY),
+            },
+            perf_analyzer: self.perf_analyzer.clone(),
+            triton: Triton {
+                client: http::local_client()?,
+                url: format!("http://{}", self.triton_http),
+                patience: Duration::from_secs(self.triton_seconds),
+            },
+            work,
+            progress: self.progress,
+            hold: Duration::from_secs(self.hold_seconds),
         })
     }
 }

@@ -169,6 +169,16 @@ pub fn client(extra_certificates: Option<&Path>) -> Result<Client, HttpError> {
         .map_err(HttpError::Client)
 }
 
+/// Makes a client for servers of the same pod: no proxy, no TLS, and patience for a model that loads.
+///
+/// # Errors
+/// [`HttpError::Client`].
+pub fn local_client() -> Result<Client, HttpError> {
+    const LOAD: Duration = Duration::from_secs(3_600);
+    let builder = Client::builder().tls_certs_only([]).no_proxy().connect_timeout(Duration::from_secs(5));
+    builder.timeout(LOAD).build().map_err(HttpError::Client)
+}
+
 /// Sends GET requests with retries and the token.
 #[derive(Clone, Debug)]
 pub struct Fetcher {

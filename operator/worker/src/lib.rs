@@ -14,6 +14,7 @@ pub mod install;
 pub mod lock;
 pub mod materialize;
 pub mod parallel;
+pub mod profile;
 pub mod quality;
 pub mod report;
 pub mod repository;

@@ -1,6 +1,6 @@
 //! Runs one verb, writes its termination message and ends with its exit code.
 
-use std::{fs, io, path::Path, process::ExitCode};
+use std::{env, fs, io, path::Path, process::ExitCode};
 
 use clap::Parser;
 use slipway_worker::{
@@ -9,12 +9,17 @@ use slipway_worker::{
     fetch,
     finish_build::{self, Folders},
     install, materialize,
+    profile::{self, shim},
     quality::{self, QualityError},
     resolve,
     source::Access,
     supervise::{self, Ending},
 };
 use slipway_worker_contract::{FailureClass, Message, Outcome, Task, TaskError};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 use tracing_subscriber::EnvFilter;
 
 /// Says why a verb has no task.
@@ -23,6 +28,11 @@ enum OrderError {
     #[error("failed to read the task file {path}")]
     Read {
         path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("failed to find this binary")]
+    Binary {
         #[source]
         source: io::Error,
     },
@@ -58,8 +68,17 @@ macro_rules! task {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(order) = env::var_os(shim::ORDER_ENV) {
+        let arguments: Vec<String> = env::args().skip(1).collect();
+        return ExitCode::from(shim::run(Path::new(&order), &arguments));
+    }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .init();
     let Cli { common, verb } = Cli::parse();
     let message = match run(&common, verb).await {
         Ok(Done::Silently) => return ExitCode::SUCCESS,
@@ -118,11 +137,31 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             tracing::info!(path = %installed.display(), "installed");
             Ok(Done::Silently)
         }
+        Verb::Profile(args) => {
+            let task = task!(common, Profile)?;
+            let worker = env::current_exe().map_err(|source| failure::message(&OrderError::Binary { source }))?;
+            let setup = args.setup(&task, worker).map_err(|e| failure::message(&e))?;
+            let result = profile::run(&task, &setup, termination()).await;
+            result.map(|r| Done::With(Outcome::Profile(r))).map_err(|e| failure::message(&e))
+        }
         Verb::Supervise(args) => {
             let server = supervise::triton(&args.server, &args.model_repository, &args.load_model, &args.extra);
             supervise::run(&server).await.map(Done::Supervised).map_err(|e| failure::message(&e))
         }
     }
+}
+
+/// Becomes true when the container is asked to end.
+fn termination() -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            terminate.recv().await;
+            // Nobody listens any more once the campaign is over.
+            let _ = sender.send(true);
+        }
+    });
+    receiver
 }
 
 fn end(common: &Common, ending: &Ending) -> ExitCode {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod artifacts;
+mod campaign;
 mod processes;
 mod server;
 mod sources;

@@ -1,0 +1,192 @@
+//! Whether a task can be measured at all. Pure.
+
+use std::collections::BTreeSet;
+
+use slipway_worker_contract::{Arm, Campaign, Driver, Metric, ProfileTask};
+
+/// A task that can be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedTask<'a> {
+    /// At least one, with unique ids.
+    pub arms: &'a [Arm],
+    /// At least one, above 0.
+    pub levels: &'a [u32],
+    /// At least 1.
+    pub max_measurements: u32,
+    /// Enough for one chunk.
+    pub max_gpu_millis: u64,
+}
+
+/// Says why a task cannot be measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskProblem {
+    /// Nothing to choose from.
+    #[error("{0} is empty: give at least one")]
+    Empty(&'static str),
+    /// Two arms of one id, or an id that does not fit a row.
+    #[error("the arm id {0:?} occurs twice, is empty or is longer than 40 characters")]
+    ArmId(String),
+    /// A level of 0 measures nothing.
+    #[error("levels has a 0: give numbers of requests in flight")]
+    Level,
+    /// The input hash names a folder.
+    #[error("inputHash {0:?} has characters other than letters, digits and hyphens")]
+    InputHash(String),
+    /// The budget ends before the first measurement.
+    #[error(
+        "the budget is too small for one measurement: {measurements} measurements and {gpu_seconds} s of GPU time are \
+         left; one takes at least {least_seconds} s"
+    )]
+    Budget {
+        /// Measurements left.
+        measurements: u32,
+        /// GPU time left, in seconds.
+        gpu_seconds: u64,
+        /// Least GPU time of a measurement, in seconds.
+        least_seconds: u64,
+    },
+    /// The driver cannot measure what an objective limits.
+    #[error("objective {objective:?} limits {metric:?}, which ModelAnalyzer does not measure: use driver AgentRun")]
+    Metric {
+        /// The objective.
+        objective: String,
+        /// What it limits.
+        metric: Metric,
+    },
+    /// Not in this release.
+    #[error("this worker measures campaigns of kind Explore with driver ModelAnalyzer; the task asks for {0}")]
+    Unsupported(&'static str),
+}
+
+impl<'a> CheckedTask<'a> {
+    /// Checks a task.
+    ///
+    /// # Errors
+    /// [`TaskProblem`] names the field and what to give.
+    pub fn new(task: &'a ProfileTask) -> Result<Self, TaskProblem> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if task.input_hash.is_empty() || !task.input_hash.chars().all(allowed) {
+            return Err(TaskProblem::InputHash(task.input_hash.clone()));
+        }
+        let (arms, levels, max_measurements, max_gpu_millis) = match &task.campaign {
+            Campaign::Explore { arms, levels, max_measurements, max_gpu_millis, driver: Driver::ModelAnalyzer } => {
+                (arms, levels, *max_measurements, *max_gpu_millis)
+            }
+            Campaign::Explore { driver: Driver::AgentRun(_), .. } => {
+                return Err(TaskProblem::Unsupported("driver AgentRun"));
+            }
+            Campaign::Confirm { .. } => return Err(TaskProblem::Unsupported("kind Confirm")),
+        };
+        check_arms(arms)?;
+        if levels.is_empty() {
+            return Err(TaskProblem::Empty("levels"));
+        }
+        if levels.contains(&0) {
+            return Err(TaskProblem::Level);
+        }
+        let least_millis = task.measure.min_chunk_millis * u64::from(task.gpus.max(1));
+        if max_measurements == 0 || max_gpu_millis < least_millis {
+            return Err(TaskProblem::Budget {
+                measurements: max_measurements,
+                gpu_seconds: max_gpu_millis / 1000,
+                least_seconds: least_millis.div_ceil(1000),
+            });
+        }
+        check_objectives(task)?;
+        Ok(Self { arms, levels, max_measurements, max_gpu_millis })
+    }
+}
+
+fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
+    if arms.is_empty() {
+        return Err(TaskProblem::Empty("arms"));
+    }
+    let mut seen = BTreeSet::new();
+    for arm in arms {
+        if arm.id.is_empty() || arm.id.chars().count() > 40 || !seen.insert(arm.id.as_str()) {
+            return Err(TaskProblem::ArmId(arm.id.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
+    let unmeasured = task.objectives.iter().find(|objective| match objective.metric {
+        Metric::RequestLatency => false,
+        Metric::TimeToFirstToken | Metric::InterTokenLatency | Metric::AgentRunLatency => true,
+    });
+    match unmeasured {
+        Some(o) => Err(TaskProblem::Metric { objective: o.name.clone(), metric: o.metric }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipway_worker_contract::{
+        Digest, EngineRef, MeasureSettings, Objective, OptimizeFor, Percentile, ServeConfig,
+    };
+
+    use super::*;
+
+    fn task(campaign: Campaign) -> ProfileTask {
+        ProfileTask {
+            input_hash: "abc-1".into(),
+            engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
+            model: "agent".into(),
+            gpus: 2,
+            campaign,
+            workloads: Vec::new(),
+            objectives: Vec::new(),
+            error_rate_max_ppm: None,
+            optimize_for: OptimizeFor::Throughput,
+            measure: MeasureSettings::default(),
+            measured: Vec::new(),
+        }
+    }
+
+    fn explore(ids: &[&str], levels: &[u32], max_measurements: u32, max_gpu_millis: u64) -> ProfileTask {
+        let arms = ids.iter().map(|id| Arm { id: (*id).into(), config: ServeConfig::default() }).collect();
+        let (levels, driver) = (levels.to_vec(), Driver::ModelAnalyzer);
+        task(Campaign::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
+    }
+
+    fn problem(task: &ProfileTask) -> String {
+        CheckedTask::new(task).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_budget_too_small_for_one_measurement_says_what_one_takes() {
+        assert_eq!(
+            problem(&explore(&["a"], &[1], 0, 90_000)),
+            "the budget is too small for one measurement: 0 measurements and 90 s of GPU time are left; one takes at \
+             least 6 s"
+        );
+        assert!(problem(&explore(&["a"], &[1], 9, 5_999)).contains("9 measurements and 5 s of GPU time"));
+    }
+
+    #[test]
+    fn empty_axes_doubled_arms_and_levels_of_nothing_are_refused() {
+        assert_eq!(problem(&explore(&[], &[1], 1, 90_000)), "arms is empty: give at least one");
+        assert_eq!(problem(&explore(&["a"], &[], 1, 90_000)), "levels is empty: give at least one");
+        assert_eq!(problem(&explore(&["a"], &[0], 1, 90_000)), "levels has a 0: give numbers of requests in flight");
+        assert!(problem(&explore(&["a", "a"], &[1], 1, 90_000)).starts_with("the arm id \"a\" occurs twice"));
+    }
+
+    #[test]
+    fn an_objective_that_the_driver_cannot_measure_names_another_driver() {
+        let mut task = explore(&["a"], &[1], 1, 90_000);
+        let (metric, percentile, max_micros) = (Metric::TimeToFirstToken, Percentile::P95, 1);
+        task.objectives = vec![Objective { name: "first".into(), metric, percentile, max_micros }];
+        assert_eq!(
+            problem(&task),
+            "objective \"first\" limits TimeToFirstToken, which ModelAnalyzer does not measure: use driver AgentRun"
+        );
+    }
+
+    #[test]
+    fn an_input_hash_stays_in_its_folder() {
+        let task = ProfileTask { input_hash: "../x".into(), ..explore(&["a"], &[1], 1, 90_000) };
+        assert!(problem(&task).starts_with("inputHash \"../x\" has characters"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Per-request records: what perf_analyzer exports, the steady part of a chunk, and the file that is kept. Pure.
+//!
+//! perf_analyzer's export: <https://github.com/triton-inference-server/perf_analyzer/blob/main/docs/cli.md>
+//! (`--profile-export-file`), times in nanoseconds.
+
+use serde::{Deserialize, Serialize};
+
+/// A request that was answered, in nanoseconds of the client's clock; `[sent, answered]` in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(u64, u64)", into = "(u64, u64)")]
+pub struct Request {
+    /// When it was sent.
+    pub sent: u64,
+    /// When its last response came.
+    pub answered: u64,
+}
+
+/// What of a chunk counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chunk {
+    /// From the first kept sending to the first sending that is left out at the end.
+    pub window_nanos: u64,
+    /// The kept requests in the order they were sent, the first sent at 0.
+    pub requests: Vec<Request>,
+}
+
+/// The records of one level, as they are kept in the store; a row is computed from nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Records {
+    /// 1.
+    pub format_version: u32,
+    /// The arm's id.
+    pub arm: String,
+    /// Requests in flight.
+    pub level: u32,
+    /// What was kept of each chunk.
+    pub chunks: Vec<Chunk>,
+}
+
+/// Says why an export cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// No JSON of the documented shape.
+    #[error("perf_analyzer's export is not understood")]
+    Syntax(#[source] serde_json::Error),
+    /// Fewer requests than the ramp and the drain take.
+    #[error("perf_analyzer recorded {found} answered requests; {needed} are needed at this level")]
+    TooFew {
+        /// Answered requests.
+        found: usize,
+        /// Least number.
+        needed: usize,
+    },
+}
+
+#[derive(Deserialize)]
+struct Export {
+    experiments: Vec<Experiment>,
+}
+
+#[derive(Deserialize)]
+struct Experiment {
+    requests: Vec<ExportedRequest>,
+}
+
+#[derive(Deserialize)]
+struct ExportedRequest {
+    timestamp: u64,
+    #[serde(default)]
+    response_timestamps: Vec<u64>,
+}
+
+/// Parses an export: the answered requests, in the order they were sent.
+///
+/// # Errors
+/// [`RecordsError::Syntax`].
+pub fn parse(export: &[u8]) -> Result<Vec<Request>, RecordsError> {
+    let Export { experiments } = serde_json::from_slice(export).map_err(RecordsError::Syntax)?;
+    let exported = experiments.into_iter().flat_map(|e| e.requests);
+    let mut requests: Vec<Request> = exported
+        .filter_map(|r| Some(Request { sent: r.timestamp, answered: *r.response_timestamps.last()? }))
+        .collect();
+    requests.sort();
+    Ok(requests)
+}
+
+/// Keeps the steady part of a closed loop of `level` requests: without the first `level` sent, which met an idle
+/// server, and without the last `level` sent, which saw the load drain. Cut by sending, for a cut by answering would
+/// favour short requests.
+///
+/// # Errors
+/// [`RecordsError::TooFew`] if nothing is left.
+pub fn steady(requests: &[Request], level: u32) -> Result<Chunk, RecordsError> {
+    let level = level as usize;
+    let too_few = RecordsError::TooFew { found: requests.len(), needed: 2 * level + 1 };
+    let end = requests.len().checked_sub(level).filter(|end| *end > level).ok_or(too_few)?;
+    let start = requests[level].sent;
+    let shifted = |r: &Request| Request { sent: r.sent - start, answered: r.answered.saturating_sub(start) };
+    let kept: Vec<Request> = requests[level..end].iter().map(shifted).collect();
+    Ok(Chunk { window_nanos: requests[end].sent - start, requests: kept })
+}
+
+impl Records {
+    /// Returns the bytes to keep.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("records are plain numbers")
+    }
+
+    /// Parses kept bytes.
+    ///
+    /// # Errors
+    /// [`RecordsError::Syntax`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordsError> {
+        serde_json::from_slice(bytes).map_err(RecordsError::Syntax)
+    }
+
+    /// Latencies of all kept requests in microseconds, ascending.
+    pub fn latencies_micros(&self) -> Vec<f64> {
+        let mut all: Vec<f64> = self.chunks.iter().flat_map(|c| &c.requests).map(Request::latency_micros).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+
+    /// Measured time in nanoseconds.
+    pub fn window_nanos(&self) -> u64 {
+        self.chunks.iter().map(|c| c.window_nanos).sum()
+    }
+}
+
+impl Chunk {
+    /// Requests per second.
+    pub fn rate(&self) -> f64 {
+        self.requests.len() as f64 / (self.window_nanos.max(1) as f64 / 1e9)
+    }
+}
+
+impl Request {
+    /// From sending to the last response, in microseconds.
+    pub fn latency_micros(&self) -> f64 {
+        self.answered.saturating_sub(self.sent) as f64 / 1e3
+    }
+}
+
+impl From<(u64, u64)> for Request {
+    fn from((sent, answered): (u64, u64)) -> Self {
+        Self { sent, answered }
+    }
+}
+
+impl From<Request> for (u64, u64) {
+    fn from(request: Request) -> Self {
+        (request.sent, request.answered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_export_of_perf_analyzer_is_read_in_the_order_of_sending() {
+        let export = br#"{"experiments":[{"experiment":{"mode":"concurrency","value":4},"requests":[
+            {"timestamp":50,"request_inputs":{"text_input":"b"},"response_timestamps":[70,90],"response_outputs":[{},{}]},
+            {"timestamp":10,"response_timestamps":[30]},{"timestamp":99,"response_timestamps":[]}],
+            "window_boundaries":[0,100]}],"version":"2.51.0","service_kind":"triton","endpoint":""}"#;
+        let expected = [Request { sent: 10, answered: 30 }, Request { sent: 50, answered: 90 }];
+        assert_eq!(parse(export).unwrap(), expected);
+    }
+
+    #[test]
+    fn ramp_and_drain_are_left_out_and_the_rate_is_that_of_the_rest() {
+        // Two in flight, each 10 ms: one sent every 5 ms once the loop runs.
+        let requests: Vec<Request> =
+            (0..10).map(|i| Request { sent: i * 5_000_000, answered: i * 5_000_000 + 10_000_000 }).collect();
+        let chunk = steady(&requests, 2).unwrap();
+        assert_eq!(chunk.requests.len(), 6);
+        assert_eq!(chunk.requests[0], Request { sent: 0, answered: 10_000_000 });
+        assert_eq!(chunk.rate(), 200.0);
+    }
+
+    #[test]
+    fn too_few_requests_are_counted() {
+        let requests = [Request { sent: 0, answered: 1 }; 8];
+        assert_eq!(
+            steady(&requests, 4).unwrap_err().to_string(),
+            "perf_analyzer recorded 8 answered requests; 9 are needed at this level"
+        );
+        assert!(parse(b"{}").unwrap_err().to_string().starts_with("perf_analyzer's export is not understood"));
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive_their_bytes(sent in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 30), 1..50)) {
+            let requests = sent.iter().map(|(s, l)| Request { sent: *s, answered: s + l }).collect();
+            let records = Records {
+                format_version: 1,
+                arm: "a".into(),
+                level: 1,
+                chunks: vec![Chunk { window_nanos: 7, requests }],
+            };
+            prop_assert_eq!(Records::parse(&records.to_bytes()).unwrap(), records);
+        }
+    }
+}

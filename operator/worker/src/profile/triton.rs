@@ -1,0 +1,157 @@
+//! Triton's repository API: which model is loaded, and with what.
+//!
+//! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_model_repository.md>
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, StatusCode};
+use serde::Deserialize;
+use slipway_worker_contract::FailureClass;
+
+use crate::failure::Classify;
+
+/// How often a state is asked for.
+const POLL: Duration = Duration::from_millis(200);
+
+/// A Triton with explicit model control.
+#[derive(Clone, Debug)]
+pub struct Triton {
+    /// The connections.
+    pub client: Client,
+    /// As in `http://127.0.0.1:8000`.
+    pub url: String,
+    /// How long a server may take to live and a model to unload.
+    pub patience: Duration,
+}
+
+/// Says what Triton does not do.
+#[derive(Debug, thiserror::Error)]
+pub enum TritonError {
+    /// Nobody answers.
+    #[error("Triton at {url} was not live after {seconds} s: its container's log says why")]
+    NotLive {
+        /// The address.
+        url: String,
+        /// Waited.
+        seconds: u64,
+    },
+    /// The model cannot be loaded; Triton's words.
+    #[error("Triton cannot load {model:?}: {reason}")]
+    Load {
+        /// The model.
+        model: String,
+        /// Triton's words.
+        reason: String,
+    },
+    /// The model stays.
+    #[error("Triton did not unload {model:?} within {seconds} s")]
+    Unload {
+        /// The model.
+        model: String,
+        /// Waited.
+        seconds: u64,
+    },
+    /// The connection failed.
+    #[error("the connection to Triton failed")]
+    Connection(#[source] reqwest::Error),
+}
+
+impl Classify for TritonError {
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Load { reason, .. } if is_memory(reason) => FailureClass::InsufficientMemory,
+            Self::Load { .. } => FailureClass::BadModel,
+            Self::NotLive { .. } | Self::Unload { .. } | Self::Connection(_) => FailureClass::Infrastructure,
+        }
+    }
+}
+
+fn is_memory(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    ["out of memory", "bad_alloc", "bad allocation", "cannot allocate", "memoryerror"]
+        .iter()
+        .any(|m| reason.contains(m))
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct IndexEntry {
+    name: String,
+    #[serde(default)]
+    state: String,
+}
+
+impl Triton {
+    /// Waits until the server lives; it has no model then.
+    ///
+    /// # Errors
+    /// [`TritonError::NotLive`].
+    pub async fn wait_live(&self) -> Result<(), TritonError> {
+        let started = Instant::now();
+        let url = format!("{}/v2/health/live", self.url);
+        while !self.client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            if started.elapsed() > self.patience {
+                return Err(TritonError::NotLive { url: self.url.clone(), seconds: self.patience.as_secs() });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Unloads a model and waits until its memory is free; nothing happens if it is not loaded.
+    ///
+    /// # Errors
+    /// [`TritonError::Unload`] or [`TritonError::Connection`].
+    pub async fn unload(&self, model: &str) -> Result<(), TritonError> {
+        self.post(&format!("v2/repository/models/{model}/unload")).await?;
+        let started = Instant::now();
+        while self.is_present(model).await? {
+            if started.elapsed() > self.patience {
+                return Err(TritonError::Unload { model: model.to_owned(), seconds: self.patience.as_secs() });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Loads a model from the repository and makes sure that it is ready.
+    ///
+    /// # Errors
+    /// [`TritonError::Load`] with Triton's words.
+    pub async fn load(&self, model: &str) -> Result<(), TritonError> {
+        let (status, body) = self.post(&format!("v2/repository/models/{model}/load")).await?;
+        if !status.is_success() {
+            let reason = serde_json::from_str(&body).map_or(body, |Refusal { error }| error);
+            return Err(TritonError::Load { model: model.to_owned(), reason: one_line(&reason) });
+        }
+        let url = format!("{}/v2/models/{model}/ready", self.url);
+        let ready = self.client.get(&url).send().await.map_err(TritonError::Connection)?.status();
+        if ready.is_success() {
+            return Ok(());
+        }
+        let reason = format!("it says loaded, but the model's own readiness answers {ready}");
+        Err(TritonError::Load { model: model.to_owned(), reason })
+    }
+
+    async fn is_present(&self, model: &str) -> Result<bool, TritonError> {
+        let (_, body) = self.post("v2/repository/index").await?;
+        let index: Vec<IndexEntry> = serde_json::from_str(&body).unwrap_or_default();
+        Ok(index.iter().any(|entry| entry.name == model && !matches!(entry.state.as_str(), "" | "UNAVAILABLE")))
+    }
+
+    async fn post(&self, path: &str) -> Result<(StatusCode, String), TritonError> {
+        let request = self.client.post(format!("{}/{path}", self.url)).body("{}");
+        let answer = request.send().await.map_err(TritonError::Connection)?;
+        let status = answer.status();
+        Ok((status, answer.text().await.map_err(TritonError::Connection)?))
+    }
+}
+
+/// Python's tracebacks come with line breaks; a condition is one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,362 @@
+//! A Profile campaign with scripts where Model Analyzer and perf_analyzer stand, and a server where Triton does.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use slipway_worker::{
+    failure::{self, Classify},
+    finish_build::{self, Folders},
+    http, materialize,
+    profile::{
+        self, ProfileError, Setup,
+        analyzer::Tools,
+        judge::{self, Circumstances},
+        records::Records,
+        triton::Triton,
+    },
+};
+use slipway_worker_contract::{
+    Arm, BuildTask, Campaign, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow, Objective,
+    OptimizeFor, Percentile, Phase, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Verdict, Workload, paths,
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+
+/// Like Model Analyzer: starts perf_analyzer in a session of its own, as it does, and writes its CSV.
+const MODEL_ANALYZER: &str = r#"#!/bin/sh
+field() { sed "s/.*\"$1\":\[*\"*\([^],\"}]*\).*/\1/" config.yaml; }
+level=$(field concurrency)
+setsid "$(field perf_analyzer_path)" -m agent -b 1 -u "$(field triton_grpc_endpoint)" -i grpc -f agent-results.csv \
+  --verbose-csv --concurrency-range "$level" --measurement-mode count_windows --streaming || { echo "perf failed"; exit 0; }
+mkdir -p export/results
+echo "Model,Concurrency,Throughput (infer/sec),p99 Latency (ms)" > export/results/metrics-model-inference.csv
+echo "agent,$level,99.5,20.1" >> export/results/metrics-model-inference.csv
+"#;
+
+/// Like perf_analyzer: as many requests as asked for, each of 20 ms x requests in flight over instances, evenly sent.
+const PERF_ANALYZER: &str = r#"#!/bin/sh
+while [ $# -gt 0 ]; do case "$1" in
+  -f) csv=$2;; --request-count) n=$2;; --profile-export-file) out=$2;; --concurrency-range) c=$2;; --input-data) data=$2;;
+esac; shift; done
+[ "$(tr , '\n' < "$data" | grep -c text_input)" = "$n" ] || { echo "error: $data has not $n requests"; exit 1; }
+instances=$(sed -n 's/.*count: \([0-9]*\).*/\1/p' REPOSITORY/agent/config.pbtxt)
+awk -v n="$n" -v c="$c" -v i="$instances" 'BEGIN {
+  latency = 20000000 * c / i; if (latency < 20000000) latency = 20000000
+  printf "{\"experiments\":[{\"requests\":["
+  for (k = 0; k < n; k++) { sent = 1000 + k * latency / c
+    printf "%s{\"timestamp\":%.0f,\"response_timestamps\":[%.0f]}", k ? "," : "", sent, sent + latency }
+  printf "]}]}" }' > "$out"
+echo "Concurrency" > "$csv"
+"#;
+
+struct FakeTriton {
+    url: String,
+    task: JoinHandle<()>,
+}
+
+impl Drop for FakeTriton {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Loads whatever the repository's configuration does not call broken.
+#[derive(Clone)]
+struct Repository {
+    config: PathBuf,
+    loaded: Arc<Mutex<bool>>,
+}
+
+impl FakeTriton {
+    async fn start(config: PathBuf) -> Self {
+        let repository = Repository { config, loaded: Arc::default() };
+        let router = Router::new()
+            .route("/v2/health/live", get(|| async {}))
+            .route("/v2/models/agent/ready", get(|| async {}))
+            .route("/v2/repository/models/agent/load", post(load))
+            .route("/v2/repository/models/agent/unload", post(unload))
+            .route("/v2/repository/index", post(index))
+            .with_state(repository);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        Self { url, task: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }) }
+    }
+}
+
+async fn load(State(repository): State<Repository>) -> (StatusCode, Json<Value>) {
+    if fs::read_to_string(&repository.config).unwrap().contains("broken") {
+        let words = "load failed for model 'agent': version 1 is at UNAVAILABLE state:\n  Internal: no such weights;\n";
+        return (StatusCode::BAD_REQUEST, Json(json!({"error": words})));
+    }
+    *repository.loaded.lock().unwrap() = true;
+    (StatusCode::OK, Json(json!({})))
+}
+
+async fn unload(State(repository): State<Repository>) {
+    *repository.loaded.lock().unwrap() = false;
+}
+
+async fn index(State(repository): State<Repository>) -> Json<Value> {
+    let state = if *repository.loaded.lock().unwrap() { "READY" } else { "UNAVAILABLE" };
+    Json(json!([{"name": "agent", "version": "1", "state": state}]))
+}
+
+struct Bench {
+    dir: TempDir,
+    engine: EngineRef,
+    triton: FakeTriton,
+    task: ProfileTask,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = publish(dir.path());
+        let triton = FakeTriton::start(dir.path().join("engine/model_repository/agent/config.pbtxt")).await;
+        let prompts = dir.path().join("prompts.jsonl");
+        fs::write(&prompts, r#"{"id":"1","prompt":"Question: {{word}} {{number}}?\n","maxTokens":4}"#).unwrap();
+        let task = task(engine.clone(), &prompts);
+        let bench = Self { dir, engine, triton, task };
+        bench.script("model-analyzer", MODEL_ANALYZER);
+        let repository = bench.path("engine/model_repository");
+        bench.script("perf_analyzer", &PERF_ANALYZER.replace("REPOSITORY", repository.to_str().unwrap()));
+        bench
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.dir.path().join(relative)
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            engine: materialize::Order {
+                engine: self.engine.clone(),
+                store: self.path("store"),
+                target: self.path("engine"),
+                model: "agent".into(),
+                serve: ServeConfig::default(),
+                threads: 1,
+            },
+            tools: Tools {
+                model_analyzer: self.path("model-analyzer"),
+                worker: env!("CARGO_BIN_EXE_slipway-worker").into(),
+                http: "-".into(),
+                grpc: "127.0.0.1:9".into(),
+                metrics: "-".into(),
+                repository: self.path("engine/model_repository"),
+            },
+            perf_analyzer: self.path("perf_analyzer"),
+            triton: Triton {
+                client: http::local_client().unwrap(),
+                url: self.triton.url.clone(),
+                patience: Duration::from_secs(20),
+            },
+            work: self.path("work"),
+            progress: SocketAddr::from(([127, 0, 0, 1], 0)),
+            hold: Duration::ZERO,
+        }
+    }
+
+    async fn run(&self) -> Result<ProfileResult, ProfileError> {
+        let (_running, stop) = watch::channel(false);
+        profile::run(&self.task, &self.setup(), stop).await
+    }
+
+    fn arms(&mut self, new: &[(&str, ServeConfig)]) {
+        let Campaign::Explore { arms, .. } = &mut self.task.campaign else { panic!("the bench explores") };
+        *arms = new.iter().map(|(id, config)| Arm { id: (*id).to_owned(), config: config.clone() }).collect();
+    }
+}
+
+fn publish(dir: &Path) -> EngineRef {
+    let model = dir.join("output/model_repository/agent");
+    fs::create_dir_all(model.join("1")).unwrap();
+    fs::write(model.join("config.pbtxt"), "name: \"agent\" backend: \"python\" instance_group { count: 1 }").unwrap();
+    fs::write(model.join("1/model.py"), "").unwrap();
+    let task = BuildTask { identity: "e".into(), model: "agent".into(), quality: None };
+    let (output, store, dataset) = (dir.join("output"), dir.join("store"), dir.join("none"));
+    let built = finish_build::run(&task, &Folders { output, store, dataset, threads: 1 }).unwrap();
+    EngineRef { identity: "e".into(), manifest_digest: built.manifest_digest }
+}
+
+fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
+    ProfileTask {
+        input_hash: "campaign-1".into(),
+        engine,
+        model: "agent".into(),
+        gpus: 0,
+        campaign: Campaign::Explore {
+            arms: vec![instances(1), instances(2)],
+            levels: vec![1, 4],
+            max_measurements: 8,
+            max_gpu_millis: 600_000,
+            driver: Driver::ModelAnalyzer,
+        },
+        workloads: vec![Workload {
+            name: "chat".into(),
+            weight: 1,
+            prompts_file: prompts.to_str().unwrap().to_owned(),
+        }],
+        objectives: vec![Objective {
+            name: "fast".into(),
+            metric: Metric::RequestLatency,
+            percentile: Percentile::P95,
+            max_micros: 50_000,
+        }],
+        error_rate_max_ppm: None,
+        optimize_for: OptimizeFor::Throughput,
+        measure: MeasureSettings::default(),
+        measured: Vec::new(),
+    }
+}
+
+fn instances(count: u32) -> Arm {
+    Arm { id: format!("instances-{count}"), config: ServeConfig { instances: Some(count), ..ServeConfig::default() } }
+}
+
+fn summary(rows: &[Row]) -> Vec<(&str, u32, Verdict, u64)> {
+    rows.iter().map(|r| (r.arm.as_str(), r.level, r.verdict, r.latencies.first().map_or(0, |l| l.micros))).collect()
+}
+
+#[tokio::test]
+async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
+    let bench = Bench::new().await;
+
+    let result = bench.run().await.unwrap();
+
+    let expected = [
+        ("instances-1", 1, Verdict::Feasible, 20_000),
+        ("instances-2", 1, Verdict::Feasible, 20_000),
+        ("instances-1", 4, Verdict::Infeasible, 80_000),
+        ("instances-2", 4, Verdict::Feasible, 40_000),
+    ];
+    assert_eq!(summary(&result.rows), expected);
+    assert_eq!(result.reason, "every arm was walked up to its limit");
+    let missed = &result.rows[2];
+    // At 50 requests a second the first chunk is 3 s long, and enough to see that nothing meets the limit.
+    assert_eq!((missed.count, missed.per_kilosecond), (150, 50_000));
+    assert!(missed.reason.ends_with("stopped early: fast is missed by 150 of 150 requests"), "{}", missed.reason);
+    let own = ModelAnalyzerRow { per_kilosecond: 99_500, p99_micros: 20_100 };
+    assert_eq!(missed.model_analyzer, Some(own));
+
+    let folder = bench.path("store").join(paths::records("campaign-1", &bench.engine));
+    let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
+    let circumstances = Circumstances {
+        gpu_millis: missed.gpu_millis,
+        ended: "stopped early: fast is missed by 150 of 150 requests".into(),
+    };
+    let recomputed = judge::row(&Records::parse(&kept).unwrap(), &bench.task.objectives, circumstances);
+    let recomputed = Row { model_analyzer: Some(own), records: missed.records.clone(), ..recomputed };
+    assert_eq!(&recomputed, missed, "a row follows from its records");
+}
+
+#[tokio::test]
+async fn a_campaign_resumes_without_measuring_a_row_again() {
+    let mut bench = Bench::new().await;
+    let whole = bench.run().await.unwrap().rows;
+    bench.task.measured = whole[..3].to_vec();
+    assert_eq!(summary(&bench.run().await.unwrap().rows), summary(&whole[3..]));
+}
+
+#[tokio::test]
+async fn model_analyzer_that_ends_well_without_its_row_is_a_failed_row_with_its_log() {
+    let mut bench = Bench::new().await;
+    bench.arms(&[("a", ServeConfig::default())]);
+    bench.script("model-analyzer", &MODEL_ANALYZER.replace("\"agent,$level", "\"agent,77"));
+    let error = bench.run().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Infrastructure);
+    let text = failure::chain(&error);
+    assert!(text.contains("Model Analyzer ended with exit status 0 and without a row for concurrency 1"), "{text}");
+}
+
+#[tokio::test]
+async fn an_error_of_perf_analyzer_reaches_the_row_in_its_own_words() {
+    let bench = Bench::new().await;
+    bench.script("perf_analyzer", "#!/bin/sh\necho starting; echo 'error: failed to parse input data'; exit 99\n");
+    let text = failure::chain(&bench.run().await.unwrap_err());
+    assert_eq!(
+        text,
+        "no configuration could be measured; the first: perf_analyzer ended with exit status: 99: error: failed to \
+         parse input data"
+    );
+}
+
+#[tokio::test]
+async fn an_arm_that_triton_cannot_load_is_a_failed_row_and_the_others_go_on() {
+    let mut bench = Bench::new().await;
+    let parameters = [("weights".to_owned(), "broken".to_owned())].into();
+    let broken = ServeConfig { parameters, ..ServeConfig::default() };
+    bench.arms(&[("broken", broken.clone()), ("sound", ServeConfig::default())]);
+    let rows = bench.run().await.unwrap().rows;
+    assert_eq!(rows[0].verdict, Verdict::Failed);
+    let words = "Triton cannot load \"agent\": load failed for model 'agent': version 1 is at UNAVAILABLE state: \
+                 Internal: no such weights;";
+    assert_eq!(rows[0].reason, words);
+    assert_eq!(summary(&rows[1..2]), [("sound", 1, Verdict::Feasible, 20_000)]);
+
+    bench.arms(&[("broken", broken)]);
+    let error = bench.run().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::BadModel);
+    assert_eq!(failure::chain(&error), format!("no configuration could be measured; the first: {words}"));
+}
+
+#[tokio::test]
+async fn an_image_without_perf_analyzer_is_an_image_mismatch() {
+    let bench = Bench::new().await;
+    fs::remove_file(bench.path("perf_analyzer")).unwrap();
+    let error = bench.run().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::ImageMismatch);
+    assert!(error.to_string().ends_with("perf_analyzer: use an image with Model Analyzer and perf_analyzer"));
+}
+
+#[tokio::test]
+async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
+    let bench = Bench::new().await;
+    let board = profile::progress::Board::new(&bench.task);
+    let (address, server) = board.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let client = http::local_client().unwrap();
+    let acknowledge = || client.post(format!("http://{address}{}", paths::PROGRESS_ACKNOWLEDGE_PATH)).send();
+    assert_eq!(acknowledge().await.unwrap().status(), StatusCode::CONFLICT);
+
+    let row = judge::row(
+        &Records { format_version: 1, arm: "a".into(), level: 1, chunks: Vec::new() },
+        &[],
+        Circumstances { gpu_millis: 5, ended: String::new() },
+    );
+    board.add(row.clone());
+    board.enter(Phase::Finished { reason: "done".into() });
+    let read: Progress =
+        client.get(format!("http://{address}{}", paths::PROGRESS_PATH)).send().await.unwrap().json().await.unwrap();
+    assert_eq!((read.rows, read.gpu_millis, read.phase), (vec![row], 5, Phase::Finished { reason: "done".into() }));
+
+    assert_eq!(acknowledge().await.unwrap().status(), StatusCode::OK);
+    board.hold(Duration::from_secs(600)).await;
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_job_that_is_asked_to_end_ends_between_levels_and_reports_its_rows() {
+    let bench = Bench::new().await;
+    let (sender, stop) = watch::channel(false);
+    sender.send(true).unwrap();
+    let result = profile::run(&bench.task, &bench.setup(), stop).await.unwrap();
+    assert_eq!((result.rows.len(), result.reason.as_str()), (0, "the Job was asked to end"));
+}
