@@ -1,6 +1,6 @@
 //! A sparse histogram over the bucket table. Pure.
 
-use std::{collections::BTreeMap, error::Error, fmt};
+use std::{error::Error, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -12,7 +12,8 @@ use crate::bucket;
 /// and rejects indices beyond the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    counts: BTreeMap<u16, u64>,
+    /// Ascending by bucket, without zeros: latencies fill a hundred neighboring buckets, and windows are merged often.
+    counts: Vec<(u16, u64)>,
 }
 
 /// Why a list of buckets is no histogram.
@@ -110,7 +111,7 @@ impl Histogram {
     /// Makes an empty histogram.
     #[must_use]
     pub const fn new() -> Self {
-        Self { counts: BTreeMap::new() }
+        Self { counts: Vec::new() }
     }
 
     /// Reads `[index, count]` pairs in any order; repeated indices add up.
@@ -125,9 +126,7 @@ impl Histogram {
                 return Err(HistogramError::Index { index });
             }
             total = total.checked_add(count).ok_or(HistogramError::Overflow { index })?;
-            if count > 0 {
-                *histogram.counts.entry(index).or_default() += count;
-            }
+            histogram.add(index, count);
         }
         Ok(histogram)
     }
@@ -139,18 +138,22 @@ impl Histogram {
 
     /// Counts a value `n` times. Counts saturate.
     pub fn record_n(&mut self, value: u64, n: u64) {
-        if n > 0 {
-            let count = self.counts.entry(bucket::index(value)).or_default();
-            *count = count.saturating_add(n);
-        }
+        self.add(bucket::index(value), n);
     }
 
     /// Adds the counts of another histogram. Counts saturate.
     pub fn merge(&mut self, other: &Self) {
-        for (index, n) in &other.counts {
-            let count = self.counts.entry(*index).or_default();
-            *count = count.saturating_add(*n);
+        let mut merged = Vec::with_capacity(self.counts.len().max(other.counts.len()) + 8);
+        let mut others = other.counts.iter().copied().peekable();
+        for (index, count) in self.counts.drain(..) {
+            while let Some(before) = others.next_if(|(other, _)| *other < index) {
+                merged.push(before);
+            }
+            let added = others.next_if(|(other, _)| *other == index).map_or(0, |(_, n)| n);
+            merged.push((index, count.saturating_add(added)));
         }
+        merged.extend(others);
+        self.counts = merged;
     }
 
     /// Whether nothing was counted.
@@ -162,18 +165,18 @@ impl Histogram {
     /// How many values were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.values().fold(0, |total, n| total.saturating_add(*n))
+        total(&self.counts)
     }
 
     /// The counts, ascending by bucket, without zeros.
     pub fn pairs(&self) -> impl DoubleEndedIterator<Item = (u16, u64)> + '_ {
-        self.counts.iter().map(|(index, count)| (*index, *count))
+        self.counts.iter().copied()
     }
 
     /// How many values lie in bucket `index` or above: exact, for a threshold on the grid.
     #[must_use]
     pub fn count_from(&self, index: u16) -> u64 {
-        self.counts.range(index..).fold(0, |total, (_, n)| total.saturating_add(*n))
+        total(&self.counts[self.position(index)..])
     }
 
     /// How many values are greater than a threshold, as far as the bucket that holds the threshold tells.
@@ -182,9 +185,9 @@ impl Histogram {
     #[must_use]
     pub fn count_above(&self, threshold: u64) -> CountBounds {
         let index = bucket::index(threshold);
-        let certain = self.counts.range(index + 1..).fold(0_u64, |total, (_, n)| total.saturating_add(*n));
+        let certain = self.count_from(index + 1);
         let is_exact = bucket::upper_edge(index).is_some_and(|upper| upper <= threshold);
-        let open = if is_exact { 0 } else { self.counts.get(&index).copied().unwrap_or(0) };
+        let open = if is_exact { 0 } else { self.count_from(index) - certain };
         // A threshold of 0 lies below bucket 0's only distinguishable value: whether a value was 0 or 1 is unknown.
         CountBounds { at_least: certain, at_most: certain.saturating_add(open) }
     }
@@ -209,6 +212,26 @@ impl Histogram {
         let lower = if index == 0 { 0 } else { bucket::lower_edge(index)? };
         Some(ValueBounds { lower, upper: bucket::upper_edge(index)? })
     }
+
+    /// The position of the first bucket at or above `index`.
+    fn position(&self, index: u16) -> usize {
+        self.counts.partition_point(|(bucket, _)| *bucket < index)
+    }
+
+    fn add(&mut self, index: u16, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let position = self.position(index);
+        match self.counts.get_mut(position) {
+            Some((bucket, count)) if *bucket == index => *count = count.saturating_add(n),
+            _ => self.counts.insert(position, (index, n)),
+        }
+    }
+}
+
+fn total(counts: &[(u16, u64)]) -> u64 {
+    counts.iter().fold(0, |total, (_, n)| total.saturating_add(*n))
 }
 
 impl FromIterator<u64> for Histogram {

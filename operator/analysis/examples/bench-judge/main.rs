@@ -6,6 +6,7 @@ mod report;
 mod rules;
 mod scenarios;
 mod simulate;
+mod timing;
 
 use std::{error::Error, fs, path::PathBuf, time::Instant};
 
@@ -40,7 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{:6.1} s  {}", began.elapsed().as_secs_f64(), report::line(&row, &result));
         results.push((row, result));
     }
-    let text = report::markdown(&results, arguments.rollouts, arguments.seed);
+    let timings = [20, 1_000].map(timing::measure);
+    let text = report::markdown(&results, &timings, (arguments.rollouts, arguments.seed));
     println!("{text}");
     if arguments.only.is_none() {
         if let Some(folder) = arguments.out.parent() {

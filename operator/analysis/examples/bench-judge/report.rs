@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::{
     rules::RULES,
     scenarios::{Gate, Outcome, Row},
+    timing::Timing,
 };
 
 /// One row as a line of progress.
@@ -20,7 +21,7 @@ pub fn line(row: &Row, outcome: &Outcome) -> String {
 }
 
 /// All rows as Markdown.
-pub fn markdown(results: &[(Row, Outcome)], rollouts: u64, seed: u64) -> String {
+pub fn markdown(results: &[(Row, Outcome)], timings: &[Timing], (rollouts, seed): (u64, u64)) -> String {
     let mut text = format!(
         "## Rollout judge\n\n`make bench-judge`: {rollouts} simulated rollouts per row, seed {seed}; 5/20/50 % for ten minutes each; \
          lognormal latencies (sigma 0.7), Poisson arrivals, 20 requests/s unless stated. Where nothing else is said, rows below the \
@@ -45,6 +46,15 @@ pub fn markdown(results: &[(Row, Outcome)], rollouts: u64, seed: u64) -> String 
         "\n\nWith n rollouts a share p has a standard error of sqrt(p (1 - p) / n): 0.3 points at 1 % of 1,000. Largest judge \
          state: {bytes} bytes with one metric.\n"
     );
+    text.push_str(
+        "\n| one window, 10 metrics, 6 strata, 5 pods | smallest | median | p99 | largest |\n|---|---|---|---|---|\n",
+    );
+    for Timing { requests_per_second, microseconds: [smallest, median, p99, largest] } in timings {
+        let _ = writeln!(
+            text,
+            "| {requests_per_second} requests/s, microseconds (gate: 1,000) | {smallest:.0} | {median:.0} | {p99:.0} | {largest:.0} |"
+        );
+    }
     text
 }
 

@@ -50,9 +50,15 @@ impl Split {
     /// the threshold, so that at the margin both arms exceed equally often.
     pub fn new(stratum: &Stratum, canary: &Histogram, stable: &Histogram, margin_bins: u16) -> Self {
         let counts = |histogram: &Histogram, margin: u16| {
-            let mut counts = [histogram.count(); LEVELS.len() + 1];
-            for level in 0..LEVELS.len() {
-                counts[level + 1] = histogram.count_from(stratum.edge(level).saturating_add(margin));
+            let edges: [u16; LEVELS.len()] = std::array::from_fn(|level| stratum.edge(level).saturating_add(margin));
+            let mut counts = [0; LEVELS.len() + 1];
+            for (index, count) in histogram.pairs() {
+                // Edges ascend, so a value is above the first `passed` levels.
+                let passed = edges.iter().take_while(|edge| **edge <= index).count();
+                counts[passed] += count;
+            }
+            for level in (0..LEVELS.len()).rev() {
+                counts[level] += counts[level + 1];
             }
             counts
         };
@@ -84,7 +90,8 @@ impl Split {
         for chain in 0..CHAINS.len() {
             for (weight, stage) in self.stages(chain) {
                 for (tilt, psi) in TILTS.iter().enumerate() {
-                    sums[chain * TILTS.len() + tilt] += stage.ln_e_value(psi.powf(weight));
+                    let psi = if weight < 1.0 { psi.powf(weight) } else { *psi };
+                    sums[chain * TILTS.len() + tilt] += stage.ln_e_value(psi);
                 }
             }
         }
