@@ -342,3 +342,11 @@ fn marks_and_domains_are_no_ranges() {
 
     assert_eq!(capture.ranges.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["decode"]);
 }
+
+#[test]
+fn kernels_of_a_process_that_was_not_traced_are_named() {
+    let capture = export().launch(0, (10, 50), GEMM, 1).kernel_of(900, (60, 50), 0, GEMM, 2).report();
+
+    assert_eq!(capture.launch.unattributed_kernels, 1);
+    assert!(capture.warnings[1].starts_with("50 % of the kernels have no recorded launch"), "{:?}", capture.warnings);
+}

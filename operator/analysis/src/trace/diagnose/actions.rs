@@ -187,7 +187,8 @@ fn kernel_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
     let of_kernels = |nanos| ratio(nanos, load.mix.kernels.nanos);
     let has_fp8 = context.peaks.iter().flatten().all(|peak| peak.has_fp8);
     let gemm = class(KernelClass::Gemm);
-    let memory_bound = load.gemm_memory_nanos + class(KernelClass::Attention);
+    let memory_bound = load.gemm_memory_nanos.saturating_add(load.attention_decode_nanos);
+    let attention = class(KernelClass::Attention).saturating_sub(load.attention_prefill_nanos);
     let small = class(KernelClass::Elementwise) + class(KernelClass::Norm);
     vec![
         Rule {
@@ -225,10 +226,10 @@ fn kernel_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
             action: "QuantizeKvCache",
             field: "spec.search.kvCachePrecision: [FP8]",
             effort: Effort::Low,
-            share: load.kernel_share(class(KernelClass::Attention)),
-            least: if of_kernels(class(KernelClass::Attention)) >= 0.2 { 0.02 } else { f64::INFINITY },
+            share: load.kernel_share(attention),
+            least: if of_kernels(attention) >= 0.2 { 0.02 } else { f64::INFINITY },
             change: Change::Faster(1.2, 2.0),
-            what: "attention",
+            what: "attention outside prefill",
             source: "half the bytes per key and value; measured 1.2 to 1.5 in decode",
         },
         Rule {

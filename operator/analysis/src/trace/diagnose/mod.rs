@@ -63,6 +63,8 @@ pub struct Evidence {
     pub preprocessing_pct: f64,
     /// Idle, waiting for the engine's host side.
     pub overhead_pct: f64,
+    /// Idle while only copies or sets run: data arrives too late.
+    pub memory_copy_pct: f64,
     /// Idle in long gaps that nothing explains.
     pub unexplained_pct: f64,
     /// Share of the capture without work, of all time.
@@ -98,6 +100,10 @@ pub struct Load {
     pub mix: KernelMix,
     /// Matrix products that memory limits, as far as known.
     pub gemm_memory_nanos: u64,
+    /// Attention in decode, which memory limits.
+    pub attention_decode_nanos: u64,
+    /// Attention in prefill.
+    pub attention_prefill_nanos: u64,
     /// Matrix products of which nothing is known.
     pub gemm_unknown_nanos: u64,
     /// Time in which collectives ran alone.
@@ -113,7 +119,7 @@ pub struct Load {
 /// A wait of the agent that takes a quarter of the time is the first thing to change: without it all is 1.33 times as fast,
 /// more than any single change of the engine promises at the least.
 const AGENT_WAIT_PCT: f64 = 25.0;
-/// Below 60 % of activity, dispatch limits decode (eager PyTorch shows 42 %, torch.compile 68 %).
+/// Below 60 % of activity, dispatch and data limit decode (eager PyTorch shows 42 %, torch.compile 68 %).
 const OVERHEAD_PCT: f64 = 40.0;
 /// Host time over GPU time above which dispatch limits...
 const CPU_TO_GPU_RATIO: f64 = 3.0;
@@ -170,6 +176,7 @@ impl Load {
             tool_pct: pct(self.idle.of(Cause::Tool)),
             preprocessing_pct: pct(self.idle.of(Cause::Preprocessing)),
             overhead_pct: pct(self.idle.sum(Cause::is_overhead)),
+            memory_copy_pct: pct(self.idle.of(Cause::MemoryCopy)),
             unexplained_pct: pct(self.idle.of(Cause::Unexplained)),
             no_work_pct: of_wall(self.idle.of(Cause::NoWork)),
             profiler_pct: of_wall(self.idle.of(Cause::Profiler)),
@@ -206,10 +213,12 @@ fn agent_rule(evidence: &Evidence) -> Option<(BottleneckClass, String)> {
 }
 
 fn overhead_rule(evidence: &Evidence) -> Option<(BottleneckClass, String)> {
-    let overhead = evidence.overhead_pct;
-    if overhead >= OVERHEAD_PCT {
-        let rule =
-            format!("the GPU waits for the engine's host side {overhead} % of the time (limit {OVERHEAD_PCT} %)");
+    let (overhead, copies) = (evidence.overhead_pct, evidence.memory_copy_pct);
+    if overhead + copies >= OVERHEAD_PCT {
+        let rule = format!(
+            "the GPU waits for the engine's host side {overhead} % and for copies {copies} % of the time (limit {OVERHEAD_PCT} % \
+             together)"
+        );
         return Some((BottleneckClass::OverheadBound, rule));
     }
     let ratio = evidence.cpu_to_gpu_ratio?;
@@ -261,6 +270,12 @@ fn caveats(load: &Load, evidence: &Evidence) -> Vec<String> {
         caveats.push(format!(
             "{unexplained} % of the time is gaps over 5 ms without recorded host work; pass the agent runtime's --spans to \
              tell tools, preprocessing and an empty queue apart"
+        ));
+    }
+    let copies = evidence.memory_copy_pct;
+    if copies >= OVERHEAD_PCT {
+        caveats.push(format!(
+            "only copies run {copies} % of the time; if the model was loading, capture later (nsys --delay, the profiler's wait)"
         ));
     }
     let unknown = round(100.0 * ratio(load.gemm_unknown_nanos, load.mix.kernels.nanos));

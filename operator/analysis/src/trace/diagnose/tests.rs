@@ -52,6 +52,30 @@ fn time_without_work_and_the_profilers_own_are_left_out() {
 }
 
 #[test]
+fn a_gpu_that_waits_for_copies_waits_for_the_host() {
+    let found = bottleneck(&with_idle(with_idle(load(500), Cause::MemoryCopy, 350), Cause::Launch, 50));
+    let loading = bottleneck(&with_idle(load(100), Cause::MemoryCopy, 900));
+
+    assert_eq!(found.class, Some(BottleneckClass::OverheadBound));
+    assert_eq!(
+        found.rule,
+        "the GPU waits for the engine's host side 5 % and for copies 35 % of the time (limit 40 % together)"
+    );
+    assert_eq!(found.caveats, Vec::<String>::new());
+    assert!(loading.caveats[0].contains("if the model was loading, capture later"), "{:?}", loading.caveats);
+}
+
+#[test]
+fn only_attention_of_decode_asks_for_more_requests_at_once() {
+    let attention = with_class(load(1_000), KernelClass::Attention, 600);
+    let names = |load: &Load| actions(load, &context()).iter().map(|action| action.action).collect::<Vec<_>>();
+
+    assert_eq!(names(&Load { attention_prefill_nanos: 600, ..attention }), Vec::<&str>::new());
+    assert_eq!(names(&attention), ["QuantizeKvCache"]);
+    assert_eq!(names(&Load { attention_decode_nanos: 600, ..attention }), ["BatchMoreRequests", "QuantizeKvCache"]);
+}
+
+#[test]
 fn much_host_time_is_overhead_only_where_the_gpu_waits_for_it() {
     let busy = Load { cpu_to_gpu_ratio: Some(4.0), ..with_idle(load(950), Cause::HostDispatch, 50) };
     let waiting = Load { cpu_to_gpu_ratio: Some(4.0), ..with_idle(load(850), Cause::HostDispatch, 150) };

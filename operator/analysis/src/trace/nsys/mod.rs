@@ -4,6 +4,7 @@
 //! Times are nanoseconds since the session's start; `TARGET_INFO_SESSION_START_TIME.utcEpochNs` puts that on the wall clock.
 //! Each table is read once, row by row, in the order it is stored; nothing is sorted or indexed inside SQLite.
 
+mod codes;
 mod schema;
 mod tables;
 

@@ -1,11 +1,18 @@
 //! Makes the report of a timeline. Pure.
 
+mod device_types;
 mod devices;
 mod operators;
 mod types;
 
 use self::operators::OperatorTable;
-pub use self::types::*;
+pub use self::{
+    device_types::{CopyRow, CounterRow, DeviceReport, GapRow, GapSizeRow, IdleRow, MemoryReport, MemoryRow},
+    types::{
+        AgentPhaseRow, AgentPhases, Allocation, CallRow, Capture, ClassRow, Communication, EnginePhaseRow, Imbalance,
+        KernelRow, LaunchReport, MemoryOperators, NcclRow, OperatorRow, Operators, RangeRow, Report,
+    },
+};
 
 use super::{
     averages::Averages,
@@ -29,6 +36,9 @@ const ROWS: usize = 30;
 const MOST_RANGE_NAMES: usize = 64;
 /// (max - min) / max of NCCL time above which ranks should be checked for balance.
 const IMBALANCE_PCT: f64 = 15.0;
+
+/// Share of kernels without a launch above which tables by range and phase are not whole.
+const UNATTRIBUTED_PCT: f64 = 5.0;
 
 /// What is known of a capture beside its timeline.
 #[derive(Clone, Debug)]
@@ -83,8 +93,20 @@ pub fn build(timeline: &Timeline, names: &Names, source: &Source, capture: &Capt
         cuda_calls: cuda_calls(timeline, names),
         ranges: ranges(timeline, names),
         operators: operators.map(|table| operators::tables(&table, &capture.peaks)),
-        warnings: source.warnings.clone(),
+        warnings: warnings(timeline, source),
     }
+}
+
+fn warnings(timeline: &Timeline, source: &Source) -> Vec<String> {
+    let mut warnings = source.warnings.clone();
+    let share = pct(timeline.unattributed_kernels, timeline.mix.kernels.count);
+    if share >= UNATTRIBUTED_PCT && timeline.calls.launches.count > 0 {
+        warnings.push(format!(
+            "{share} % of the kernels have no recorded launch, so ranges, phases and launch delays leave them out; the capture \
+             was cut, or another process launched them"
+        ));
+    }
+    warnings
 }
 
 /// Returns the load over all devices. Where phases of agent runs are known, the whole capture counts (a tool also runs
@@ -106,6 +128,11 @@ fn load(timeline: &Timeline, operators: Option<&OperatorTable>) -> Load {
         let (memory, unknown) = Load::gemm_split(mix, Some(phase));
         load.gemm_memory_nanos += memory;
         load.gemm_unknown_nanos += unknown;
+        match phase {
+            EnginePhase::Prefill => load.attention_prefill_nanos = mix.class(KernelClass::Attention).nanos,
+            EnginePhase::Decode => load.attention_decode_nanos = mix.class(KernelClass::Attention).nanos,
+            EnginePhase::Mixed => {}
+        }
         outside = outside.without(mix);
     }
     let (memory, unknown) = Load::gemm_split(&outside, None);
