@@ -81,13 +81,14 @@ class Batcher(Generic[Key]):
         """Adds a request behind those that wait."""
         self._waiting.append((key, request))
 
-    def cancel(self, key: Key) -> None:
-        """Drops a request and frees its row; unknown keys are ignored."""
+    def cancel(self, key: Key) -> int:
+        """Drops a request, frees its row and returns how many tokens it had got; unknown keys are ignored."""
         self._waiting = collections.deque(entry for entry in self._waiting if entry[0] != key)
         for index, row in enumerate(self._rows):
             if row.key == key:
                 self._free(index)
-                return
+                return row.n_tokens
+        return 0
 
     def step(self) -> list[Progress[Key]]:
         """Admits at most one waiting request, then generates one token of each that holds a row.

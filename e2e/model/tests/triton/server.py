@@ -36,7 +36,7 @@ class TritonServer:
             executable.chmod(0o755)
         command = [
             str(triton / "bin" / "tritonserver"), "--model-repository", str(self._repository),
-            "--backend-directory", str(backends), "--model-control-mode", "explicit", "--load-model", "agent",
+            "--backend-directory", str(backends), "--log-verbose", "1", "--model-control-mode", "explicit", "--load-model", "agent",
         ]
         for name, address in (("http", self.http), ("grpc", self.grpc), ("metrics", self.metrics)):
             host, port = address.split(":")
@@ -68,11 +68,9 @@ class TritonServer:
                 raise RuntimeError(f"{self.stub_processes()} instances instead of {count}")
             time.sleep(0.1)
 
-    def metric(self, line_start: str) -> float:
-        """Returns the value of the first metric whose line begins like this; 0 when there is none."""
-        with urllib.request.urlopen(f"http://{self.metrics}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(line_start)), 0.0)
+    def log(self) -> str:
+        """Returns what the server has logged so far."""
+        return (self._folder / "triton.log").read_text()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
@@ -83,7 +81,7 @@ class TritonServer:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.2)
         self._process.kill()
-        raise RuntimeError("Triton did not get ready:\n" + (self._folder / "triton.log").read_text()[-4000:])
+        raise RuntimeError("Triton did not get ready:\n" + self.log()[-4000:])
 
     def _link_packages(self) -> None:
         """Puts packages beside model.py: the stub's Python looks there and in the system's folders only."""
