@@ -15,7 +15,11 @@ use crate::{
         config::{MIN_MARGIN_BINS, is_latency},
         process::{Direction, SequentialT, ln_add},
         split::Split,
-        strata::Stratum,
+        state::{
+            StateError,
+            codec::{self, Reader, Writer},
+        },
+        strata::{Stratum, hash},
     },
 };
 
@@ -88,6 +92,32 @@ impl Signal {
             Self::Slower(_) | Self::Errors(_) => false,
         }
     }
+
+    /// Kind and metric as they are stored; signals without a metric store 0.
+    fn code(self) -> (u8, u8) {
+        let position = |metric| Metric::ALL.iter().position(|known| *known == metric).unwrap_or(0) as u8;
+        match self {
+            Self::Slower(metric) => (0, position(metric)),
+            Self::Errors(metric) => (1, position(metric)),
+            Self::Longer(metric) => (2, position(metric)),
+            Self::Shorter(metric) => (3, position(metric)),
+            Self::LongerPrompts => (4, 0),
+            Self::ShorterPrompts => (5, 0),
+        }
+    }
+
+    fn from_code(kind: u8, metric: u8) -> Option<Self> {
+        let metric = *Metric::ALL.get(usize::from(metric))?;
+        match kind {
+            0 => Some(Self::Slower(metric)),
+            1 => Some(Self::Errors(metric)),
+            2 => Some(Self::Longer(metric)),
+            3 => Some(Self::Shorter(metric)),
+            4 => Some(Self::LongerPrompts),
+            5 => Some(Self::ShorterPrompts),
+            _ => None,
+        }
+    }
 }
 
 /// The test of live windows against a baseline.
@@ -139,6 +169,48 @@ impl LiveTest {
             self.block_ends_seconds = Some(next_end(end_seconds));
         }
         metrics.iter().for_each(|metric| self.block.add(metric));
+    }
+
+    /// Writes what the finished blocks have shown, in at most 8 KiB. The open block is not in it: a test that resumes loses
+    /// at most ten minutes of traffic, which costs evidence and no validity.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut writer = Writer::default();
+        writer.u32(self.fingerprint());
+        writer.u8(self.signals.len() as u8);
+        for (signal, Tracked { process, excess, variance }) in &self.signals {
+            let (kind, metric) = signal.code();
+            writer.u8(kind);
+            writer.u8(metric);
+            process.write(&mut writer);
+            writer.u64(excess.to_bits());
+            writer.u64(variance.to_bits());
+        }
+        codec::seal(writer.bytes)
+    }
+
+    /// Resumes a test of the same baseline from what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// [`StateError`] when the text is of another version, damaged, or of another baseline.
+    pub fn resume(baseline: Baseline, alpha: f64, text: &str) -> Result<Self, StateError> {
+        let bytes = codec::open(text)?;
+        let mut reader = Reader { bytes: &bytes, offset: 0 };
+        let mut test = Self::new(baseline, alpha);
+        if reader.u32()? != test.fingerprint() {
+            return Err(StateError::Configuration);
+        }
+        for _ in 0..reader.u8()? {
+            let signal = Signal::from_code(reader.u8()?, reader.u8()?).ok_or_else(|| reader.damaged())?;
+            let process = SequentialT::read(&mut reader)?;
+            let (excess, variance) = (f64::from_bits(reader.u64()?), f64::from_bits(reader.u64()?));
+            test.signals.insert(signal, Tracked { process, excess, variance });
+        }
+        Ok(test)
+    }
+
+    fn fingerprint(&self) -> u32 {
+        hash(&format!("{:?}", self.baseline))
     }
 
     /// What the finished blocks say of traffic with this identity.

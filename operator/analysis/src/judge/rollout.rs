@@ -265,7 +265,8 @@ impl Judge {
             *started.entry((key(observation), observation.arm)).or_default() += observation.started.unwrap_or(0);
         }
         let most = |arm: Arm| started.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
-        let pods = |arm: Arm| pods_of(window, arm).len();
+        // Lines without a pod's name do not tell how many pods there are: the load stays unknown.
+        let pods = |arm: Arm| pods_of(window, arm).into_iter().filter(|pod| !pod.is_empty()).count();
         self.load.update([most(Arm::Canary), most(Arm::Stable)], [pods(Arm::Canary), pods(Arm::Stable)]);
     }
 

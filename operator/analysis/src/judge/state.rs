@@ -4,12 +4,12 @@
 //! from any prefix gives the same bits as one that never stopped. The string is `1:` and the bytes in Z85 (ZeroMQ RFC
 //! 32: five printable characters for four bytes, none of which JSON or YAML has to escape).
 
-mod codec;
+pub(crate) mod codec;
 
 use slipway_evidence::{Metric, Unit, WINDOW_SECONDS};
 use thiserror::Error;
 
-use self::codec::{Reader, Writer, z85_decode, z85_encode};
+use self::codec::{Reader, Writer};
 use super::{
     absolute::{self, Absolute},
     config::Config,
@@ -28,25 +28,23 @@ use super::{
 /// The largest state in bytes: what fits a status field.
 pub const MAX_STATE_BYTES: usize = 8 * 1024;
 
-const PREFIX: &str = "1:";
-
 /// Why a stored state is refused. A refused state means a new judge: evidence is lost, the rollout goes on.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StateError {
     /// The state is of another version.
-    #[error("judge state has version {found:?}, this judge reads version \"1\"")]
+    #[error("stored state has version {found:?}, this program reads version \"1\"")]
     Version {
         /// What stands before the colon.
         found: String,
     },
     /// The state has been cut or changed.
-    #[error("judge state is damaged at byte {offset}")]
+    #[error("stored state is damaged at byte {offset}")]
     Damaged {
         /// Where reading failed.
         offset: usize,
     },
-    /// The state belongs to another configuration.
-    #[error("judge state belongs to another configuration of steps, margins or objectives")]
+    /// The state belongs to another configuration, or to the drift of another baseline.
+    #[error("stored state belongs to another configuration or baseline")]
     Configuration,
 }
 
@@ -56,10 +54,7 @@ impl Judge {
     pub fn encode(&self) -> String {
         let mut writer = Writer::default();
         self.write(&mut writer);
-        writer.bytes.resize(writer.bytes.len().next_multiple_of(4), 0);
-        let check = checksum(&writer.bytes);
-        writer.u32(check);
-        format!("{PREFIX}{}", z85_encode(&writer.bytes))
+        codec::seal(writer.bytes)
     }
 
     /// Resumes from a memory that [`encode`](Self::encode) wrote under the same configuration.
@@ -67,16 +62,8 @@ impl Judge {
     /// # Errors
     /// [`StateError`] when the text is of another version, damaged, or of another configuration.
     pub fn resume(config: Config, text: &str) -> Result<Self, StateError> {
-        let Some(body) = text.strip_prefix(PREFIX) else {
-            let found = text.split(':').next().unwrap_or_default().chars().take(16).collect();
-            return Err(StateError::Version { found });
-        };
-        let bytes = z85_decode(body)?;
-        let (body, check) = bytes.split_last_chunk::<4>().ok_or(StateError::Damaged { offset: bytes.len() })?;
-        if checksum(body) != u32::from_le_bytes(*check) {
-            return Err(StateError::Damaged { offset: body.len() });
-        }
-        let mut reader = Reader { bytes: body, offset: 0 };
+        let body = codec::open(text)?;
+        let mut reader = Reader { bytes: &body, offset: 0 };
         if reader.u32()? != fingerprint(&config) {
             return Err(StateError::Configuration);
         }
@@ -160,10 +147,6 @@ impl Judge {
 /// A hash of everything in the configuration that the meaning of the state depends on.
 fn fingerprint(config: &Config) -> u32 {
     hash(&format!("{config:?}"))
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Guard {
@@ -255,7 +238,7 @@ impl RestartProduct {
 }
 
 impl SequentialT {
-    fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut Writer) {
         let Self { blocks, sum, squares, started, starts, frozen } = self;
         writer.u16(*blocks);
         writer.f32(*sum);
@@ -270,7 +253,7 @@ impl SequentialT {
         frozen.iter().for_each(|mass| writer.f32(*mass));
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
         Ok(Self {
             blocks: reader.u16()?,
             sum: reader.f32()?,

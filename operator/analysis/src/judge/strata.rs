@@ -119,7 +119,7 @@ impl Strata {
 }
 
 /// FNV-1a, 32 bits: stable across builds, unlike the standard hasher.
-pub(super) fn hash(name: &str) -> u32 {
+pub(crate) fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 

@@ -141,3 +141,28 @@ fn the_first_day_is_not_live() {
     let fresh = LiveTest::new(Baseline::new(identity(), 0), 0.01);
     assert_eq!(fresh.drift(&identity()), Drift::NotEnough);
 }
+
+#[test]
+fn a_test_that_resumes_between_blocks_says_the_same() {
+    let drifting = Traffic { latency: 1.15, ..traffic() };
+    let mut whole = drifting.test(6);
+    let baseline = whole.baseline.clone();
+    let mut resumed = LiveTest::resume(baseline.clone(), 0.01, &whole.encode()).unwrap();
+    resumed.block = whole.block.clone();
+    resumed.block_ends_seconds = whole.block_ends_seconds;
+    let mut rng = Pcg64Mcg::new(9);
+    for block in 1..100 {
+        let end_seconds = BASELINE_SECONDS + 48 * 3_600 + 600 * (block + 1);
+        let windows = drifting.windows(&mut rng, true, end_seconds);
+        whole.consume(end_seconds, &windows);
+        resumed.consume(end_seconds, &windows);
+    }
+    assert_eq!(resumed.drift(&identity()), whole.drift(&identity()));
+    assert_eq!(resumed.encode(), whole.encode());
+    assert!(whole.encode().len() <= 8 * 1024);
+
+    let mut other = baseline;
+    other.promoted_seconds += 1;
+    let error = LiveTest::resume(other, 0.01, &whole.encode()).unwrap_err();
+    assert_eq!(error.to_string(), "stored state belongs to another configuration or baseline");
+}

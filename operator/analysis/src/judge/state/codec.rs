@@ -2,9 +2,12 @@
 
 use super::StateError;
 
+/// What stands before the text: its version.
+const PREFIX: &str = "1:";
+
 /// Appends fixed-width numbers, little-endian.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     pub bytes: Vec<u8>,
 }
 
@@ -37,7 +40,7 @@ impl Writer {
 }
 
 /// Takes them back.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     pub bytes: &'a [u8],
     pub offset: usize,
 }
@@ -90,7 +93,7 @@ impl Reader<'_> {
 const ALPHABET: &[u8; 85] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
 /// Encodes bytes, a multiple of four of them.
-pub(super) fn z85_encode(bytes: &[u8]) -> String {
+pub(crate) fn z85_encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() / 4 * 5);
     for chunk in bytes.chunks_exact(4) {
         let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
@@ -100,7 +103,7 @@ pub(super) fn z85_encode(bytes: &[u8]) -> String {
     text
 }
 
-pub(super) fn z85_decode(text: &str) -> Result<Vec<u8>, StateError> {
+pub(crate) fn z85_decode(text: &str) -> Result<Vec<u8>, StateError> {
     let mut bytes = Vec::with_capacity(text.len() / 5 * 4);
     for (block, chunk) in text.as_bytes().chunks(5).enumerate() {
         let damaged = StateError::Damaged { offset: block * 5 };
@@ -116,4 +119,32 @@ pub(super) fn z85_decode(text: &str) -> Result<Vec<u8>, StateError> {
         bytes.extend(word.to_be_bytes());
     }
     Ok(bytes)
+}
+
+/// Seals bytes into a text: padded to whole words, with a checksum, under the version.
+pub(crate) fn seal(mut bytes: Vec<u8>) -> String {
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let check = checksum(&bytes);
+    bytes.extend(check.to_le_bytes());
+    format!("{PREFIX}{}", z85_encode(&bytes))
+}
+
+/// Opens a sealed text. Up to three bytes of padding follow the content.
+pub(crate) fn open(text: &str) -> Result<Vec<u8>, StateError> {
+    let Some(body) = text.strip_prefix(PREFIX) else {
+        let found = text.split(':').next().unwrap_or_default().chars().take(16).collect();
+        return Err(StateError::Version { found });
+    };
+    let mut bytes = z85_decode(body)?;
+    let (body, check) = bytes.split_last_chunk::<4>().ok_or(StateError::Damaged { offset: bytes.len() })?;
+    if checksum(body) != u32::from_le_bytes(*check) {
+        return Err(StateError::Damaged { offset: body.len() });
+    }
+    bytes.truncate(bytes.len() - 4);
+    Ok(bytes)
+}
+
+/// FNV-1a, 32 bits.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

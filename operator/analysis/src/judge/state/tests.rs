@@ -22,14 +22,14 @@ fn a_fresh_judge_resumes() {
 #[test]
 fn a_state_of_another_version_says_which() {
     let error = Judge::resume(Config::default(), "7:00000").unwrap_err();
-    assert_eq!(error.to_string(), "judge state has version \"7\", this judge reads version \"1\"");
+    assert_eq!(error.to_string(), "stored state has version \"7\", this program reads version \"1\"");
 }
 
 #[test]
 fn a_state_of_another_configuration_is_refused() {
     let other = Config { margin_bins: 6, ..Config::default() };
     let error = Judge::resume(other, &state()).unwrap_err();
-    assert_eq!(error.to_string(), "judge state belongs to another configuration of steps, margins or objectives");
+    assert_eq!(error.to_string(), "stored state belongs to another configuration or baseline");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_damaged_state_is_refused() {
     let changed = state.replacen('0', "1", 1);
     assert!(matches!(Judge::resume(Config::default(), &changed), Err(StateError::Damaged { .. })));
     let error = Judge::resume(Config::default(), "1:00000\"0000").unwrap_err();
-    assert_eq!(error.to_string(), "judge state is damaged at byte 5");
+    assert_eq!(error.to_string(), "stored state is damaged at byte 5");
 }
 
 /// The test case of ZeroMQ RFC 32.
