@@ -1,0 +1,260 @@
+//! The arrows and the walls of ARCHITECTURE.md, held by reading manifests and sources of the whole workspace.
+//!
+//! The layers within the sidecar are held by its own test, `agent-runtime/tests/runtime/layers.rs`.
+
+mod manifests;
+mod source;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use source::Source;
+
+/// A rule that a line breaks.
+#[derive(Debug, PartialEq, Eq)]
+struct Violation {
+    file: String,
+    line: usize,
+    rule: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.rule)
+    }
+}
+
+fn assert_none(violations: Vec<Violation>) {
+    let lines: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All Rust sources below a folder of the workspace, with their paths from its root.
+fn sources(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for path in entries.map(|entry| entry.expect("the entry is readable").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+                found.push(Source { name, text: read(&path) });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(!found.is_empty(), "{folder} holds no source");
+    found
+}
+
+/// Whether a file, or a folder that it lies in, has one of these names.
+fn is_module(name: &str, modules: &[&str]) -> bool {
+    name.trim_end_matches(".rs").split('/').any(|part| modules.contains(&part))
+}
+
+/// What a decision must take as an argument instead.
+const IMPURE: [(&str, &str); 9] = [
+    ("Client", "talks to the API server"),
+    (".await", "waits"),
+    ("Timestamp::now", "reads the clock: take it from the World"),
+    ("SystemTime", "reads the clock: take it from the World"),
+    ("Instant::now", "reads the clock: take it as an argument"),
+    ("rand", "draws random numbers"),
+    ("std::env", "reads the environment"),
+    ("std::fs", "reads files"),
+    ("tracing", "logs: say it in the plan"),
+];
+
+#[test]
+fn planners_builders_and_status_are_pure() {
+    let pure: Vec<Source> = sources("operator/src")
+        .into_iter()
+        .filter(|source| is_module(&source.name, &["decide", "build", "status"]) && !source.is_test())
+        .collect();
+    assert!(pure.len() >= 15, "the pure modules are found: {}", pure.len());
+    assert_none(pure.iter().flat_map(|source| source.naming(&IMPURE, "a pure module")).collect());
+}
+
+/// Files of the analysis that reach outside all the same, with the reason.
+const ANALYSIS_EXCEPTIONS: [(&str, &str); 1] = [(
+    "operator/analysis/src/trace/sort.rs",
+    "a trace is larger than memory: its events are sorted in a folder that the caller names",
+)];
+
+#[test]
+fn the_analysis_reaches_outside_only_in_its_command_line() {
+    let outside = [
+        ("std::fs", "reads files"),
+        ("std::net", "reaches the network"),
+        ("std::env", "reads the environment"),
+        ("std::time", "reads the clock"),
+        ("tokio", "waits"),
+    ];
+    let is_inner = |source: &Source| {
+        !source.name.starts_with("operator/analysis/src/cli/")
+            && !source.name.ends_with("/main.rs")
+            && !source.is_test()
+    };
+    let inner: Vec<Source> = sources("operator/analysis/src").into_iter().filter(is_inner).collect();
+    let found: Vec<Violation> =
+        inner.iter().flat_map(|source| source.naming(&outside, "the analysis outside its cli")).collect();
+    let is_excepted = |violation: &Violation| ANALYSIS_EXCEPTIONS.iter().any(|(file, _)| violation.file == *file);
+    let (excepted, broken): (Vec<_>, Vec<_>) = found.into_iter().partition(is_excepted);
+    assert_none(broken);
+    assert!(excepted.len() >= ANALYSIS_EXCEPTIONS.len(), "an exception is no longer needed: {ANALYSIS_EXCEPTIONS:?}");
+}
+
+const MOST_LINES: usize = 500;
+
+/// Longer files, with the reason.
+const LONG_FILES: [(&str, &str); 1] =
+    [("agent-runtime/src/backend/inference.rs", "generated from agent-runtime/proto/inference.proto")];
+
+#[test]
+fn files_are_short_enough_to_be_read() {
+    let all = manifests::members(&read(&root().join("Cargo.toml")));
+    // Members lie within each other's folders, never within each other's sources.
+    let files = all.iter().flat_map(|member| sources(&format!("{member}/src")));
+    let is_listed = |source: &Source| LONG_FILES.iter().any(|(file, _)| source.name == *file);
+    let long = files.filter(|source| !is_listed(source)).filter_map(|source| too_long(&source));
+    assert_none(long.collect());
+}
+
+fn too_long(source: &Source) -> Option<Violation> {
+    let lines = source.text.lines().count();
+    let rule = format!("a file has at most {MOST_LINES} lines, this one has {lines}: split it by concern");
+    (lines > MOST_LINES).then(|| Violation { file: source.name.clone(), line: MOST_LINES + 1, rule })
+}
+
+#[test]
+fn crates_depend_on_each_other_only_along_the_arrows() {
+    let workspace = read(&root().join("Cargo.toml"));
+    let violations = manifests::members(&workspace)
+        .iter()
+        .flat_map(|member| manifests::against_arrows(member, &read(&root().join(member).join("Cargo.toml"))))
+        .collect();
+    assert_none(violations);
+}
+
+#[test]
+fn no_crate_may_contain_unsafe_code() {
+    let workspace = read(&root().join("Cargo.toml"));
+    assert_none(manifests::without_forbid(&workspace).into_iter().collect());
+    let violations = manifests::members(&workspace)
+        .iter()
+        .filter_map(|member| manifests::without_lints(member, &read(&root().join(member).join("Cargo.toml"))))
+        .collect();
+    assert_none(violations);
+}
+
+/// The checks above would be worth nothing if they could not fail.
+mod checks_can_fail {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source { name: "operator/src/x/decide.rs".to_owned(), text: text.to_owned() }
+    }
+
+    fn found(text: &str) -> Vec<String> {
+        source(text).naming(&IMPURE, "a pure module").iter().map(Violation::to_string).collect()
+    }
+
+    #[test]
+    fn a_planner_that_reads_the_clock_is_named_with_its_line() {
+        let text = "//! Pure.\n\nuse jiff::Timestamp;\n\nfn decide() -> Timestamp {\n    Timestamp::now()\n}\n";
+        let expected = "operator/src/x/decide.rs:6: a pure module must not name `Timestamp::now`, which reads the clock: take \
+                        it from the World";
+        assert_eq!(found(text), [expected]);
+    }
+
+    #[test]
+    fn an_import_hidden_in_braces_is_found() {
+        let text = "use std::{\n    collections::BTreeMap,\n    env::{self, VarError},\n};\nuse kube::{Api, Client};\n";
+        let rules: Vec<_> =
+            found(text).into_iter().filter_map(|line| line.split('`').nth(1).map(str::to_owned)).collect();
+        assert_eq!(rules, ["std::env", "Client"]);
+    }
+
+    #[test]
+    fn comments_texts_and_tests_are_no_code() {
+        let text = "/// Never a Client, nor .await.\nfn f() -> &'static str {\n    \"std::env and tracing\" // rand\n}\n\
+                    #[cfg(test)]\nmod tests {\n    fn g() { let _ = Timestamp::now(); }\n}\n";
+        assert_eq!(found(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn code_after_a_text_or_a_test_is_code() {
+        let text = "const A: &str = r#\"a \" quote\"#;\nconst B: char = '\"';\n#[cfg(test)]\nmod tests {}\nuse tracing::info;\n";
+        let expected =
+            "operator/src/x/decide.rs:5: a pure module must not name `tracing`, which logs: say it in the plan";
+        assert_eq!(found(text), [expected]);
+    }
+
+    #[test]
+    fn a_part_of_a_word_is_another_word() {
+        assert_eq!(found("fn operand(clients: ClientError) { brand::new(); }\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_of_a_pure_folder_is_a_pure_module() {
+        let files = ["operator/src/x/build/pod.rs", "operator/src/x/status.rs", "operator/src/x/builder.rs"];
+        assert_eq!(files.map(|file| is_module(file, &["decide", "build", "status"])), [true, true, false]);
+    }
+
+    #[test]
+    fn an_arrow_against_the_grain_is_named_with_its_line() {
+        let manifest = "[package]\nname = \"slipway-analysis\"\n\n[dependencies]\nserde.workspace = true\n\
+                        slipway-crds.workspace = true\n";
+        let expected =
+            "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, not on slipway-crds";
+        let found: Vec<_> =
+            manifests::against_arrows("operator/analysis", manifest).iter().map(Violation::to_string).collect();
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_wire_crate_with_more_than_serde_is_named() {
+        let manifest = "[dependencies]\nserde = { workspace = true }\nkube.workspace = true\n";
+        let expected = "crds/evidence/Cargo.toml:3: crds/evidence is a wire crate: it depends on serde, serde_json and thiserror \
+                        alone, not on kube";
+        let found: Vec<_> =
+            manifests::against_arrows("crds/evidence", manifest).iter().map(Violation::to_string).collect();
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_crate_that_nobody_placed_is_named() {
+        let expected = "somewhere/Cargo.toml:1: somewhere has no place among the arrows: give it one in \
+                        operator/tests/architecture/manifests.rs and in ARCHITECTURE.md";
+        let found: Vec<_> = manifests::against_arrows("somewhere", "").iter().map(Violation::to_string).collect();
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_of_the_workspace_is_named() {
+        let found = manifests::without_lints("crds", "[package]\nname = \"slipway-crds\"\n").map(|v| v.to_string());
+        let expected = "crds/Cargo.toml:1: a crate takes the lints of the workspace: add `[lints] workspace = true`";
+        assert_eq!(found, Some(expected.to_owned()));
+        assert!(manifests::without_forbid("[workspace.lints.rust]\nunsafe_code = \"warn\"\n").is_some());
+    }
+
+    #[test]
+    fn a_long_file_is_named() {
+        assert!(too_long(&source(&"\n".repeat(MOST_LINES + 1))).is_some());
+        assert!(too_long(&source(&"\n".repeat(MOST_LINES))).is_none());
+    }
+}

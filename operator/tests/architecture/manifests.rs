@@ -1,0 +1,99 @@
+//! What manifests of crates say about each other.
+
+use super::Violation;
+
+/// What a crate may depend on.
+enum Place {
+    /// Types of a wire format: nothing but their serialization.
+    Wire,
+    /// These crates of the workspace, and any library.
+    Above(&'static [&'static str]),
+}
+
+/// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
+const ARROWS: [(&str, Place); 10] = [
+    ("crds/evidence", Place::Wire),
+    ("agent-runtime/config", Place::Wire),
+    ("operator/worker/contract", Place::Wire),
+    ("crds", Place::Above(&["slipway-evidence"])),
+    ("operator/analysis", Place::Above(&["slipway-evidence"])),
+    ("agent-runtime", Place::Above(&["slipway-evidence", "slipway-runtime-config"])),
+    ("operator/worker", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-worker-contract"])),
+    (
+        "operator",
+        Place::Above(&["slipway-analysis", "slipway-crds", "slipway-runtime-config", "slipway-worker-contract"]),
+    ),
+    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds"])),
+    ("e2e", Place::Above(&["slipway-crds"])),
+];
+
+const WIRE_DEPENDENCIES: [&str; 3] = ["serde", "serde_json", "thiserror"];
+
+/// The members of a workspace.
+pub fn members(workspace: &str) -> Vec<String> {
+    let list = workspace.split_once("members = [").and_then(|(_, rest)| rest.split_once(']'));
+    let (list, _) = list.expect("the workspace lists its members");
+    list.split(',')
+        .map(|member| member.trim().trim_matches('"').to_owned())
+        .filter(|member| !member.is_empty())
+        .collect()
+}
+
+/// The dependencies of one section, with their lines.
+fn dependencies<'a>(manifest: &'a str, section: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+    let mut is_inside = false;
+    manifest.lines().enumerate().filter_map(move |(index, line)| {
+        if line.starts_with('[') {
+            is_inside = line.trim() == section;
+            return None;
+        }
+        let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+        (is_inside && !name.is_empty() && !name.starts_with('#')).then_some((index + 1, name))
+    })
+}
+
+/// Dependencies that have no arrow. Those of tests are held to the arrows too, but may be any library.
+pub fn against_arrows(member: &str, manifest: &str) -> Vec<Violation> {
+    let file = format!("{member}/Cargo.toml");
+    let Some((_, place)) = ARROWS.iter().find(|(name, _)| *name == member) else {
+        let rule = format!(
+            "{member} has no place among the arrows: give it one in operator/tests/architecture/manifests.rs and in \
+             ARCHITECTURE.md"
+        );
+        return vec![Violation { file, line: 1, rule }];
+    };
+    let own = dependencies(manifest, "[dependencies]");
+    let of_tests = dependencies(manifest, "[dev-dependencies]").filter(|(_, name)| name.starts_with("slipway-"));
+    let wrong = own.chain(of_tests).filter_map(|(line, name)| Some((line, broken_rule(member, place, name)?)));
+    wrong.map(|(line, rule)| Violation { file: file.clone(), line, rule }).collect()
+}
+
+fn broken_rule(member: &str, place: &Place, name: &str) -> Option<String> {
+    match place {
+        Place::Wire => (!WIRE_DEPENDENCIES.contains(&name)).then(|| {
+            format!("{member} is a wire crate: it depends on serde, serde_json and thiserror alone, not on {name}")
+        }),
+        Place::Above(allowed) => (name.starts_with("slipway-") && !allowed.contains(&name))
+            .then(|| format!("{member} may depend on {}, not on {name}", allowed.join(", "))),
+    }
+}
+
+/// Whether a crate goes without the lints of the workspace.
+pub fn without_lints(member: &str, manifest: &str) -> Option<Violation> {
+    let takes_them = dependencies(manifest, "[lints]").any(|(_, name)| name == "workspace")
+        && manifest.lines().any(|line| line.trim() == "workspace = true");
+    let rule = "a crate takes the lints of the workspace: add `[lints] workspace = true`".to_owned();
+    (!takes_them).then(|| Violation { file: format!("{member}/Cargo.toml"), line: 1, rule })
+}
+
+/// Whether the workspace lets unsafe code pass.
+pub fn without_forbid(workspace: &str) -> Option<Violation> {
+    let line = dependencies(workspace, "[workspace.lints.rust]").find(|(_, name)| *name == "unsafe_code");
+    let forbids = workspace.lines().any(|line| line.trim() == "unsafe_code = \"forbid\"");
+    let rule = "the workspace forbids unsafe code: `unsafe_code = \"forbid\"`".to_owned();
+    (line.is_none() || !forbids).then(|| Violation {
+        file: "Cargo.toml".to_owned(),
+        line: line.map_or(1, |l| l.0),
+        rule,
+    })
+}

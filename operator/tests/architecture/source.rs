@@ -1,0 +1,190 @@
+//! What a source names. A scanner, not a parser: comments, texts and test modules are blanked, imports are written out.
+
+use super::Violation;
+
+/// A Rust source.
+pub struct Source {
+    /// Path from the root of the workspace.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    /// Whether the file holds tests alone.
+    pub fn is_test(&self) -> bool {
+        self.name.ends_with("/tests.rs") || self.name.contains("/tests/")
+    }
+
+    /// The forbidden names in the source's code, in the order of their lines.
+    pub fn naming(&self, forbidden: &[(&str, &str)], who: &str) -> Vec<Violation> {
+        let code = without_test_modules(&blanked(&self.text));
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        for (which, (name, _)) in forbidden.iter().enumerate() {
+            let direct = code.lines().enumerate().filter(|(_, line)| names(line, name)).map(|(index, _)| index + 1);
+            let imported = imports(&code).into_iter().filter(|(_, path)| names(path, name)).map(|(line, _)| line);
+            let mut lines: Vec<usize> = direct.chain(imported).collect();
+            lines.sort_unstable();
+            lines.dedup();
+            found.extend(lines.into_iter().map(|line| (line, which)));
+        }
+        found.sort_unstable();
+        found
+            .into_iter()
+            .map(|(line, which)| {
+                let (name, why) = forbidden[which];
+                let rule = format!("{who} must not name `{name}`, which {why}");
+                Violation { file: self.name.clone(), line, rule }
+            })
+            .collect()
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a name stands in a text as a word of its own.
+fn names(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(start, _)| {
+        let before = text[..start].chars().next_back();
+        let after = text[start + name.len()..].chars().next();
+        let begins_word = name.starts_with(is_word);
+        !(begins_word && before.is_some_and(is_word)) && !after.is_some_and(is_word)
+    })
+}
+
+/// The text with spaces in place of comments and of what stands in quotes; lines stay where they are.
+fn blanked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let skipped = skip(rest, out.chars().next_back());
+        let (taken, is_code) = if skipped == 0 { (c.len_utf8(), true) } else { (skipped, false) };
+        let piece = &rest[..taken];
+        if is_code {
+            out.push_str(piece);
+        } else {
+            out.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+        }
+        rest = &rest[taken..];
+    }
+    out
+}
+
+/// Bytes of the comment, text or character at the start; 0 if code stands there.
+fn skip(rest: &str, before: Option<char>) -> usize {
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return rest.find("*/").map_or(rest.len(), |end| end + 2);
+    }
+    if rest.starts_with('"') {
+        return quoted(rest, '"');
+    }
+    if rest.starts_with('r') && !before.is_some_and(is_word) {
+        let hashes = rest[1..].chars().take_while(|c| *c == '#').count();
+        if rest[1 + hashes..].starts_with('"') {
+            let close = format!("\"{}", "#".repeat(hashes));
+            let start = 2 + hashes;
+            return rest[start..].find(&close).map_or(rest.len(), |end| start + end + close.len());
+        }
+    }
+    if rest.starts_with('\'') {
+        // A lifetime has no closing quote after its first character.
+        let is_character = rest[1..].starts_with('\\') || rest.chars().nth(2) == Some('\'');
+        return if is_character { quoted(rest, '\'') } else { 0 };
+    }
+    0
+}
+
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (index, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            c if c == quote => return index + c.len_utf8(),
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// The code without inline modules of tests; lines stay where they are.
+fn without_test_modules(code: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut out = String::new();
+    let mut rest = code;
+    while let Some(at) = rest.find(MARK) {
+        out.push_str(&rest[..at]);
+        let item = &rest[at..];
+        let end = match item.find(['{', ';']) {
+            Some(start) if item[start..].starts_with('{') => start + braces(&item[start..]),
+            Some(semicolon) => semicolon + 1,
+            None => item.len(),
+        };
+        out.extend(item[..end].chars().filter(|c| *c == '\n'));
+        rest = &item[end..];
+    }
+    out + rest
+}
+
+/// Bytes up to the brace that closes the first.
+fn braces(text: &str) -> usize {
+    let mut depth = 0;
+    for (index, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    text.len()
+}
+
+/// Every path that is imported, written out, with the line on which its import begins.
+fn imports(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (start, _) in code.match_indices("use ") {
+        let is_statement = code[..start].trim_end_matches([' ', '\t']).chars().next_back().is_none_or(|c| !is_word(c))
+            || code[..start].trim_end().ends_with("pub");
+        let Some(end) = code[start..].find(';') else { continue };
+        if is_statement {
+            let line = code[..start].lines().count().max(1) + usize::from(code[..start].ends_with('\n'));
+            let mut paths = Vec::new();
+            write_out(code[start + 4..start + end].trim(), "", &mut paths);
+            found.extend(paths.into_iter().map(|path| (line, path)));
+        }
+    }
+    found
+}
+
+fn write_out(tree: &str, prefix: &str, paths: &mut Vec<String>) {
+    let Some(open) = tree.find('{') else {
+        paths.push(format!("{prefix}{}", tree.trim()));
+        return;
+    };
+    let prefix = format!("{prefix}{}", tree[..open].trim());
+    let inner = &tree[open + 1..open + braces(&tree[open..]) - 1];
+    let mut depth = 0;
+    let mut start = 0;
+    for (index, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                write_out(inner[start..index].trim(), &prefix, paths);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    if !inner[start..].trim().is_empty() {
+        write_out(inner[start..].trim(), &prefix, paths);
+    }
+}

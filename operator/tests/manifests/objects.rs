@@ -1,0 +1,160 @@
+//! The objects of an AgentDeployment, with the clock, the names of Jobs and the digests held still.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use serde_json::Value;
+use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentStatus, EngineStatus, engine::EngineBuild};
+use slipway_operator::{
+    agent_deployment::{
+        build,
+        revision::{PlannedEngine, RevisionPlan, input_hash},
+        world::World,
+    },
+    engine::{build::build_job, decide::EngineWorld},
+    plan::Child,
+    settings::Settings,
+};
+use slipway_worker_contract::Digest;
+
+const SETTINGS: &str = "
+images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1'}
+store: {storageClassName: shared, size: 50Gi}
+";
+
+/// The objects as the API server receives them.
+pub struct Objects {
+    /// What they were made from.
+    pub agent_deployment: AgentDeployment,
+    /// Name of the revision that serves.
+    pub revision: String,
+    /// The objects, in the order in which they are made.
+    pub all: Vec<Value>,
+}
+
+fn digest(digit: &str) -> Digest {
+    digit.repeat(64).parse().expect("64 digits")
+}
+
+fn world(object: &AgentDeployment) -> World {
+    let mut object = object.clone();
+    object.metadata.uid = Some("11111111-2222-3333-4444-555555555555".to_owned());
+    World {
+        now: Timestamp::UNIX_EPOCH,
+        settings: settings(),
+        name: object.name_any(),
+        namespace: object.namespace().expect("the fixture has a namespace"),
+        generation: 1,
+        owner: object.controller_owner_ref(&()).expect("the fixture has a name"),
+        spec: object.spec,
+        status: AgentDeploymentStatus::default(),
+        store_bound: None,
+        jobs: BTreeMap::new(),
+        engines: BTreeMap::new(),
+        revisions: Vec::new(),
+        serving: BTreeMap::new(),
+        objects: BTreeMap::new(),
+    }
+}
+
+fn settings() -> Arc<Settings> {
+    Arc::new(serde_norway::from_str(SETTINGS).expect("valid settings"))
+}
+
+/// The object as JSON, with its kind first; the builders leave it to the API's path.
+fn value<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> Value {
+    let mut value = serde_json::to_value(object).expect("an object is JSON");
+    value["apiVersion"] = K::api_version(&()).into();
+    value["kind"] = K::kind(&()).into();
+    value
+}
+
+fn child(child: &Child) -> Value {
+    match child {
+        Child::ConfigMap(object) => value(object.as_ref()),
+        Child::PersistentVolumeClaim(object) => value(object.as_ref()),
+        Child::Service(object) => value(object.as_ref()),
+        Child::Deployment(object) => value(object.as_ref()),
+        Child::Job(object) => value(object.as_ref()),
+        Child::Engine(object) => value(object.as_ref()),
+        Child::ControllerRevision(object) => value(object.as_ref()),
+    }
+}
+
+impl Objects {
+    /// Everything that is written for an AgentDeployment on its way to serving.
+    pub fn of(agent_deployment: &AgentDeployment) -> Self {
+        let world = world(agent_deployment);
+        let custom = world.spec.engine.custom.clone().expect("the fixture has a builder");
+        let mut all = vec![value(&build::store::claim(&world))];
+        let (task, job) = build::resolve_job::resolve_job(&world, "resolve-0123456789-1", &custom);
+        all.extend([value(&task), value(&job)]);
+        let (task, job) = build::fetch_job::fetch_job(&world, "fetch-0123456789-1", &world.spec.model.uri, digest("a"));
+        all.extend([value(&task), value(&job)]);
+        let engine = build::engine::engine(&world, "engine-0123456789", engine_build(&world));
+        all.push(value(&engine));
+        let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
+        all.extend([value(&task), value(&job)]);
+        let plan = plan(&world);
+        let revision = plan.hash().expect("a plan has a hash").short().to_owned();
+        let inputs = input_hash(&world.spec).expect("a spec has a hash");
+        all.push(value(&build::revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
+        all.extend(build::serving::revision_children(&world, &revision, &plan).iter().map(child));
+        all.push(value(&build::serving::stable_service(&world, Some(&revision))));
+        Self { agent_deployment: agent_deployment.clone(), revision, all }
+    }
+
+    /// Objects of one kind.
+    pub fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.all.iter().filter(move |object| object["kind"] == kind)
+    }
+}
+
+/// Read from JSON, as the API server keeps it: what is optional is absent.
+fn engine_build(world: &World) -> EngineBuild {
+    let build = serde_json::json!({
+        "backend": world.spec.engine.backend,
+        "sourceDigest": digest("a"),
+        "builderImageDigest": format!("sha256:{}", digest("b")),
+        "precision": world.spec.search.precision[0],
+        "options": world.spec.engine.custom.as_ref().map(|custom| custom.options.clone()).unwrap_or_default(),
+    });
+    serde_json::from_value(build).expect("a valid build")
+}
+
+fn engine_world(engine: &slipway_crds::v1alpha1::Engine) -> EngineWorld {
+    let mut engine = engine.clone();
+    engine.metadata.uid = Some("66666666-7777-8888-9999-000000000000".to_owned());
+    EngineWorld {
+        now: Timestamp::UNIX_EPOCH,
+        settings: settings(),
+        name: engine.name_any(),
+        namespace: engine.namespace().expect("an engine has a namespace"),
+        generation: 1,
+        owner: engine.controller_owner_ref(&()).expect("an engine has a name"),
+        spec: engine.spec,
+        status: EngineStatus::default(),
+        jobs: BTreeMap::new(),
+    }
+}
+
+fn plan(world: &World) -> RevisionPlan {
+    let settings = settings();
+    RevisionPlan {
+        engine: PlannedEngine {
+            name: "engine-0123456789".to_owned(),
+            manifest_digest: digest("c"),
+            display_name: "fp32".to_owned(),
+        },
+        max_in_flight: 8,
+        triton_image: "registry.example/triton:1".to_owned(),
+        worker_image: settings.images.worker.clone(),
+        agent_runtime_image: settings.images.agent_runtime.clone(),
+        agent: world.spec.agent.clone(),
+        slo: world.spec.slo.clone(),
+        hardware: world.spec.hardware.clone(),
+        triton_resources: world.spec.serving.triton_resources.clone(),
+        agent_resources: world.spec.serving.agent_resources.clone(),
+    }
+}
