@@ -78,6 +78,12 @@ reasons! {
     EngineFailed,
     /// No engine of the search space could be built.
     NoEngine,
+    /// The quality of engines is being measured.
+    MeasuringQuality,
+    /// An engine may answer worse than the objective allows.
+    EngineRefused,
+    /// The data set of the quality objective cannot be used.
+    DatasetUnusable,
     /// A configuration was chosen.
     ConfigurationChosen,
     /// A new revision is being brought up.

@@ -133,6 +133,7 @@ mod tests {
             tokenizer_digest: None,
             builder_image_digest: "sha256:2e".to_owned(),
             precision: Precision::FP32,
+            variant: None,
             options: BTreeMap::new(),
         }
     }

@@ -39,6 +39,8 @@ pub enum Component {
     Fetch,
     /// Builds an engine.
     Build,
+    /// Scores an engine.
+    Quality,
     /// Serves an agent.
     Serve,
     /// Holds artifacts.
@@ -52,6 +54,7 @@ impl Component {
             Self::Resolve => "resolve",
             Self::Fetch => "fetch",
             Self::Build => "build",
+            Self::Quality => "quality",
             Self::Serve => "serve",
             Self::Store => "store",
         }

@@ -2,6 +2,8 @@
 //!
 //! The crate describes and validates; it decides nothing. It reads no cluster and no clock.
 
+#![allow(clippy::duplicated_attributes, reason = "printer columns repeat the name of their type")]
+
 pub mod conditions;
 pub mod identity;
 pub mod labels;

@@ -123,10 +123,8 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
         _ = &mut agent_deployments => Err(RunError::TaskEnded("agent-deployments")),
         _ = &mut engines => Err(RunError::TaskEnded("engines")),
     };
-    if result.is_err() {
-        // Not the leader any more: nothing may be finished, least of all half a plan.
-        return result;
-    }
+    // Not the leader any more: nothing may be finished, least of all half a plan.
+    result?;
     info!("ending: reconciliations in flight are finished, then the lease is given back");
     stop.cancel();
     // A task that has panicked has been reported by the runtime.

@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, error_boundary},
+    core::DeserializeGuard,
     runtime::{
         Controller,
         controller::{Action, Config},
@@ -86,9 +86,6 @@ pub enum ReconcileError {
     /// Another process leads.
     #[error("refused to write")]
     Leadership(#[source] NotLeading),
-    /// The object cannot be read.
-    #[error("failed to read an object")]
-    Invalid(#[source] error_boundary::InvalidObject),
 }
 
 impl ReconcileError {
@@ -100,7 +97,6 @@ impl ReconcileError {
             Self::Apply(_) => "apply",
             Self::Record(_) => "record",
             Self::Leadership(_) => "leadership",
-            Self::Invalid(_) => "invalid",
         }
     }
 }

@@ -83,6 +83,22 @@ pub enum Why {
         /// What happened to the first.
         failure: String,
     },
+    /// The data set of the quality objective is not there yet, or cannot be used.
+    DatasetUnusable {
+        /// Name of the ConfigMap.
+        config_map: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// The quality of engines is being measured.
+    MeasuringQuality {
+        /// Engines whose quality is known.
+        measured: usize,
+        /// Engines in all.
+        total: usize,
+        /// State of the first whose quality is not known.
+        state: String,
+    },
     /// Pods of a revision are not all ready.
     RevisionStarting {
         /// Hash of the revision's plan.
@@ -114,6 +130,8 @@ impl Why {
             Self::JobFailed { .. } => Reason::JobFailed,
             Self::EnginesBuilding { .. } => Reason::BuildingEngines,
             Self::NoEngine { .. } => Reason::NoEngine,
+            Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
+            Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
         }
@@ -145,6 +163,12 @@ impl fmt::Display for Why {
             }
             Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
             Self::NoEngine { total, failure } => write!(f, "none of {total} engines could be built: {failure}"),
+            Self::DatasetUnusable { config_map, problem } => {
+                write!(f, "spec.slo.quality.dataset: ConfigMap {config_map}: {problem}")
+            }
+            Self::MeasuringQuality { measured, total, state } => {
+                write!(f, "the quality of {measured} of {total} engines is known; {state}")
+            }
             Self::RevisionStarting { revision, ready, wanted } => {
                 write!(f, "revision {revision} has {ready} of {wanted} pods ready")
             }

@@ -65,6 +65,10 @@ pub struct EngineBuild {
     pub builder_image_digest: String,
     /// Numeric format.
     pub precision: Precision,
+    /// Folder of the checkpoint that is built, if not its root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub variant: Option<String>,
     /// Options handed to the builder.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]

@@ -23,7 +23,7 @@ use tracing::warn;
 use super::{
     build::store,
     revision::Revision,
-    world::{OwnedObject, ServingView, World},
+    world::{DatasetView, OwnedObject, ServingView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -82,6 +82,7 @@ pub async fn observe(
     let services = list::<Service>(client, namespace, &mine).await?;
     let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
     let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
+    let dataset = observe_dataset(client, namespace, &object).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
         now: Timestamp::now(),
@@ -93,6 +94,7 @@ pub async fn observe(
         spec: object.spec.clone(),
         status: object.status.clone().unwrap_or_default(),
         store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
+        dataset,
         jobs: job_views(&jobs, &pods),
         engines: engines
             .into_iter()
@@ -104,6 +106,19 @@ pub async fn observe(
         objects: owned_objects(&deployments, &services, &config_maps),
     };
     Ok(Some((object, world)))
+}
+
+/// The data set of the quality objective, which is a ConfigMap of the user's.
+async fn observe_dataset(
+    client: &Client,
+    namespace: &str,
+    object: &AgentDeployment,
+) -> Result<Option<DatasetView>, ObserveError> {
+    let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
+    let reference = &quality.dataset.config_map;
+    let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
+    Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
 }
 
 /// Lists the objects of a kind by label.

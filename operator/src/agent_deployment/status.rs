@@ -98,7 +98,10 @@ fn stage(outcome: &Outcome) -> Stage {
                 Stage::Resolving
             }
         }
-        Why::EnginesBuilding { .. } | Why::NoEngine { .. } => Stage::Building,
+        Why::EnginesBuilding { .. }
+        | Why::NoEngine { .. }
+        | Why::DatasetUnusable { .. }
+        | Why::MeasuringQuality { .. } => Stage::Building,
         Why::RevisionStarting { .. } | Why::RevisionFailing { .. } => Stage::RollingOut,
     }
 }

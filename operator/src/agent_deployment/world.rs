@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use sha2::{Digest as _, Sha256};
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus};
+use slipway_worker_contract::{Digest, QualitySample};
 
 use super::revision::Revision;
 use crate::{jobs::view::JobView, settings::Settings};
@@ -30,6 +32,8 @@ pub struct World {
     pub status: AgentDeploymentStatus,
     /// Whether the claim of the store is bound; absent if there is no claim yet.
     pub store_bound: Option<bool>,
+    /// The data set of the quality objective; absent if there is no such objective.
+    pub dataset: Option<DatasetView>,
     /// Jobs of this AgentDeployment and of its model, by name.
     pub jobs: BTreeMap<String, JobView>,
     /// Engines of the namespace that are not being deleted, by name.
@@ -51,6 +55,48 @@ impl World {
     /// Hash of the revision that takes traffic. Its record may be lost or unreadable; it serves all the same.
     pub fn stable(&self) -> Option<&str> {
         self.status.rollout.as_ref()?.stable.as_deref()
+    }
+}
+
+/// What is seen of the data set of a quality objective.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatasetView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line is no sample.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Samples.
+    Samples {
+        /// Digest of the data set as it stands.
+        digest: Digest,
+        /// The samples without their answers, one JSON object a line.
+        prompts: String,
+    },
+}
+
+impl DatasetView {
+    /// Reads a data set. The digest is that of its bytes, as the worker computes it.
+    pub fn read(text: &str) -> Self {
+        let mut prompts = String::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match serde_json::from_str::<QualitySample>(line) {
+                Ok(sample) => {
+                    prompts.push_str(
+                        &serde_json::to_string(&sample.prompt()).expect("a prompt holds only texts and a number"),
+                    );
+                    prompts.push('\n');
+                }
+                Err(error) => return Self::Invalid { problem: format!("line {} is no sample: {error}", index + 1) },
+            }
+        }
+        if prompts.is_empty() {
+            return Self::Invalid { problem: "it has no samples".to_owned() };
+        }
+        let digest = Digest::from_bytes(&Sha256::digest(text.as_bytes()).into());
+        Self::Samples { digest, prompts }
     }
 }
 

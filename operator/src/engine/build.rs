@@ -80,7 +80,7 @@ fn task(world: &EngineWorld, name: &str) -> ConfigMap {
     let task = Task::Build(BuildTask { identity: world.name.clone(), model: MODEL.to_owned(), quality: None });
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),
-        variant: world.spec.build.options.get("variant").cloned(),
+        variant: world.spec.build.variant.clone(),
         options: world.spec.build.options.clone(),
     };
     let build_json = serde_json::to_string_pretty(&build).expect("a build holds only texts");

@@ -10,11 +10,13 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
-pub use model::{Backend, CustomEngine, EngineConfiguration, ModelSource, Precision, SearchSpace};
+pub use model::{Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace};
 pub use serving::{Hardware, Rollout, Serving};
-pub use slo::{LatencyMetric, LatencyObjective, ServiceLevelObjectives};
+pub use slo::{
+    LatencyMetric, LatencyObjective, QualityDataset, QualityEvaluator, QualityObjective, ServiceLevelObjectives,
+};
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, JobAttempt, ResolvedImage, ResolvedModel, RolloutStatus,
+    AgentDeploymentStatus, EngineChoice, JobAttempt, MeasuredQuality, ResolvedImage, ResolvedModel, RolloutStatus,
     SelectedConfiguration, Stage,
 };
 

@@ -57,6 +57,27 @@ pub struct CustomEngine {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub options: BTreeMap<String, String>,
+    /// Variants of the model to build engines of, each in every precision; absent means the checkpoint as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub variants: Vec<EngineVariant>,
+}
+
+/// A variant of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineVariant {
+    /// Name by which status and events speak of the variant.
+    #[schemars(length(min = 1, max = 20), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Folder of the checkpoint that holds this variant; absent means the checkpoint's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"))]
+    pub folder: Option<String>,
+    /// Options of this variant, which go before those of `engine.custom.options`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shared::option_values")]
+    pub options: BTreeMap<String, String>,
 }
 
 /// The numeric format of an engine's weights.

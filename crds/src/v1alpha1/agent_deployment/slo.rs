@@ -4,7 +4,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{DurationText, Percentile};
+use crate::{
+    v1alpha1::shared::ConfigMapKeyReference,
+    values::{DurationText, Percent, Percentile},
+};
 
 /// What the agent must achieve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -17,6 +20,43 @@ pub struct ServiceLevelObjectives {
         "self.all(a, self.exists_one(b, b.metric == a.metric && b.percentile == a.percentile))")
         .message("two objectives bound the same metric and percentile: keep one of them"))]
     pub objectives: Vec<LatencyObjective>,
+    /// How much worse than the reference an engine may answer. An engine that may be worse by more is refused before any of its
+    /// configurations is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<QualityObjective>,
+}
+
+/// A bound on the loss of quality. The reference is the first engine of the search space: the most exact precision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QualityObjective {
+    /// Largest drop of the mean score below the reference. What is held against it is the 95 % upper bound of the drop, so a data
+    /// set that is too small refuses engines that may be good: without any disagreement, 400 samples show a drop of at most 1 %.
+    pub max_drop: Percent,
+    /// How one answer is scored.
+    #[serde(default)]
+    pub evaluator: QualityEvaluator,
+    /// Samples, one JSON object a line: `id`, `prompt`, `expected`, `maxTokens`, `stopWords`.
+    pub dataset: QualityDataset,
+}
+
+/// How an answer is scored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum QualityEvaluator {
+    /// 1 if the answer is the expected text, but for white space at both ends; else 0.
+    #[default]
+    ExactMatch,
+    /// The share of the expected words that the answer has in the same order (ROUGE-L's F1).
+    RougeL,
+}
+
+/// Where samples lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QualityDataset {
+    /// A ConfigMap of the same namespace, up to 1 MiB.
+    pub config_map: ConfigMapKeyReference,
 }
 
 /// A bound on one percentile of one latency.

@@ -40,7 +40,10 @@ pub struct AgentDeploymentStatus {
     pub rollout: Option<RolloutStatus>,
     /// Attempts of the Jobs of this AgentDeployment, written before each Job is created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind"]))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind", "inputHash"])
+    )]
     pub jobs: Vec<JobAttempt>,
     /// Pods that serve the stable revision.
     #[serde(default)]
@@ -125,11 +128,42 @@ pub struct EngineChoice {
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub name: String,
+    /// The engine as people call it: `int8`, or `int8-small` for a variant.
+    #[serde(default)]
+    #[schemars(length(max = 63))]
+    pub display_name: String,
     /// Its numeric format.
     pub precision: Precision,
     /// Its state, in words.
     #[schemars(length(max = 256))]
     pub state: String,
+    /// How well it answers, where `spec.slo.quality` asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<MeasuredQuality>,
+}
+
+/// How well an engine answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredQuality {
+    /// Digest of the artifact's manifest.
+    #[schemars(length(max = 80))]
+    pub manifest_digest: String,
+    /// Digest of the data set.
+    #[schemars(length(max = 80))]
+    pub dataset_digest: String,
+    /// Samples scored.
+    pub samples: i32,
+    /// Mean score, in parts per million.
+    pub score_parts_per_million: i32,
+    /// Mean score of the reference less that of the engine, in parts per million; absent for the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_parts_per_million: Option<i32>,
+    /// The 95 % upper bound of that drop, in parts per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_upper_bound_parts_per_million: Option<i32>,
+    /// Whether the gate lets the engine through.
+    pub accepted: bool,
 }
 
 /// The configuration that is served or about to be.
@@ -170,7 +204,7 @@ pub struct RolloutStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAttempt {
-    /// The kind of Job: resolve or fetch.
+    /// The kind of Job: resolve, fetch or quality.
     #[schemars(length(max = 16))]
     pub kind: String,
     /// Hash of what the Job works on.

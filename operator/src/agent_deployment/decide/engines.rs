@@ -1,17 +1,19 @@
-//! Step 3: an engine for each point of the build axes, and the choice among them. Pure.
+//! Step 3: an engine for each point of the build axes, the quality gate, and the choice among those that pass. Pure.
+
+use std::collections::BTreeMap;
 
 use slipway_crds::{
     conditions::{ConditionType, Reason},
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{EngineChoice, Precision, SelectedConfiguration},
+        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
         engine::{EngineArtifact, EngineBuild},
     },
 };
-use slipway_worker_contract::Digest;
+use slipway_worker_contract::{Digest, EngineRef};
 
-use super::{Draft, World, build, resolve::Resolved};
+use super::{Draft, World, build, quality, resolve::Resolved};
 use crate::{
     agent_deployment::revision::{PlannedEngine, RevisionPlan},
     plan::{Child, Note},
@@ -19,13 +21,21 @@ use crate::{
 };
 
 /// Engines that are served before configurations are profiled say so.
-const NOT_PROFILED: &str = "the first engine of search.precision that was built; configurations are not profiled yet";
+const NOT_PROFILED: &str = "the first engine of search.precision that passes; configurations are not profiled yet";
 
 /// One engine under consideration.
 struct Candidate<'a> {
     name: String,
+    display_name: String,
     precision: Precision,
     status: Option<&'a EngineStatus>,
+}
+
+/// An engine that was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BuiltEngine {
+    pub(super) reference: EngineRef,
+    pub(super) display_name: String,
 }
 
 pub(super) fn decide(
@@ -33,72 +43,106 @@ pub(super) fn decide(
     resolved: &Resolved,
     draft: &mut Draft,
 ) -> Result<Step<RevisionPlan>, IdentityError> {
-    let mut candidates = Vec::new();
-    for &precision in &world.spec.search.precision {
-        let build = engine_build(resolved, precision);
-        let name = engine_name(&engine_identity(&build)?);
-        let status = world.engines.get(&name);
-        if status.is_none() {
-            draft.children.push(Child::Engine(Box::new(build::engine::engine(world, &name, build))));
-        }
-        candidates.push(Candidate { name, precision, status });
-    }
-    draft.status.engines = candidates.iter().map(choice).collect();
+    let candidates = candidates(world, resolved, draft)?;
+    draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
     let total = candidates.len();
     let unfinished = candidates.iter().find(|c| artifact(c).is_none() && failure(c).is_none());
     if let Some(unfinished) = unfinished {
         let ready = candidates.iter().filter(|c| artifact(c).is_some()).count();
-        let state = format!("{} ({}): {}", unfinished.name, unfinished.precision.as_str(), state(unfinished));
+        let state = format!("{} ({}): {}", unfinished.name, unfinished.display_name, state(unfinished));
         return Ok(Step::Waiting(Why::EnginesBuilding { ready, total, state }));
     }
-    let Some((chosen, artifact)) = candidates.iter().find_map(|c| Some((c, artifact(c)?))) else {
+    let mut built = Vec::new();
+    for candidate in &candidates {
+        let Some(artifact) = artifact(candidate) else { continue };
+        let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
+            let problem = format!("{:?} of Engine {} is no digest", artifact.manifest_digest, candidate.name);
+            return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
+        };
+        let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
+        built.push(BuiltEngine { reference, display_name: candidate.display_name.clone() });
+    }
+    if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
         return Ok(Step::Stopped(Why::NoEngine { total, failure }));
-    };
-    Ok(plan(world, resolved, chosen, artifact, draft))
+    }
+    Ok(match quality::decide(world, resolved, &built, draft)? {
+        Step::Done(accepted) => match accepted.first() {
+            Some(chosen) => Step::Done(plan(world, resolved, chosen, draft)),
+            None => Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() }),
+        },
+        Step::Waiting(why) => Step::Waiting(why),
+        Step::Stopped(why) => Step::Stopped(why),
+    })
 }
 
-fn engine_build(resolved: &Resolved, precision: Precision) -> EngineBuild {
+/// The points of the build axes: every variant in every precision, the most exact precision of the first variant first.
+fn candidates<'a>(
+    world: &'a World,
+    resolved: &Resolved,
+    draft: &mut Draft,
+) -> Result<Vec<Candidate<'a>>, IdentityError> {
+    let whole = EngineVariant { name: String::new(), folder: None, options: BTreeMap::new() };
+    let declared = &resolved.custom.variants;
+    let variants = if declared.is_empty() { std::slice::from_ref(&whole) } else { declared.as_slice() };
+    let mut candidates = Vec::new();
+    for variant in variants {
+        for &precision in &world.spec.search.precision {
+            let build = engine_build(resolved, precision, variant);
+            let name = engine_name(&engine_identity(&build)?);
+            let status = world.engines.get(&name);
+            if status.is_none() {
+                draft.children.push(Child::Engine(Box::new(build::engine::engine(world, &name, build))));
+            }
+            let separator = if variant.name.is_empty() { "" } else { "-" };
+            let display_name = format!("{}{separator}{}", precision.as_str().to_lowercase(), variant.name);
+            candidates.push(Candidate { name, display_name, precision, status });
+        }
+    }
+    // Two variants that come to the same build are one engine.
+    let mut seen = std::collections::BTreeSet::new();
+    candidates.retain(|candidate| seen.insert(candidate.name.clone()));
+    Ok(candidates)
+}
+
+fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
+    let mut options = resolved.custom.options.clone();
+    options.extend(variant.options.clone());
     EngineBuild {
-        backend: slipway_crds::v1alpha1::agent_deployment::Backend::Custom,
+        backend: Backend::Custom,
         source_digest: resolved.model.source_digest.clone(),
         model_commit: resolved.model.commit.clone(),
         tokenizer_digest: resolved.model.tokenizer_digest.clone(),
         builder_image_digest: resolved.builder_image_digest.clone(),
         precision,
-        options: resolved.custom.options.clone(),
+        variant: variant.folder.clone(),
+        options,
     }
 }
 
-fn plan(
-    world: &World,
-    resolved: &Resolved,
-    chosen: &Candidate<'_>,
-    artifact: &EngineArtifact,
-    draft: &mut Draft,
-) -> Step<RevisionPlan> {
-    let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
-        let problem = format!("{:?} of Engine {} is no digest", artifact.manifest_digest, chosen.name);
-        return Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem });
-    };
-    let display_name = chosen.precision.as_str().to_lowercase();
+fn plan(world: &World, resolved: &Resolved, chosen: &BuiltEngine, draft: &mut Draft) -> RevisionPlan {
+    let BuiltEngine { reference, display_name } = chosen;
     let max_in_flight = world.spec.search.concurrency.iter().copied().max().unwrap_or(1);
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
-        engine: chosen.name.clone(),
-        manifest_digest: artifact.manifest_digest.clone(),
+        engine: reference.identity.clone(),
+        manifest_digest: reference.manifest_digest.to_string(),
         max_in_flight,
         why: NOT_PROFILED.to_owned(),
     };
     if draft.status.selected.as_ref() != Some(&selected) {
         draft.notes.push(Note::normal(
             Reason::ConfigurationChosen,
-            format!("{display_name} ({}), {max_in_flight} in flight: {NOT_PROFILED}", chosen.name),
+            format!("{display_name} ({}), {max_in_flight} in flight: {NOT_PROFILED}", reference.identity),
         ));
     }
     draft.status.selected = Some(selected);
-    Step::Done(RevisionPlan {
-        engine: PlannedEngine { name: chosen.name.clone(), manifest_digest, display_name },
+    RevisionPlan {
+        engine: PlannedEngine {
+            name: reference.identity.clone(),
+            manifest_digest: reference.manifest_digest.clone(),
+            display_name: display_name.clone(),
+        },
         max_in_flight,
         triton_image: resolved.custom.triton_image.clone(),
         worker_image: world.settings.images.worker.clone(),
@@ -108,7 +152,7 @@ fn plan(
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
-    })
+    }
 }
 
 fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {
@@ -128,15 +172,18 @@ fn state<'a>(candidate: &Candidate<'a>) -> &'a str {
     reconciling.map_or("about to be built", |condition| condition.message.as_str())
 }
 
-fn choice(candidate: &Candidate<'_>) -> EngineChoice {
+fn choice(world: &World, candidate: &Candidate<'_>) -> EngineChoice {
     let state = match (artifact(candidate), failure(candidate)) {
         (Some(artifact), _) => format!("built: {:.1} MB", artifact.size_bytes as f64 / 1e6),
         (None, Some(failure)) => format!("failed: {failure}"),
         (None, None) => state(candidate).to_owned(),
     };
+    let known = world.status.engines.iter().find(|known| known.name == candidate.name);
     EngineChoice {
         name: candidate.name.clone(),
+        display_name: candidate.display_name.clone(),
         precision: candidate.precision,
         state: state.chars().take(256).collect(),
+        quality: known.and_then(|known| known.quality.clone()),
     }
 }

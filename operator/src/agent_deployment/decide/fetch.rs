@@ -29,7 +29,7 @@ pub(super) fn decide(world: &World, resolved: &Resolved, draft: &mut Draft) -> R
         return Ok(Step::Stopped(Why::SpecRefused { field: "status.model", problem }));
     };
     let input_hash = content_hash(&source_digest)?;
-    let step = JobStep { kind: KIND, input_hash: input_hash.short() };
+    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
     Ok(match step.next(world, draft) {
         AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
         AttemptStep::Create(attempt) => {

@@ -2,6 +2,7 @@
 
 mod engines;
 mod fetch;
+mod quality;
 mod resolve;
 mod rollout;
 
@@ -117,6 +118,8 @@ fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step
 struct JobStep<'a> {
     kind: &'static str,
     input_hash: &'a str,
+    /// Whether only one Job of the kind is of interest at a time.
+    is_single: bool,
 }
 
 impl JobStep<'_> {
@@ -143,7 +146,10 @@ impl JobStep<'_> {
         });
         match &step {
             AttemptStep::Record(attempt) => {
-                draft.status.jobs.retain(|job| job.kind != self.kind);
+                // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
+                let is_superseded =
+                    |job: &JobAttempt| job.kind == self.kind && (self.is_single || job.input_hash == self.input_hash);
+                draft.status.jobs.retain(|job| !is_superseded(job));
                 draft.status.jobs.push(JobAttempt {
                     kind: self.kind.to_owned(),
                     input_hash: self.input_hash.to_owned(),

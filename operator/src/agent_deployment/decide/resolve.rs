@@ -49,7 +49,7 @@ pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>,
         secret: world.spec.model.secret_ref.as_ref(),
         builder_image: &custom.builder_image,
     })?;
-    let step = JobStep { kind: KIND, input_hash: input_hash.short() };
+    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
     if let Some(resolved) = recorded(world, &step, &custom) {
         return Ok(Step::Done(resolved));
     }

@@ -63,6 +63,7 @@ pub(super) fn world() -> Cluster {
         spec,
         status: AgentDeploymentStatus::default(),
         store_bound: None,
+        dataset: None,
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),

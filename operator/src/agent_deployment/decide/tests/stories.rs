@@ -220,7 +220,7 @@ fn of_two_engines_the_first_that_builds_is_served() {
     let states: Vec<_> = cluster.world.status.engines.iter().map(|engine| engine.state.clone()).collect();
     assert!(states[0].starts_with("failed: Job build-"), "{states:?}");
     let int8 = cluster.world.status.engines[1].name.clone();
-    let message = format!("0 of 2 engines are ready; {int8} (INT8): Job {}-1 runs", int8.replace("engine-", "build-"));
+    let message = format!("0 of 2 engines are ready; {int8} (int8): Job {}-1 runs", int8.replace("engine-", "build-"));
     assert_eq!(conditions(&cluster)[1], condition("Reconciling", "True", &message));
     let cluster = cluster.with_engine_built(Precision::INT8).with_pods_ready();
     assert_eq!(cluster.world.status.selected.map(|selected| selected.engine), Some(int8));
