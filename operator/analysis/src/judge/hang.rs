@@ -46,7 +46,8 @@ pub(super) struct Hang {
 
 impl Hang {
     /// Reads a window and returns the table of units that became too old in it: those that started `age` windows ago and
-    /// have not finished since. `None` when an arm reports too little, or its pods have changed.
+    /// have not finished since. No units when there is
+    /// no history yet, or the pods have changed.
     pub fn update(&mut self, arms: &Arms, pods: [u32; 2], age: usize) -> (Hung, Hung) {
         let canary = self.canary.update(arms.of(Arm::Canary), pods[0], age);
         let stable = self.stable.update(arms.of(Arm::Stable), pods[1], age);
@@ -68,10 +69,7 @@ pub(super) fn table(canary: Hung, stable: Hung) -> Table {
 impl ArmHistory {
     fn update(&mut self, sum: &ArmSum, pods: u32, age: usize) -> Hung {
         let same_pods = std::mem::replace(&mut self.pods, pods) == pods;
-        let Some(started) = self.started_of(sum) else {
-            *self = Self { pods, ..Self::default() };
-            return Hung::default();
-        };
+        let started = self.started_of(sum);
         let in_flight = self.in_flight_of(sum, started);
         self.started.push(u16::try_from(started).unwrap_or(u16::MAX));
         while self.started.len() > age + 1 {
@@ -92,10 +90,11 @@ impl ArmHistory {
         }
     }
 
-    /// Units that started: as reported, or what the flow of units implies.
-    fn started_of(&self, sum: &ArmSum) -> Option<u64> {
+    /// Units that started: as reported, or what the flow of units implies. An arm that reports neither starts nor what is
+    /// in flight is taken to finish what it starts, so that a canary that hangs is seen all the same.
+    fn started_of(&self, sum: &ArmSum) -> u64 {
         let implied = |in_flight: u64| (in_flight + sum.count).saturating_sub(u64::from(self.derived_in_flight));
-        sum.started.or_else(|| sum.in_flight.map(implied))
+        sum.started.or_else(|| sum.in_flight.map(implied)).unwrap_or(sum.count)
     }
 
     fn in_flight_of(&mut self, sum: &ArmSum, started: u64) -> u64 {
@@ -138,6 +137,15 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(history.update(&sum(100, Some(3), 100), 7, 1).hung, 0);
         }
+    }
+
+    #[test]
+    fn an_arm_that_reports_only_what_finished_never_hangs_and_is_compared_with() {
+        let mut history = ArmHistory::default();
+        let silent = ArmSum { count: 10, ..ArmSum::default() };
+        let hung: Vec<Hung> = (0..3).map(|_| history.update(&silent, 7, 1)).collect();
+        let finished = Hung { units: 10, hung: 0 };
+        assert_eq!(hung, [Hung::default(), finished, finished]);
     }
 
     #[test]
