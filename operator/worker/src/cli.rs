@@ -210,6 +210,9 @@ pub struct ProfileArgs {
     /// Where progress is served.
     #[arg(long, default_value_t = SocketAddr::from(([0, 0, 0, 0], paths::PROGRESS_PORT)))]
     pub progress: SocketAddr,
+    /// Where the agent's tools are answered from the trace.
+    #[arg(long, default_value_t = SocketAddr::from(([127, 0, 0, 1], paths::REPLAY_PORT)))]
+    pub replay: SocketAddr,
     /// How long the result waits to be acknowledged, in seconds.
     #[arg(long, default_value_t = 600)]
     pub hold_seconds: u64,
@@ -279,6 +282,7 @@ impl ProfileArgs {
             },
             work,
             progress: self.progress,
+            replay: self.replay,
             hold: Duration::from_secs(self.hold_seconds),
         })
     }

@@ -11,6 +11,7 @@ mod message;
 pub mod paths;
 mod profile;
 mod quality;
+mod row;
 mod task;
 
 pub use crate::{
@@ -22,11 +23,11 @@ pub use crate::{
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
     profile::{
-        AgentRunSettings, Arm, Campaign, Driver, Gpu, Latency, MAX_ROW_BYTES, MeasureSettings, Metric,
-        ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileTask, Progress, Row, RowTooLarge,
-        ServeConfig, Verdict, Workload,
+        AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, OptimizeFor, Percentile,
+        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
+    row::{Gpu, Latency, MAX_ROW_BYTES, ModelAnalyzerRow, Phase, Progress, Row, RowTooLarge, Verdict},
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,

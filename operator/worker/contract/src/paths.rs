@@ -47,6 +47,11 @@ pub const PROGRESS_PORT: u16 = 9464;
 pub const PROGRESS_PATH: &str = "/progress";
 /// `POST`, once the final result is recorded, lets the Job end at once.
 pub const PROGRESS_ACKNOWLEDGE_PATH: &str = "/progress/acknowledge";
+/// The loopback port on which a Profile Job's worker answers tool calls from a trace: the operator points the sidecar's
+/// HTTP tools at `http://127.0.0.1:<port>/tools/<name>?<parameter>={parameter}&...`, result as text.
+pub const REPLAY_PORT: u16 = 9465;
+/// The path of the replayed tools.
+pub const REPLAY_PATH: &str = "/tools";
 /// The manifest's file name in an artifact; written last, its presence is the commit.
 pub const MANIFEST_FILE: &str = "manifest.json";
 /// The marker's file name in a committed checkpoint, beside `files/`; the same format as a manifest.

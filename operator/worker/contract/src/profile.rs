@@ -1,13 +1,10 @@
-//! Profile Jobs: what to measure, and the rows that come back.
+//! Profile Jobs: what to measure.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass};
-
-/// Most bytes of a row's compact JSON.
-pub const MAX_ROW_BYTES: usize = 512;
+use crate::{EngineRef, Row};
 
 /// Asks for the measurements of one engine on one GPU shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,10 +85,34 @@ pub enum Driver {
 pub struct AgentRunSettings {
     /// The sidecar's API, as in `http://127.0.0.1:8080`.
     pub endpoint: String,
-    /// File with the questions and the recorded tool results, one run a line.
+    /// File with the questions and the recorded tool results: a [`TraceLine`] a line.
     pub trace_file: String,
     /// A run that takes longer is an error, in milliseconds.
     pub timeout_millis: u64,
+}
+
+/// A recorded run: its question and what its tools answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TraceLine {
+    /// The question.
+    pub input: String,
+    /// What its HTTP tools answered; empty if it calls none.
+    pub calls: Vec<RecordedCall>,
+}
+
+/// A recorded tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecordedCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments by parameter.
+    pub arguments: BTreeMap<String, String>,
+    /// What the model sees of the answer.
+    pub result: String,
+    /// How long the answer took, in microseconds; replayed.
+    pub latency_micros: u64,
 }
 
 /// One serving configuration of an engine.
@@ -215,157 +236,6 @@ impl Default for MeasureSettings {
     }
 }
 
-/// One finished level: what a Profile's status records.
-///
-/// # Invariants
-/// Compact JSON of at most [`MAX_ROW_BYTES`]; [`Row::fitted`] shortens the reason until it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Row {
-    /// [`Arm::id`].
-    pub arm: String,
-    /// Requests or runs in flight.
-    pub level: u32,
-    /// What was concluded.
-    pub verdict: Verdict,
-    /// Requests or runs that succeeded.
-    pub count: u32,
-    /// Requests or runs that failed.
-    pub errors: u32,
-    /// Measured time in milliseconds.
-    pub millis: u64,
-    /// Successes per 1,000 seconds.
-    pub per_kilosecond: u64,
-    /// Percentiles with their bounds.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub latencies: Vec<Latency>,
-    /// The GPU while the level ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<Gpu>,
-    /// GPU time that this row cost, load and warm-up included, in milliseconds.
-    pub gpu_millis: u64,
-    /// Model Analyzer's own row, for comparison.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model_analyzer: Option<ModelAnalyzerRow>,
-    /// SHA-256 of the raw records in the store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub records: Option<Digest>,
-    /// In words, for people: why failed, why stopped early, what disagrees.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-}
-
-/// What was concluded from a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Verdict {
-    /// Every objective is met, by its bound.
-    Feasible,
-    /// An objective is missed, by its bound.
-    Infeasible,
-    /// Some objective has too few requests to be decided; never chosen.
-    Unbounded,
-    /// The measurement did not come about.
-    Failed,
-    /// The measurement measures something else than the workload (bodies repeated under KV reuse, client saturated).
-    Invalid,
-}
-
-/// A percentile with its confidence bounds, in microseconds; `[metric, percentile, value, lower, upper]` in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "LatencyTuple", into = "LatencyTuple")]
-pub struct Latency {
-    /// What is measured.
-    pub metric: Metric,
-    /// Which percentile.
-    pub percentile: Percentile,
-    /// The sample percentile.
-    pub micros: u64,
-    /// Lower bound.
-    pub lower_micros: u64,
-    /// Upper bound; absent if there are too few requests for one.
-    pub upper_micros: Option<u64>,
-}
-
-type LatencyTuple = (Metric, Percentile, u64, u64, Option<u64>);
-
-/// The GPU while a level ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Gpu {
-    /// Most memory used, MiB.
-    pub memory_mib: u32,
-    /// Mean utilization, percent.
-    pub utilization_percent: u8,
-    /// Mean power, watts.
-    pub power_watts: u32,
-}
-
-/// Model Analyzer's own figures of a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ModelAnalyzerRow {
-    /// Inferences per 1,000 seconds.
-    pub per_kilosecond: u64,
-    /// p99 in microseconds.
-    pub p99_micros: u64,
-}
-
-/// What `GET /progress` returns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Progress {
-    /// [`ProfileTask::input_hash`].
-    pub input_hash: String,
-    /// [`ProfileTask::engine`].
-    pub engine: EngineRef,
-    /// Where the Job is.
-    pub phase: Phase,
-    /// Rows finished by this Job, in the order they finished; each (arm, level) once.
-    pub rows: Vec<Row>,
-    /// GPU time used by this Job so far, in milliseconds.
-    pub gpu_millis: u64,
-}
-
-/// Where a Profile Job is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all_fields = "camelCase")]
-pub enum Phase {
-    /// Waiting for Triton, or loading an arm.
-    Loading {
-        /// [`Arm::id`], once one is chosen.
-        arm: Option<String>,
-    },
-    /// Measuring a level.
-    Measuring {
-        /// [`Arm::id`].
-        arm: String,
-        /// Requests or runs in flight.
-        level: u32,
-        /// Records so far.
-        count: u32,
-    },
-    /// No more rows will come; the Job ends once this is acknowledged.
-    Finished {
-        /// Why the search ended.
-        reason: String,
-    },
-    /// The Job could not go on; the rows stand.
-    Failed {
-        /// Whether another attempt can help.
-        class: FailureClass,
-        /// In words.
-        text: String,
-    },
-}
-
-/// Says that a row has more data than fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowTooLarge {
-    arm: String,
-    level: u32,
-    bytes: usize,
-}
-
 impl Percentile {
     /// Returns the share of values at or below it, in parts per million.
     pub fn ppm(self) -> u32 {
@@ -378,49 +248,3 @@ impl Percentile {
         }
     }
 }
-
-impl Row {
-    /// Returns the row with its reason shortened so that it fits [`MAX_ROW_BYTES`].
-    ///
-    /// # Errors
-    /// [`RowTooLarge`] if the data alone does not fit.
-    pub fn fitted(mut self) -> Result<Self, RowTooLarge> {
-        loop {
-            let bytes = self.json_bytes();
-            let Some(over) = bytes.checked_sub(MAX_ROW_BYTES).filter(|over| *over > 0) else { return Ok(self) };
-            if self.reason.is_empty() {
-                return Err(RowTooLarge { arm: self.arm, level: self.level, bytes });
-            }
-            crate::message::shorten(&mut self.reason, over);
-        }
-    }
-
-    fn json_bytes(&self) -> usize {
-        serde_json::to_vec(self).expect("a row is plain data").len()
-    }
-}
-
-impl From<LatencyTuple> for Latency {
-    fn from((metric, percentile, micros, lower_micros, upper_micros): LatencyTuple) -> Self {
-        Self { metric, percentile, micros, lower_micros, upper_micros }
-    }
-}
-
-impl From<Latency> for LatencyTuple {
-    fn from(latency: Latency) -> Self {
-        let Latency { metric, percentile, micros, lower_micros, upper_micros } = latency;
-        (metric, percentile, micros, lower_micros, upper_micros)
-    }
-}
-
-impl fmt::Display for RowTooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { arm, level, bytes } = self;
-        write!(f, "the row of arm {arm:?} at level {level} has {bytes} bytes without its reason; {MAX_ROW_BYTES} fit")
-    }
-}
-
-impl std::error::Error for RowTooLarge {}
-
-#[cfg(test)]
-mod tests;

@@ -2,19 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use slipway_worker_contract::{Arm, Campaign, Driver, Metric, ProfileTask};
+use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, Metric, ProfileTask};
 
 /// A task that can be measured.
 #[derive(Clone, Copy, Debug)]
-pub struct CheckedTask<'a> {
-    /// At least one, with unique ids.
-    pub arms: &'a [Arm],
-    /// At least one, above 0.
-    pub levels: &'a [u32],
-    /// At least 1.
-    pub max_measurements: u32,
-    /// Enough for one chunk.
-    pub max_gpu_millis: u64,
+pub enum CheckedTask<'a> {
+    /// Arms x levels.
+    Explore {
+        /// At least one, with unique ids.
+        arms: &'a [Arm],
+        /// At least one, above 0.
+        levels: &'a [u32],
+        /// At least 1.
+        max_measurements: u32,
+        /// Enough for one chunk.
+        max_gpu_millis: u64,
+        /// What generates the load.
+        driver: &'a Driver,
+    },
+    /// One point at a rate.
+    Confirm {
+        /// The chosen configuration.
+        arm: &'a Arm,
+        /// Above 0.
+        level: u32,
+        /// Above 0.
+        arrivals_per_kilosecond: u64,
+        /// Above 0.
+        run_millis: u64,
+        /// Agent runs.
+        agent: &'a AgentRunSettings,
+    },
 }
 
 /// Says why a task cannot be measured.
@@ -46,16 +64,23 @@ pub enum TaskProblem {
         least_seconds: u64,
     },
     /// The driver cannot measure what an objective limits.
-    #[error("objective {objective:?} limits {metric:?}, which ModelAnalyzer does not measure: use driver AgentRun")]
+    #[error("objective {objective:?} limits {metric:?}; driver {driver} measures {measures:?} only")]
     Metric {
         /// The objective.
         objective: String,
         /// What it limits.
         metric: Metric,
+        /// The driver.
+        driver: &'static str,
+        /// What it measures.
+        measures: Metric,
     },
-    /// Not in this release.
-    #[error("this worker measures campaigns of kind Explore with driver ModelAnalyzer; the task asks for {0}")]
-    Unsupported(&'static str),
+    /// A confirm run of nothing.
+    #[error("{0} is 0: a confirm run needs a rate, a length and a limit of runs in flight")]
+    Zero(&'static str),
+    /// Model Analyzer has no open loop.
+    #[error("a confirm run needs driver AgentRun: Model Analyzer sends requests in a closed loop")]
+    ConfirmDriver,
 }
 
 impl<'a> CheckedTask<'a> {
@@ -68,33 +93,49 @@ impl<'a> CheckedTask<'a> {
         if task.input_hash.is_empty() || !task.input_hash.chars().all(allowed) {
             return Err(TaskProblem::InputHash(task.input_hash.clone()));
         }
-        let (arms, levels, max_measurements, max_gpu_millis) = match &task.campaign {
-            Campaign::Explore { arms, levels, max_measurements, max_gpu_millis, driver: Driver::ModelAnalyzer } => {
-                (arms, levels, *max_measurements, *max_gpu_millis)
+        match &task.campaign {
+            Campaign::Explore { arms, levels, max_measurements, max_gpu_millis, driver } => {
+                check_arms(arms)?;
+                check_levels(levels)?;
+                check_budget(task, *max_measurements, *max_gpu_millis)?;
+                check_objectives(task, driver)?;
+                let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
+                Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
             }
-            Campaign::Explore { driver: Driver::AgentRun(_), .. } => {
-                return Err(TaskProblem::Unsupported("driver AgentRun"));
+            Campaign::Confirm { arm, level, arrivals_per_kilosecond, run_millis, driver } => {
+                check_arms(std::slice::from_ref(arm))?;
+                let numbers = [
+                    ("level", u64::from(*level)),
+                    ("arrivalsPerKilosecond", *arrivals_per_kilosecond),
+                    ("runMillis", *run_millis),
+                ];
+                if let Some((name, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
+                    return Err(TaskProblem::Zero(name));
+                }
+                let Driver::AgentRun(agent) = driver else { return Err(TaskProblem::ConfirmDriver) };
+                check_objectives(task, driver)?;
+                let (level, arrivals_per_kilosecond, run_millis) = (*level, *arrivals_per_kilosecond, *run_millis);
+                Ok(Self::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent })
             }
-            Campaign::Confirm { .. } => return Err(TaskProblem::Unsupported("kind Confirm")),
-        };
-        check_arms(arms)?;
-        if levels.is_empty() {
-            return Err(TaskProblem::Empty("levels"));
         }
-        if levels.contains(&0) {
-            return Err(TaskProblem::Level);
-        }
-        let least_millis = task.measure.min_chunk_millis * u64::from(task.gpus.max(1));
-        if max_measurements == 0 || max_gpu_millis < least_millis {
-            return Err(TaskProblem::Budget {
-                measurements: max_measurements,
-                gpu_seconds: max_gpu_millis / 1000,
-                least_seconds: least_millis.div_ceil(1000),
-            });
-        }
-        check_objectives(task)?;
-        Ok(Self { arms, levels, max_measurements, max_gpu_millis })
     }
+}
+
+fn check_levels(levels: &[u32]) -> Result<(), TaskProblem> {
+    match levels {
+        [] => Err(TaskProblem::Empty("levels")),
+        levels if levels.contains(&0) => Err(TaskProblem::Level),
+        _ => Ok(()),
+    }
+}
+
+fn check_budget(task: &ProfileTask, measurements: u32, gpu_millis: u64) -> Result<(), TaskProblem> {
+    let least_millis = task.measure.min_chunk_millis * u64::from(task.gpus.max(1));
+    if measurements > 0 && gpu_millis >= least_millis {
+        return Ok(());
+    }
+    let (gpu_seconds, least_seconds) = (gpu_millis / 1000, least_millis.div_ceil(1000));
+    Err(TaskProblem::Budget { measurements, gpu_seconds, least_seconds })
 }
 
 fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
@@ -110,13 +151,13 @@ fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
     Ok(())
 }
 
-fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
-    let unmeasured = task.objectives.iter().find(|objective| match objective.metric {
-        Metric::RequestLatency => false,
-        Metric::TimeToFirstToken | Metric::InterTokenLatency | Metric::AgentRunLatency => true,
-    });
-    match unmeasured {
-        Some(o) => Err(TaskProblem::Metric { objective: o.name.clone(), metric: o.metric }),
+fn check_objectives(task: &ProfileTask, driver: &Driver) -> Result<(), TaskProblem> {
+    let (driver, measures) = match driver {
+        Driver::ModelAnalyzer => ("ModelAnalyzer", Metric::RequestLatency),
+        Driver::AgentRun(_) => ("AgentRun", Metric::AgentRunLatency),
+    };
+    match task.objectives.iter().find(|objective| objective.metric != measures) {
+        Some(o) => Err(TaskProblem::Metric { objective: o.name.clone(), metric: o.metric, driver, measures }),
         None => Ok(()),
     }
 }
@@ -174,14 +215,26 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_that_the_driver_cannot_measure_names_another_driver() {
+    fn an_objective_that_the_driver_cannot_measure_names_what_it_can() {
         let mut task = explore(&["a"], &[1], 1, 90_000);
         let (metric, percentile, max_micros) = (Metric::TimeToFirstToken, Percentile::P95, 1);
         task.objectives = vec![Objective { name: "first".into(), metric, percentile, max_micros }];
         assert_eq!(
             problem(&task),
-            "objective \"first\" limits TimeToFirstToken, which ModelAnalyzer does not measure: use driver AgentRun"
+            "objective \"first\" limits TimeToFirstToken; driver ModelAnalyzer measures RequestLatency only"
         );
+    }
+
+    #[test]
+    fn a_confirm_run_needs_agent_runs_and_numbers() {
+        let (endpoint, trace_file) = (String::new(), String::new());
+        let agent = Driver::AgentRun(AgentRunSettings { endpoint, trace_file, timeout_millis: 1 });
+        let confirm = |driver, run_millis| {
+            let arm = Arm { id: "a".into(), config: ServeConfig::default() };
+            task(Campaign::Confirm { arm, level: 1, arrivals_per_kilosecond: 1, run_millis, driver })
+        };
+        assert!(problem(&confirm(Driver::ModelAnalyzer, 1)).starts_with("a confirm run needs driver AgentRun"));
+        assert!(problem(&confirm(agent, 0)).starts_with("runMillis is 0"));
     }
 
     #[test]

@@ -13,6 +13,10 @@ const CONFIDENCE: f64 = slo::CONFIDENCE;
 pub struct Circumstances {
     /// GPU time, load and warm-up included, in milliseconds.
     pub gpu_millis: u64,
+    /// Requests or runs that failed.
+    pub errors: u32,
+    /// Most errors in parts per million, where there is a limit.
+    pub error_rate_max_ppm: Option<u32>,
     /// Why the level ended.
     pub ended: String,
 }
@@ -32,18 +36,20 @@ pub fn analysis_percentile(percentile: Percentile) -> slo::Percentile {
 pub fn row(records: &Records, objectives: &[Objective], circumstances: Circumstances) -> Row {
     let latencies = records.latencies_micros();
     let window_nanos = records.window_nanos();
-    let (verdict, found) = verdict(&latencies, objectives);
-    let Circumstances { gpu_millis, ended } = circumstances;
+    let Circumstances { gpu_millis, errors, error_rate_max_ppm, ended } = circumstances;
+    let (verdict, found) = match too_many_errors(errors, latencies.len(), error_rate_max_ppm) {
+        Some(found) => (Verdict::Infeasible, found),
+        None => verdict(&latencies, objectives),
+    };
     Row {
         arm: records.arm.clone(),
         level: records.level,
         verdict,
         count: u32::try_from(latencies.len()).unwrap_or(u32::MAX),
-        // perf_analyzer ends a run at the first error; such a level has no records and a row of its own.
-        errors: 0,
+        errors,
         millis: window_nanos / 1_000_000,
         per_kilosecond: (latencies.len() as f64 * 1e12 / window_nanos.max(1) as f64).round() as u64,
-        latencies: percentiles(objectives).into_iter().filter_map(|p| latency(&latencies, p)).collect(),
+        latencies: percentiles(objectives).into_iter().filter_map(|p| latency(records.metric, &latencies, p)).collect(),
         gpu: None,
         gpu_millis,
         model_analyzer: None,
@@ -54,23 +60,31 @@ pub fn row(records: &Records, objectives: &[Objective], circumstances: Circumsta
 
 /// The median, p99, and what the objectives ask for.
 fn percentiles(objectives: &[Objective]) -> Vec<Percentile> {
-    let asked = objectives.iter().filter(|o| o.metric == Metric::RequestLatency).map(|o| o.percentile);
+    let asked = objectives.iter().map(|o| o.percentile);
     let mut all: Vec<Percentile> = [Percentile::P50, Percentile::P99].into_iter().chain(asked).collect();
     all.sort();
     all.dedup();
     all
 }
 
-fn latency(sorted: &[f64], percentile: Percentile) -> Option<Latency> {
+fn latency(metric: Metric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
     let bounds = slo::quantile_bounds(sorted, analysis_percentile(percentile), CONFIDENCE)?;
     Some(Latency {
-        metric: Metric::RequestLatency,
+        metric,
         percentile,
         micros: bounds.point.round() as u64,
         // Without a lower bound nothing is known but that latencies are positive.
         lower_micros: bounds.lower.unwrap_or(0.0).floor() as u64,
         upper_micros: bounds.upper.map(|upper| upper.ceil() as u64),
     })
+}
+
+/// Errors block by their share as it was seen: a proof of a small share would take more runs than any campaign has.
+fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Option<String> {
+    let total = u64::from(errors) + successes as u64;
+    let ppm = u64::from(errors) * 1_000_000 / total.max(1);
+    let over = successes == 0 && errors > 0 || max_ppm.is_some_and(|max| ppm > u64::from(max));
+    over.then(|| format!("{errors} of {total} failed"))
 }
 
 /// Judges all objectives; the worst decides: missed, then undecided, then met.
@@ -117,7 +131,7 @@ mod tests {
             Request { sent: i * 10_000_000, answered: (i * 10 + millis) * 1_000_000 }
         };
         let chunk = Chunk { window_nanos: count * 10_000_000, requests: (0..count).map(request).collect() };
-        Records { format_version: 1, arm: "i1".into(), level: 4, chunks: vec![chunk] }
+        Records { format_version: 1, metric: Metric::RequestLatency, arm: "i1".into(), level: 4, chunks: vec![chunk] }
     }
 
     fn objective(percentile: Percentile, max_micros: u64) -> Objective {
@@ -131,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_row_has_throughput_and_percentiles_with_bounds() {
-        let circumstances = Circumstances { gpu_millis: 9_000, ended: "all requests measured".into() };
+        let circumstances =
+            Circumstances { gpu_millis: 9_000, ended: "all requests measured".into(), ..Circumstances::default() };
         let row = row(&records(420), &[objective(Percentile::P95, 100_000)], circumstances);
         let latency = |percentile, micros, lower_micros, upper_micros| Latency {
             metric: Metric::RequestLatency,
@@ -174,6 +189,18 @@ mod tests {
         assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast lies within the bounds of 420 requests"));
         let (verdict, reason) = judged(58, &p95(100_000));
         assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast needs 59 requests, 58 were measured"));
+    }
+
+    #[test]
+    fn errors_beyond_their_limit_make_a_level_infeasible() {
+        let judged = |errors, error_rate_max_ppm| {
+            let circumstances = Circumstances { errors, error_rate_max_ppm, ..Circumstances::default() };
+            let row = row(&records(420), &[], circumstances);
+            (row.verdict, row.errors, row.reason)
+        };
+        assert_eq!(judged(5, Some(20_000)), (Verdict::Feasible, 5, String::new()));
+        assert_eq!(judged(5, Some(10_000)), (Verdict::Infeasible, 5, "5 of 425 failed".to_owned()));
+        assert_eq!(judged(5, None).0, Verdict::Feasible);
     }
 
     #[test]

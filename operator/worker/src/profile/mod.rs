@@ -1,44 +1,38 @@
 //! `profile`: measures one engine's serving configurations. See PROFILE.md for how, and why so.
 
+pub mod agent_run;
 pub mod analyzer;
+mod campaign;
 pub mod check;
 pub mod chunks;
 pub mod judge;
 pub mod progress;
 pub mod records;
+pub mod replay;
 pub mod search;
 pub mod shim;
 pub mod triton;
 pub mod watch;
 pub mod workload;
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use analyzer::{AnalyzerError, Measured, Tools};
+use analyzer::{AnalyzerError, Tools};
+use campaign::{Campaign, Load, Point};
 use check::{CheckedTask, TaskProblem};
 use progress::Board;
-use records::{Records, RecordsError};
-use search::{Ladder, Next, Search};
-use slipway_worker_contract::{
-    Arm, Digest, FailureClass, Phase, ProfileResult, ProfileTask, Row, RowTooLarge, Verdict, paths,
-};
+use records::RecordsError;
+use replay::TraceError;
+use search::Ladder;
+use slipway_worker_contract::{Driver, FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
 use tokio::sync::watch as channel;
 use triton::{Triton, TritonError};
-use workload::{Traffic, WorkloadError};
+use workload::WorkloadError;
 
 use crate::{
     failure::{self, Classify},
-    hash,
     materialize::{self, MaterializeError},
 };
-
-/// How often the count of a running level is read.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Everything around the task.
 #[derive(Clone, Debug)]
@@ -55,6 +49,8 @@ pub struct Setup {
     pub work: PathBuf,
     /// Where progress is served.
     pub progress: SocketAddr,
+    /// Where the sidecar's tools are answered from the trace.
+    pub replay: SocketAddr,
     /// How long the result waits to be acknowledged.
     pub hold: Duration,
 }
@@ -74,8 +70,17 @@ pub enum ProfileError {
         /// The program.
         program: String,
     },
+    /// The trace cannot be replayed.
+    #[error("the profile's trace cannot be replayed")]
+    Trace(#[source] TraceError),
+    /// The agent does not run on a ready model.
+    #[error("the agent cannot be measured: {words}")]
+    Agent {
+        /// The last run's words.
+        words: String,
+    },
     /// The port is taken.
-    #[error("failed to serve progress on {address}")]
+    #[error("failed to serve on {address}")]
     Serve {
         /// The address.
         address: SocketAddr,
@@ -137,15 +142,18 @@ pub enum ProfileError {
 impl Classify for ProfileError {
     fn class(&self) -> FailureClass {
         match self {
-            Self::Task(_) | Self::Workload(_) => FailureClass::BadModel,
+            Self::Task(_) | Self::Workload(_) | Self::Trace(_) => FailureClass::BadModel,
             Self::NoProgram { .. } => FailureClass::ImageMismatch,
             Self::Configure { source, .. } => source.class(),
             Self::Triton(source) => source.class(),
             Self::Analyzer { source, .. } => source.class(),
             Self::AllFailed { class, .. } => *class,
-            Self::Serve { .. } | Self::Keep { .. } | Self::Records(_) | Self::Row(_) | Self::Interrupted(_) => {
-                FailureClass::Infrastructure
-            }
+            Self::Agent { .. }
+            | Self::Serve { .. }
+            | Self::Keep { .. }
+            | Self::Records(_)
+            | Self::Row(_)
+            | Self::Interrupted(_) => FailureClass::Infrastructure,
         }
     }
 }
@@ -192,184 +200,22 @@ async fn measure(
     stop: &channel::Receiver<bool>,
 ) -> Result<String, ProfileError> {
     let checked = CheckedTask::new(task).map_err(ProfileError::Task)?;
-    Traffic::read(&task.workloads).map_err(ProfileError::Workload)?;
-    for program in [&setup.tools.model_analyzer, &setup.perf_analyzer] {
-        if !is_program(program) {
-            return Err(ProfileError::NoProgram { program: program.display().to_string() });
+    let driver = match checked {
+        CheckedTask::Explore { driver: Driver::ModelAnalyzer, .. } => Load::model_analyzer(task, setup)?,
+        CheckedTask::Explore { driver: Driver::AgentRun(agent), .. } | CheckedTask::Confirm { agent, .. } => {
+            Load::agent(agent, setup).await?
         }
-    }
+    };
     setup.triton.wait_live().await.map_err(ProfileError::Triton)?;
-    let search = Ladder::new(checked.arms, checked.levels, checked.max_measurements, task.measured.len());
-    let campaign = Explorer { task, setup, board, stop, arms: checked.arms, max_gpu_millis: checked.max_gpu_millis };
-    campaign.run(&search).await
-}
-
-/// A campaign under way.
-struct Explorer<'a> {
-    task: &'a ProfileTask,
-    setup: &'a Setup,
-    board: &'a Board,
-    stop: &'a channel::Receiver<bool>,
-    arms: &'a [Arm],
-    max_gpu_millis: u64,
-}
-
-impl Explorer<'_> {
-    async fn run(&self, search: &dyn Search) -> Result<String, ProfileError> {
-        let mut loaded: Option<usize> = None;
-        let mut class = FailureClass::BadModel;
-        let reason = loop {
-            let rows: Vec<Row> = self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect();
-            let (position, level) = match search.next(&rows) {
-                Next::Done(reason) => break reason,
-                Next::Measure { .. } if *self.stop.borrow() => break "the Job was asked to end".to_owned(),
-                Next::Measure { .. } if self.budget_is_used() => {
-                    break format!("the GPU time of {} s is used", self.max_gpu_millis / 1000);
-                }
-                Next::Measure { arm, level } => (arm, level),
-            };
-            let (arm, started) = (&self.arms[position], Instant::now());
-            if loaded != Some(position) {
-                loaded = None;
-                match self.load(arm).await {
-                    Ok(()) => loaded = Some(position),
-                    Err(ProfileError::Triton(error @ TritonError::Load { .. })) => {
-                        class = error.class();
-                        self.add(self.failed(arm, level, &started, failure::chain(&error)))?;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            match self.analyze(arm, level).await {
-                Ok(measured) => self.add(self.row(arm, level, &started, measured)?)?,
-                Err(AnalyzerError::Cancelled) => break "the Job was asked to end".to_owned(),
-                Err(error) if error.is_of_this_level() => {
-                    class = error.class();
-                    self.add(self.failed(arm, level, &started, failure::chain(&error)))?;
-                }
-                Err(source) => return Err(ProfileError::Analyzer { arm: arm.id.clone(), level, source }),
-            }
-        };
-        self.conclude(reason, class)
-    }
-
-    /// A campaign of which nothing came is a failed Job.
-    fn conclude(&self, reason: String, class: FailureClass) -> Result<String, ProfileError> {
-        let rows = self.board.snapshot().rows;
-        let failed = |row: &Row| row.verdict == Verdict::Failed;
-        match rows.first() {
-            Some(first) if self.task.measured.is_empty() && rows.iter().all(failed) => {
-                Err(ProfileError::AllFailed { class, reason: first.reason.clone() })
-            }
-            Some(_) | None => Ok(reason),
+    match checked {
+        CheckedTask::Explore { arms, levels, max_measurements, max_gpu_millis, driver: _ } => {
+            let search = Ladder::new(arms, levels, max_measurements, task.measured.len());
+            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.explore(&search).await
+        }
+        CheckedTask::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent: _ } => {
+            let point = Point { arm, level, arrivals_per_kilosecond, length: Duration::from_millis(run_millis) };
+            let (arms, max_gpu_millis) = (std::slice::from_ref(arm), u64::MAX);
+            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.confirm(&point).await
         }
     }
-
-    fn budget_is_used(&self) -> bool {
-        let progress = self.board.snapshot();
-        let last = progress.rows.last().map_or(0, |row| row.gpu_millis);
-        progress.gpu_millis + last > self.max_gpu_millis
-    }
-
-    async fn load(&self, arm: &Arm) -> Result<(), ProfileError> {
-        self.board.enter(Phase::Loading { arm: Some(arm.id.clone()) });
-        tracing::info!(arm = arm.id, "loading");
-        self.setup.triton.unload(&self.task.model).await.map_err(ProfileError::Triton)?;
-        let order = materialize::Order { serve: arm.config.clone(), ..self.setup.engine.clone() };
-        let work = tokio::task::spawn_blocking(move || materialize::run(&order));
-        let materialized = work.await.map_err(ProfileError::Interrupted)?;
-        materialized.map_err(|source| ProfileError::Configure { arm: arm.id.clone(), source })?;
-        self.setup.triton.load(&self.task.model).await.map_err(ProfileError::Triton)
-    }
-
-    async fn analyze(&self, arm: &Arm, level: u32) -> Result<Measured, AnalyzerError> {
-        let folder = self.setup.work.join(format!("{}-{level}", arm.id));
-        // Left by an earlier container of this pod.
-        let _ = fs::remove_dir_all(&folder);
-        let order = shim::Order {
-            perf_analyzer: self.setup.perf_analyzer.clone(),
-            folder: folder.clone(),
-            workloads: self.task.workloads.clone(),
-            measure: self.task.measure.clone(),
-            objectives: self.task.objectives.clone(),
-            seed: seed(&self.task.input_hash, &arm.id, level),
-        };
-        tracing::info!(arm = arm.id, level, "measuring");
-        let run = analyzer::run(&self.setup.tools, &self.task.model, level, &order, self.stop.clone());
-        tokio::pin!(run);
-        let mut ticks = tokio::time::interval(TICK);
-        let measured = loop {
-            tokio::select! {
-                measured = &mut run => break measured?,
-                _ = ticks.tick() => {
-                    let count = shim::kept(&folder);
-                    self.board.enter(Phase::Measuring { arm: arm.id.clone(), level, count });
-                }
-            }
-        };
-        let _ = fs::remove_dir_all(&folder);
-        Ok(measured)
-    }
-
-    fn row(&self, arm: &Arm, level: u32, started: &Instant, measured: Measured) -> Result<Row, ProfileError> {
-        let Measured { outcome, row: model_analyzer, gpu } = measured;
-        let (chunks, ended) = match outcome {
-            shim::Outcome::Measured { chunks, reason } => (chunks, reason),
-            shim::Outcome::Failed { reason } => return Ok(self.failed(arm, level, started, reason)),
-        };
-        let records = Records { format_version: 1, arm: arm.id.clone(), level, chunks };
-        let (digest, records) = self.keep(&records)?;
-        let circumstances = judge::Circumstances { gpu_millis: self.gpu_millis(started), ended };
-        let row = judge::row(&records, &self.task.objectives, circumstances);
-        Ok(Row { gpu, model_analyzer: Some(model_analyzer), records: Some(digest), ..row })
-    }
-
-    /// Stores records under their digest and returns what the store then holds: the row is computed from that.
-    fn keep(&self, records: &Records) -> Result<(Digest, Records), ProfileError> {
-        let bytes = records.to_bytes();
-        let digest = hash::bytes(&bytes);
-        let folder = self.setup.engine.store.join(paths::records(&self.task.input_hash, &self.task.engine));
-        let path = folder.join(format!("{digest}.json"));
-        let keep = || {
-            fs::create_dir_all(&folder)?;
-            fs::write(&path, &bytes)?;
-            fs::read(&path)
-        };
-        let kept = keep().map_err(|source| ProfileError::Keep { path: path.clone(), source })?;
-        Ok((digest, Records::parse(&kept).map_err(ProfileError::Records)?))
-    }
-
-    fn failed(&self, arm: &Arm, level: u32, started: &Instant, reason: String) -> Row {
-        tracing::warn!(arm = arm.id, level, reason, "failed");
-        let records = Records { format_version: 1, arm: arm.id.clone(), level, chunks: Vec::new() };
-        let circumstances = judge::Circumstances { gpu_millis: self.gpu_millis(started), ended: reason };
-        Row { verdict: Verdict::Failed, ..judge::row(&records, &[], circumstances) }
-    }
-
-    fn add(&self, row: Row) -> Result<(), ProfileError> {
-        let row = row.fitted().map_err(ProfileError::Row)?;
-        tracing::info!(arm = row.arm, level = row.level, verdict = ?row.verdict, count = row.count, "measured");
-        self.board.add(row);
-        Ok(())
-    }
-
-    /// Without a GPU the pod's wall time counts.
-    fn gpu_millis(&self, started: &Instant) -> u64 {
-        started.elapsed().as_millis() as u64 * u64::from(self.task.gpus.max(1))
-    }
-}
-
-/// Seeds request bodies by what they are for: a repeated measurement sends the same.
-fn seed(input_hash: &str, arm: &str, level: u32) -> u64 {
-    let digest = hash::bytes(format!("{input_hash}/{arm}/{level}").as_bytes());
-    u64::from_str_radix(&digest.as_str()[..16], 16).unwrap_or_default()
-}
-
-fn is_program(program: &Path) -> bool {
-    if program.components().count() > 1 {
-        return program.is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

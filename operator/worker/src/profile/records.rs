@@ -4,6 +4,7 @@
 //! (`--profile-export-file`), times in nanoseconds.
 
 use serde::{Deserialize, Serialize};
+use slipway_worker_contract::Metric;
 
 /// A request that was answered, in nanoseconds of the client's clock; `[sent, answered]` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,6 +32,8 @@ pub struct Chunk {
 pub struct Records {
     /// 1.
     pub format_version: u32,
+    /// What a request's time from sending to answer is.
+    pub metric: Metric,
     /// The arm's id.
     pub arm: String,
     /// Requests in flight.
@@ -198,6 +201,7 @@ mod tests {
             let requests = sent.iter().map(|(s, l)| Request { sent: *s, answered: s + l }).collect();
             let records = Records {
                 format_version: 1,
+                metric: Metric::RequestLatency,
                 arm: "a".into(),
                 level: 1,
                 chunks: vec![Chunk { window_nanos: 7, requests }],

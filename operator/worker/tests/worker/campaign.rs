@@ -114,15 +114,15 @@ async fn index(State(repository): State<Repository>) -> Json<Value> {
     Json(json!([{"name": "agent", "version": "1", "state": state}]))
 }
 
-struct Bench {
+pub struct Bench {
     dir: TempDir,
     engine: EngineRef,
     triton: FakeTriton,
-    task: ProfileTask,
+    pub task: ProfileTask,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let engine = publish(dir.path());
         let triton = FakeTriton::start(dir.path().join("engine/model_repository/agent/config.pbtxt")).await;
@@ -136,7 +136,7 @@ impl Bench {
         bench
     }
 
-    fn path(&self, relative: &str) -> PathBuf {
+    pub fn path(&self, relative: &str) -> PathBuf {
         self.dir.path().join(relative)
     }
 
@@ -171,11 +171,12 @@ impl Bench {
             },
             work: self.path("work"),
             progress: SocketAddr::from(([127, 0, 0, 1], 0)),
+            replay: SocketAddr::from(([127, 0, 0, 1], 0)),
             hold: Duration::ZERO,
         }
     }
 
-    async fn run(&self) -> Result<ProfileResult, ProfileError> {
+    pub async fn run(&self) -> Result<ProfileResult, ProfileError> {
         let (_running, stop) = watch::channel(false);
         profile::run(&self.task, &self.setup(), stop).await
     }
@@ -259,7 +260,8 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
 
     let folder = bench.path("store").join(paths::records("campaign-1", &bench.engine));
     let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
-    let circumstances = Circumstances { gpu_millis: missed.gpu_millis, ended: "stopped early".into() };
+    let circumstances =
+        Circumstances { gpu_millis: missed.gpu_millis, ended: "stopped early".into(), ..Circumstances::default() };
     let recomputed = judge::row(&Records::parse(&kept).unwrap(), &bench.task.objectives, circumstances);
     let recomputed = Row { model_analyzer: Some(own), records: missed.records.clone(), ..recomputed };
     assert_eq!(&recomputed, missed, "a row follows from its records");
@@ -334,9 +336,9 @@ async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
     assert_eq!(acknowledge().await.unwrap().status(), StatusCode::CONFLICT);
 
     let row = judge::row(
-        &Records { format_version: 1, arm: "a".into(), level: 1, chunks: Vec::new() },
+        &Records { format_version: 1, metric: Metric::RequestLatency, arm: "a".into(), level: 1, chunks: Vec::new() },
         &[],
-        Circumstances { gpu_millis: 5, ended: String::new() },
+        Circumstances { gpu_millis: 5, ..Circumstances::default() },
     );
     board.add(row.clone());
     board.enter(Phase::Finished { reason: "done".into() });

@@ -3,6 +3,7 @@
 // Fixtures outside of test functions may fail as loudly as the tests themselves.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod agents;
 mod artifacts;
 mod campaign;
 mod processes;

@@ -1,0 +1,233 @@
+//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to confirm.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_pcg::Pcg64Mcg;
+use reqwest::Client;
+use serde::Deserialize;
+use serde_json::json;
+use slipway_worker_contract::MeasureSettings;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    records::{self, Chunk, Request},
+    watch::{Decision, Watch},
+};
+
+/// How long the sidecar may take to see that a model is ready again.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// Runs waiting for each other at most, per allowed run in flight: beyond it an arrival is an error at once.
+const MOST_WAITING: usize = 16;
+
+/// The sidecar and its questions.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// The connections.
+    pub client: Client,
+    /// As in `http://127.0.0.1:8080`.
+    pub endpoint: String,
+    /// The questions.
+    pub inputs: Arc<Vec<String>>,
+    /// A longer run is an error.
+    pub timeout: Duration,
+}
+
+/// What came of a level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Driven {
+    /// The runs that succeeded.
+    pub chunks: Vec<Chunk>,
+    /// The runs that failed.
+    pub errors: u32,
+    /// Why there are no more, and the first error's words.
+    pub reason: String,
+}
+
+#[derive(Debug)]
+struct Finished {
+    request: Request,
+    result: Result<(), String>,
+}
+
+#[derive(Deserialize)]
+struct RunView {
+    status: String,
+    error: Option<serde_json::Value>,
+    usage: Usage,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Usage {
+    tool_errors: u64,
+}
+
+impl Agent {
+    /// Asks until a run succeeds, then the given number of times more; none of it is recorded.
+    ///
+    /// # Errors
+    /// The last run's words, once patience is over.
+    pub async fn warm_up(&self, runs: u32) -> Result<(), String> {
+        let started = Instant::now();
+        while let Err(words) = self.ask(&self.inputs[0]).await {
+            if started.elapsed() > READY_PATIENCE {
+                return Err(format!("no agent run succeeded within {} s: {words}", READY_PATIENCE.as_secs()));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        for index in 0..runs as usize {
+            // What fails here fails again where it is counted.
+            let _ = self.ask(&self.inputs[index % self.inputs.len()]).await;
+        }
+        Ok(())
+    }
+
+    /// Keeps `level` runs in flight until the watch or the settings end it.
+    pub async fn closed_loop(&self, level: u32, measure: &MeasureSettings, mut watch: Watch, seed: u64) -> Driven {
+        let (sender, mut finished) = mpsc::channel(level as usize);
+        let (next, order) = (Arc::new(AtomicUsize::new(0)), Arc::new(self.shuffled(seed)));
+        let (over, started) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let mut agents = JoinSet::new();
+        for _ in 0..level {
+            let (agent, sender, over) = (self.clone(), sender.clone(), Arc::clone(&over));
+            let (next, order) = (Arc::clone(&next), Arc::clone(&order));
+            agents.spawn(async move {
+                loop {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let index = order[next.fetch_add(1, Ordering::Relaxed) % order.len()];
+                    let sent = started.elapsed();
+                    // The collector stays until the last agent has ended.
+                    let _ = sender.send(agent.timed(index, started, sent).await).await;
+                }
+            });
+        }
+        drop(sender);
+        let mut all = Vec::new();
+        // The first runs met an idle server and are not kept.
+        let mut looked = level as usize;
+        let reason = loop {
+            let Some(run) = finished.recv().await else { break "the agents stopped".to_owned() };
+            all.push(run);
+            if all.len() >= looked + measure.first_chunk as usize {
+                watch.observe(&Chunk { window_nanos: 0, requests: successes(&all[looked..]) });
+                looked = all.len();
+            }
+            let enough = all.len() >= measure.max_requests as usize
+                || started.elapsed() >= Duration::from_millis(measure.max_level_millis);
+            match watch.decide() {
+                Decision::Stop(reason) if looked == all.len() => break reason,
+                _ if enough => break format!("the level has had its {} runs or its time", all.len()),
+                Decision::GoOn | Decision::Stop(_) => {}
+            }
+        };
+        // What is in flight ends by itself, or the slow runs among it would be missing.
+        over.store(true, Ordering::Relaxed);
+        while let Some(run) = finished.recv().await {
+            all.push(run);
+        }
+        while agents.join_next().await.is_some() {}
+        let kept = records::steady(&successes(&all), level).ok();
+        driven(kept, &all, reason)
+    }
+
+    /// Sends Poisson arrivals for the whole length, whatever becomes of them; a latency counts from the arrival.
+    pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let order = self.shuffled(seed);
+        let started = Instant::now();
+        let (mut runs, mut all) = (JoinSet::new(), Vec::new());
+        let (mut arrival, mut index) = (Duration::ZERO, 0);
+        loop {
+            // The gaps of a Poisson process are exponential: -ln(1 - U) / rate.
+            let gap = -(1.0 - rng.random::<f64>()).ln() * 1e3 / (arrivals_per_kilosecond.max(1) as f64);
+            arrival += Duration::from_secs_f64(gap);
+            if arrival >= length {
+                break;
+            }
+            tokio::time::sleep_until((started + arrival).into()).await;
+            while let Some(done) = runs.try_join_next() {
+                all.extend(done);
+            }
+            if runs.len() >= level as usize * MOST_WAITING {
+                let at = nanos(arrival);
+                let words = format!("{} runs were waiting: the rate cannot be served", runs.len());
+                all.push(Finished { request: Request { sent: at, answered: at }, result: Err(words) });
+                continue;
+            }
+            let (agent, input) = (self.clone(), order[index % order.len()]);
+            runs.spawn(async move { agent.timed(input, started, arrival).await });
+            index += 1;
+        }
+        while let Some(done) = runs.join_next().await {
+            all.extend(done);
+        }
+        let mut requests = successes(&all);
+        requests.sort();
+        let kept = (!requests.is_empty()).then(|| Chunk { window_nanos: nanos(started.elapsed()), requests });
+        driven(kept, &all, format!("{} arrivals in {} s", all.len(), length.as_secs()))
+    }
+
+    async fn timed(&self, input: usize, started: Instant, sent: Duration) -> Finished {
+        let result = self.ask(&self.inputs[input]).await;
+        let request = Request { sent: nanos(sent), answered: nanos(started.elapsed()) };
+        Finished { request, result }
+    }
+
+    /// One run; a tool error fails it, for then the trace did not hold what the model asked for.
+    async fn ask(&self, input: &str) -> Result<(), String> {
+        let request = self.client.post(format!("{}/v1/runs", self.endpoint)).timeout(self.timeout);
+        let answer = request.json(&json!({"input": input})).send().await.map_err(|e| words(&e))?;
+        let status = answer.status();
+        let text = answer.text().await.map_err(|e| words(&e))?;
+        match serde_json::from_str::<RunView>(&text) {
+            Ok(run) if run.status == "succeeded" && run.usage.tool_errors == 0 => Ok(()),
+            Ok(run) if run.usage.tool_errors > 0 => Err("a tool call had no recorded result".to_owned()),
+            Ok(run) => Err(format!("the run {}: {}", run.status, run.error.unwrap_or_default())),
+            Err(_) => Err(format!("the sidecar answered {status}: {}", text.chars().take(200).collect::<String>())),
+        }
+    }
+
+    fn shuffled(&self, seed: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.inputs.len()).collect();
+        order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
+        order
+    }
+}
+
+fn driven(kept: Option<Chunk>, all: &[Finished], ended: String) -> Driven {
+    let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in all.iter().filter_map(|run| run.result.as_ref().err()) {
+        *words.entry(text).or_default() += 1;
+    }
+    let errors = words.values().sum::<usize>();
+    let most = words.into_iter().max_by_key(|(_, count)| *count);
+    let reason = match most {
+        Some((text, count)) => format!("{ended}; {errors} failed, {count} of them: {text}"),
+        None => ended,
+    };
+    Driven { chunks: kept.into_iter().collect(), errors: u32::try_from(errors).unwrap_or(u32::MAX), reason }
+}
+
+fn successes(runs: &[Finished]) -> Vec<Request> {
+    let mut requests: Vec<Request> = runs.iter().filter(|run| run.result.is_ok()).map(|run| run.request).collect();
+    requests.sort();
+    requests
+}
+
+fn words(error: &reqwest::Error) -> String {
+    if error.is_timeout() { "the run took longer than its timeout".to_owned() } else { crate::failure::chain(error) }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

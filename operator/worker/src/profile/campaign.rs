@@ -1,0 +1,322 @@
+//! A campaign under way: loads arms, measures levels, keeps records, reports rows.
+
+use std::{
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use slipway_worker_contract::{
+    AgentRunSettings, Arm, Digest, FailureClass, Metric, Phase, ProfileTask, Row, Verdict, paths,
+};
+use tokio::sync::watch as channel;
+
+use super::{
+    ProfileError, Setup,
+    agent_run::{Agent, Driven},
+    analyzer::{self, AnalyzerError, Measured},
+    check::TaskProblem,
+    judge,
+    progress::Board,
+    records::Records,
+    replay::Trace,
+    search::{Next, Search},
+    shim,
+    triton::TritonError,
+    watch::Watch,
+    workload::Traffic,
+};
+use crate::{
+    failure::{self, Classify},
+    hash, materialize,
+};
+
+/// How often the count of a running level is read.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What generates the load.
+pub(super) enum Load {
+    ModelAnalyzer,
+    Agent(Agent),
+}
+
+impl Load {
+    pub(super) fn model_analyzer(task: &ProfileTask, setup: &Setup) -> Result<Self, ProfileError> {
+        Traffic::read(&task.workloads).map_err(ProfileError::Workload)?;
+        for program in [&setup.tools.model_analyzer, &setup.perf_analyzer] {
+            if !is_program(program) {
+                return Err(ProfileError::NoProgram { program: program.display().to_string() });
+            }
+        }
+        Ok(Self::ModelAnalyzer)
+    }
+
+    /// The tools are answered from the trace until this process ends.
+    pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
+        let trace = Trace::read(Path::new(&settings.trace_file)).map_err(ProfileError::Trace)?;
+        let inputs = Arc::new(trace.inputs.clone());
+        let address = setup.replay;
+        trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;
+        Ok(Self::Agent(Agent {
+            client: setup.triton.client.clone(),
+            endpoint: settings.endpoint.trim_end_matches('/').to_owned(),
+            inputs,
+            timeout: Duration::from_millis(settings.timeout_millis),
+        }))
+    }
+}
+
+/// The point of a confirm run.
+pub(super) struct Point<'a> {
+    pub(super) arm: &'a Arm,
+    pub(super) level: u32,
+    pub(super) arrivals_per_kilosecond: u64,
+    pub(super) length: Duration,
+}
+
+/// Why a level has no row of its own.
+enum LevelError {
+    /// The row says so, and the campaign goes on.
+    Row(FailureClass, String),
+    /// The Job was asked to end.
+    Cancelled,
+    /// The campaign cannot go on.
+    Fatal(ProfileError),
+}
+
+/// A campaign under way.
+pub(super) struct Campaign<'a> {
+    pub(super) task: &'a ProfileTask,
+    pub(super) setup: &'a Setup,
+    pub(super) board: &'a Board,
+    pub(super) stop: &'a channel::Receiver<bool>,
+    pub(super) load: Load,
+    pub(super) arms: &'a [Arm],
+    pub(super) max_gpu_millis: u64,
+}
+
+impl Campaign<'_> {
+    pub(super) async fn explore(&self, search: &dyn Search) -> Result<String, ProfileError> {
+        let mut loaded: Option<usize> = None;
+        let mut class = FailureClass::BadModel;
+        let reason = loop {
+            let rows: Vec<Row> = self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect();
+            let (position, level) = match search.next(&rows) {
+                Next::Done(reason) => break reason,
+                Next::Measure { .. } if *self.stop.borrow() => break "the Job was asked to end".to_owned(),
+                Next::Measure { .. } if self.budget_is_used() => {
+                    break format!("the GPU time of {} s is used", self.max_gpu_millis / 1000);
+                }
+                Next::Measure { arm, level } => (arm, level),
+            };
+            let (arm, started) = (&self.arms[position], Instant::now());
+            let loading = loaded != Some(position);
+            loaded = None;
+            match self.level(arm, level, &started, loading).await {
+                Ok(row) => {
+                    loaded = Some(position);
+                    self.add(row)?;
+                }
+                Err(LevelError::Row(its_class, reason)) => {
+                    class = its_class;
+                    self.add(self.failed(arm, level, &started, reason))?;
+                }
+                Err(LevelError::Cancelled) => break "the Job was asked to end".to_owned(),
+                Err(LevelError::Fatal(error)) => return Err(error),
+            }
+        };
+        self.conclude(reason, class)
+    }
+
+    /// Measures one level; after a failure the arm is loaded anew, for nobody knows what state it is in.
+    async fn level(&self, arm: &Arm, level: u32, started: &Instant, loading: bool) -> Result<Row, LevelError> {
+        if loading {
+            self.load(arm).await?;
+        }
+        match &self.load {
+            Load::ModelAnalyzer => {
+                let measured = self.analyze(arm, level).await.map_err(|error| match error {
+                    AnalyzerError::Cancelled => LevelError::Cancelled,
+                    error if error.is_of_this_level() => LevelError::Row(error.class(), failure::chain(&error)),
+                    source => LevelError::Fatal(ProfileError::Analyzer { arm: arm.id.clone(), level, source }),
+                })?;
+                self.row(arm, level, started, measured).map_err(LevelError::Fatal)
+            }
+            Load::Agent(agent) => {
+                let measure = &self.task.measure;
+                let warm_up = if loading { measure.warm_up } else { 0 };
+                self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
+                self.board.enter(Phase::Measuring { arm: arm.id.clone(), level, count: 0 });
+                let seed = seed(&self.task.input_hash, &arm.id, level);
+                let driven = agent.closed_loop(level, measure, Watch::new(&self.task.objectives), seed).await;
+                self.agent_row(arm, level, started, driven).map_err(LevelError::Fatal)
+            }
+        }
+    }
+
+    /// Runs the chosen point open-loop at its rate, full length.
+    pub(super) async fn confirm(&self, point: &Point<'_>) -> Result<String, ProfileError> {
+        let Load::Agent(agent) = &self.load else { return Err(ProfileError::Task(TaskProblem::ConfirmDriver)) };
+        let (arm, started) = (point.arm, Instant::now());
+        match self.load(arm).await {
+            Ok(()) => {}
+            Err(LevelError::Row(class, reason)) => return Err(ProfileError::AllFailed { class, reason }),
+            Err(LevelError::Fatal(error)) => return Err(error),
+            Err(LevelError::Cancelled) => return Ok("the Job was asked to end".to_owned()),
+        }
+        self.warm_up(agent, self.task.measure.warm_up).await?;
+        self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: point.level, count: 0 });
+        let seed = seed(&self.task.input_hash, &arm.id, point.level);
+        let mut stop = self.stop.clone();
+        let driven = tokio::select! {
+            driven = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed) => driven,
+            _ = stop.wait_for(|stop| *stop) => return Ok("the Job was asked to end".to_owned()),
+        };
+        let row = self.agent_row(arm, point.level, &started, driven)?;
+        let reason = format!("the point was run at {} arrivals in 1,000 s", point.arrivals_per_kilosecond);
+        self.add(row)?;
+        Ok(reason)
+    }
+
+    async fn warm_up(&self, agent: &Agent, runs: u32) -> Result<(), ProfileError> {
+        agent.warm_up(runs).await.map_err(|words| ProfileError::Agent { words })
+    }
+
+    fn agent_row(&self, arm: &Arm, level: u32, started: &Instant, driven: Driven) -> Result<Row, ProfileError> {
+        let Driven { chunks, errors, reason } = driven;
+        let metric = Metric::AgentRunLatency;
+        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks };
+        let (digest, records) = self.keep(&records)?;
+        let circumstances = judge::Circumstances { errors, ..self.circumstances(started, reason) };
+        Ok(Row { records: Some(digest), ..judge::row(&records, &self.task.objectives, circumstances) })
+    }
+
+    /// A campaign of which nothing came is a failed Job.
+    fn conclude(&self, reason: String, class: FailureClass) -> Result<String, ProfileError> {
+        let rows = self.board.snapshot().rows;
+        let failed = |row: &Row| row.verdict == Verdict::Failed;
+        match rows.first() {
+            Some(first) if self.task.measured.is_empty() && rows.iter().all(failed) => {
+                Err(ProfileError::AllFailed { class, reason: first.reason.clone() })
+            }
+            Some(_) | None => Ok(reason),
+        }
+    }
+
+    fn budget_is_used(&self) -> bool {
+        let progress = self.board.snapshot();
+        let last = progress.rows.last().map_or(0, |row| row.gpu_millis);
+        progress.gpu_millis + last > self.max_gpu_millis
+    }
+
+    /// Loads an arm as it would be served; that Triton refuses it is the arm's fault, everything else the campaign's end.
+    async fn load(&self, arm: &Arm) -> Result<(), LevelError> {
+        self.board.enter(Phase::Loading { arm: Some(arm.id.clone()) });
+        tracing::info!(arm = arm.id, "loading");
+        let fatal = |error| LevelError::Fatal(ProfileError::Triton(error));
+        self.setup.triton.unload(&self.task.model).await.map_err(fatal)?;
+        let order = materialize::Order { serve: arm.config.clone(), ..self.setup.engine.clone() };
+        let work = tokio::task::spawn_blocking(move || materialize::run(&order)).await;
+        let materialized = work.map_err(|source| LevelError::Fatal(ProfileError::Interrupted(source)))?;
+        let configure = |source| ProfileError::Configure { arm: arm.id.clone(), source };
+        materialized.map_err(|source| LevelError::Fatal(configure(source)))?;
+        self.setup.triton.load(&self.task.model).await.map_err(|error| match error {
+            TritonError::Load { .. } => LevelError::Row(error.class(), failure::chain(&error)),
+            TritonError::NotLive { .. } | TritonError::Unload { .. } | TritonError::Connection(_) => fatal(error),
+        })
+    }
+
+    async fn analyze(&self, arm: &Arm, level: u32) -> Result<Measured, AnalyzerError> {
+        let folder = self.setup.work.join(format!("{}-{level}", arm.id));
+        // Left by an earlier container of this pod.
+        let _ = fs::remove_dir_all(&folder);
+        let order = shim::Order {
+            perf_analyzer: self.setup.perf_analyzer.clone(),
+            folder: folder.clone(),
+            workloads: self.task.workloads.clone(),
+            measure: self.task.measure.clone(),
+            objectives: self.task.objectives.clone(),
+            seed: seed(&self.task.input_hash, &arm.id, level),
+        };
+        tracing::info!(arm = arm.id, level, "measuring");
+        let run = analyzer::run(&self.setup.tools, &self.task.model, level, &order, self.stop.clone());
+        tokio::pin!(run);
+        let mut ticks = tokio::time::interval(TICK);
+        let measured = loop {
+            tokio::select! {
+                measured = &mut run => break measured?,
+                _ = ticks.tick() => {
+                    let count = shim::kept(&folder);
+                    self.board.enter(Phase::Measuring { arm: arm.id.clone(), level, count });
+                }
+            }
+        };
+        let _ = fs::remove_dir_all(&folder);
+        Ok(measured)
+    }
+
+    fn row(&self, arm: &Arm, level: u32, started: &Instant, measured: Measured) -> Result<Row, ProfileError> {
+        let Measured { outcome, row: model_analyzer, gpu } = measured;
+        let (chunks, ended) = match outcome {
+            shim::Outcome::Measured { chunks, reason } => (chunks, reason),
+            shim::Outcome::Failed { reason } => return Ok(self.failed(arm, level, started, reason)),
+        };
+        let metric = Metric::RequestLatency;
+        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks };
+        let (digest, records) = self.keep(&records)?;
+        // perf_analyzer ends a run at its first error: a level with records has none.
+        let circumstances = self.circumstances(started, ended);
+        let row = judge::row(&records, &self.task.objectives, circumstances);
+        Ok(Row { gpu, model_analyzer: Some(model_analyzer), records: Some(digest), ..row })
+    }
+
+    /// Stores records under their digest and returns what the store then holds: the row is computed from that.
+    fn keep(&self, records: &Records) -> Result<(Digest, Records), ProfileError> {
+        let bytes = records.to_bytes();
+        let digest = hash::bytes(&bytes);
+        let folder = self.setup.engine.store.join(paths::records(&self.task.input_hash, &self.task.engine));
+        let path = folder.join(format!("{digest}.json"));
+        let keep = || {
+            fs::create_dir_all(&folder)?;
+            fs::write(&path, &bytes)?;
+            fs::read(&path)
+        };
+        let kept = keep().map_err(|source| ProfileError::Keep { path: path.clone(), source })?;
+        Ok((digest, Records::parse(&kept).map_err(ProfileError::Records)?))
+    }
+
+    fn failed(&self, arm: &Arm, level: u32, started: &Instant, reason: String) -> Row {
+        tracing::warn!(arm = arm.id, level, reason, "failed");
+        let metric = Metric::RequestLatency;
+        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks: Vec::new() };
+        Row { verdict: Verdict::Failed, ..judge::row(&records, &[], self.circumstances(started, reason)) }
+    }
+
+    fn add(&self, row: Row) -> Result<(), ProfileError> {
+        let row = row.fitted().map_err(ProfileError::Row)?;
+        tracing::info!(arm = row.arm, level = row.level, verdict = ?row.verdict, count = row.count, "measured");
+        self.board.add(row);
+        Ok(())
+    }
+
+    /// Without a GPU the pod's wall time counts.
+    fn circumstances(&self, started: &Instant, ended: String) -> judge::Circumstances {
+        let gpu_millis = started.elapsed().as_millis() as u64 * u64::from(self.task.gpus.max(1));
+        judge::Circumstances { gpu_millis, errors: 0, error_rate_max_ppm: self.task.error_rate_max_ppm, ended }
+    }
+}
+
+/// Seeds request bodies by what they are for: a repeated measurement sends the same.
+fn seed(input_hash: &str, arm: &str, level: u32) -> u64 {
+    let digest = hash::bytes(format!("{input_hash}/{arm}/{level}").as_bytes());
+    u64::from_str_radix(&digest.as_str()[..16], 16).unwrap_or_default()
+}
+
+fn is_program(program: &Path) -> bool {
+    if program.components().count() > 1 {
+        return program.is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

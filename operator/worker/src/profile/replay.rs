@@ -1,0 +1,164 @@
+//! Answers tool calls from a trace, with the latencies that were recorded. No call leaves the pod.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::{Path as UrlPath, Query, State},
+    http::StatusCode,
+    routing::get,
+};
+use slipway_worker_contract::{RecordedCall, TraceLine, paths};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// Recorded runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The questions, at least one.
+    pub inputs: Vec<String>,
+    calls: BTreeMap<Call, Recorded>,
+}
+
+type Call = (String, BTreeMap<String, String>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Recorded {
+    result: String,
+    latency: Duration,
+}
+
+/// Says why a trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("failed to read the trace {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A line is no recorded run.
+    #[error("line {line} of the trace is no recorded run (input, and calls with their results)")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// Where it is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// One call with two results.
+    #[error("line {line} of the trace records {tool:?} with the arguments of an earlier call and another result")]
+    Contradiction {
+        /// Counted from 1.
+        line: usize,
+        /// The tool.
+        tool: String,
+    },
+    /// Nothing to replay.
+    #[error("the trace has no runs")]
+    Empty,
+}
+
+impl Trace {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// [`TraceError`] names the line.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let text = fs::read_to_string(path).map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text)
+    }
+
+    /// Parses a trace.
+    ///
+    /// # Errors
+    /// [`TraceError`] names the line.
+    pub fn parse(text: &str) -> Result<Self, TraceError> {
+        let mut trace = Self { inputs: Vec::new(), calls: BTreeMap::new() };
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let line_number = index + 1;
+            let TraceLine { input, calls } =
+                serde_json::from_str(line).map_err(|source| TraceError::Line { line: line_number, source })?;
+            trace.inputs.push(input);
+            for RecordedCall { tool, arguments, result, latency_micros } in calls {
+                let recorded = Recorded { result, latency: Duration::from_micros(latency_micros) };
+                let entry = trace.calls.entry((tool.clone(), arguments)).or_insert_with(|| recorded.clone());
+                if entry.result != recorded.result {
+                    return Err(TraceError::Contradiction { line: line_number, tool });
+                }
+            }
+        }
+        if trace.inputs.is_empty() { Err(TraceError::Empty) } else { Ok(trace) }
+    }
+
+    /// Serves the recorded calls until the handle is aborted.
+    ///
+    /// # Errors
+    /// What the system says if the address is taken.
+    pub async fn serve(self, address: SocketAddr) -> io::Result<(SocketAddr, JoinHandle<io::Result<()>>)> {
+        let path = format!("{}/{{tool}}", paths::REPLAY_PATH);
+        let router = Router::new().route(&path, get(answer).post(answer)).with_state(Arc::new(self));
+        let listener = TcpListener::bind(address).await?;
+        let bound = listener.local_addr()?;
+        Ok((bound, tokio::spawn(async move { axum::serve(listener, router).await })))
+    }
+}
+
+/// An unrecorded call is a tool error, which fails its run.
+async fn answer(
+    State(trace): State<Arc<Trace>>,
+    UrlPath(tool): UrlPath<String>,
+    Query(mut arguments): Query<BTreeMap<String, String>>,
+    body: Option<Json<BTreeMap<String, String>>>,
+) -> (StatusCode, String) {
+    arguments.extend(body.map(|Json(body)| body).unwrap_or_default());
+    match trace.calls.get(&(tool.clone(), arguments.clone())) {
+        Some(recorded) => {
+            tokio::time::sleep(recorded.latency).await;
+            (StatusCode::OK, recorded.result.clone())
+        }
+        None => (StatusCode::NOT_FOUND, format!("the trace has no result of {tool} for {arguments:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"input":"How high is Bela?","calls":[{"tool":"lookup","arguments":{"entity":"Bela","property":"height"},"result":"123","latencyMicros":0}]}"#;
+
+    #[test]
+    fn a_trace_without_results_or_with_two_for_one_call_is_refused_by_its_line() {
+        let text = |trace: &str| Trace::parse(trace).unwrap_err().to_string();
+        assert_eq!(text("\n"), "the trace has no runs");
+        assert_eq!(
+            text(r#"{"input":"How high is Bela?"}"#),
+            "line 1 of the trace is no recorded run (input, and calls with their results)"
+        );
+        let other = LINE.replace("\"123\"", "\"9\"");
+        assert_eq!(
+            text(&format!("{LINE}\n{other}")),
+            "line 2 of the trace records \"lookup\" with the arguments of an earlier call and another result"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_recorded_call_is_answered_and_another_is_an_error() {
+        let trace = Trace::parse(LINE).unwrap();
+        let (address, server) = trace.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let client = crate::http::local_client().unwrap();
+        let get = |query: &str| client.get(format!("http://{address}/tools/lookup?{query}")).send();
+        assert_eq!(get("property=height&entity=Bela").await.unwrap().text().await.unwrap(), "123");
+        assert_eq!(get("property=age&entity=Bela").await.unwrap().status(), StatusCode::NOT_FOUND);
+        server.abort();
+    }
+}

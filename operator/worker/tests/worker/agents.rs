@@ -1,0 +1,106 @@
+//! Campaigns of agent runs, with a server where the sidecar stands.
+
+use std::fs;
+
+use axum::{Json, Router, routing::post};
+use serde_json::{Value, json};
+use slipway_worker::failure;
+use slipway_worker_contract::{
+    AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, Percentile, ProfileTask, ServeConfig,
+    Verdict,
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::campaign::Bench;
+
+/// Answers at once; a question with `unrecorded` meets a tool that the trace does not know.
+async fn run(Json(body): Json<Value>) -> Json<Value> {
+    let unrecorded = body["input"].as_str().unwrap().contains("unrecorded");
+    Json(json!({"status": "succeeded", "usage": {"toolErrors": i32::from(unrecorded)}}))
+}
+
+async fn sidecar() -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().route("/v1/runs", post(run));
+    (url, tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }))
+}
+
+fn arm() -> Arm {
+    Arm { id: "a".into(), config: ServeConfig::default() }
+}
+
+/// A bench whose task drives agents; the trace has one question in four that meets an unrecorded call, if asked for.
+async fn bench(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, unrecorded: bool) -> Bench {
+    let mut bench = Bench::new().await;
+    let fourth = if unrecorded { "unrecorded" } else { "plain" };
+    let lines = ["one", "two", "three", fourth].map(|q| format!("{{\"input\":\"{q}\",\"calls\":[]}}\n"));
+    fs::write(bench.path("trace.jsonl"), lines.concat()).unwrap();
+    let trace_file = bench.path("trace.jsonl").to_str().unwrap().to_owned();
+    let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace_file, timeout_millis: 10_000 };
+    let (name, metric, percentile) = ("runs".to_owned(), Metric::AgentRunLatency, Percentile::P95);
+    bench.task = ProfileTask {
+        campaign: campaign(Driver::AgentRun(agent)),
+        objectives: vec![Objective { name, metric, percentile, max_micros: 10_000_000 }],
+        error_rate_max_ppm: Some(10_000),
+        measure: MeasureSettings { max_requests: 400, warm_up: 2, ..MeasureSettings::default() },
+        ..bench.task.clone()
+    };
+    bench
+}
+
+fn explore(driver: Driver) -> Campaign {
+    Campaign::Explore { arms: vec![arm()], levels: vec![3], max_measurements: 1, max_gpu_millis: 600_000, driver }
+}
+
+fn confirm(driver: Driver) -> Campaign {
+    Campaign::Confirm { arm: arm(), level: 4, arrivals_per_kilosecond: 400_000, run_millis: 1_000, driver }
+}
+
+#[tokio::test]
+async fn agents_in_a_closed_loop_give_a_row_of_runs() {
+    let (endpoint, server) = sidecar().await;
+    let row = bench(&endpoint, explore, false).await.run().await.unwrap().rows.remove(0);
+    assert_eq!((row.verdict, row.errors, row.level), (Verdict::Feasible, 0, 3));
+    assert!(row.count >= 300, "{}", row.count);
+    assert!(row.latencies.iter().all(|latency| latency.metric == Metric::AgentRunLatency));
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_call_that_the_trace_does_not_have_fails_its_run() {
+    let (endpoint, server) = sidecar().await;
+    let row = bench(&endpoint, explore, true).await.run().await.unwrap().rows.remove(0);
+    assert_eq!(row.verdict, Verdict::Infeasible);
+    assert!(row.errors > 50, "{}", row.errors);
+    assert!(
+        row.reason.contains(" failed; ") && row.reason.contains("a tool call had no recorded result"),
+        "{}",
+        row.reason
+    );
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
+    let (endpoint, server) = sidecar().await;
+    let result = bench(&endpoint, confirm, false).await.run().await.unwrap();
+    let row = &result.rows[0];
+    // 400 a second for one second; six standard deviations of a Poisson count.
+    assert!((280..520).contains(&row.count), "{}", row.count);
+    assert_eq!((result.rows.len(), row.verdict), (1, Verdict::Feasible), "{}", row.reason);
+    assert_eq!(result.reason, "the point was run at 400000 arrivals in 1,000 s");
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_trace_without_results_is_refused() {
+    let bench = bench("http://127.0.0.1:9", explore, false).await;
+    fs::write(bench.path("trace.jsonl"), "{\"input\":\"one\"}\n").unwrap();
+    let text = failure::chain(&bench.run().await.unwrap_err());
+    assert!(
+        text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is no recorded run"),
+        "{text}"
+    );
+    assert!(text.contains("missing field `calls`"), "{text}");
+}
