@@ -23,9 +23,6 @@ from generation.request import GenerationRequest, InvalidRequest, checked_reques
 CANCELLATION_POLL_SECONDS = 0.02
 """How often requests are asked whether they were cancelled; each question is a message to the server's process."""
 
-REJECTION_DELAY_SECONDS = 0.05
-"""How long after `execute` a request that cannot be served is answered; see `reject`."""
-
 
 @dataclass(frozen=True)
 class Parameters:
@@ -93,11 +90,11 @@ class TritonPythonModel:
             try:
                 checked = self._checked(request)
             except InvalidRequest as error:
-                reject(sender, str(error), pb_utils.TritonError.INVALID_ARG)
+                fail(sender, str(error), pb_utils.TritonError.INVALID_ARG)
                 continue
             if not self._reserve():
                 limit = self._parameters.max_batch + self._parameters.max_waiting
-                reject(sender, f"{limit} requests are under way; try again later", pb_utils.TritonError.UNAVAILABLE)
+                fail(sender, f"{limit} requests are under way; try again later", pb_utils.TritonError.UNAVAILABLE)
                 continue
             self._arrivals.put((Call(sender, is_streaming=_flag(request, "stream")), checked))
 
@@ -190,18 +187,10 @@ def response(text: str, finish_reason: str, n_tokens: int):
     ])
 
 
-def reject(sender, message: str, code) -> None:
-    """Ends a request with an error a little after `execute` has returned.
-
-    Triton 2.51 never forgets a request whose last response it gets while `execute` is running: the model could then
-    not be unloaded, and the server would end only by its exit timeout.
-    """
-    threading.Timer(REJECTION_DELAY_SECONDS, fail, (sender, message, code)).start()
-
-
 def fail(sender, message: str, code) -> None:
     """Ends a request with an error."""
-    # In one message with the final flag: between two, the caller may close its stream, and the request is never freed.
+    # In one message with the final flag: sent as two, Triton 2.51 never frees a request whose caller closes its stream
+    # at the first, and the model cannot be unloaded any more.
     answer = pb_utils.InferenceResponse([], error=pb_utils.TritonError(message, code))
     sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 

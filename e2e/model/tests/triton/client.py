@@ -20,7 +20,7 @@ class Piece:
 
 
 class Generation:
-    """A request on a stream of its own; closing the stream cancels it."""
+    """A request on a stream of its own; `cancel` breaks it off."""
 
     def __init__(self, address: str, text: str, max_tokens: int = 200, stop_words=(b"\n\n",), stream: bool | None = True):
         self._client = grpc.InferenceServerClient(address)
@@ -47,19 +47,22 @@ class Generation:
         )
 
     def pieces(self) -> list[Piece]:
-        """Waits for all responses."""
-        pieces = [self.next_piece()]
-        while not pieces[-1].is_final:
-            pieces.append(self.next_piece())
-        self.close()
-        return pieces
+        """Waits for all responses, or raises the error that ends them; then closes the stream."""
+        try:
+            pieces = [self.next_piece()]
+            while not pieces[-1].is_final:
+                pieces.append(self.next_piece())
+            return pieces
+        finally:
+            self._client.stop_stream()
+            self._client.close()
 
     def text(self) -> str:
         """Waits for all responses and returns the whole text."""
         return "".join(piece.text for piece in self.pieces())
 
-    def close(self) -> None:
-        """Closes the stream; what is still generated is cancelled."""
+    def cancel(self) -> None:
+        """Breaks the stream off."""
         self._client.stop_stream(cancel_requests=True)
         self._client.close()
 

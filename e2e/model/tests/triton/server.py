@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-_START_SECONDS = 120
+_START_SECONDS = 60
 _PACKAGES = ("numpy", "numpy.libs", "onnxruntime", "flatbuffers", "google", "packaging")
 
 

@@ -83,11 +83,11 @@ def test_texts_are_the_same_alone_and_under_load(triton):
     assert [generation.text() for generation in together] == alone
 
 
-def test_a_closed_stream_stops_generation_and_frees_its_row(slow_triton):
+def test_a_broken_off_stream_stops_generation_and_frees_its_row(slow_triton):
     cancelled = Generation(slow_triton.grpc, LONG)
     cancelled.next_piece()
     waiting = Generation(slow_triton.grpc, LOOKUP)
-    cancelled.close()
+    cancelled.cancel()
     assert waiting.text() == LOOKUP_CALLS
     # There is one row, and the model says in its log at which token it stopped the request that held it.
     n_tokens = int(re.search(r"cancelled after (\d+) tokens", slow_triton.log()).group(1))
