@@ -2,6 +2,8 @@
 //!
 //! The layers within the sidecar are held by its own test, `agent-runtime/tests/runtime/layers.rs`.
 
+#![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
+
 mod manifests;
 mod source;
 

@@ -49,8 +49,9 @@ fn names(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(start, _)| {
         let before = text[..start].chars().next_back();
         let after = text[start + name.len()..].chars().next();
-        let begins_word = name.starts_with(is_word);
-        !(begins_word && before.is_some_and(is_word)) && !after.is_some_and(is_word)
+        let goes_on_before = name.starts_with(is_word) && before.is_some_and(is_word);
+        let goes_on_after = after.is_some_and(is_word);
+        !goes_on_before && !goes_on_after
     })
 }
 
@@ -91,9 +92,9 @@ fn skip(rest: &str, before: Option<char>) -> usize {
             return rest[start..].find(&close).map_or(rest.len(), |end| start + end + close.len());
         }
     }
-    if rest.starts_with('\'') {
+    if let Some(inner) = rest.strip_prefix('\'') {
         // A lifetime has no closing quote after its first character.
-        let is_character = rest[1..].starts_with('\\') || rest.chars().nth(2) == Some('\'');
+        let is_character = inner.starts_with('\\') || inner.chars().nth(1) == Some('\'');
         return if is_character { quoted(rest, '\'') } else { 0 };
     }
     0

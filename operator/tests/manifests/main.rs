@@ -1,5 +1,7 @@
 //! Every object that the operator writes, as files: one snapshot for each fixture and kind, and what must hold among them.
 
+#![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
+
 mod invariants;
 mod objects;
 
