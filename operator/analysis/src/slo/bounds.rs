@@ -64,7 +64,10 @@ pub fn quantile_bounds(sorted: &[f64], percentile: Percentile, confidence: f64) 
     let first_failing = least(samples + 1, |r| r >= 1 && below.sf(r - 1) < confidence).unwrap_or(samples + 1);
     let lower = (first_failing >= 2).then(|| first_failing - 1);
     let value = |rank: u64| sorted[(rank - 1) as usize];
-    Some(QuantileBounds { point, lower: lower.map(value), upper: upper.map(value), samples })
+    // The interpolated point of a few samples may lie beyond an order statistic; a wider bound covers no less.
+    let lower = lower.map(|rank| value(rank).min(point));
+    let upper = upper.map(|rank| value(rank).max(point));
+    Some(QuantileBounds { point, lower, upper, samples })
 }
 
 /// The least r in 0..=n for which a monotone predicate holds.
