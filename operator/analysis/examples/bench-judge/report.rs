@@ -24,8 +24,9 @@ pub fn line(row: &Row, outcome: &Outcome) -> String {
 pub fn markdown(results: &[(Row, Outcome)], timings: &[Timing], (rollouts, seed): (u64, u64)) -> String {
     let mut text = format!(
         "## Rollout judge\n\n`make bench-judge`: {rollouts} simulated rollouts per row, seed {seed}; 5/20/50 % for ten minutes each; \
-         lognormal latencies (sigma 0.7), Poisson arrivals, 20 requests/s unless stated. Where nothing else is said, rows below the \
-         first four have shared drift (20 %) and 5 % noise per pod. Cells: share of rollouts (median minute).\n\n\
+         lognormal latencies (sigma 0.7), Poisson arrivals, 20 requests/s unless stated. All have shared drift (20 %) and 5 % \
+         noise per pod, but for the rows named iid, bursts and `no difference, 2 requests/s`. Cells: share of rollouts (median minute; \
+         the last one where all are to be caught).\n\n\
          | scenario | gate | judge rolled back | judge promoted | met |"
     );
     RULES.iter().for_each(|rule| text.push_str(&format!(" {} |", rule.name)));
@@ -35,8 +36,10 @@ pub fn markdown(results: &[(Row, Outcome)], timings: &[Timing], (rollouts, seed)
         let (gate, met) = row.gate.map_or((String::from("-"), "-"), |gate| {
             (gate_text(gate), if is_met(gate, outcome) { "yes" } else { "**no**" })
         });
-        let (back, promoted) =
-            (cell(&outcome.rolled_back, outcome.rollouts), cell(&outcome.promoted, outcome.rollouts));
+        let last = outcome.rolled_back.last().filter(|_| matches!(row.gate, Some(Gate::AllWithin(_))));
+        let last = last.map_or_else(String::new, |last| format!(", last {last:.1}"));
+        let back = cell(&outcome.rolled_back, outcome.rollouts) + &last;
+        let promoted = cell(&outcome.promoted, outcome.rollouts);
         let _ = write!(text, "\n| {} | {gate} | {back} | {promoted} | {met} |", row.name);
         outcome.rules.iter().for_each(|rule| text.push_str(&format!(" {} |", cell(rule, outcome.rollouts))));
     }
@@ -44,7 +47,8 @@ pub fn markdown(results: &[(Row, Outcome)], timings: &[Timing], (rollouts, seed)
     let _ = write!(
         text,
         "\n\nWith n rollouts a share p has a standard error of sqrt(p (1 - p) / n): 0.3 points at 1 % of 1,000. Largest judge \
-         state: {bytes} bytes with one metric.\n"
+         state: {bytes} bytes with one metric. At 2 requests/s and 5 % the canary sees one request in ten seconds: a rollout \
+         whose first two minutes happen to bring fewer than three cannot be decided in them.\n"
     );
     text.push_str(
         "\n| one window, 10 metrics, 6 strata, 5 pods | smallest | median | p99 | largest |\n|---|---|---|---|---|\n",
@@ -62,6 +66,7 @@ fn gate_text(gate: Gate) -> String {
     match gate {
         Gate::RollbacksPerThousand(most) => format!("rolled back <= {most} per 1,000"),
         Gate::Caught { share, minutes } => format!("caught >= {:.0} %, median <= {minutes} min", share * 100.0),
+        Gate::AllWithin(minutes) => format!("all caught within {minutes} min"),
         Gate::PromotedAtMost(share) => format!("promoted <= {:.0} %", share * 100.0),
         Gate::PromotedAtLeast(share) => format!("promoted >= {:.0} %", share * 100.0),
     }
@@ -73,6 +78,9 @@ fn is_met(gate: Gate, outcome: &Outcome) -> bool {
         Gate::RollbacksPerThousand(most) => share(&outcome.rolled_back) * 1_000.0 <= most,
         Gate::Caught { share: least, minutes } => {
             share(&outcome.rolled_back) >= least && median(&outcome.rolled_back).is_some_and(|median| median <= minutes)
+        }
+        Gate::AllWithin(minutes) => {
+            outcome.rolled_back.iter().filter(|caught| **caught <= minutes).count() as u64 == outcome.rollouts
         }
         Gate::PromotedAtMost(most) => share(&outcome.promoted) <= most,
         Gate::PromotedAtLeast(least) => share(&outcome.promoted) >= least,

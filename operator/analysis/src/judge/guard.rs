@@ -29,11 +29,11 @@ pub const FAST_MARGIN_FACTOR: u16 = 3;
 pub(super) const SMALLEST_VARIANCE: f32 = 1.0;
 
 /// Shares of a guard's weight. Errors are few and need the most.
-const ERRORS_SHARE: f64 = 0.45;
+const ERRORS_SHARE: f64 = 0.43;
 const FAST_SHARE: f64 = 0.17;
 const SLOW_SHARE: f64 = 0.28;
-const ABSOLUTE_SHARE: f64 = 0.07;
-const HANG_SHARE: f64 = 0.03;
+const ABSOLUTE_SHARE: f64 = 0.06;
+const HANG_SHARE: f64 = 0.06;
 
 /// Weights of lane S's chains: the whole distribution, the tail.
 const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];

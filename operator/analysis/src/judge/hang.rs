@@ -12,10 +12,10 @@ use super::{
 pub const MAX_AGE_WINDOWS: usize = 31;
 
 /// The tilts of the lane: hanging is rare among healthy units, so the alternatives are large.
-pub(super) const TILTS: [f64; 3] = [3.0, 12.0, 60.0];
+pub(super) const TILTS: [f64; 3] = [3.0, 15.0, 200.0];
 
 /// Their weights.
-pub(super) const MIXTURE: Mixture = Mixture { weights: &[0.3, 0.3, 0.4], unrestarted: 0.0 };
+pub(super) const MIXTURE: Mixture = Mixture { weights: &[0.2, 0.3, 0.5], unrestarted: 0.0 };
 
 /// What one arm had in flight in earlier windows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
