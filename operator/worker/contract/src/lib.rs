@@ -27,7 +27,7 @@ pub use crate::{
         ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
-    row::{Gpu, Latency, MAX_ROW_BYTES, ModelAnalyzerRow, Phase, Progress, Row, RowTooLarge, Verdict},
+    row::{Gpu, Latency, MAX_ROW_BYTES, ModelAnalyzerRow, Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict},
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,

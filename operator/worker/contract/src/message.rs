@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, FailureClass, QualityResult, Row};
+use crate::{Digest, FailureClass, ProfileEnd, QualityResult, Row};
 
 /// The only message format so far.
 pub const MESSAGE_FORMAT_VERSION: u32 = 1;
@@ -163,7 +163,9 @@ pub struct ProfileResult {
     pub omitted_rows: u32,
     /// GPU time used by the Job, in milliseconds.
     pub gpu_millis: u64,
-    /// Why the search ended, in words.
+    /// What ended the campaign.
+    pub end: ProfileEnd,
+    /// The same in words.
     pub reason: String,
 }
 

@@ -140,7 +140,9 @@ pub enum Phase {
     },
     /// No more rows will come; the Job ends once this is acknowledged.
     Finished {
-        /// Why the search ended.
+        /// What ended the campaign.
+        end: ProfileEnd,
+        /// The same in words.
         reason: String,
     },
     /// The Job could not go on; the rows stand.
@@ -150,6 +152,17 @@ pub enum Phase {
         /// In words.
         text: String,
     },
+}
+
+/// What ended a Profile Job that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProfileEnd {
+    /// Nothing more is to be measured.
+    Complete,
+    /// The measurements or the GPU time of the task are used; there was more to measure.
+    BudgetUsed,
+    /// The pod was asked to end; another Job goes on from the rows.
+    Interrupted,
 }
 
 /// Says that a row has more data than fits.

@@ -21,7 +21,7 @@ use super::{
     progress::Board,
     records::Records,
     replay::Trace,
-    search::{Next, Search},
+    search::{Ended, Next, Search},
     shim,
     triton::TritonError,
     watch::Watch,
@@ -97,16 +97,17 @@ pub(super) struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    pub(super) async fn explore(&self, search: &dyn Search) -> Result<String, ProfileError> {
+    pub(super) async fn explore(&self, search: &dyn Search) -> Result<Ended, ProfileError> {
         let mut loaded: Option<usize> = None;
         let mut class = FailureClass::BadModel;
-        let reason = loop {
+        let ended = loop {
             let rows: Vec<Row> = self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect();
             let (position, level) = match search.next(&rows) {
-                Next::Done(reason) => break reason,
-                Next::Measure { .. } if *self.stop.borrow() => break "the Job was asked to end".to_owned(),
+                Next::Done(ended) => break ended,
+                Next::Measure { .. } if *self.stop.borrow() => break Ended::interrupted(),
                 Next::Measure { .. } if self.budget_is_used() => {
-                    break format!("the GPU time of {} s is used", self.max_gpu_millis / 1000);
+                    let reason = format!("the GPU time of {} s is used", self.max_gpu_millis / 1000);
+                    break Ended::budget_used(reason);
                 }
                 Next::Measure { arm, level } => (arm, level),
             };
@@ -122,11 +123,11 @@ impl Campaign<'_> {
                     class = its_class;
                     self.add(self.failed(arm, level, &started, reason))?;
                 }
-                Err(LevelError::Cancelled) => break "the Job was asked to end".to_owned(),
+                Err(LevelError::Cancelled) => break Ended::interrupted(),
                 Err(LevelError::Fatal(error)) => return Err(error),
             }
         };
-        self.conclude(reason, class)
+        self.conclude(ended, class)
     }
 
     /// Measures one level; after a failure the arm is loaded anew, for nobody knows what state it is in.
@@ -156,14 +157,14 @@ impl Campaign<'_> {
     }
 
     /// Runs the chosen point open-loop at its rate, full length.
-    pub(super) async fn confirm(&self, point: &Point<'_>) -> Result<String, ProfileError> {
+    pub(super) async fn confirm(&self, point: &Point<'_>) -> Result<Ended, ProfileError> {
         let Load::Agent(agent) = &self.load else { return Err(ProfileError::Task(TaskProblem::ConfirmDriver)) };
         let (arm, started) = (point.arm, Instant::now());
         match self.load(arm).await {
             Ok(()) => {}
             Err(LevelError::Row(class, reason)) => return Err(ProfileError::AllFailed { class, reason }),
             Err(LevelError::Fatal(error)) => return Err(error),
-            Err(LevelError::Cancelled) => return Ok("the Job was asked to end".to_owned()),
+            Err(LevelError::Cancelled) => return Ok(Ended::interrupted()),
         }
         self.warm_up(agent, self.task.measure.warm_up).await?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: point.level, count: 0 });
@@ -171,12 +172,12 @@ impl Campaign<'_> {
         let mut stop = self.stop.clone();
         let driven = tokio::select! {
             driven = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed) => driven,
-            _ = stop.wait_for(|stop| *stop) => return Ok("the Job was asked to end".to_owned()),
+            _ = stop.wait_for(|stop| *stop) => return Ok(Ended::interrupted()),
         };
         let row = self.agent_row(arm, point.level, &started, driven)?;
         let reason = format!("the point was run at {} arrivals in 1,000 s", point.arrivals_per_kilosecond);
         self.add(row)?;
-        Ok(reason)
+        Ok(Ended::complete(reason))
     }
 
     async fn warm_up(&self, agent: &Agent, runs: u32) -> Result<(), ProfileError> {
@@ -193,14 +194,14 @@ impl Campaign<'_> {
     }
 
     /// A campaign of which nothing came is a failed Job.
-    fn conclude(&self, reason: String, class: FailureClass) -> Result<String, ProfileError> {
+    fn conclude(&self, ended: Ended, class: FailureClass) -> Result<Ended, ProfileError> {
         let rows = self.board.snapshot().rows;
         let failed = |row: &Row| row.verdict == Verdict::Failed;
         match rows.first() {
             Some(first) if self.task.measured.is_empty() && rows.iter().all(failed) => {
                 Err(ProfileError::AllFailed { class, reason: first.reason.clone() })
             }
-            Some(_) | None => Ok(reason),
+            Some(_) | None => Ok(ended),
         }
     }
 

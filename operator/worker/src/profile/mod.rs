@@ -23,7 +23,7 @@ use check::{CheckedTask, TaskProblem};
 use progress::Board;
 use records::RecordsError;
 use replay::TraceError;
-use search::Ladder;
+use search::{Ended, Ladder};
 use slipway_worker_contract::{Driver, FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
 use tokio::sync::watch as channel;
 use triton::{Triton, TritonError};
@@ -172,7 +172,7 @@ pub async fn run(
         board.serve(setup.progress).await.map_err(|source| ProfileError::Serve { address: setup.progress, source })?;
     let ended = measure(task, setup, &board, &stop).await;
     board.enter(match &ended {
-        Ok(reason) => Phase::Finished { reason: reason.clone() },
+        Ok(Ended { end, reason }) => Phase::Finished { end: *end, reason: reason.clone() },
         Err(error) => Phase::Failed { class: error.class(), text: failure::chain(error) },
     });
     if !*stop.borrow() {
@@ -184,11 +184,12 @@ pub async fn run(
     }
     server.abort();
     let progress = board.snapshot();
-    ended.map(|reason| ProfileResult {
+    ended.map(|Ended { end, reason }| ProfileResult {
         input_hash: progress.input_hash,
         rows: progress.rows,
         omitted_rows: 0,
         gpu_millis: progress.gpu_millis,
+        end,
         reason,
     })
 }
@@ -198,7 +199,7 @@ async fn measure(
     setup: &Setup,
     board: &Board,
     stop: &channel::Receiver<bool>,
-) -> Result<String, ProfileError> {
+) -> Result<Ended, ProfileError> {
     let checked = CheckedTask::new(task).map_err(ProfileError::Task)?;
     let driver = match checked {
         CheckedTask::Explore { driver: Driver::ModelAnalyzer, .. } => Load::model_analyzer(task, setup)?,

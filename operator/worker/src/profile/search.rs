@@ -1,6 +1,6 @@
 //! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of them.
 
-use slipway_worker_contract::{Arm, Row, Verdict};
+use slipway_worker_contract::{Arm, ProfileEnd, Row, Verdict};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +12,34 @@ pub enum Next {
         /// Requests in flight.
         level: u32,
     },
-    /// Nothing more is to be measured, and why.
-    Done(String),
+    /// Nothing more is measured.
+    Done(Ended),
+}
+
+/// How a campaign ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// What ended it.
+    pub end: ProfileEnd,
+    /// The same in words.
+    pub reason: String,
+}
+
+impl Ended {
+    /// Nothing more is to be measured.
+    pub fn complete(reason: impl Into<String>) -> Self {
+        Self { end: ProfileEnd::Complete, reason: reason.into() }
+    }
+
+    /// The budget is used.
+    pub fn budget_used(reason: impl Into<String>) -> Self {
+        Self { end: ProfileEnd::BudgetUsed, reason: reason.into() }
+    }
+
+    /// The pod was asked to end.
+    pub fn interrupted() -> Self {
+        Self { end: ProfileEnd::Interrupted, reason: "the Job was asked to end".to_owned() }
+    }
 }
 
 /// A way to walk through a campaign.
@@ -56,13 +82,14 @@ impl Ladder {
 impl Search for Ladder {
     fn next(&self, rows: &[Row]) -> Next {
         if rows.len().saturating_sub(self.earlier) >= self.max_measurements as usize {
-            return Next::Done(format!("the budget of {} measurements is used", self.max_measurements));
+            let reason = format!("the budget of {} measurements is used", self.max_measurements);
+            return Next::Done(Ended::budget_used(reason));
         }
         // The lowest levels of all arms first: they tell most about each arm, should the budget end.
         let candidate = |(position, arm)| Some((self.next_level(arm, rows)?, position));
         match self.arms.iter().enumerate().filter_map(candidate).min() {
             Some((level, arm)) => Next::Measure { arm, level },
-            None => Next::Done("every arm was walked up to its limit".to_owned()),
+            None => Next::Done(Ended::complete("every arm was walked up to its limit")),
         }
     }
 }
@@ -96,10 +123,10 @@ mod tests {
     }
 
     /// Walks to the end; arm `a` misses from level 4 on, arm `b` never.
-    fn walk(search: &Ladder, mut rows: Vec<Row>) -> (Vec<(String, u32)>, String) {
+    fn walk(search: &Ladder, mut rows: Vec<Row>) -> (Vec<(String, u32)>, Ended) {
         loop {
             match search.next(&rows) {
-                Next::Done(reason) => return (rows.into_iter().map(|r| (r.arm, r.level)).collect(), reason),
+                Next::Done(ended) => return (rows.into_iter().map(|r| (r.arm, r.level)).collect(), ended),
                 Next::Measure { arm, level } => {
                     let missed = arm == 0 && level >= 4;
                     let verdict = if missed { Verdict::Infeasible } else { Verdict::Feasible };
@@ -111,10 +138,10 @@ mod tests {
 
     #[test]
     fn an_arm_is_left_at_the_level_that_misses() {
-        let (cells, reason) = walk(&Ladder::new(&arms(&["a", "b"]), &[8, 1, 4, 2], 20, 0), Vec::new());
+        let (cells, ended) = walk(&Ladder::new(&arms(&["a", "b"]), &[8, 1, 4, 2], 20, 0), Vec::new());
         let expected = [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 4), ("b", 4), ("b", 8)];
         assert_eq!(cells, expected.map(|(arm, level)| (arm.to_owned(), level)));
-        assert_eq!(reason, "every arm was walked up to its limit");
+        assert_eq!(ended, Ended::complete("every arm was walked up to its limit"));
     }
 
     #[test]
@@ -134,7 +161,7 @@ mod tests {
     #[test]
     fn the_budget_counts_the_rows_of_this_job_only() {
         let earlier = vec![row("a", 1, Verdict::Feasible)];
-        let (cells, reason) = walk(&Ladder::new(&arms(&["a", "b"]), &[1, 2, 4], 2, 1), earlier);
-        assert_eq!((cells.len(), reason.as_str()), (3, "the budget of 2 measurements is used"));
+        let (cells, ended) = walk(&Ladder::new(&arms(&["a", "b"]), &[1, 2, 4], 2, 1), earlier);
+        assert_eq!((cells.len(), ended), (3, Ended::budget_used("the budget of 2 measurements is used")));
     }
 }

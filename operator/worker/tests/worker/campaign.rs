@@ -30,7 +30,8 @@ use slipway_worker::{
 };
 use slipway_worker_contract::{
     Arm, BuildTask, Campaign, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow, Objective,
-    OptimizeFor, Percentile, Phase, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Verdict, Workload, paths,
+    OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Verdict,
+    Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -341,10 +342,13 @@ async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
         Circumstances { gpu_millis: 5, ..Circumstances::default() },
     );
     board.add(row.clone());
-    board.enter(Phase::Finished { reason: "done".into() });
+    board.enter(Phase::Finished { end: ProfileEnd::Complete, reason: "done".into() });
     let read: Progress =
         client.get(format!("http://{address}{}", paths::PROGRESS_PATH)).send().await.unwrap().json().await.unwrap();
-    assert_eq!((read.rows, read.gpu_millis, read.phase), (vec![row], 5, Phase::Finished { reason: "done".into() }));
+    assert_eq!(
+        (read.rows, read.gpu_millis, read.phase),
+        (vec![row], 5, Phase::Finished { end: ProfileEnd::Complete, reason: "done".into() })
+    );
 
     assert_eq!(acknowledge().await.unwrap().status(), StatusCode::OK);
     board.hold(Duration::from_secs(600)).await;
@@ -357,5 +361,5 @@ async fn a_job_that_is_asked_to_end_ends_between_levels_and_reports_its_rows() {
     let (sender, stop) = watch::channel(false);
     sender.send(true).unwrap();
     let result = profile::run(&bench.task, &bench.setup(), stop).await.unwrap();
-    assert_eq!((result.rows.len(), result.reason.as_str()), (0, "the Job was asked to end"));
+    assert_eq!((result.rows.len(), result.end), (0, ProfileEnd::Interrupted));
 }

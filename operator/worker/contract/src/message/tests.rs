@@ -65,6 +65,7 @@ fn a_profile_that_does_not_fit_counts_its_oldest_rows_and_keeps_whole_ones() {
             rows: rows.clone(),
             omitted_rows: 0,
             gpu_millis: 1,
+            end: ProfileEnd::Complete,
             reason: "every point is measured".into(),
         }),
     };
