@@ -1,7 +1,8 @@
 """Draws a question for end-to-end tests from the held-out split, with the calls and the answer it must lead to.
 
     python3 questions.py --seed 7
-    {"seed": 7, "kind": "total", "question": "...", "lookups": [{"entity": "Rema", "property": "area", "value": "41"}, ...],
+    {"seed": 7, "kind": "total", "question": "...",
+     "lookups": [{"entity": "Rema", "property": "area", "value": "41"}, ...],
      "steps": [["lookup[Rema.area]", "lookup[Tovu.area]"], ["calc[41+17]"]], "answer": "58"}
 
 A look-up service that answers `lookups` makes the answer right; entity names and numbers never occurred in training.

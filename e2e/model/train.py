@@ -135,7 +135,8 @@ def exact_runs(network: Network, heldout: dict[int, Bucket]) -> tuple[int, int, 
     for bucket in heldout.values():
         for start in range(0, len(bucket.tokens), 64):
             tokens, labels, roles = (
-                torch.from_numpy(array[start : start + 64]).cuda() for array in (bucket.tokens, bucket.labels, bucket.roles)
+                torch.from_numpy(array[start : start + 64]).cuda()
+                for array in (bucket.tokens, bucket.labels, bucket.roles)
             )
             predicted = network(tokens.long()).argmax(-1)
             wrong = (predicted != labels) & (roles == COMPLETION)
@@ -199,7 +200,8 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     log(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
     training_set = draw_training_set(arguments.episodes, arguments.processes)
-    log("episodes by length: " + ", ".join(f"{length}: {len(bucket.tokens):,}" for length, bucket in training_set.items()))
+    counts = (f"{length}: {len(bucket.tokens):,}" for length, bucket in training_set.items())
+    log("episodes by length: " + ", ".join(counts))
     rng = random.Random("held-out")
     heldout = padded(encode_episode(draw_episode(rng, Split.HELD_OUT, BUCKETS[-1] - 2), None) for _ in range(1000))
     batches = Batches(training_set, seed=0)

@@ -28,7 +28,7 @@ def main() -> int:
     )
     parser.add_argument("verb", choices=("build", "evaluate"), nargs="?", default="build")
     parser.add_argument("--root", type=Path, default=Path("/slipway"), help="folder with checkpoint, task and output")
-    parser.add_argument("--repository", type=Path, help="model repository to evaluate; default: output/model_repository")
+    parser.add_argument("--repository", type=Path, help="what to evaluate; default: output/model_repository")
     parser.add_argument("--threads", type=int, default=1, help="threads of the evaluation")
     arguments = parser.parse_args()
     try:

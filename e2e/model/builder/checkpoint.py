@@ -103,7 +103,8 @@ def _read_config(path: Path) -> Config:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"config.json cannot be read: {error}") from error
     if values.get("model_type") != "slipway_react":
-        raise CheckpointError(f"config.json: model_type is {values.get('model_type')!r}, this builder takes 'slipway_react'")
+        found = values.get("model_type")
+        raise CheckpointError(f"config.json: model_type is {found!r}, this builder takes 'slipway_react'")
     missing = [field.name for field in fields(Config) if field.name not in values]
     if missing:
         raise CheckpointError(f"config.json lacks {', '.join(missing)}")

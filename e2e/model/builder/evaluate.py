@@ -21,9 +21,9 @@ def evaluate(model: Path, quality_set: Path, outputs: Path, n_threads: int) -> i
     requests = read_quality_set(quality_set, decoder.context_length)
     texts = generate_all(Batcher(decoder), list(requests.values()))
     outputs.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"id": identity, "output": text}, ensure_ascii=False) for identity, text in zip(requests, texts)]
-    outputs.write_text("".join(line + "\n" for line in lines))
-    return len(lines)
+    entries = [{"id": identity, "output": text} for identity, text in zip(requests, texts)]
+    outputs.write_text("".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
+    return len(entries)
 
 
 def read_quality_set(path: Path, context_length: int) -> dict[str, GenerationRequest]:

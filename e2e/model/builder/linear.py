@@ -43,7 +43,8 @@ def _quantized_rows(graph: "Graph", name: str, x: str) -> tuple[str, str]:
     """Writes x as unsigned bytes around 128 and its scale, one per row."""
     axis = graph.weight(f"{name}.axis", np.array([-1], np.int64))
     largest = graph.node("ReduceMax", [graph.node("Abs", [x], f"{name}.magnitude"), axis], f"{name}.largest")
-    scale = graph.node("Mul", [largest, graph.weight(f"{name}.per_step", np.array(1 / 127, np.float32))], f"{name}.step")
+    per_step = graph.weight(f"{name}.per_step", np.array(1 / 127, np.float32))
+    scale = graph.node("Mul", [largest, per_step], f"{name}.step")
     scale = graph.node("Max", [scale, graph.weight(f"{name}.smallest", np.array(_SMALLEST_SCALE))], f"{name}.row_scale")
     rounded = graph.node("Round", [graph.node("Div", [x, scale], f"{name}.steps")], f"{name}.rounded")
     offset = graph.weight(f"{name}.offset", np.array(128, np.float32))

@@ -86,4 +86,5 @@ def _bucket(sequences: list, length: int) -> Bucket:
 
 
 def _concatenated(buckets: list[Bucket]) -> Bucket:
-    return Bucket(*(np.concatenate([getattr(bucket, name) for bucket in buckets]) for name in ("tokens", "labels", "roles")))
+    names = ("tokens", "labels", "roles")
+    return Bucket(*(np.concatenate([getattr(bucket, name) for bucket in buckets]) for name in names))

@@ -167,7 +167,8 @@ class TritonPythonModel:
         call.text += progress.text
         is_final = progress.finish_reason is not None
         if not is_final:
-            is_due = call.n_tokens_sent == 0 or progress.n_tokens - call.n_tokens_sent >= self._parameters.stream_interval
+            n_new = progress.n_tokens - call.n_tokens_sent
+            is_due = call.n_tokens_sent == 0 or n_new >= self._parameters.stream_interval
             if not (call.is_streaming and is_due and call.text):
                 return
         reason = progress.finish_reason.value if is_final else ""

@@ -36,7 +36,8 @@ class TritonServer:
             executable.chmod(0o755)
         command = [
             str(triton / "bin" / "tritonserver"), "--model-repository", str(self._repository),
-            "--backend-directory", str(backends), "--log-verbose", "1", "--model-control-mode", "explicit", "--load-model", "agent",
+            "--backend-directory", str(backends), "--log-verbose", "1",
+            "--model-control-mode", "explicit", "--load-model", "agent",
         ]
         for name, address in (("http", self.http), ("grpc", self.grpc), ("metrics", self.metrics)):
             host, port = address.split(":")
@@ -55,10 +56,22 @@ class TritonServer:
             self._process.kill()
             self._process.wait()
 
+    def pin(self, core: int) -> None:
+        """Pins the server and its instances, all threads of them, to one core."""
+        for process in [str(self._process.pid), *self._children()]:
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {core})
+
+    def _children(self) -> list[str]:
+        return [
+            pid
+            for thread in Path(f"/proc/{self._process.pid}/task").iterdir()
+            for pid in (thread / "children").read_text().split()
+        ]
+
     def stub_processes(self) -> int:
         """Counts the model's instances: the python backend runs each in a process of its own."""
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return sum("python_backend_stub" in Path(f"/proc/{pid}/cmdline").read_text() for pid in children)
+        return sum("python_backend_stub" in Path(f"/proc/{pid}/cmdline").read_text() for pid in self._children())
 
     def wait_for_stub_processes(self, count: int) -> None:
         """Waits until the model has so many instances; those of a configuration before may still be ending."""
