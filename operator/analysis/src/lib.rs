@@ -5,7 +5,10 @@
 
 pub mod cli;
 pub mod drift;
+pub mod early;
 pub mod judge;
 pub mod pareto;
+pub mod replay;
+pub mod search;
 pub mod slo;
 pub mod trace;

@@ -1,9 +1,12 @@
 //! The command line of the crate: one file per verb, JSON on stdout, errors on stderr with exit code 2. Reads and writes files.
 
+pub mod early_verdict;
 mod error;
 mod judge;
 mod pareto;
+pub mod problem;
 mod regress;
+pub mod replay;
 mod table;
 mod trace;
 
@@ -32,6 +35,10 @@ enum Verb {
     Judge(judge::JudgeArgs),
     /// Compare a run with the recorded baseline of its configuration; a first run is recorded.
     Regress(regress::RegressArgs),
+    /// Say when recorded runs would have been decided, one JSON line per run.
+    EarlyVerdict(early_verdict::EarlyVerdictArgs),
+    /// Replay a configuration search on a table of recorded measurements.
+    Replay(replay::ReplayArgs),
     /// Print the Pareto front of a table of measurements and its hypervolume.
     Pareto(pareto::ParetoArgs),
     /// Diagnose a GPU trace: what the GPU did, why it was idle, and which manifest field would change that.
@@ -58,6 +65,8 @@ fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
     match verb {
         Verb::Judge(args) => judge::run(args, out),
         Verb::Regress(args) => regress::run(args, out),
+        Verb::EarlyVerdict(args) => early_verdict::run(args, out),
+        Verb::Replay(args) => replay::run(args, out),
         Verb::Pareto(args) => pareto::run(args, out),
         Verb::Trace(args) => trace::run(args, out),
     }

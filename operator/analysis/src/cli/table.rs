@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
 
 use super::CliError;
 
@@ -16,7 +18,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads a CSV file whose first line names the columns.
+    /// Reads a CSV file whose first line names the columns; a name that ends in `.gz` is unpacked.
     ///
     /// # Errors
     /// [`CliError::Read`] when the file cannot be opened, [`CliError::Parse`] when a line has another number of cells
@@ -25,6 +27,8 @@ impl Table {
         let file = File::open(path).map_err(|source| CliError::Read { path: path.to_owned(), source })?;
         let remedy = "every line needs as many cells as the header";
         let parse = |e: csv::Error| CliError::Parse { path: path.to_owned(), remedy, source: Box::new(e) };
+        let packed = path.extension().is_some_and(|extension| extension == "gz");
+        let file: Box<dyn Read> = if packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
         let mut reader = csv::Reader::from_reader(BufReader::new(file));
         let mut columns = HashMap::new();
         for (index, name) in reader.headers().map_err(parse)?.iter().enumerate() {
@@ -80,6 +84,26 @@ impl Table {
             }
         }
         Ok(numbers)
+    }
+
+    /// The cells of a column that may not be empty, as numbers.
+    ///
+    /// # Errors
+    /// As [`Table::numbers`], and [`CliError::Input`] when a cell is empty.
+    pub fn filled(&self, column: &str) -> Result<Vec<f64>, CliError> {
+        let filled = |(index, cell): (usize, Option<f64>)| {
+            cell.ok_or_else(|| {
+                let place = format!("line {}, column {column}", index + 2);
+                input(&self.path, &place, "the cell is empty", "every row needs a number here")
+            })
+        };
+        self.numbers(column)?.into_iter().enumerate().map(filled).collect()
+    }
+
+    /// Whether a column has this name.
+    #[must_use]
+    pub fn has(&self, column: &str) -> bool {
+        self.columns.contains_key(column)
     }
 
     fn index(&self, column: &str) -> Result<usize, CliError> {

@@ -1,0 +1,93 @@
+//! The early verdict on recorded request streams.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use slipway_analysis::cli::early_verdict;
+use slipway_analysis::early::{RequestSlo, Signal};
+use slipway_analysis::slo::Percentile;
+
+use super::tables::{mean, median, percent, table};
+
+const DISCARD_MS: f64 = 10_000.0;
+
+#[derive(Default)]
+struct Class {
+    runs: usize,
+    aborted: usize,
+    accepted: usize,
+    seconds: Vec<f64>,
+    requests: Vec<f64>,
+}
+
+pub fn early(data: &Path) -> String {
+    let mut classes: BTreeMap<&str, Class> = BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir(data.join("llm_pilot")) else { return String::new() };
+    let mut streams: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    streams.retain(|path| path.to_string_lossy().contains("-requests.csv"));
+    for stream in &streams {
+        let runs = early_verdict::runs(stream).unwrap();
+        for (ttft, tpot) in [(500.0, 60.0), (1000.0, 100.0), (2000.0, 150.0), (3000.0, 300.0)] {
+            let slo = |signal, max_ms| RequestSlo { signal, percentile: Percentile::P95, max_ms };
+            let slos = [slo(Signal::Ttft, ttft), slo(Signal::Tpot, tpot)];
+            for requests in &runs {
+                let decision = early_verdict::decide(requests, &slos, DISCARD_MS);
+                // A run without a request past the warm-up has no verdict to compare with.
+                let Some(worst) = decision.worst_excess else { continue };
+                let class = classes.entry(class(worst)).or_default();
+                class.runs += 1;
+                match decision.verdict {
+                    "Infeasible" => {
+                        class.aborted += 1;
+                        class.seconds.push((decision.decided_at_ms.unwrap() - DISCARD_MS) / 1000.0);
+                        class.requests.push(decision.requests as f64);
+                    }
+                    "Feasible" => class.accepted += 1,
+                    _ => {}
+                }
+            }
+        }
+    }
+    let rows: Vec<Vec<String>> = classes
+        .iter()
+        .map(|(name, c)| {
+            let of = |values: &[f64], f: fn(&[f64]) -> f64| match values.is_empty() {
+                true => "-".to_owned(),
+                false => format!("{:.1}", f(values)),
+            };
+            vec![
+                (*name).to_owned(),
+                c.runs.to_string(),
+                percent(c.aborted as f64 / c.runs as f64),
+                percent(c.accepted as f64 / c.runs as f64),
+                of(&c.seconds, median),
+                of(&c.seconds, mean),
+                of(&c.requests, median),
+            ]
+        })
+        .collect();
+    let header = [
+        "run",
+        "runs",
+        "ended as infeasible",
+        "ended as feasible",
+        "seconds beyond the discard, median",
+        "mean",
+        "requests beyond the discard, median",
+    ];
+    format!(
+        "## Early verdict on {} recorded streams, four pairs of p95 limits, discard 10 s\n\n\"Far\" is a worst percentile beyond 1.3 \
+         or below 0.77 of its limit, over all kept requests.\n\n{}",
+        streams.len(),
+        table(&header, &rows)
+    )
+}
+
+fn class(worst: f64) -> &'static str {
+    match worst {
+        w if w > 1.3 => "1 far infeasible",
+        w if w > 1.0 => "2 near infeasible",
+        w if w > 0.77 => "3 near feasible",
+        _ => "4 far feasible",
+    }
+}

@@ -1,0 +1,100 @@
+//! Decision time in a large space.
+
+use std::time::Instant;
+
+use slipway_analysis::pareto::Direction;
+use slipway_analysis::search::{
+    Arm, Axis, Cell, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Purpose, Role, SearchStrategy,
+    Settings, Slipway, Space, Step, Value,
+};
+use slipway_analysis::slo::Bound;
+
+use super::tables::{median, table};
+
+/// 5,000 arms of five axes at ten levels.
+fn space() -> Space {
+    let gpus = ["T4", "A10", "A100", "H100", "H200"];
+    let role = |name: &str, role| Axis { name: name.into(), role };
+    let mut arms = Vec::new();
+    for k in 0..5000usize {
+        let parallel = f64::from(1 << (k / 5 % 4));
+        let values = vec![
+            Value::Text(gpus[k % 5].into()),
+            Value::Number(parallel),
+            Value::Number(f64::from(1 << (k / 20 % 10))),
+            Value::Number((k / 200 % 5) as f64),
+            Value::Text(format!("policy-{}", k / 1000)),
+        ];
+        arms.push(Arm { values, gpus: parallel, start_seconds: Some(120.0), engine: k, levels: vec![true; 10] });
+    }
+    let metric = |name: &str, kind| Metric { name: name.into(), kind, prior: Vec::new() };
+    Space {
+        axes: vec![
+            role("gpu", Some(Role::GpuType)),
+            role("tensor parallel", Some(Role::TensorParallel)),
+            role("batch limit", Some(Role::MaxBatchSize)),
+            role("queue delay", None),
+            role("policy", None),
+        ],
+        arms,
+        levels: (0..10).map(|level| f64::from(1 << level)).collect(),
+        run_seconds: Some(120.0),
+        metrics: vec![
+            metric("tok_per_s_per_gpu", MetricKind::Throughput),
+            metric("ttft_p95_ms", MetricKind::FirstToken),
+            metric("tpot_p95_ms", MetricKind::PerToken),
+        ],
+        objective: 0,
+        direction: Direction::Maximize,
+        constraints: vec![
+            Constraint { metric: 1, bound: Bound::AtMost(1000.0) },
+            Constraint { metric: 2, bound: Bound::AtMost(60.0) },
+        ],
+        abort_fraction: 0.2,
+    }
+}
+
+/// A smooth truth with a cliff, so that the search has something to learn.
+fn truth(space: &Space, cell: Cell) -> Vec<f64> {
+    let load = space.levels[cell.level];
+    let per_gpu =
+        slipway_analysis::search::prior::log_throughput(space, cell.arm, load).exp() / space.arms[cell.arm].gpus;
+    let wiggle = 1.0 + 0.1 * ((cell.arm % 97) as f64).sin();
+    let throughput = 900.0 * per_gpu * wiggle;
+    let tpot = 900.0 * load / (throughput * space.arms[cell.arm].gpus);
+    vec![throughput, 6.0 * tpot, tpot]
+}
+
+pub fn speed() -> String {
+    let space = space();
+    let mut rows = Vec::new();
+    let strategy = Slipway::new(space.clone(), Settings { stop_gain: 0.0, ..Settings::default() });
+    let mut measurements: Vec<Measurement> = Vec::new();
+    let mut times: Vec<f64> = Vec::new();
+    for run in 1..=40 {
+        let started = Instant::now();
+        let step = strategy.next(Progress { measurements: &measurements, pending: &[] });
+        times.push(started.elapsed().as_secs_f64() * 1000.0);
+        let Step::Measure { proposals } = step else { break };
+        let cell = proposals[0].cell;
+        let outcome = Outcome::Measured { values: truth(&space, cell), log_sd: 0.02 };
+        measurements.push(Measurement {
+            cell,
+            purpose: Purpose::Explore,
+            start_seconds: 120.0,
+            run_seconds: 120.0,
+            outcome,
+        });
+        if run % 10 == 0 {
+            let last = &times[times.len() - 10..];
+            let most = last.iter().copied().fold(0.0, f64::max);
+            rows.push(vec![
+                format!("{} to {}", run - 10, run - 1),
+                format!("{:.1}", median(last)),
+                format!("{most:.1}"),
+            ]);
+        }
+    }
+    let header = ["runs known", "decision in ms, median", "most"];
+    format!("## Decision time, {} arms x {} levels, 3 metrics\n\n{}", 5000, 10, table(&header, &rows))
+}

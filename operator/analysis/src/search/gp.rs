@@ -1,0 +1,239 @@
+//! A Gaussian process over cells, averaged over a small grid of scales. Pure.
+//!
+//! Posterior mean k' (K + N)^-1 y and variance k(x, x) - k' (K + N)^-1 k (Rasmussen and Williams, 2.2), for each point of
+//! a grid (scale of the arms' own part, scale of the shared curve over load, nugget: what a cell has of its own); points
+//! are weighted by their marginal likelihood (5.4.1), so that nothing is estimated from a handful of runs.
+
+use super::Cell;
+use super::kernel::{Amplitudes, Kernel, Parts};
+
+/// Factors on what arms have of their own, and their prior odds.
+const ARM_SCALES: [(f64, f64); 3] = [(0.5, 0.25), (1.0, 0.5), (2.0, 0.25)];
+/// Factors on the curve over load that arms share, and their prior odds.
+const LEVEL_SCALES: [(f64, f64); 3] = [(0.5, 0.3), (1.0, 0.4), (2.0, 0.3)];
+/// Standard deviations of a cell's own deviation, in natural logarithms.
+const NUGGETS: [f64; 3] = [0.01, 0.04, 0.12];
+/// Relevances of a named axis, and their prior odds: names that gave alike say little about the next one.
+const NAMED_RELEVANCES: [(f64, f64); 3] = [(0.3, 0.3), (0.6, 0.4), (1.0, 0.3)];
+/// Relevances of an ordered axis, and their prior odds.
+const RELEVANCES: [(f64, f64); 4] = [(0.02, 0.2), (0.15, 0.3), (0.5, 0.3), (1.0, 0.2)];
+/// The relevance an axis has until its own is fitted.
+const USUAL_RELEVANCE: f64 = 0.5;
+/// Sweeps over the axes when relevances are fitted.
+const SWEEPS: usize = 2;
+/// Points of less posterior weight are dropped.
+const LEAST_WEIGHT: f64 = 0.02;
+/// Points that are kept at most: the rest changes little and every one is paid for at every cell.
+const MOST_FITS: usize = 8;
+
+/// An observation of a latent quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Site {
+    pub cell: Cell,
+    /// Observed minus prior mean.
+    pub residual: f64,
+    /// Variance of the measurement.
+    pub noise: f64,
+}
+
+/// Mean and variance of a normal law.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Normal {
+    pub mean: f64,
+    pub variance: f64,
+}
+
+/// The posterior of one latent quantity.
+#[derive(Debug, Clone)]
+pub(super) struct Process {
+    amplitudes: Amplitudes,
+    relevance: Vec<f64>,
+    sites: Vec<Site>,
+    fits: Vec<Fit>,
+}
+
+/// A point of the grid.
+#[derive(Debug, Clone, Copy)]
+struct Scales {
+    arm: f64,
+    level: f64,
+    nugget: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Fit {
+    weight: f64,
+    scales: Scales,
+    /// Lower triangle of the Cholesky factor, row by row.
+    factor: Vec<Vec<f64>>,
+    /// (K + N)^-1 y.
+    dual: Vec<f64>,
+}
+
+impl Process {
+    pub(super) fn fit(kernel: &Kernel, amplitudes: Amplitudes, sites: Vec<Site>) -> Self {
+        let axes = AxisTable::new(kernel, &sites);
+        let relevance = relevances(kernel, &amplitudes, &sites, &axes);
+        let base = base(kernel, &amplitudes, &sites, &axes, &relevance);
+        let mut fits: Vec<(f64, Fit)> = Vec::with_capacity(ARM_SCALES.len() * LEVEL_SCALES.len() * NUGGETS.len());
+        for (arm, arm_odds) in ARM_SCALES {
+            for (level, level_odds) in LEVEL_SCALES {
+                for nugget in NUGGETS {
+                    let scales = Scales { arm, level, nugget };
+                    let (fit, likelihood) = Fit::new(&amplitudes, &sites, &base, scales);
+                    fits.push((likelihood + f64::ln(arm_odds * level_odds), fit));
+                }
+            }
+        }
+        let most = fits.iter().map(|(l, _)| *l).fold(f64::NEG_INFINITY, f64::max);
+        let mut fits: Vec<Fit> = fits.into_iter().map(|(l, fit)| Fit { weight: (l - most).exp(), ..fit }).collect();
+        let total: f64 = fits.iter().map(|fit| fit.weight).sum();
+        fits.retain(|fit| fit.weight >= LEAST_WEIGHT * total);
+        fits.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        fits.truncate(MOST_FITS);
+        let kept: f64 = fits.iter().map(|fit| fit.weight).sum();
+        fits.iter_mut().for_each(|fit| fit.weight /= kept);
+        Self { amplitudes, relevance, sites, fits }
+    }
+
+    /// The posterior at a cell, the cell's own deviation included.
+    pub(super) fn at(&self, kernel: &Kernel, cell: Cell) -> Normal {
+        let base: Vec<Parts> = self.sites.iter().map(|site| self.base(kernel, site.cell, cell)).collect();
+        let own = kernel.covariance(&self.amplitudes, 1.0, cell, cell);
+        let (mut mean, mut square) = (0.0, 0.0);
+        for fit in &self.fits {
+            let normal = fit.at(&self.amplitudes, &self.sites, &base, own, cell);
+            mean += fit.weight * normal.mean;
+            square += fit.weight * (normal.variance + normal.mean * normal.mean);
+        }
+        Normal { mean, variance: (square - mean * mean).max(0.0) }
+    }
+
+    fn base(&self, kernel: &Kernel, site: Cell, cell: Cell) -> Parts {
+        kernel.covariance(&self.amplitudes, kernel.arms(&self.relevance, site.arm, cell.arm), site, cell)
+    }
+}
+
+/// Per pair of sites (lower triangle), the similarity of their arms on each axis.
+struct AxisTable(Vec<Vec<Vec<f64>>>);
+
+impl AxisTable {
+    fn new(kernel: &Kernel, sites: &[Site]) -> Self {
+        let pair = |i: usize, j: usize| {
+            let on = |axis| kernel.on_axis(axis, sites[i].cell.arm, sites[j].cell.arm);
+            (0..kernel.axes()).map(on).collect()
+        };
+        Self((0..sites.len()).map(|i| (0..=i).map(|j| pair(i, j)).collect()).collect())
+    }
+
+    fn similarity(&self, i: usize, j: usize, relevance: &[f64]) -> f64 {
+        self.0[i][j].iter().zip(relevance).map(|(s, r)| 1.0 - r + r * s).product()
+    }
+}
+
+fn base(
+    kernel: &Kernel,
+    amplitudes: &Amplitudes,
+    sites: &[Site],
+    axes: &AxisTable,
+    relevance: &[f64],
+) -> Vec<Vec<Parts>> {
+    let pair = |i: usize, j: usize| {
+        kernel.covariance(amplitudes, axes.similarity(i, j, relevance), sites[i].cell, sites[j].cell)
+    };
+    (0..sites.len()).map(|i| (0..=i).map(|j| pair(i, j)).collect()).collect()
+}
+
+/// The most likely relevance of every axis, by coordinate ascent from the usual one.
+fn relevances(kernel: &Kernel, amplitudes: &Amplitudes, sites: &[Site], axes: &AxisTable) -> Vec<f64> {
+    const COARSE: [Scales; 4] = [
+        Scales { arm: 0.7, level: 1.0, nugget: 0.02 },
+        Scales { arm: 0.7, level: 1.0, nugget: 0.08 },
+        Scales { arm: 1.5, level: 1.0, nugget: 0.02 },
+        Scales { arm: 1.5, level: 1.0, nugget: 0.08 },
+    ];
+    let mut relevance = vec![USUAL_RELEVANCE; kernel.axes()];
+    for _ in 0..SWEEPS {
+        for axis in 0..relevance.len() {
+            // An axis on which only one value was run has nothing to say about its relevance.
+            if axes.0.iter().flatten().all(|pair| pair[axis] == 1.0) {
+                continue;
+            }
+            let mut best = (f64::NEG_INFINITY, relevance[axis]);
+            let candidates = if kernel.is_named(axis) { &NAMED_RELEVANCES[..] } else { &RELEVANCES[..] };
+            for (candidate, odds) in candidates.iter().copied() {
+                relevance[axis] = candidate;
+                let base = base(kernel, amplitudes, sites, axes, &relevance);
+                let likelihood = |scales: &Scales| Fit::new(amplitudes, sites, &base, *scales).1;
+                let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
+                if most > best.0 {
+                    best = (most, candidate);
+                }
+            }
+            relevance[axis] = best.1;
+        }
+    }
+    relevance
+}
+
+impl Fit {
+    fn new(amplitudes: &Amplitudes, sites: &[Site], base: &[Vec<Parts>], scales: Scales) -> (Self, f64) {
+        let mut factor: Vec<Vec<f64>> = Vec::with_capacity(sites.len());
+        for (i, site) in sites.iter().enumerate() {
+            let mut row = Vec::with_capacity(i + 1);
+            for j in 0..=i {
+                let mut value = shared(amplitudes, scales, base[i][j], site.cell == sites[j].cell);
+                if i == j {
+                    // The jitter keeps repeated exact observations of one cell solvable.
+                    value += site.noise + 1e-8;
+                }
+                let above = if i == j { &row } else { &factor[j] };
+                value -= dot(&row[..j.min(row.len())], &above[..j]);
+                let entry = if i == j { value.max(1e-12).sqrt() } else { value / factor[j][j] };
+                row.push(entry);
+            }
+            factor.push(row);
+        }
+        let residuals: Vec<f64> = sites.iter().map(|site| site.residual).collect();
+        let half = forward(&factor, &residuals);
+        let fit = dot(&half, &half);
+        let log_det: f64 = factor.iter().enumerate().map(|(i, row)| row[i].ln()).sum();
+        let dual = backward(&factor, half);
+        (Self { weight: 0.0, scales, factor, dual }, -0.5 * fit - log_det)
+    }
+
+    fn at(&self, amplitudes: &Amplitudes, sites: &[Site], base: &[Parts], own: Parts, cell: Cell) -> Normal {
+        let with = |(site, base): (&Site, &Parts)| shared(amplitudes, self.scales, *base, site.cell == cell);
+        let covariances: Vec<f64> = sites.iter().zip(base).map(with).collect();
+        let half = forward(&self.factor, &covariances);
+        let prior = shared(amplitudes, self.scales, own, true);
+        Normal { mean: dot(&covariances, &self.dual), variance: (prior - dot(&half, &half)).max(0.0) }
+    }
+}
+
+fn shared(amplitudes: &Amplitudes, scales: Scales, base: Parts, same_cell: bool) -> f64 {
+    let own = if same_cell { scales.nugget * scales.nugget } else { 0.0 };
+    let offset = amplitudes.offset * amplitudes.offset;
+    offset + scales.arm * scales.arm * base.arm + scales.level * scales.level * base.level + own
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+fn forward(factor: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
+    let mut solved: Vec<f64> = Vec::with_capacity(right.len());
+    for (row, value) in factor.iter().zip(right) {
+        let known = solved.len();
+        solved.push((value - dot(&row[..known], &solved)) / row[known]);
+    }
+    solved
+}
+
+fn backward(factor: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
+    for i in (0..right.len()).rev() {
+        let below: f64 = (i + 1..right.len()).map(|k| factor[k][i] * right[k]).sum();
+        right[i] = (right[i] - below) / factor[i][i];
+    }
+    right
+}

@@ -1,0 +1,165 @@
+//! Similarity of arms and of levels: what one run tells about another. Pure.
+//!
+//! Arms: the product over axes of 1 - r + r s, s the similarity of the two values on that axis and r the axis's relevance
+//! in 0..1, which is learned: an axis without relevance does not tell arms apart. An ordered axis has a
+//! squared-exponential similarity in log2 (or in the value's rank where it is not positive), a named axis 1 or
+//! [`OTHER_NAME`]. Levels: squared-exponential in log2 of the load, and a linear trend (Rasmussen and Williams,
+//! "Gaussian Processes for Machine Learning", 4.2).
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Space, Value};
+
+/// Similarity of two different names, such as two GPU products, before their figures are known.
+const OTHER_NAME: f64 = 0.3;
+/// Doublings over which arms stay similar.
+const ARM_SCALE: f64 = 2.0;
+/// Doublings of load over which a curve stays similar.
+const LEVEL_SCALE: f64 = 2.0;
+
+/// Standard deviations of a latent quantity's components, in natural logarithms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Amplitudes {
+    /// A constant that all cells share: the unknown unit.
+    pub offset: f64,
+    /// What an arm adds at every level.
+    pub arm: f64,
+    /// A trend per ln of load that all arms share.
+    pub slope: f64,
+    /// An arm's own trend per ln of load.
+    pub arm_slope: f64,
+    /// A smooth curve over load that all arms share.
+    pub level: f64,
+    /// An arm's own smooth curve over load.
+    pub arm_level: f64,
+}
+
+/// Encoded coordinates of a space.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    arms: Vec<Vec<Coordinate>>,
+    levels: Vec<Vec<f64>>,
+    trend: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Coordinate {
+    Ordered(f64),
+    Named(usize),
+}
+
+impl Kernel {
+    pub(super) fn new(space: &Space) -> Self {
+        let columns: Vec<Vec<Coordinate>> = (0..space.axes.len()).map(|axis| encode(space, axis)).collect();
+        // An axis that says nothing would only dilute the mean.
+        let mut telling: Vec<&Vec<Coordinate>> = columns.iter().filter(|column| tells(column)).collect();
+        if telling.is_empty() {
+            telling = columns.iter().collect();
+        }
+        let arms = (0..space.arms.len()).map(|arm| telling.iter().map(|column| column[arm]).collect()).collect();
+        let logs: Vec<f64> = space.levels.iter().map(|level| level.max(1e-9).ln()).collect();
+        let middle = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+        let scale = LEVEL_SCALE * std::f64::consts::LN_2;
+        let levels = logs.iter().map(|a| logs.iter().map(|b| bell((a - b) / scale)).collect()).collect();
+        Self { arms, levels, trend: logs.iter().map(|log| log - middle).collect() }
+    }
+
+    /// Number of axes that tell arms apart.
+    pub(super) fn axes(&self) -> usize {
+        self.arms.first().map_or(0, Vec::len)
+    }
+
+    /// Similarity of two arms, 1 with itself, given each axis's relevance.
+    pub(super) fn arms(&self, relevance: &[f64], a: usize, b: usize) -> f64 {
+        let axes = self.arms[a].iter().zip(&self.arms[b]).zip(relevance);
+        axes.map(|((p, q), relevance)| 1.0 - relevance + relevance * similarity(*p, *q)).product()
+    }
+
+    /// Number of axes on which two arms differ.
+    pub(super) fn differences(&self, a: usize, b: usize) -> usize {
+        self.arms[a].iter().zip(&self.arms[b]).filter(|(p, q)| p != q).count()
+    }
+
+    /// Whether an axis has names.
+    pub(super) fn is_named(&self, axis: usize) -> bool {
+        self.arms.iter().any(|arm| matches!(arm[axis], Coordinate::Named(_)))
+    }
+
+    /// Similarity of two arms on one axis.
+    pub(super) fn on_axis(&self, axis: usize, a: usize, b: usize) -> f64 {
+        similarity(self.arms[a][axis], self.arms[b][axis])
+    }
+
+    /// Covariance of two cells without the offset, from the similarity of their arms.
+    pub(super) fn covariance(&self, amplitudes: &Amplitudes, arms: f64, a: Cell, b: Cell) -> Parts {
+        let level = self.levels[a.level][b.level];
+        let trend = self.trend[a.level] * self.trend[b.level];
+        let square = |x: f64| x * x;
+        Parts {
+            arm: arms
+                * (square(amplitudes.arm)
+                    + square(amplitudes.arm_level) * level
+                    + square(amplitudes.arm_slope) * trend),
+            level: square(amplitudes.level) * level + square(amplitudes.slope) * trend,
+        }
+    }
+}
+
+/// A covariance by where it comes from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Parts {
+    /// From what arms have of their own.
+    pub arm: f64,
+    /// From the curve over load that all arms share.
+    pub level: f64,
+}
+
+fn similarity(p: Coordinate, q: Coordinate) -> f64 {
+    match (p, q) {
+        (Coordinate::Ordered(p), Coordinate::Ordered(q)) => bell((p - q) / ARM_SCALE),
+        (Coordinate::Named(p), Coordinate::Named(q)) if p == q => 1.0,
+        _ => OTHER_NAME,
+    }
+}
+
+fn bell(distance: f64) -> f64 {
+    (-0.5 * distance * distance).exp()
+}
+
+/// Numbers are ordered and names are names, also within one axis: a missing number is a name of its own.
+fn encode(space: &Space, axis: usize) -> Vec<Coordinate> {
+    let values = || space.arms.iter().map(|arm| &arm.values[axis]);
+    let numbers = || {
+        values().filter_map(|value| match value {
+            Value::Number(number) => Some(*number),
+            Value::Text(_) => None,
+        })
+    };
+    let positive = numbers().all(|number| number > 0.0);
+    let mut sorted: Vec<f64> = numbers().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    let mut names = BTreeMap::new();
+    values()
+        .map(|value| match value {
+            Value::Number(number) if positive => Coordinate::Ordered(number.log2()),
+            Value::Number(number) => Coordinate::Ordered(sorted.partition_point(|s| s < number) as f64),
+            Value::Text(text) => {
+                let next = names.len();
+                Coordinate::Named(*names.entry(text.as_str()).or_insert(next))
+            }
+        })
+        .collect()
+}
+
+/// Whether an axis tells arms apart without merely naming each: an identifier says nothing about similarity.
+fn tells(column: &[Coordinate]) -> bool {
+    let named: BTreeMap<usize, ()> = column
+        .iter()
+        .filter_map(|c| match c {
+            Coordinate::Named(name) => Some((*name, ())),
+            Coordinate::Ordered(_) => None,
+        })
+        .collect();
+    column.iter().any(|c| *c != column[0]) && named.len() < column.len()
+}

@@ -1,0 +1,27 @@
+//! The search for the best configuration that meets the objectives. Pure and resumable.
+//!
+//! A [`SearchStrategy`] is a function of a frozen [`Space`], a seed and the measurements so far. [`Slipway`] is the
+//! product's; [`baseline`] holds what it is compared with.
+
+pub mod baseline;
+mod cost;
+pub mod filter;
+mod gp;
+pub mod gpu;
+mod kernel;
+mod ledger;
+mod model;
+pub mod prior;
+mod score;
+mod skipped;
+mod slipway;
+mod space;
+mod strategy;
+mod surrogate;
+
+pub use self::slipway::{Budget, Settings, Skipped, Slipway, WhyNot};
+pub use self::space::{Arm, Axis, Cell, Constraint, Metric, MetricKind, Role, Space, Value};
+pub use self::strategy::{Conclusion, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Step};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! How a space's metrics depend on load, on each other and on the prior: what the surrogate knows before any run. Pure.
+
+use super::kernel::{Amplitudes, Kernel};
+use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
+use crate::slo::Bound;
+
+/// Share of its limit that is added to an error rate before the logarithm, for most are exactly zero.
+const ERROR_FLOOR: f64 = 0.1;
+/// What an error rate is compared with when nothing limits it.
+const USUAL_ERROR_LIMIT: f64 = 0.01;
+
+/// ln value = known(cell) + coupling * T + an own process, T the driver's deviation from its prior.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    /// -1 for times, 1 for throughputs, 0 for what is not tied to throughput.
+    pub coupling: f64,
+    /// Added to the value before the logarithm.
+    pub floor: f64,
+    pub amplitudes: Amplitudes,
+    /// Per arm and level: the part of ln value that needs no data (units, load, prior).
+    known: Vec<Vec<f64>>,
+}
+
+/// A space prepared for the surrogate. Built once per search.
+#[derive(Debug, Clone)]
+pub(super) struct Model {
+    pub kernel: Kernel,
+    pub links: Vec<Link>,
+    /// The metric that shows throughput.
+    pub driver: Option<usize>,
+}
+
+impl Model {
+    pub(super) fn new(space: &Space) -> Self {
+        let driver = driver(space);
+        let undivided = undivided(space, driver);
+        let links = (0..space.metrics.len()).map(|metric| link(space, metric, driver, &undivided)).collect();
+        Self { kernel: Kernel::new(space), links, driver }
+    }
+}
+
+impl Link {
+    pub(super) fn known(&self, cell: Cell) -> f64 {
+        self.known[cell.arm][cell.level]
+    }
+}
+
+/// The metric that shows throughput: the objective if it is one, else the first that is. Where its unit divides by a price
+/// that is not known here, a time per token shows it better, for the price would be taken for speed.
+fn driver(space: &Space) -> Option<usize> {
+    let of = |kind: MetricKind| (0..space.metrics.len()).find(|metric| space.metrics[*metric].kind == kind);
+    let is = |metric: &usize| space.metrics[*metric].kind == MetricKind::Throughput;
+    let throughput = Some(space.objective).filter(is).or_else(|| of(MetricKind::Throughput))?;
+    let timed = || of(MetricKind::PerToken).or_else(|| of(MetricKind::Latency));
+    let priced = prior::is_priced(&space.metrics[throughput].name) && space.metrics[throughput].prior.is_empty();
+    timed().filter(|_| priced).or(Some(throughput))
+}
+
+/// Per arm and level, the expected ln throughput of one engine, whatever unit the driver has.
+fn undivided(space: &Space, driver: Option<usize>) -> Vec<Vec<f64>> {
+    let expected = |arm: usize, level: usize| {
+        let analytic = || prior::log_throughput(space, arm, space.levels[level]);
+        let throughput = driver.filter(|driver| space.metrics[*driver].kind == MetricKind::Throughput);
+        let given = throughput.and_then(|driver| Some((driver, given(space, driver, arm, level)?)));
+        given.map_or_else(analytic, |(driver, ln)| ln + prior::divisor(space, arm, &space.metrics[driver].name).ln())
+    };
+    (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| expected(arm, level)).collect()).collect()
+}
+
+fn given(space: &Space, metric: usize, arm: usize, level: usize) -> Option<f64> {
+    let value = space.metrics[metric].prior.get(arm)?.get(level).copied()??;
+    (value > 0.0 && value.is_finite()).then(|| value.ln())
+}
+
+fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f64>]) -> Link {
+    let Metric { kind, name, prior } = &space.metrics[metric];
+    let coupling = match kind {
+        MetricKind::Throughput => 1.0,
+        MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken if driver.is_some() => -1.0,
+        MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken => 0.0,
+        MetricKind::Memory | MetricKind::Utilization | MetricKind::ErrorRate | MetricKind::Other => 0.0,
+    };
+    let floor = match kind {
+        MetricKind::ErrorRate => ERROR_FLOOR * tightest(space, metric),
+        _ => 0.0,
+    };
+    let mut amplitudes = match (driver == Some(metric), kind) {
+        (true, _) => amplitudes(MetricKind::Throughput, true),
+        (false, MetricKind::Throughput) => UNIT,
+        (false, kind) => amplitudes(*kind, coupling != 0.0),
+    };
+    if !prior.is_empty() {
+        amplitudes.offset = amplitudes.offset.min(1.0);
+    }
+    let expected = |arm: usize, level: usize| match kind {
+        MetricKind::Throughput => undivided[arm][level] - prior::divisor(space, arm, name).ln(),
+        MetricKind::Latency | MetricKind::FirstToken | MetricKind::PerToken => {
+            space.levels[level].max(1e-9).ln() - undivided[arm][level]
+        }
+        MetricKind::ErrorRate => floor.ln(),
+        MetricKind::Memory | MetricKind::Utilization | MetricKind::Other => 0.0,
+    };
+    let known = |arm: usize, level: usize| given(space, metric, arm, level).unwrap_or_else(|| expected(arm, level));
+    let known = (0..space.arms.len()).map(|arm| (0..space.levels.len()).map(|level| known(arm, level)).collect());
+    Link { coupling, floor, amplitudes, known: known.collect() }
+}
+
+fn tightest(space: &Space, metric: usize) -> f64 {
+    let limit = |c: &Constraint| match c.bound {
+        Bound::AtMost(limit) | Bound::AtLeast(limit) => limit.abs(),
+    };
+    let limits = space.constraints.iter().filter(|c| c.metric == metric).map(limit).filter(|limit| *limit > 0.0);
+    let tightest = limits.fold(f64::INFINITY, f64::min);
+    if tightest.is_finite() { tightest } else { USUAL_ERROR_LIMIT }
+}
+
+/// What a unit adds to throughput: mostly a factor per arm, such as its price.
+const UNIT: Amplitudes = Amplitudes { offset: 3.0, arm: 0.3, slope: 0.05, arm_slope: 0.05, level: 0.1, arm_level: 0.1 };
+
+/// Prior standard deviations in natural logarithms, set on the tuning tables and rounded.
+fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
+    let of = |[offset, arm, slope, arm_slope, level, arm_level]: [f64; 6]| Amplitudes {
+        offset,
+        arm,
+        slope,
+        arm_slope,
+        level,
+        arm_level,
+    };
+    of(match kind {
+        MetricKind::Throughput => [3.0, 0.35, 0.2, 0.2, 0.25, 0.25],
+        MetricKind::Latency | MetricKind::PerToken if tied => [3.0, 0.2, 0.1, 0.05, 0.15, 0.1],
+        MetricKind::FirstToken if tied => [3.0, 0.4, 0.2, 0.1, 0.3, 0.25],
+        MetricKind::Latency | MetricKind::PerToken | MetricKind::FirstToken => [3.0, 0.4, 0.3, 0.15, 0.4, 0.3],
+        MetricKind::Memory => [3.0, 0.4, 0.02, 0.02, 0.02, 0.05],
+        MetricKind::Utilization => [3.0, 0.3, 0.2, 0.1, 0.25, 0.2],
+        MetricKind::ErrorRate => [0.5, 0.5, 0.3, 0.2, 0.3, 0.5],
+        MetricKind::Other => [3.0, 0.4, 0.2, 0.1, 0.3, 0.2],
+    })
+}

@@ -1,0 +1,239 @@
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+
+use super::filter::{Layout, ModelShape, Refusal, admit};
+use super::*;
+use crate::pareto::Direction;
+use crate::slo::Bound;
+
+/// Four engines of one to eight instances on a ladder of six loads; throughput saturates at 40 an instance.
+fn space() -> Space {
+    let arms = [1.0, 2.0, 4.0, 8.0].map(|instances| Arm {
+        values: vec![Value::Number(instances)],
+        gpus: 1.0,
+        start_seconds: Some(30.0),
+        engine: 0,
+        levels: vec![true; 6],
+    });
+    let metric = |name: &str, kind| Metric { name: name.into(), kind, prior: Vec::new() };
+    Space {
+        axes: vec![Axis { name: "instances".into(), role: Some(Role::Instances) }],
+        arms: arms.into_iter().enumerate().map(|(engine, arm)| Arm { engine, ..arm }).collect(),
+        levels: (0..6).map(|k| f64::from(1 << k)).collect(),
+        run_seconds: Some(60.0),
+        metrics: vec![metric("rate", MetricKind::Throughput), metric("p95_ms", MetricKind::Latency)],
+        objective: 0,
+        direction: Direction::Maximize,
+        constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(100.0) }],
+        abort_fraction: 0.2,
+    }
+}
+
+fn truth(space: &Space, cell: Cell) -> Vec<f64> {
+    let instances = space.number(cell.arm, Role::Instances).unwrap();
+    let load = space.levels[cell.level];
+    let rate = 1.0 / (1.0 / (20.0 * load) + 1.0 / (40.0 * instances));
+    vec![rate, 1300.0 * load / rate]
+}
+
+fn measure(space: &Space, proposal: &Proposal, warm: Option<usize>) -> Measurement {
+    Measurement {
+        cell: proposal.cell,
+        purpose: proposal.purpose,
+        start_seconds: if warm == Some(proposal.cell.arm) { 0.0 } else { 30.0 },
+        run_seconds: 60.0,
+        outcome: Outcome::Measured { values: truth(space, proposal.cell), log_sd: 0.0 },
+    }
+}
+
+fn run(strategy: &Slipway) -> (Vec<Measurement>, Conclusion, Vec<Skipped>) {
+    let mut measurements: Vec<Measurement> = Vec::new();
+    loop {
+        match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
+            Step::Measure { proposals } => {
+                let warm = measurements.last().map(|m| m.cell.arm);
+                measurements.push(measure(strategy.space(), &proposals[0], warm));
+            }
+            Step::Wait => panic!("nothing is pending"),
+            Step::Done { conclusion, skipped } => return (measurements, conclusion, skipped),
+        }
+    }
+}
+
+fn spent(measurements: &[Measurement]) -> f64 {
+    measurements.iter().map(|m| m.start_seconds + m.run_seconds).sum()
+}
+
+#[test]
+fn the_best_feasible_cell_is_found_and_confirmed_by_a_run_of_its_own() {
+    let strategy = Slipway::new(space(), Settings::default());
+    let (measurements, conclusion, _) = run(&strategy);
+    let space = space();
+    let feasible = space.cells().filter(|c| space.meets(&truth(&space, *c)));
+    let best = feasible.max_by(|a, b| truth(&space, *a)[0].total_cmp(&truth(&space, *b)[0])).unwrap();
+    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
+    assert_eq!(cell, best);
+    assert_eq!(
+        measurements.iter().filter(|m| m.purpose == Purpose::Confirm).map(|m| m.cell).collect::<Vec<_>>(),
+        [best]
+    );
+    assert!(measurements.len() < 12, "{} of 24 cells", measurements.len());
+}
+
+#[test]
+fn an_unattainable_limit_names_the_nearest_point_and_what_binds() {
+    let mut hopeless = space();
+    hopeless.constraints = vec![Constraint { metric: 1, bound: Bound::AtMost(20.0) }];
+    let (measurements, conclusion, _) = run(&Slipway::new(hopeless.clone(), Settings::default()));
+    let Conclusion::Infeasible { nearest: Some(nearest), .. } = conclusion else { panic!("{conclusion:?}") };
+    assert_eq!(nearest.binding.limit, "p95_ms");
+    let worst = |m: &Measurement| hopeless.worst_excess(&truth(&hopeless, m.cell));
+    let least = measurements.iter().map(worst).fold(f64::INFINITY, f64::min);
+    assert!((nearest.binding.excess - least).abs() < 1e-12);
+}
+
+#[rstest]
+#[case(100.0)]
+#[case(200.0)]
+#[case(430.0)]
+#[case(900.0)]
+fn the_budget_is_never_exceeded(#[case] gpu_seconds: f64) {
+    let budget = Budget { gpu_seconds: Some(gpu_seconds), ..Budget::default() };
+    let (measurements, conclusion, skipped) = run(&Slipway::new(space(), Settings { budget, ..Settings::default() }));
+    assert!(spent(&measurements) <= gpu_seconds, "{} of {gpu_seconds}", spent(&measurements));
+    if gpu_seconds < 200.0 {
+        assert!(matches!(conclusion, Conclusion::Unknown { best: None, .. }), "{conclusion:?}");
+        assert!(skipped.iter().any(|s| matches!(s.why, WhyNot::Budget { .. })), "{skipped:?}");
+    }
+}
+
+#[test]
+fn runs_and_engines_have_limits_too() {
+    let budget = Budget { measurements: Some(5), engines: Some(2), ..Budget::default() };
+    let (measurements, _, _) = run(&Slipway::new(space(), Settings { budget, ..Settings::default() }));
+    let engines: std::collections::BTreeSet<usize> = measurements.iter().map(|m| m.cell.arm).collect();
+    assert!(measurements.len() <= 5 && engines.len() <= 2, "{measurements:?}");
+}
+
+#[test]
+fn every_arm_without_a_run_has_a_reason() {
+    let (measurements, _, skipped) = run(&Slipway::new(space(), Settings::default()));
+    let mut arms: Vec<usize> = measurements.iter().map(|m| m.cell.arm).chain(skipped.iter().map(|s| s.arm)).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    assert_eq!(arms, [0, 1, 2, 3]);
+}
+
+#[test]
+fn parallel_jobs_get_different_cells_and_a_pending_one_is_not_proposed_again() {
+    let strategy = Slipway::new(space(), Settings { parallel: 3, ..Settings::default() });
+    let Step::Measure { proposals } = strategy.next(Progress { measurements: &[], pending: &[] }) else { panic!() };
+    let mut cells: Vec<Cell> = proposals.iter().map(|p| p.cell).collect();
+    assert_eq!(cells.len(), 3);
+    cells.sort_unstable();
+    cells.dedup();
+    assert_eq!(cells.len(), 3);
+    assert_eq!(strategy.next(Progress { measurements: &[], pending: &cells }), Step::Wait);
+    let Step::Measure { proposals } = strategy.next(Progress { measurements: &[], pending: &cells[..2] }) else {
+        panic!()
+    };
+    assert!(!cells[..2].contains(&proposals[0].cell));
+}
+
+#[test]
+fn earlier_runs_shorten_a_search_and_are_no_answer_by_themselves() {
+    let cold = run(&Slipway::new(space(), Settings::default())).0;
+    let (warm, conclusion, _) = run(&Slipway::new(space(), Settings::default()).with_history(cold.clone()));
+    assert!(warm.len() <= cold.len(), "{} after {}", warm.len(), cold.len());
+    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
+    assert!(warm.iter().any(|m| m.cell == cell));
+}
+
+#[test]
+fn a_failed_confirm_is_a_measurement_and_the_search_goes_on() {
+    let strategy = Slipway::new(space(), Settings::default());
+    let (mut measurements, _, _) = run(&strategy);
+    let confirm = measurements.last_mut().unwrap();
+    assert_eq!(confirm.purpose, Purpose::Confirm);
+    confirm.outcome = Outcome::Measured { values: vec![1.0, 500.0], log_sd: 0.0 };
+    let refuted = confirm.cell;
+    match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
+        Step::Measure { proposals } => assert!(proposals[0].cell != refuted),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cell_that_crashes_is_never_chosen_and_the_search_ends() {
+    let strategy = Slipway::new(space(), Settings::default());
+    let mut measurements: Vec<Measurement> = Vec::new();
+    let conclusion = loop {
+        match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
+            Step::Measure { proposals } => {
+                let mut measurement = measure(strategy.space(), &proposals[0], None);
+                if proposals[0].cell.arm == 3 {
+                    measurement.outcome = Outcome::Failed;
+                }
+                measurements.push(measurement);
+            }
+            Step::Wait => panic!("nothing is pending"),
+            Step::Done { conclusion, .. } => break conclusion,
+        }
+    };
+    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
+    assert!(cell.arm < 3);
+}
+
+fn llama_8b() -> ModelShape {
+    ModelShape { parameters: 8.03e9, layers: 32, heads: 32, kv_heads: 8, head_size: 128 }
+}
+
+fn layout(tensor_parallel: u32, precision: &str, weight_bits: f64) -> Layout {
+    Layout {
+        tensor_parallel,
+        pipeline_parallel: 1,
+        precision: precision.into(),
+        weight_bits,
+        kv_bits: 16.0,
+        sequence_tokens: 8192,
+        kv_share: 0.9,
+    }
+}
+
+#[test]
+fn a_layout_that_fits_says_how_many_sequences_it_holds() {
+    let h100 = gpu::figures("NVIDIA-H100-80GB-HBM3").unwrap();
+    // 8.03e9 x 2 bytes = 14.96 GiB; 8192 x 128 KiB = 1 GiB a sequence; (80 - 15.7 - 1.5) x 0.9 = 56.5.
+    assert_eq!(admit(&llama_8b(), &layout(1, "BF16", 16.0), &h100), Ok(56));
+}
+
+#[rstest]
+#[case(
+    "T4",
+    layout(1, "FP16", 16.0),
+    "needs 18.2 GiB a GPU for weights, runtime and one sequence, and the GPU has 16.0 GiB"
+)]
+#[case("A100", layout(1, "FP8", 8.0), "a100 does not run FP8")]
+#[case("H100", layout(3, "BF16", 16.0), "32 attention heads and 8 KV heads do not split over 3 GPUs")]
+#[case("H100", Layout { pipeline_parallel: 5, ..layout(1, "BF16", 16.0) }, "32 layers do not split into 5 groups")]
+fn a_layout_that_cannot_run_is_refused_with_numbers(
+    #[case] product: &str,
+    #[case] layout: Layout,
+    #[case] message: &str,
+) {
+    let refusal: Refusal = admit(&llama_8b(), &layout, &gpu::figures(product).unwrap()).unwrap_err();
+    assert_eq!(refusal.to_string(), message);
+}
+
+#[rstest]
+#[case("perf_throughput", Direction::Maximize, MetricKind::Throughput)]
+#[case("tok_per_s_per_dollar", Direction::Maximize, MetricKind::Throughput)]
+#[case("ttft_p95_ms", Direction::Minimize, MetricKind::FirstToken)]
+#[case("median_tpot", Direction::Minimize, MetricKind::PerToken)]
+#[case("perf_latency_p99", Direction::Minimize, MetricKind::Latency)]
+#[case("gpu_utilization", Direction::Maximize, MetricKind::Utilization)]
+#[case("gpu_memory_percent", Direction::Minimize, MetricKind::Memory)]
+#[case("error_rate", Direction::Minimize, MetricKind::ErrorRate)]
+fn a_column_name_tells_what_it_measures(#[case] name: &str, #[case] wanted: Direction, #[case] kind: MetricKind) {
+    assert_eq!(MetricKind::guess(name, wanted), kind);
+}
