@@ -12,7 +12,7 @@ use super::Percentile;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuantileBounds {
-    /// The sample percentile, linearly interpolated.
+    /// The sample percentile, linearly interpolated and moved inside the bounds.
     pub point: f64,
     /// Below this the true percentile lies with at most 1 - confidence; absent when the sample is too small to tell.
     pub lower: Option<f64>,
@@ -64,9 +64,10 @@ pub fn quantile_bounds(sorted: &[f64], percentile: Percentile, confidence: f64) 
     let first_failing = least(samples + 1, |r| r >= 1 && below.sf(r - 1) < confidence).unwrap_or(samples + 1);
     let lower = (first_failing >= 2).then(|| first_failing - 1);
     let value = |rank: u64| sorted[(rank - 1) as usize];
-    // The interpolated point of a few samples may lie beyond an order statistic; a wider bound covers no less.
-    let lower = lower.map(|rank| value(rank).min(point));
-    let upper = upper.map(|rank| value(rank).max(point));
+    let (lower, upper) = (lower.map(value), upper.map(value));
+    // In a small sample even its greatest value may bound a high percentile from below. The estimate gives way, not the
+    // bound: the bounds stay those that `judge_counts` decides by.
+    let point = point.max(lower.unwrap_or(point)).min(upper.unwrap_or(f64::INFINITY));
     Some(QuantileBounds { point, lower, upper, samples })
 }
 
@@ -95,13 +96,13 @@ pub fn rate_bounds(hits: u64, samples: u64, confidence: f64) -> (f64, f64) {
 /// misses it.
 #[must_use]
 pub fn judge_counts(exceeding: u64, samples: u64, percentile: Percentile, confidence: f64) -> Verdict {
-    let Ok(allowed) = Binomial::new(percentile.exceedance(), samples) else { return Verdict::Unbounded };
-    // P(at most this many exceed) under the worst rate that the objective still allows.
-    let alpha = 1.0 - confidence;
-    if exceeding > 0 && allowed.sf(exceeding - 1) <= alpha {
+    let Ok(below) = Binomial::new(percentile.share(), samples) else { return Verdict::Unbounded };
+    let meeting = samples.saturating_sub(exceeding);
+    // The ranks of `quantile_bounds`, in the same arithmetic: the two never differ by a rounding.
+    if exceeding > 0 && below.sf(meeting) >= confidence {
         return Verdict::Infeasible;
     }
-    if allowed.cdf(exceeding) <= alpha {
+    if meeting > 0 && below.cdf(meeting - 1) >= confidence {
         return Verdict::Feasible;
     }
     if samples < percentile.least_sample(confidence) { Verdict::Unbounded } else { Verdict::Undecided }
