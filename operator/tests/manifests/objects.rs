@@ -50,6 +50,7 @@ fn world(object: &AgentDeployment) -> World {
         spec: object.spec,
         status: AgentDeploymentStatus::default(),
         store_bound: None,
+        dataset: None,
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
