@@ -11,11 +11,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus.episodes import Episode, draw_episode
-from corpus.split import Split
 from builder.generation.batcher import Batcher
 from builder.generation.decoder import OnnxDecoder
 from builder.generation.request import checked_request
+from corpus.episodes import Episode, draw_episode
+from corpus.split import Split
 
 STOP_WORD = b"\n\n"
 MAX_TOKENS = 200

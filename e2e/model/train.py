@@ -20,9 +20,9 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+from builder.generation.tokens import BOS, EOS, PAD, tokenizer_json
 from corpus.episodes import draw_episode
 from corpus.split import Split
-from builder.generation.tokens import BOS, EOS, PAD, tokenizer_json
 from training.dataset import BUCKETS, COMPLETION, CONTEXT, Bucket, draw_training_set, encode_episode, padded
 from training.network import Network, Shape
 

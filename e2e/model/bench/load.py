@@ -89,7 +89,8 @@ def main() -> None:
                 first = statistics.median(sample.first_piece for sample in samples)
                 n_tokens = sum(sample.n_tokens for sample in samples)
                 print(
-                    f"  {n_clients:2} clients: {n_tokens / elapsed:6.0f} tokens/s {len(samples) / elapsed:5.1f} requests/s, "
+                    f"  {n_clients:2} clients: {n_tokens / elapsed:6.0f} tokens/s, "
+                    f"{len(samples) / elapsed:5.1f} requests/s, "
                     f"p50 {statistics.median(total):5.0f} ms, p95 {total[int(0.95 * len(total))]:5.0f} ms, "
                     f"first piece p50 {first:5.0f} ms, {len(samples)} requests",
                     flush=True,

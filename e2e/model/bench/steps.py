@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -39,8 +40,9 @@ def main() -> None:
             decoder.prefill(row, prompt)
         print(f"{repository}: {decoder.precision}")
         for n_rows in (1, 8, 32):
-            print(f"  step of {n_rows:2}  {milliseconds(lambda: decoder.step([65] * n_rows, [N_POSITIONS] * n_rows))} ms")
-        print(f"  prefill of {N_POSITIONS} {milliseconds(lambda: decoder.prefill(0, prompt))} ms", flush=True)
+            tokens, positions = [65] * n_rows, [N_POSITIONS] * n_rows
+            print(f"  step of {n_rows:2}  {milliseconds(partial(decoder.step, tokens, positions))} ms")
+        print(f"  prefill of {N_POSITIONS} {milliseconds(partial(decoder.prefill, 0, prompt))} ms", flush=True)
 
 
 if __name__ == "__main__":

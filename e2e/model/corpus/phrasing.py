@@ -67,7 +67,8 @@ CORES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "the sum of the {p} of {a}, {b} and {c}", "the {p} of {a}, {b} and {c} together",
     )),
     "average_of_three": (_COMPUTE, (
-        "the average {p} of {a}, {b} and {c}", "the mean {p} of {a}, {b} and {c}", "the {p} of {a}, {b} and {c} on average",
+        "the average {p} of {a}, {b} and {c}", "the mean {p} of {a}, {b} and {c}",
+        "the {p} of {a}, {b} and {c} on average",
     )),
     "two_properties": (_COMPUTE, (
         "the sum of the {p} and the {q} of {a}", "the {p} of {a} plus its {q}", "{a}'s {p} plus its {q}",
@@ -86,12 +87,14 @@ CORES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "{z} times the {p} of the {r} of {a}", "{z} times the {p} of {a}'s {r}", "the {p} of {a}'s {r} times {z}",
     )),
     "larger": (("{}",), (
-        "Which has the larger {p}, {a} or {b}?", "Whose {p} is larger, {a}'s or {b}'s?", "Who has more {p}: {a} or {b}?",
+        "Which has the larger {p}, {a} or {b}?", "Whose {p} is larger, {a}'s or {b}'s?",
+        "Who has more {p}: {a} or {b}?",
         "Is the {p} of {a} or of {b} higher?", "Which of {a} and {b} has the higher {p}?",
         "Between {a} and {b}, which has the greater {p}?",
     )),
     "smaller": (("{}",), (
-        "Which has the smaller {p}, {a} or {b}?", "Whose {p} is smaller, {a}'s or {b}'s?", "Who has less {p}: {a} or {b}?",
+        "Which has the smaller {p}, {a} or {b}?", "Whose {p} is smaller, {a}'s or {b}'s?",
+        "Who has less {p}: {a} or {b}?",
         "Is the {p} of {a} or of {b} lower?", "Which of {a} and {b} has the lower {p}?",
         "Between {a} and {b}, which has the lesser {p}?",
     )),
@@ -100,7 +103,8 @@ CORES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "Multiply the combined {p} of {a} and {b} by {z}.", "Take the {p} of {a} and {b} together, times {z}.",
     )),
     "three_then_scale": (("{}",), (
-        "Add the {p} of {a}, {b} and {c}, then multiply by {z}.", "What is {z} times the total {p} of {a}, {b} and {c}?",
+        "Add the {p} of {a}, {b} and {c}, then multiply by {z}.",
+        "What is {z} times the total {p} of {a}, {b} and {c}?",
         "Multiply the combined {p} of {a}, {b} and {c} by {z}.",
     )),
     "above_two": (("{}",), (
@@ -117,7 +121,8 @@ CORES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "Tell me its {q} too.", "How about the {q}?",
     )),
     "scale_that": (("{}",), (
-        "Multiply that by {z}.", "What is that times {z}?", "And {z} times that?", "Times {z}?", "Now multiply it by {z}.",
+        "Multiply that by {z}.", "What is that times {z}?", "And {z} times that?", "Times {z}?",
+        "Now multiply it by {z}.",
     )),
     "shift_that": (("{}",), (
         "Add {z} to that.", "What is that plus {z}?", "Plus {z}?", "Now add {z}.", "And with {z} added?",

@@ -101,7 +101,10 @@ def test_evaluate_answers_each_line_in_order(container):
         ("{}", "precision: expected one of FP32, INT8, got None"),
         ('{"precision": "FP8"}', "precision: expected one of FP32, INT8, got 'FP8'"),
         ('{"precision": "FP32", "batch": 1}', "unknown field batch; known are precision, variant, options"),
-        ('{"precision": "FP32", "variant": "../x"}', "variant: expected the name of a folder of the checkpoint, got '../x'"),
+        (
+            '{"precision": "FP32", "variant": "../x"}',
+            "variant: expected the name of a folder of the checkpoint, got '../x'",
+        ),
         ('{"precision": "FP32", "options": {"batch": 1}}', "unknown option batch; known are maxBatchSize, instances,"),
         (
             '{"precision": "FP32", "options": {"instances": 0}}',

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from builder.generation.tokens import BOS, EOS, PAD
 from corpus.episodes import Episode, draw_episode
 from corpus.split import Split
-from builder.generation.tokens import BOS, EOS, PAD
 
 BUCKETS = (256, 384, 512, 768)
 """Padded lengths; the last one is the context length."""

@@ -22,7 +22,9 @@ class Piece:
 class Generation:
     """A request on a stream of its own; `cancel` breaks it off."""
 
-    def __init__(self, address: str, text: str, max_tokens: int = 200, stop_words=(b"\n\n",), stream: bool | None = True):
+    def __init__(
+        self, address: str, text: str, max_tokens: int = 200, stop_words=(b"\n\n",), stream: bool | None = True
+    ) -> None:
         self._client = grpc.InferenceServerClient(address)
         self._responses: queue.SimpleQueue = queue.SimpleQueue()
         self._client.start_stream(lambda result, error: self._responses.put((result, error)))

@@ -120,5 +120,6 @@ def test_instances_of_the_configuration_are_started_and_bad_parameters_refused(t
     triton.wait_for_stub_processes(2)
     assert Generation(triton.grpc, LOOKUP).text() == LOOKUP_CALLS
     config["parameters"]["max_batch"]["string_value"] = "many"
-    with pytest.raises(InferenceServerException, match="parameter max_batch: expected an integer of at least 1, got 'many'"):
+    message = "parameter max_batch: expected an integer of at least 1, got 'many'"
+    with pytest.raises(InferenceServerException, match=message):
         client.load_model("agent", config=json.dumps(config))
