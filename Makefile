@@ -19,8 +19,8 @@ prerequisites: ## Install the Debian packages that a cluster, images and tests n
 	@e2e/cluster/prerequisites.sh
 
 .PHONY: build
-build: ## Build every binary.
-	cargo build --workspace --locked
+build: ## Build every binary and every test, once and with the same features.
+	cargo build --workspace --all-targets --locked
 
 .PHONY: lint
 lint: ## Check formatting, lints and that generated files are up to date.
@@ -43,7 +43,7 @@ check-generated: ## Fail when a generated file differs from what `make generate`
 
 .PHONY: test-unit
 test-unit: ## Unit, property and fixture tests.
-	cargo test --workspace --exclude slipway-e2e --locked
+	cargo test --workspace --locked
 
 .PHONY: test-api
 test-api: ## Tests against a real API server, in a cluster of their own (root).

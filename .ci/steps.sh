@@ -23,9 +23,9 @@ step() {
 }
 
 step prerequisites 10 e2e/cluster/prerequisites.sh
-step build 20 make --no-print-directory build
-step lint 15 make --no-print-directory lint
-step unit 20 make --no-print-directory test-unit
+step build 35 make --no-print-directory build
+step lint 20 make --no-print-directory lint
+step unit 25 make --no-print-directory test-unit
 step cluster 40 e2e/run.sh api core
 
 printf '%s\n' "${summary[@]}"

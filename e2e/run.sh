@@ -16,7 +16,7 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 e2e/cluster/prerequisites.sh
 helm=$(e2e/tools/build.sh helm)
-cargo build --workspace --locked --quiet
+cargo build --workspace --all-targets --locked --quiet
 e2e/images/build.sh "${images[@]}"
 
 remove_cluster() {
@@ -36,5 +36,5 @@ e2e/images/import.sh --name "$cluster" "${images[@]}"
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway charts/slipway \
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
 for suite in "$@"; do
-  cargo test --locked -p slipway-e2e --test "$suite" -- --test-threads=1
+  cargo test --workspace --locked --test "$suite" -- --test-threads=1
 done
