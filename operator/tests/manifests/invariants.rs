@@ -36,6 +36,12 @@ fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
+/// The Jobs on the way to serving.
+fn steps(objects: &Objects) -> Vec<&'static str> {
+    let has_quality = objects.agent_deployment.spec.slo.quality.is_some();
+    ["resolve", "fetch", "build"].into_iter().chain(has_quality.then_some("quality")).collect()
+}
+
 /// Templates of pods, with the names of their Jobs and Deployments.
 fn templates(objects: &Objects) -> Vec<(String, &Value)> {
     let with_pods = objects.all.iter().filter(|object| object["spec"]["template"].is_object());
@@ -194,8 +200,10 @@ fn the_deadline_of_a_job_stands_in_its_pods_template(#[values("minimal", "full",
             (name(job), deadline, spec["activeDeadlineSeconds"].as_i64(), spec["backoffLimit"].as_i64())
         })
         .collect();
-    let expected =
-        ["resolve", "fetch", "build"].map(|kind| (format!("Job {kind}-0123456789-1"), Some(14_400), None, Some(0)));
+    let expected: Vec<_> = steps(&objects)
+        .into_iter()
+        .map(|step| (format!("Job {step}-0123456789-1"), Some(14_400), None, Some(0)))
+        .collect();
     assert_eq!(jobs, expected);
 }
 
@@ -249,7 +257,8 @@ fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim")] fixture_na
     let objects = fixture(fixture_name);
     let ours: BTreeSet<String> = objects.all.iter().map(name).collect();
     let spec = serde_json::to_string(&objects.agent_deployment.spec).expect("a spec is JSON");
-    let is_known = |reference: &str, object: &str| ours.contains(reference) || spec.contains(object);
+    let is_named = |object: &str| spec.contains(&format!("\"{object}\"")) || spec.contains(&format!("pvc://{object}/"));
+    let is_known = |reference: &str, object: &str| ours.contains(reference) || is_named(object);
     let wrong = wrong_pods(&objects, |template| {
         items(&template["spec"], "volumes")
             .filter_map(|volume| {
@@ -260,10 +269,7 @@ fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim")] fixture_na
                 ];
                 references.into_iter().find(|(_, object)| !object.is_empty())
             })
-            .filter(|(kind, object)| match *kind {
-                "ConfigMap" => !ours.contains(&format!("{kind} {object}")),
-                _ => !is_known(&format!("{kind} {object}"), object),
-            })
+            .filter(|(kind, object)| !is_known(&format!("{kind} {object}"), object))
             .map(|(kind, object)| format!("no {kind} {object}"))
             .collect()
     });
@@ -291,6 +297,19 @@ fn a_builder_sees_neither_secrets_nor_the_store(#[values("minimal", "full", "cla
     assert!(items(&template["spec"], "volumes").all(|volume| volume.get("secret").is_none()));
 }
 
+/// Whoever is examined sees the questions and not the answers.
+#[test]
+fn the_answers_of_the_data_set_are_hidden_from_the_engine() {
+    let objects = fixture("full");
+    let quality = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("quality-"));
+    let template = &quality.expect("the fixture has an objective of quality")["spec"]["template"];
+    let readers: Vec<_> = containers(template)
+        .filter(|container| items(container, "volumeMounts").any(|mount| mount["name"] == "dataset"))
+        .map(|container| text(container, "name"))
+        .collect();
+    assert_eq!(readers, ["quality"]);
+}
+
 #[rstest]
 fn every_pod_goes_to_the_nodes_of_the_spec(#[values("minimal", "full", "claim")] fixture_name: &str) {
     let objects = fixture(fixture_name);
@@ -307,7 +326,7 @@ fn every_pod_goes_to_the_nodes_of_the_spec(#[values("minimal", "full", "claim")]
 
 /// A GPU is held by Triton and by the builder, and by nobody who needs none.
 #[test]
-fn only_triton_and_the_builder_ask_for_a_gpu() {
+fn only_triton_and_the_builders_verbs_ask_for_a_gpu() {
     let objects = fixture("full");
     let askers: Vec<_> = templates(&objects)
         .into_iter()
@@ -315,7 +334,7 @@ fn only_triton_and_the_builder_ask_for_a_gpu() {
         .filter(|container| container["resources"]["limits"].get("nvidia.com/gpu").is_some())
         .map(|container| text(container, "name"))
         .collect();
-    assert_eq!(askers, ["builder", "triton"]);
+    assert_eq!(askers, ["builder", "evaluate", "triton"]);
 }
 
 /// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.
@@ -373,9 +392,12 @@ fn the_worker_understands_its_tasks(#[values("minimal", "full", "claim")] fixtur
     let kinds: Vec<_> = objects
         .kind("ConfigMap")
         .filter_map(|object| object["data"].get("task.json")?.as_str())
-        .map(|json| Task::parse(json.as_bytes()).map(|task| task.kind()).map_err(|error| error.to_string()))
+        .map(|json| {
+            Task::parse(json.as_bytes()).map(|task| task.kind().to_lowercase()).map_err(|error| error.to_string())
+        })
         .collect();
-    assert_eq!(kinds, [Ok("Resolve"), Ok("Fetch"), Ok("Build")]);
+    let expected: Vec<_> = steps(&objects).into_iter().map(|step| Ok(step.to_owned())).collect();
+    assert_eq!(kinds, expected);
 }
 
 /// These values are on users' clusters as names of revisions and as annotations. A change here starts every agent of every user

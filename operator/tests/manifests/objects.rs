@@ -5,10 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
-use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentStatus, EngineStatus, engine::EngineBuild};
+use slipway_crds::v1alpha1::{
+    AgentDeployment, AgentDeploymentStatus, EngineStatus, agent_deployment::CustomEngine, engine::EngineBuild,
+};
 use slipway_operator::{
     agent_deployment::{
-        build,
+        build::{self, quality_job::QualityOrder},
         revision::{PlannedEngine, RevisionPlan, input_hash},
         world::World,
     },
@@ -16,7 +18,7 @@ use slipway_operator::{
     plan::Child,
     settings::Settings,
 };
-use slipway_worker_contract::Digest;
+use slipway_worker_contract::{Digest, EngineRef};
 
 const SETTINGS: &str = "
 images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1'}
@@ -97,6 +99,7 @@ impl Objects {
         all.push(value(&engine));
         let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
         all.extend([value(&task), value(&job)]);
+        all.extend(quality(&world, &custom));
         let plan = plan(&world);
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
@@ -110,6 +113,21 @@ impl Objects {
     pub fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.all.iter().filter(move |object| object["kind"] == kind)
     }
+}
+
+/// The task and the Job that score an engine, if there is an objective for it.
+fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
+    let Some(objective) = &world.spec.slo.quality else { return Vec::new() };
+    let task = serde_json::json!({ "metric": "ExactMatch", "confidencePpm": 950_000 });
+    let order = QualityOrder {
+        task: serde_json::from_value(task).expect("a valid task"),
+        prompts: "{\"id\":\"1\",\"prompt\":\"Question: 1+1?\",\"maxTokens\":8,\"stopWords\":[]}\n",
+        dataset: &objective.dataset.config_map,
+        custom,
+    };
+    let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
+    let (task, job) = build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
+    vec![value(&task), value(&job)]
 }
 
 /// Read from JSON, as the API server keeps it: what is optional is absent.
