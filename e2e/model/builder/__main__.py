@@ -9,11 +9,8 @@ import json
 import platform
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
-
-import numpy
-import onnx
-import onnxruntime
 
 from .checkpoint import CheckpointError
 from .evaluate import QualitySetError, evaluate
@@ -51,8 +48,8 @@ def _build(root: Path) -> None:
     seconds = time.monotonic() - start
     report = {
         "versions": {
-            "python": platform.python_version(), "numpy": numpy.__version__,
-            "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__,
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in ("numpy", "onnx", "onnxruntime")},
         },
         "durationsMillis": {"build": round(1000 * seconds)},
     }

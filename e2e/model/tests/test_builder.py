@@ -93,6 +93,17 @@ def test_evaluate_answers_each_line_in_order(container):
     ]
 
 
+def test_the_runtime_leaves_nothing_in_the_home_folder(container, monkeypatch):
+    home = container.root / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    assert container("build", build_json='{"precision": "FP32"}').returncode == 0
+    sample = {"id": "a", "prompt": "Question: 12+30?\n", "maxTokens": 2}
+    assert container("evaluate", quality_jsonl=json.dumps(sample)).returncode == 0
+    # ONNX Runtime's telemetry would have put its device's identity and its queue there.
+    assert list(home.rglob("*")) == []
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     [

@@ -1,1 +1,7 @@
 """Text generation on ONNX Runtime with continuous batching; Triton's model.py and `evaluate` both run on it."""
+
+import os
+
+# From 1.31 on, ONNX Runtime's wheels report usage to their vendor and write to the home folder, unless told otherwise
+# before they are imported. A served model does neither.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
