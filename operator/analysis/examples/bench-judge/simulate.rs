@@ -15,6 +15,9 @@ pub const MEDIAN_MICROSECONDS: f64 = 200_000.0;
 /// Standard deviation of the logarithm of latencies.
 pub const SIGMA: f64 = 0.7;
 
+/// Units a pod takes at once; more are shed, as the sidecar does, and are no part of any latency.
+const MAX_IN_FLIGHT: usize = 64;
+
 /// How many pods each arm has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pods {
@@ -180,6 +183,9 @@ impl Simulation {
             let is_canary = self.pods[index].arm == Arm::Canary;
             let uniform = self.rng.random::<f64>();
             let pod = &mut self.pods[index];
+            if pod.in_flight.len() >= MAX_IN_FLIGHT {
+                continue;
+            }
             let ahead = pod.in_flight.len() as f64;
             let band = if scenario.load_slope > 0.0 { (ahead + 1.0).log2() as u8 } else { 0 };
             sums.entry(band).or_default().0 += 1;
