@@ -19,8 +19,6 @@ const NAMED_RELEVANCES: [(f64, f64); 3] = [(0.3, 0.3), (0.6, 0.4), (1.0, 0.3)];
 const RELEVANCES: [(f64, f64); 4] = [(0.02, 0.2), (0.15, 0.3), (0.5, 0.3), (1.0, 0.2)];
 /// The relevance an axis has until its own is fitted.
 const USUAL_RELEVANCE: f64 = 0.5;
-/// Sweeps over the axes when relevances are fitted.
-const SWEEPS: usize = 2;
 /// Points of less posterior weight are dropped.
 const LEAST_WEIGHT: f64 = 0.02;
 /// Points that are kept at most: the rest changes little and every one is paid for at every cell.
@@ -144,34 +142,28 @@ fn base(
     (0..sites.len()).map(|i| (0..=i).map(|j| pair(i, j)).collect()).collect()
 }
 
-/// The most likely relevance of every axis, by coordinate ascent from the usual one.
+/// The most likely relevance of every axis, one axis after the other from the usual one.
 fn relevances(kernel: &Kernel, amplitudes: &Amplitudes, sites: &[Site], axes: &AxisTable) -> Vec<f64> {
-    const COARSE: [Scales; 4] = [
-        Scales { arm: 0.7, level: 1.0, nugget: 0.02 },
-        Scales { arm: 0.7, level: 1.0, nugget: 0.08 },
-        Scales { arm: 1.5, level: 1.0, nugget: 0.02 },
-        Scales { arm: 1.5, level: 1.0, nugget: 0.08 },
-    ];
+    const COARSE: [Scales; 2] =
+        [Scales { arm: 1.0, level: 1.0, nugget: 0.02 }, Scales { arm: 1.0, level: 1.0, nugget: 0.08 }];
     let mut relevance = vec![USUAL_RELEVANCE; kernel.axes()];
-    for _ in 0..SWEEPS {
-        for axis in 0..relevance.len() {
-            // An axis on which only one value was run has nothing to say about its relevance.
-            if axes.0.iter().flatten().all(|pair| pair[axis] == 1.0) {
-                continue;
-            }
-            let mut best = (f64::NEG_INFINITY, relevance[axis]);
-            let candidates = if kernel.is_named(axis) { &NAMED_RELEVANCES[..] } else { &RELEVANCES[..] };
-            for (candidate, odds) in candidates.iter().copied() {
-                relevance[axis] = candidate;
-                let base = base(kernel, amplitudes, sites, axes, &relevance);
-                let likelihood = |scales: &Scales| Fit::new(amplitudes, sites, &base, *scales).1;
-                let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
-                if most > best.0 {
-                    best = (most, candidate);
-                }
-            }
-            relevance[axis] = best.1;
+    for axis in 0..relevance.len() {
+        // An axis on which only one value was run has nothing to say about its relevance.
+        if axes.0.iter().flatten().all(|pair| pair[axis] == 1.0) {
+            continue;
         }
+        let mut best = (f64::NEG_INFINITY, relevance[axis]);
+        let candidates = if kernel.is_named(axis) { &NAMED_RELEVANCES[..] } else { &RELEVANCES[..] };
+        for (candidate, odds) in candidates.iter().copied() {
+            relevance[axis] = candidate;
+            let base = base(kernel, amplitudes, sites, axes, &relevance);
+            let likelihood = |scales: &Scales| Fit::new(amplitudes, sites, &base, *scales).1;
+            let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
+            if most > best.0 {
+                best = (most, candidate);
+            }
+        }
+        relevance[axis] = best.1;
     }
     relevance
 }

@@ -28,7 +28,7 @@ const HISTORY_SD: f64 = 0.1;
 /// Cells whose confirm runs may fail before the search says that it does not know.
 const MOST_FAILED_CONFIRMS: usize = 3;
 /// Arms that are scored at every step; beyond it a step looks at a selection, and at all before it says that it is done.
-const MOST_ARMS: usize = 150;
+const MOST_ARMS: usize = 90;
 /// Runs of one cell before it is given up as too near to a limit.
 const MOST_RUNS: usize = 4;
 
@@ -58,7 +58,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             seed: 0,
-            stop_gain: 0.008,
+            stop_gain: 0.01,
             infeasible_below: 0.01,
             cost_exponent: 0.7,
             candidate_confidence: 0.9,
