@@ -1,5 +1,7 @@
 //! The rules of the API on the client's side: the same fixtures go to a real API server in `e2e/tests/api.rs`.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
 use std::{fs, path::PathBuf};
 
 use pretty_assertions::assert_eq;

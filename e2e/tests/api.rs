@@ -1,5 +1,7 @@
 //! The API as a real API server sees it: what it accepts, what it refuses, and in which words.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
 use std::{fs, path::PathBuf};
 
 use kube::{

@@ -1,5 +1,7 @@
 //! The main job, end to end: from a manifest to an agent that answers by calling tools.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
 use std::time::Duration;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};

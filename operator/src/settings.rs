@@ -133,18 +133,11 @@ pub struct Jobs {
     pub build_deadline_seconds: i64,
     /// Attempts of a Job that fails for reasons of the cluster's.
     pub max_attempts: i32,
-    /// Seconds that a succeeded Job is kept for people to read its log.
-    pub keep_succeeded_seconds: i32,
 }
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self {
-            transfer_deadline_seconds: 4 * 3600,
-            build_deadline_seconds: 4 * 3600,
-            max_attempts: 3,
-            keep_succeeded_seconds: 3600,
-        }
+        Self { transfer_deadline_seconds: 4 * 3600, build_deadline_seconds: 4 * 3600, max_attempts: 3 }
     }
 }
 
@@ -186,9 +179,6 @@ impl Settings {
         }
         if !(1..=10).contains(&jobs.max_attempts) {
             return invalid("jobs.maxAttempts", "must be from 1 to 10");
-        }
-        if jobs.keep_succeeded_seconds < 0 {
-            return invalid("jobs.keepSucceededSeconds", "must not be negative");
         }
         Ok(())
     }
