@@ -49,6 +49,14 @@ test-unit: ## Unit, property and fixture tests.
 test-api: ## Tests against a real API server, in a cluster of their own (root).
 	e2e/run.sh api
 
+.PHONY: bench-judge
+bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
+	cargo run --locked -p slipway-analysis --example bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md
+
+.PHONY: bench-search
+bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
+	cargo run --locked -p slipway-analysis --example bench-search -- --write docs/bench/search.md
+
 .PHONY: test
 test: ## Everything that must pass before a change lands.
 	.ci/steps.sh
