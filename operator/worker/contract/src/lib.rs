@@ -23,11 +23,14 @@ pub use crate::{
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
     profile::{
-        AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, OptimizeFor, Percentile,
-        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, OptimizeFor, OtherEngine,
+        Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
-    row::{Gpu, Latency, MAX_ROW_BYTES, ModelAnalyzerRow, Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict},
+    row::{
+        Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
+        Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict, WhyNotMeasured,
+    },
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,

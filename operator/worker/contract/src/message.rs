@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, FailureClass, ProfileEnd, QualityResult, Row};
+use crate::{Digest, FailureClass, NotMeasured, ProfileEnd, QualityResult, Row};
 
 /// The only message format so far.
 pub const MESSAGE_FORMAT_VERSION: u32 = 1;
@@ -167,6 +167,12 @@ pub struct ProfileResult {
     pub end: ProfileEnd,
     /// The same in words.
     pub reason: String,
+    /// [`crate::Progress::not_measured`], or the last of it that fits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<NotMeasured>,
+    /// Entries of it left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_not_measured: u32,
 }
 
 /// Says that a message's data does not fit.
@@ -214,8 +220,8 @@ pub fn message_budget(containers: usize) -> usize {
 }
 
 impl Message {
-    /// Writes the message in at most `limit` bytes: human text is cut first, then a profile's oldest rows are counted
-    /// instead of listed; other data is never cut.
+    /// Writes the message in at most `limit` bytes: human text is cut first, then what a profile did not measure
+    /// and its oldest rows are counted instead of listed; other data is never cut.
     ///
     /// # Errors
     /// [`EncodeError`] if the data alone is larger.
@@ -275,6 +281,12 @@ impl ProfileResult {
         if self.reason.chars().count() > 1 && shorten(&mut self.reason, over) {
             return true;
         }
+        // Rows cost GPU time; why something has none can be said again.
+        if !self.not_measured.is_empty() {
+            self.not_measured.remove(0);
+            self.omitted_not_measured += 1;
+            return true;
+        }
         if self.rows.is_empty() {
             return false;
         }
@@ -282,6 +294,11 @@ impl ProfileResult {
         self.omitted_rows += 1;
         true
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Cuts characters off the text's end until its JSON is at least `over` bytes shorter, and marks the cut; says whether

@@ -35,6 +35,24 @@ pub struct ProfileTask {
     /// Rows already recorded: they are not measured again.
     #[serde(default)]
     pub measured: Vec<Row>,
+    /// Engines of the same campaign that were measured before: they show what the search has to beat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_engines: Vec<OtherEngine>,
+    /// The throughput that one replica must reach, in requests or runs per 1,000 seconds; absent without a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_per_kilosecond: Option<u64>,
+}
+
+/// An engine of the same campaign that was measured before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OtherEngine {
+    /// Its name, as people see it.
+    pub name: String,
+    /// GPUs that one replica of it takes; 0 on a CPU.
+    pub gpus: u32,
+    /// What was measured of it.
+    pub rows: Vec<Row>,
 }
 
 /// Says which points are measured, and by what.

@@ -8,6 +8,10 @@ use crate::{Digest, EngineRef, FailureClass, Metric, Percentile};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
+/// Most entries of [`Progress::not_measured`].
+pub const MAX_NOT_MEASURED: usize = 64;
+/// Most bytes of [`NotMeasured::reason`].
+pub const MAX_NOT_MEASURED_REASON_BYTES: usize = 160;
 
 /// One finished level: what a Profile's status records.
 ///
@@ -44,6 +48,9 @@ pub struct Row {
     /// SHA-256 of the raw records in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Digest>,
+    /// Arrivals per 1,000 seconds that were sent, of a confirm run; absent of a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals_per_kilosecond: Option<u64>,
     /// In words, for people: why failed, why stopped early, what disagrees.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -118,6 +125,39 @@ pub struct Progress {
     pub rows: Vec<Row>,
     /// GPU time used by this Job so far, in milliseconds.
     pub gpu_millis: u64,
+    /// What is not measured, and why; complete once the Job is finished, at most [`MAX_NOT_MEASURED`] entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<NotMeasured>,
+}
+
+/// An arm, or some levels of one, that a finished campaign did not measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotMeasured {
+    /// [`crate::Arm::id`].
+    pub arm: String,
+    /// The lowest and the highest of the levels; absent where no level of the arm was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<(u32, u32)>,
+    /// Why.
+    pub why: WhyNotMeasured,
+    /// The same in words, with numbers; at most [`MAX_NOT_MEASURED_REASON_BYTES`].
+    pub reason: String,
+}
+
+/// Why something was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum WhyNotMeasured {
+    /// It is not likely to meet the objectives.
+    Infeasible,
+    /// What it may gain is not worth a measurement.
+    Dominated,
+    /// It was worth a measurement that the budget did not allow.
+    Budget,
+    /// A measurement of the arm failed.
+    Failed,
+    /// The Job was asked to end before it came to it.
+    Interrupted,
 }
 
 /// Where a Profile Job is.
@@ -191,6 +231,17 @@ impl Row {
 
     fn json_bytes(&self) -> usize {
         serde_json::to_vec(self).expect("a row is plain data").len()
+    }
+}
+
+impl NotMeasured {
+    /// Returns the entry with its reason cut to [`MAX_NOT_MEASURED_REASON_BYTES`].
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        if let Some(over) = self.reason.len().checked_sub(MAX_NOT_MEASURED_REASON_BYTES).filter(|over| *over > 0) {
+            crate::message::shorten(&mut self.reason, over);
+        }
+        self
     }
 }
 

@@ -183,6 +183,8 @@ mod tests {
             optimize_for: OptimizeFor::Throughput,
             measure: MeasureSettings::default(),
             measured: Vec::new(),
+            other_engines: Vec::new(),
+            target_per_kilosecond: None,
         }
     }
 

@@ -54,6 +54,7 @@ pub fn row(records: &Records, objectives: &[Objective], circumstances: Circumsta
         gpu_millis,
         model_analyzer: None,
         records: None,
+        arrivals_per_kilosecond: None,
         reason: [found, ended].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; "),
     }
 }
@@ -172,6 +173,7 @@ mod tests {
             gpu_millis: 9_000,
             model_analyzer: None,
             records: None,
+            arrivals_per_kilosecond: None,
             reason: "all requests measured".into(),
         };
         assert_eq!(row, expected);

@@ -191,6 +191,8 @@ pub async fn run(
         gpu_millis: progress.gpu_millis,
         end,
         reason,
+        not_measured: progress.not_measured,
+        omitted_not_measured: 0,
     })
 }
 

@@ -32,6 +32,7 @@ impl Board {
             phase: Phase::Loading { arm: None },
             rows: Vec::new(),
             gpu_millis: 0,
+            not_measured: Vec::new(),
         };
         Self { progress: Arc::new(Mutex::new(progress)), acknowledged: Arc::new(Notify::new()) }
     }

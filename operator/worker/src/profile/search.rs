@@ -118,6 +118,7 @@ mod tests {
             gpu_millis: 1,
             model_analyzer: None,
             records: None,
+            arrivals_per_kilosecond: None,
             reason: String::new(),
         }
     }

@@ -227,6 +227,8 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         optimize_for: OptimizeFor::Throughput,
         measure: MeasureSettings::default(),
         measured: Vec::new(),
+        other_engines: Vec::new(),
+        target_per_kilosecond: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages fit, keep their data, and say what is wrong with them.
 
 use super::*;
-use crate::Verdict;
+use crate::{Verdict, WhyNotMeasured};
 
 fn failed(text: String) -> Message {
     Message::Failed { class: FailureClass::BadModel, text }
@@ -21,8 +21,14 @@ fn row(level: u32) -> Row {
         gpu_millis: 25_000,
         model_analyzer: None,
         records: Some(Digest::from_bytes(&[3; 32])),
+        arrivals_per_kilosecond: None,
         reason: "stopped early: p99 is above its limit".into(),
     }
+}
+
+fn not_measured() -> NotMeasured {
+    let reason = "expected gain 0.2 %, feasible with 40 %".to_owned();
+    NotMeasured { arm: "instances-1".into(), levels: None, why: WhyNotMeasured::Dominated, reason }
 }
 
 #[test]
@@ -67,6 +73,8 @@ fn a_profile_that_does_not_fit_counts_its_oldest_rows_and_keeps_whole_ones() {
             gpu_millis: 1,
             end: ProfileEnd::Complete,
             reason: "every point is measured".into(),
+            not_measured: vec![not_measured(); 3],
+            omitted_not_measured: 0,
         }),
     };
     let bytes = message.encode(2457).unwrap();
@@ -74,6 +82,7 @@ fn a_profile_that_does_not_fit_counts_its_oldest_rows_and_keeps_whole_ones() {
     let Message::Succeeded { result: Outcome::Profile(profile) } = parsed else { panic!("a profile stays one") };
     assert_eq!(profile.rows.len() + profile.omitted_rows as usize, 300);
     assert!(profile.rows.len() >= 5, "{}", profile.rows.len());
+    assert_eq!((profile.not_measured.len(), profile.omitted_not_measured), (0, 3));
     let newest = rows.iter().rev().take(profile.rows.len()).rev();
     for (kept, original) in profile.rows.iter().zip(newest) {
         assert_eq!(Row { reason: String::new(), ..kept.clone() }, Row { reason: String::new(), ..original.clone() });

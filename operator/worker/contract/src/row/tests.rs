@@ -23,6 +23,7 @@ fn row(reason: &str) -> Row {
         gpu_millis: 1_200_000,
         model_analyzer: Some(ModelAnalyzerRow { per_kilosecond: 123_456_789, p99_micros: 12_345_678 }),
         records: None,
+        arrivals_per_kilosecond: Some(123_456),
         reason: reason.into(),
     }
 }
@@ -49,4 +50,24 @@ fn a_row_whose_data_does_not_fit_is_an_error_that_names_it() {
 fn a_latency_is_a_short_array() {
     let json = serde_json::to_string(&row("").latencies[2]).unwrap();
     assert_eq!(json, r#"["InterTokenLatency","p99.9",12345678,12345678,12345678]"#);
+}
+
+#[test]
+fn a_long_reason_why_something_is_not_measured_is_cut_and_marked() {
+    let entry = |reason: String| NotMeasured {
+        arm: "a".into(),
+        levels: Some((4, 16)),
+        why: WhyNotMeasured::Infeasible,
+        reason,
+    };
+    let cut = entry("expected p95 is \u{2265} 3 times its limit, ".repeat(9)).fitted();
+    assert!(cut.reason.len() <= MAX_NOT_MEASURED_REASON_BYTES && cut.reason.ends_with('…'), "{}", cut.reason);
+    assert_eq!(entry("short".into()).fitted(), entry("short".into()));
+}
+
+#[test]
+fn rows_and_progress_of_an_older_worker_are_read() {
+    let old =
+        r#"{"arm":"a","level":1,"verdict":"Feasible","count":1,"errors":0,"millis":1,"perKilosecond":1,"gpuMillis":1}"#;
+    assert_eq!(serde_json::from_str::<Row>(old).unwrap().arrivals_per_kilosecond, None);
 }
