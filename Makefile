@@ -22,6 +22,19 @@ prerequisites: ## Install the Debian packages that a cluster, images and tests n
 build: ## Build every binary and every test, once and with the same features.
 	cargo build --workspace --all-targets --locked
 
+.PHONY: images
+images: ## Build all container images, without a registry.
+	cargo build --workspace --bins --locked
+	e2e/images/build.sh
+
+.PHONY: demo
+demo: ## From a bare machine to an agent that answers, on a cluster of its own (root) or on DEMO_KUBECONFIG's.
+	@e2e/demo/up.sh
+
+.PHONY: demo-down
+demo-down: ## Remove what `make demo` made.
+	@e2e/demo/down.sh
+
 .PHONY: lint
 lint: ## Check formatting, lints and that generated files are up to date.
 	cargo fmt --all --check

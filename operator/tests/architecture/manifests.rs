@@ -23,7 +23,7 @@ const ARROWS: [(&str, Place); 10] = [
         "operator",
         Place::Above(&["slipway-analysis", "slipway-crds", "slipway-runtime-config", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds"])),
+    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-evidence"])),
     ("e2e", Place::Above(&["slipway-crds"])),
 ];
 

@@ -1,0 +1,48 @@
+# shellcheck shell=bash disable=SC2034 # read by the files that source this one
+# Names, and the tools with the demo's cluster built in.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+export SLIPWAY_CACHE=${SLIPWAY_CACHE:-$HOME/.cache/slipway}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SLIPWAY_CACHE/target}
+readonly CLUSTER=demo OURS=slipway.dev/demo=true
+readonly NAMESPACE=${DEMO_NAMESPACE:-slipway-demo}
+# On a cluster that is not the demo's own everything goes into one namespace.
+[[ -n ${DEMO_KUBECONFIG:-} ]] && SYSTEM_NAMESPACE=$NAMESPACE || SYSTEM_NAMESPACE=slipway-system
+readonly LOGS=$SLIPWAY_CACHE/demo
+readonly KUBECONFIG_FILE=${DEMO_KUBECONFIG:-${SLIPWAY_CLUSTER_DIR:-$SLIPWAY_CACHE/clusters/$CLUSTER}/kubeconfig}
+readonly CONTEXT=${DEMO_CONTEXT:-}
+readonly SLIPWAY=("$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug/kubectl-slipway")
+unset KUBECONFIG
+
+# Builds them where they are missing; a warm call costs some milliseconds.
+find_tools() {
+  e2e/tools/build.sh helm
+  e2e/cluster/build.sh
+}
+
+name_tools() {
+  HELM=$(e2e/tools/build.sh helm)
+  KUBECTL=("$SLIPWAY_CACHE/bin/slipway-cluster" kubectl)
+}
+
+run_helm() { "$HELM" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--kube-context "$CONTEXT"} "$@"; }
+run_kubectl() { "${KUBECTL[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} "$@"; }
+run_slipway() {
+  "${SLIPWAY[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} --namespace "$NAMESPACE" "$@"
+}
+
+# The namespace of a release, or nothing.
+namespace_of_release() { run_helm list --all-namespaces --filter "^$1\$" --no-headers | awk '{print $2; exit}'; }
+
+# Says what is about to be used, before anything is done.
+use_existing_cluster() {
+  [[ -r $KUBECONFIG_FILE ]] || fail "kubeconfig" /dev/null "DEMO_KUBECONFIG names no file that can be read: $KUBECONFIG_FILE"
+  [[ -n ${DEMO_REGISTRY:-} ]] || fail "registry" /dev/null \
+    "set DEMO_REGISTRY to where the nodes pull from; make images builds, and you push slipway.dev/NAME:dev there as NAME:dev"
+  step "kubectl" "install Go 1.26 from go.dev/dl" find_tools
+  name_tools
+  printf 'context:   %s\nserver:    %s\nnamespace: %s (agent and operator)\n' \
+    "${CONTEXT:-$(run_kubectl config current-context)}" \
+    "$(run_kubectl config view --minify --output 'jsonpath={.clusters[0].cluster.server}')" \
+    "$NAMESPACE"
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Removes what the demo made: its cluster; or, with DEMO_KUBECONFIG, its namespace and its releases.
+set -euo pipefail
+shopt -s inherit_errexit
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=steps.sh
+source "$here/steps.sh"
+# shellcheck source=common.sh
+source "$here/common.sh"
+
+if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
+  exec e2e/cluster/down.sh --name "$CLUSTER"
+fi
+name_tools
+[[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG names no file that can be read: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
+mine=$(run_kubectl get namespace --selector "$OURS" --field-selector "metadata.name=$NAMESPACE" --output name)
+if [[ -z $mine ]]; then
+  printf 'no namespace %s of the demo is there: nothing is removed\n' "$NAMESPACE"
+  exit 0
+fi
+# The agent goes first, while its definition and its operator are there.
+run_kubectl --namespace "$NAMESPACE" delete agd facts-agent --ignore-not-found --timeout 2m
+for release in slipway slipway-crds; do
+  [[ $(namespace_of_release "$release") != "$NAMESPACE" ]] ||
+    run_helm uninstall "$release" --namespace "$NAMESPACE" --wait
+done
+run_kubectl delete "$mine" --timeout 5m

@@ -1,0 +1,150 @@
+//! The command line, and what each command does.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use slipway_crds::values::DurationText;
+use thiserror::Error;
+
+use crate::{
+    cluster::{Cluster, ClusterError, Place},
+    conversation::conversation,
+    measured::Measurements,
+    overview::overview,
+    wait::{WaitError, wait},
+};
+
+/// Looks after the AgentDeployments of a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-slipway", bin_name = "kubectl slipway", version)]
+pub struct Args {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, ClapArgs)]
+struct PlaceArgs {
+    /// The kubeconfig; without it kubectl's own rules hold.
+    #[arg(long, global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    #[arg(long, global = true)]
+    context: Option<String>,
+    /// The namespace; without it the context's.
+    #[arg(short, long, global = true)]
+    namespace: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows stage, conditions, engines with their quality, the choice, and the objectives against what was measured.
+    Status {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Tells what happens until it is ready, and shows it then.
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Tells what happens until an AgentDeployment is ready; exits with 3 if it stalls, with 4 when the time is over.
+    Wait {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// How long, with a unit.
+        #[arg(long, default_value = "30m")]
+        timeout: DurationText,
+    },
+    /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none.
+    Ask {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// The question.
+        question: String,
+    },
+}
+
+/// Why a command ended without its result.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// There is no way to the cluster.
+    #[error("failed to connect")]
+    Connect(#[source] ClusterError),
+    /// The AgentDeployment cannot be read.
+    #[error("failed to show the AgentDeployment")]
+    Show(#[source] ClusterError),
+    /// The wait did not end well.
+    #[error("failed to wait")]
+    Wait(#[source] WaitError),
+    /// The agent cannot be asked.
+    #[error("failed to ask the agent")]
+    Ask(#[source] ClusterError),
+    /// The agent gave no answer.
+    #[error("the agent gave no answer")]
+    NoAnswer,
+    /// Nothing can be said.
+    #[error("failed to write")]
+    Write(#[source] io::Error),
+}
+
+impl CommandError {
+    /// 3 if the AgentDeployment is stalled, 4 if time was over, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Wait(WaitError::Stalled { .. }) => 3,
+            Self::Wait(WaitError::TimedOut { .. }) => 4,
+            Self::Wait(WaitError::Cluster(_) | WaitError::Write(_))
+            | Self::Connect(_)
+            | Self::Show(_)
+            | Self::Ask(_)
+            | Self::NoAnswer
+            | Self::Write(_) => 1,
+        }
+    }
+}
+
+impl Args {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// When there is no way to the cluster, or the command ends without its result.
+    pub async fn run(self) -> Result<(), CommandError> {
+        let PlaceArgs { kubeconfig, context, namespace } = self.place;
+        let place = Place { kubeconfig, context, namespace };
+        let cluster = Cluster::connect(place).await.map_err(CommandError::Connect)?;
+        let mut out = io::stdout();
+        match self.command {
+            Command::Status { name, watch: true } => {
+                wait(&cluster, &name, Duration::MAX, &mut out).await.map_err(CommandError::Wait)?;
+                show(&cluster, &name, &mut out).await
+            }
+            Command::Status { name, watch: false } => show(&cluster, &name, &mut out).await,
+            Command::Wait { name, timeout } => {
+                let limit = Duration::from_micros(timeout.microseconds());
+                wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
+            }
+            Command::Ask { name, question } => {
+                let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
+                write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
+                if run.has_succeeded() { Ok(()) } else { Err(CommandError::NoAnswer) }
+            }
+        }
+    }
+}
+
+async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
+    let object = cluster.get(name).await.map_err(CommandError::Show)?;
+    let (measurements, unreachable) = match cluster.measurements(name).await {
+        Ok(measurements) => (measurements, None),
+        Err(error) => (Measurements::default(), Some(error)),
+    };
+    write!(out, "{}", overview(&object, &measurements)).map_err(CommandError::Write)?;
+    if let Some(error) = unreachable {
+        writeln!(out, "  (the pods' measurements cannot be read: {error})").map_err(CommandError::Write)?;
+    }
+    Ok(())
+}

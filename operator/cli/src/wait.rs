@@ -1,0 +1,79 @@
+//! Waits for an AgentDeployment, and tells what happens. Reads IO and the clock.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    cluster::{Cluster, ClusterError},
+    progress::{Narrator, Standing, standing},
+};
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Why the wait did not end well.
+#[derive(Debug, Error)]
+pub enum WaitError {
+    /// The cluster gave no answer.
+    #[error("failed to look at it")]
+    Cluster(#[source] ClusterError),
+    /// Work has stopped.
+    #[error("{name} is stalled: {why}; `kubectl describe agd {name}` tells the story")]
+    Stalled {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Reason and message.
+        why: String,
+    },
+    /// Time is over.
+    #[error("waited {seconds} s for {name}; it is at: {at}")]
+    TimedOut {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// How long.
+        seconds: u64,
+        /// Where it stands.
+        at: String,
+    },
+    /// Nothing can be said.
+    #[error("failed to write")]
+    Write(#[source] io::Error),
+}
+
+/// Tells what happens until the AgentDeployment is Ready and nothing is under way.
+///
+/// # Errors
+/// When it stalls, does not get there within `limit`, or the cluster gives no answer.
+pub async fn wait(
+    cluster: &Cluster,
+    name: &str,
+    limit: Duration,
+    out: &mut (dyn Write + Send),
+) -> Result<(), WaitError> {
+    let started = Instant::now();
+    let mut narrator = Narrator::default();
+    loop {
+        let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
+        let events = cluster.events(&object).await.map_err(WaitError::Cluster)?;
+        let elapsed = started.elapsed();
+        for line in narrator.tell(elapsed, &object, &events) {
+            writeln!(out, "{line}").map_err(WaitError::Write)?;
+        }
+        match standing(&object) {
+            Standing::AtRest => {
+                let line = format!("{:>5} s  {name} is ready", elapsed.as_secs());
+                return writeln!(out, "{line}").map_err(WaitError::Write);
+            }
+            Standing::Stalled(why) => return Err(WaitError::Stalled { name: name.to_owned(), why }),
+            Standing::UnderWay(at) if elapsed >= limit => {
+                return Err(WaitError::TimedOut { name: name.to_owned(), seconds: limit.as_secs(), at });
+            }
+            Standing::UnderWay(_) => sleep(LOOK_EVERY).await,
+        }
+    }
+}

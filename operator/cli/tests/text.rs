@@ -1,0 +1,154 @@
+//! What people are shown, as files.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kubectl_slipway::{
+    conversation::{Run, conversation},
+    measured::Measurements,
+    overview::overview,
+    progress::{Narrator, Standing, standing},
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_evidence::{Evidence, Histogram};
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    let time = "2026-01-01T00:00:00Z";
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time})
+}
+
+fn agent(observed_generation: i64, conditions: &[Value]) -> AgentDeployment {
+    let quality = json!({
+        "manifestDigest": "m", "datasetDigest": "d", "samples": 400, "scorePartsPerMillion": 962_500,
+        "dropPartsPerMillion": 12_500, "dropUpperBoundPartsPerMillion": 31_000, "accepted": false,
+    });
+    let object = json!({
+        "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
+        "metadata": {"name": "facts-agent", "namespace": "demo", "generation": 2},
+        "spec": {
+            "model": {"uri": "http://models/react-512/"},
+            "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
+            "slo": {"objectives": [
+                {"name": "answer-median", "metric": "AgentRunLatency", "percentile": "p50", "max": "5s"},
+                {"name": "answer-tail", "metric": "AgentRunLatency", "percentile": "p99", "max": "300ms"},
+                {"name": "first-token", "metric": "TimeToFirstToken", "percentile": "p95", "max": "1s"},
+            ]},
+            "agent": {},
+        },
+        "status": {
+            "observedGeneration": observed_generation, "stage": "Serving", "readyReplicas": "1/1",
+            "conditions": conditions,
+            "engines": [
+                {"name": "engine-1", "displayName": "fp32", "precision": "FP32", "state": "built"},
+                {"name": "engine-2", "displayName": "int8", "precision": "INT8", "state": "refused", "quality": quality},
+            ],
+            "selected": {
+                "displayName": "fp32", "engine": "engine-1", "manifestDigest": "m", "maxInFlight": 8,
+                "why": "the first that passed the gate",
+            },
+        },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn evidence() -> Evidence {
+    let mut buckets = Histogram::new();
+    [400_000, 420_000, 410_000].into_iter().for_each(|value| buckets.record(value));
+    let metric = json!({
+        "metric": "AgentRunLatency", "unit": "Run", "stratum": "", "started": 3, "newSessions": 0, "inFlight": 0,
+        "oldestInFlightMicroseconds": 0, "count": 3, "errors": 0, "sumMicroseconds": 1_230_000, "buckets": buckets,
+    });
+    let windows = json!([{"id": 1, "metrics": [metric]}]);
+    let evidence = json!({"revision": "r", "pod": "p", "startedAt": "2026-01-01T00:00:00Z", "windows": windows});
+    serde_json::from_value(evidence).unwrap()
+}
+
+fn at_rest() -> Vec<Value> {
+    vec![condition("Ready", "True", "Serving", "1 ready"), condition("Reconciling", "False", "UpToDate", "at rest")]
+}
+
+#[test]
+fn a_status_shows_conditions_engines_the_choice_and_objectives_against_what_was_measured() {
+    insta::assert_snapshot!("overview", overview(&agent(2, &at_rest()), &Measurements::of(&[evidence()])));
+}
+
+#[test]
+fn a_run_shows_its_calls_and_the_answer() {
+    let run: Run = serde_json::from_value(json!({
+        "status": "succeeded", "answer": " 5526 ",
+        "steps": [
+            {"step": 1, "modelMicroseconds": 210_000, "toolCalls": [
+                {"name": "lookup", "input": "Belaro.population", "status": "ok", "observation": "4711", "microseconds": 900},
+                {"name": "lookup", "input": "Zuvina.population", "status": "cancelled", "microseconds": 1_200},
+            ]},
+            {"step": 2, "modelMicroseconds": 90_000, "toolCalls": []},
+        ],
+        "timings": {"totalMicroseconds": 302_000, "modelMicroseconds": 300_000, "toolMicroseconds": 1_200},
+    }))
+    .unwrap();
+    insta::assert_snapshot!("conversation", conversation("How many live in Belaro and Zuvina?", &run));
+}
+
+#[test]
+fn a_run_without_an_answer_says_why() {
+    let run = json!({"status": "failed", "error": {"message": "the run took more than 8 steps"}, "steps": []});
+    let run: Run = serde_json::from_value(run).unwrap();
+    assert_eq!(conversation("?", &run), "Question: ?\nNo answer: the run took more than 8 steps\n");
+}
+
+#[test]
+fn conditions_of_an_earlier_spec_do_not_end_a_wait() {
+    assert_eq!(standing(&agent(1, &at_rest())), Standing::UnderWay("the operator has yet to see it".to_owned()));
+    assert_eq!(standing(&agent(2, &at_rest())), Standing::AtRest);
+}
+
+#[test]
+fn a_rollout_under_way_is_not_at_rest_though_a_revision_serves() {
+    let conditions = [
+        condition("Ready", "True", "Serving", "1 ready"),
+        condition("Reconciling", "True", "RevisionStarting", "0 of 1 pods ready"),
+    ];
+    assert_eq!(standing(&agent(2, &conditions)), Standing::UnderWay("RevisionStarting: 0 of 1 pods ready".to_owned()));
+}
+
+#[test]
+fn a_stalled_agent_says_why() {
+    let conditions = [condition("Stalled", "True", "JobFailed", "exit code 3: no such folder")];
+    assert_eq!(
+        standing(&agent(2, &conditions)),
+        Standing::Stalled("JobFailed: exit code 3: no such folder".to_owned())
+    );
+}
+
+fn event(uid: &str, second: u8, reason: &str) -> Event {
+    serde_json::from_value(json!({
+        "metadata": {"uid": uid}, "involvedObject": {}, "type": "Normal", "reason": reason, "message": "done",
+        "eventTime": format!("2026-01-01T00:00:{second:02}.000000Z"),
+    }))
+    .unwrap()
+}
+
+#[test]
+fn each_event_is_told_once_in_the_order_of_time_and_silence_is_broken_by_where_it_stands() {
+    let building = agent(2, &[condition("Reconciling", "True", "BuildingEngines", "1 of 2 built")]);
+    let (resolved, fetched) = (event("a", 1, "ModelResolved"), event("b", 2, "ModelFetched"));
+    let mut narrator = Narrator::default();
+    let mut told = Vec::new();
+    for (second, events) in [(1, vec![]), (3, vec![fetched.clone(), resolved.clone()]), (4, vec![resolved, fetched])] {
+        told.extend(narrator.tell(Duration::from_secs(second), &building, &events));
+    }
+    told.extend(narrator.tell(Duration::from_secs(18), &building, &[]));
+    assert_eq!(
+        told,
+        [
+            "    1 s  ...                  BuildingEngines: 1 of 2 built",
+            "    3 s  ModelResolved        done",
+            "    3 s  ModelFetched         done",
+            "   18 s  ...                  BuildingEngines: 1 of 2 built",
+        ]
+    );
+}
