@@ -69,7 +69,7 @@ open_step() {
   log=$LOGS/$((${#STEPS[@]} + 1))-${name// /-}.log
   printf '==> %s\n' "$name"
   # In the background, for a function called in a condition would go on after its first failure.
-  "$@" > >(tee "$log") 2>&1 </dev/null &
+  { "$@" 2>&1 </dev/null | tee "$log"; } &
   wait "$!" || fail "$name" "$log" "$remedy"
   finish_step "$name" "$(seconds_since "$started")"
 }

@@ -101,11 +101,11 @@ show_status() {
 }
 
 more_commands() {
-  local slipway=("${SLIPWAY[@]}" --kubeconfig "$KUBECONFIG_FILE" --namespace "$NAMESPACE")
+  local place="--kubeconfig $KUBECONFIG_FILE${CONTEXT:+ --context $CONTEXT} --namespace $NAMESPACE"
   printf '\nLook further:\n'
-  printf '  alias k="%s --kubeconfig %s --namespace %s"\n' "${KUBECTL[*]}" "$KUBECONFIG_FILE" "$NAMESPACE"
+  printf '  alias k="%s %s"\n' "${KUBECTL[*]}" "$place"
   printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n'
-  printf '  %s status facts-agent\n' "${slipway[*]}"
+  printf '  %s %s status facts-agent\n' "${SLIPWAY[*]}" "$place"
   printf '  make demo-down\n'
 }
 
