@@ -12,6 +12,8 @@ pub enum ConditionType {
     Reconciling,
     /// Work has stopped, and only a person can help.
     Stalled,
+    /// Some configuration meets every objective, as measured (AgentDeployment).
+    SLOAttainable,
 }
 
 impl ConditionType {
@@ -21,6 +23,7 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
+            Self::SLOAttainable => "SLOAttainable",
         }
     }
 }
@@ -84,6 +87,18 @@ reasons! {
     EngineRefused,
     /// The data set of the quality objective cannot be used.
     DatasetUnusable,
+    /// Configurations are being measured.
+    Profiling,
+    /// A configuration was measured.
+    ConfigurationMeasured,
+    /// The campaign could not be carried out.
+    ProfilingFailed,
+    /// The data of a workload cannot be used.
+    WorkloadUnusable,
+    /// No configuration meets the objectives.
+    NoFeasibleConfiguration,
+    /// Some configuration meets every objective.
+    ConfigurationFound,
     /// A configuration was chosen.
     ConfigurationChosen,
     /// A new revision is being brought up.

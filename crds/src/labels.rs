@@ -18,6 +18,8 @@ pub const MANAGED_BY: &str = "slipway";
 pub const AGENT_DEPLOYMENT: &str = "slipway.dev/agent-deployment";
 /// Name of the Engine that an object builds or serves.
 pub const ENGINE: &str = "slipway.dev/engine";
+/// Name of the Profile that a Job measures for.
+pub const PROFILE: &str = "slipway.dev/profile";
 /// Short hash of the plan that a serving object runs: the revision.
 pub const REVISION: &str = "slipway.dev/revision";
 /// Name of the Job that a pod runs for; Kubernetes' own label of that name is not under our control.
@@ -41,6 +43,8 @@ pub enum Component {
     Build,
     /// Scores an engine.
     Quality,
+    /// Measures configurations.
+    Profile,
     /// Serves an agent.
     Serve,
     /// Holds artifacts.
@@ -55,6 +59,7 @@ impl Component {
             Self::Fetch => "fetch",
             Self::Build => "build",
             Self::Quality => "quality",
+            Self::Profile => "profile",
             Self::Serve => "serve",
             Self::Store => "store",
         }
@@ -86,6 +91,7 @@ mod tests {
             APP_MANAGED_BY,
             AGENT_DEPLOYMENT,
             ENGINE,
+            PROFILE,
             REVISION,
             JOB,
             APPLIED_HASH,

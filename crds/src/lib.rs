@@ -15,5 +15,5 @@ use kube::CustomResourceExt;
 
 /// All CustomResourceDefinitions of the group, in the order in which they are installed.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![v1alpha1::AgentDeployment::crd(), v1alpha1::Engine::crd()]
+    vec![v1alpha1::AgentDeployment::crd(), v1alpha1::Engine::crd(), v1alpha1::Profile::crd()]
 }

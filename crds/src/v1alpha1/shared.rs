@@ -27,6 +27,26 @@ pub struct ConfigMapKeyReference {
     pub key: String,
 }
 
+/// Settings of a model's configuration that need no new engine; what is absent stays as the repository has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServingConfiguration {
+    /// Instances of the model in one Triton.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<i32>,
+    /// Parameters of the model, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "option_values")]
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl ServingConfiguration {
+    /// Whether everything stays as the repository has it.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Requests and limits of one container, as Kubernetes writes them: `cpu: 500m`, `memory: 2Gi`, `nvidia.com/gpu: 1`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@ use slipway_crds::{
     identity::{ContentHash, IdentityError, content_hash},
     v1alpha1::{
         AgentDeploymentSpec,
-        agent_deployment::{Agent, EngineConfiguration, Hardware, ModelSource, SearchSpace, ServiceLevelObjectives},
+        agent_deployment::{Agent, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives},
         shared::ContainerResources,
     },
 };
@@ -138,6 +138,8 @@ struct PlanInput<'a> {
     search: &'a SearchSpace,
     hardware: &'a Hardware,
     slo: &'a ServiceLevelObjectives,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profiling: Option<&'a Profiling>,
     agent: &'a Agent,
     triton_resources: &'a ContainerResources,
     agent_resources: &'a ContainerResources,
@@ -148,13 +150,14 @@ struct PlanInput<'a> {
 /// # Errors
 /// When the spec cannot be written as canonical JSON; its types leave no such case.
 pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityError> {
-    let AgentDeploymentSpec { model, engine, search, hardware, slo, agent, serving, rollout: _ } = spec;
+    let AgentDeploymentSpec { model, engine, search, hardware, slo, agent, serving, rollout: _, profiling } = spec;
     content_hash(&PlanInput {
         model,
         engine,
         search,
         hardware,
         slo,
+        profiling: profiling.as_ref(),
         agent,
         triton_resources: &serving.triton_resources,
         agent_resources: &serving.agent_resources,

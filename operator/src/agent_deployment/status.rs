@@ -8,6 +8,7 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentStatus,
         agent_deployment::{SelectedConfiguration, Stage},
+        shared::ServingConfiguration,
     },
 };
 
@@ -71,6 +72,7 @@ fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConf
         engine: plan.engine.name.clone(),
         manifest_digest,
         max_in_flight: plan.max_in_flight,
+        configuration: ServingConfiguration::default(),
         why: format!("kept revision {serving} has the same inputs"),
     })
 }

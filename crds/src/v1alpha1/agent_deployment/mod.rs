@@ -2,6 +2,7 @@
 
 mod agent;
 mod model;
+mod profiling;
 mod serving;
 mod slo;
 mod status;
@@ -10,14 +11,18 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
-pub use model::{Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace};
+pub use model::{
+    Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
+};
+pub use profiling::{ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
 pub use serving::{Hardware, Rollout, Serving};
 pub use slo::{
-    LatencyMetric, LatencyObjective, QualityDataset, QualityEvaluator, QualityObjective, ServiceLevelObjectives,
+    ErrorRateObjective, LatencyMetric, LatencyObjective, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
+    QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, JobAttempt, MeasuredQuality, ResolvedImage, ResolvedModel, RolloutStatus,
-    SelectedConfiguration, Stage,
+    AgentDeploymentStatus, EngineChoice, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage, ResolvedModel,
+    RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
@@ -41,6 +46,7 @@ pub use status::{
     ),
     printcolumn(name = "Stage", type_ = "string", json_path = ".status.stage"),
     printcolumn(name = "Engine", type_ = "string", json_path = ".status.selected.displayName"),
+    printcolumn(name = "SLOs", type_ = "string", json_path = ".status.objectivesMet"),
     printcolumn(name = "Replicas", type_ = "string", json_path = ".status.readyReplicas"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -54,6 +60,21 @@ pub use status::{
         .message("metadata.name must be a DNS label that begins with a letter: it names Services")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.slo) || !has(self.slo.throughput) || has(self.profiling)")
+        .message("slo.throughput is judged by measuring: add profiling with a workload").field_path(".slo.throughput"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
+         !self.slo.objectives.exists(o, o.metric == 'AgentRunLatency') || \
+         self.profiling.workloads.exists(w, has(w.agentTrace))")
+        .message("an AgentRunLatency objective is measured by replaying runs: add a workload with agentTrace")
+        .field_path(".profiling.workloads"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
+         self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
+        .message("a throughput in Runs is measured by replaying runs: add a workload with agentTrace")
+        .field_path(".profiling.workloads")
+)]
 pub struct AgentDeploymentSpec {
     /// The model that the agent runs on.
     pub model: ModelSource,
@@ -68,6 +89,9 @@ pub struct AgentDeploymentSpec {
     /// The objectives that the agent must meet.
     #[serde(default)]
     pub slo: ServiceLevelObjectives,
+    /// How configurations are measured before one of them serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profiling: Option<Profiling>,
     /// The agent itself.
     pub agent: Agent,
     /// The serving pods.

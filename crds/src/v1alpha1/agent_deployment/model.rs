@@ -110,8 +110,7 @@ impl Precision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchSpace {
-    /// Numeric formats to build an engine for, the most exact first. Until configurations are profiled, the first engine
-    /// that builds is served.
+    /// Numeric formats to build an engine for, the most exact first.
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
@@ -119,11 +118,41 @@ pub struct SearchSpace {
     #[serde(default = "default_concurrency")]
     #[schemars(length(min = 1, max = 16), inner(range(min = 1, max = 1024)), extend("x-kubernetes-list-type" = "set"))]
     pub concurrency: Vec<i32>,
+    /// Instances of the model in one Triton, each with weights of its own. Absent means as the repository has it. More than one
+    /// value needs `profiling`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(range(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
+    pub instances: Vec<i32>,
+    /// Parameters of the model's configuration that need no new engine, each with the values to choose from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub parameters: Vec<ServeParameter>,
+}
+
+/// A parameter of the model's configuration (`parameters` of config.pbtxt) with the values to choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServeParameter {
+    /// Key of the parameter.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z][A-Za-z0-9_.-]*$"))]
+    pub name: String,
+    /// Its values.
+    #[schemars(
+        length(min = 1, max = 8),
+        inner(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub values: Vec<String>,
 }
 
 impl Default for SearchSpace {
     fn default() -> Self {
-        Self { precision: default_precisions(), concurrency: default_concurrency() }
+        Self {
+            precision: default_precisions(),
+            concurrency: default_concurrency(),
+            instances: Vec::new(),
+            parameters: Vec::new(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
-    values::{DurationText, Percent, Percentile},
+    values::{DurationText, Percent, Percentile, PositiveDecimal},
 };
 
 /// What the agent must achieve.
@@ -24,6 +24,82 @@ pub struct ServiceLevelObjectives {
     /// configurations is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<QualityObjective>,
+    /// Throughput that all replicas together must reach, judged when configurations are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<ThroughputObjective>,
+    /// Failures that are put up with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_rate: Option<ErrorRateObjective>,
+    /// What is looked for among the configurations that meet every objective.
+    #[serde(default, skip_serializing_if = "OptimizeFor::is_default")]
+    pub optimize_for: OptimizeFor,
+    /// What happens when no configuration meets every objective.
+    #[serde(default, skip_serializing_if = "OnInfeasible::is_default")]
+    pub on_infeasible: OnInfeasible,
+}
+
+/// A throughput that must be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThroughputObjective {
+    /// Least number a second, over all replicas: `1.5`.
+    pub min: PositiveDecimal,
+    /// What is counted.
+    pub unit: ThroughputUnit,
+}
+
+/// What a throughput counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum ThroughputUnit {
+    /// Runs of the agent, from question to answer.
+    Runs,
+    /// Requests to the model.
+    Requests,
+}
+
+/// Failures that are put up with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorRateObjective {
+    /// Largest share of failed requests or runs: `1%`.
+    pub max: Percent,
+}
+
+/// What is looked for among the configurations that meet every objective.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum OptimizeFor {
+    /// Most requests or runs a second.
+    #[default]
+    Throughput,
+    /// Lowest latency at the percentile of the first objective.
+    Latency,
+    /// Most requests or runs per GPU second.
+    Cost,
+}
+
+impl OptimizeFor {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What happens when no configuration meets every objective.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum OnInfeasible {
+    /// What serves goes on serving; where nothing serves, nothing is started.
+    #[default]
+    KeepRunning,
+    /// The configuration that misses its worst objective by the least factor serves.
+    ServeNearest,
+}
+
+impl OnInfeasible {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A bound on the loss of quality. The reference is the first engine of the search space: the most exact precision.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::Precision;
-use crate::v1alpha1::shared;
+use crate::v1alpha1::shared::{self, ServingConfiguration};
 
 /// Observed state of an AgentDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +35,18 @@ pub struct AgentDeploymentStatus {
     /// The configuration that is served or about to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected: Option<SelectedConfiguration>,
+    /// The Profile whose choice is served or about to be, or which is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub profile: Option<String>,
+    /// Every objective: its target, what profiling predicted, and what is observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub slo: Vec<ObjectiveStatus>,
+    /// Objectives that are met against all of them, as `2/2`; those without observations do not count as met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub objectives_met: Option<String>,
     /// The revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
@@ -70,6 +82,8 @@ pub enum Stage {
     Fetching,
     /// Building engines.
     Building,
+    /// Measuring configurations.
+    Profiling,
     /// Bringing up the selected revision.
     RollingOut,
     /// A revision serves and nothing is left to do.
@@ -181,9 +195,42 @@ pub struct SelectedConfiguration {
     pub manifest_digest: String,
     /// Agent runs in flight on one replica, at most.
     pub max_in_flight: i32,
+    /// What is set in the model's configuration; absent means as the repository has it.
+    #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
+    pub configuration: ServingConfiguration,
     /// Why this one.
     #[schemars(length(max = 512))]
     pub why: String,
+}
+
+/// One objective as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectiveStatus {
+    /// Name of the objective; `throughput` and `error-rate` for those without one.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// What is bounded: `AgentRunLatency p95`.
+    #[schemars(length(max = 63))]
+    pub objective: String,
+    /// The bound: `≤ 500ms`.
+    #[schemars(length(max = 32))]
+    pub target: String,
+    /// What profiling predicts; absent where it did not measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub predicted: Option<String>,
+    /// What the serving pods observed, with two significant digits; absent without traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub observed: Option<String>,
+    /// The time that the observations really span: `12m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub window: Option<String>,
+    /// Whether what is observed meets the target; absent without traffic, and for capacity, which only profiling judges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met: Option<bool>,
 }
 
 /// The revisions of an AgentDeployment.

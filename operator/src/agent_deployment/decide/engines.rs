@@ -9,6 +9,7 @@ use slipway_crds::{
         EngineStatus,
         agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
         engine::{EngineArtifact, EngineBuild},
+        shared::ServingConfiguration,
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
@@ -128,6 +129,7 @@ fn plan(world: &World, resolved: &Resolved, chosen: &BuiltEngine, draft: &mut Dr
         engine: reference.identity.clone(),
         manifest_digest: reference.manifest_digest.to_string(),
         max_in_flight,
+        configuration: ServingConfiguration::default(),
         why: NOT_PROFILED.to_owned(),
     };
     if draft.status.selected.as_ref() != Some(&selected) {
