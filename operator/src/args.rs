@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    controllers::{Context, run_agent_deployments, run_engines},
+    controllers::{Context, run_agent_deployments, run_engines, run_profiles},
     kube_io::client::{ClientError, connect},
     leader::{Candidate, Election, LeaderError, Leadership},
     metrics::{FailureCounts, Metrics},
@@ -95,6 +95,7 @@ impl Args {
             let context = Context {
                 recorder: Recorder::new(client.clone(), reporter),
                 client,
+                http: reqwest::Client::new(),
                 settings,
                 leadership,
                 metrics,
@@ -117,18 +118,20 @@ impl Args {
 async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &CancellationToken) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
-    let mut engines = tokio::spawn(run_engines(context, stop.clone()));
+    let mut engines = tokio::spawn(run_engines(context.clone(), stop.clone()));
+    let mut profiles = tokio::spawn(run_profiles(context, stop.clone()));
     let result = tokio::select! {
         held = election.hold(shutdown) => held.map_err(RunError::Leader),
         _ = &mut agent_deployments => Err(RunError::TaskEnded("agent-deployments")),
         _ = &mut engines => Err(RunError::TaskEnded("engines")),
+        _ = &mut profiles => Err(RunError::TaskEnded("profiles")),
     };
     // Not the leader any more: nothing may be finished, least of all half a plan.
     result?;
     info!("ending: reconciliations in flight are finished, then the lease is given back");
     stop.cancel();
     // A task that has panicked has been reported by the runtime.
-    drop(tokio::join!(agent_deployments, engines));
+    drop(tokio::join!(agent_deployments, engines, profiles));
     election.release().await;
     Ok(())
 }

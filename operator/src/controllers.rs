@@ -26,7 +26,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::{
     identity::IdentityError,
     labels,
-    v1alpha1::{AgentDeployment, Engine},
+    v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,7 @@ use crate::{
     leader::{Leadership, NotLeading},
     metrics::Metrics,
     plan::Plan,
+    profile,
     settings::Settings,
 };
 
@@ -56,6 +57,8 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 pub struct Context {
     /// The connection to the API server.
     pub client: Client,
+    /// The connection to pods: what they counted and measured.
+    pub http: reqwest::Client,
     /// The operator's configuration.
     pub settings: Arc<Settings>,
     /// Publishes events.
@@ -204,6 +207,11 @@ fn labelled_engine<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGu
     Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
+fn labelled_profile<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Profile>>> {
+    let name = object.labels().get(labels::PROFILE)?;
+    Some(ObjectRef::new(name).within(&object.namespace()?))
+}
+
 /// Runs the controller of AgentDeployments until `shutdown`.
 pub async fn run_agent_deployments(context: Arc<Context>, shutdown: CancellationToken) {
     let client = context.client.clone();
@@ -226,6 +234,7 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
         .watches(Api::<Engine>::all(client.clone()), all(), move |engine: Engine| {
             of_namespace_again(engine.namespace())
         })
+        .watches(Api::<Profile>::all(client.clone()), ours(), |profile: Profile| labelled_agent_deployment(&profile))
         .watches(Api::<Pod>::all(client.clone()), ours(), |pod: Pod| labelled_agent_deployment(&pod))
         .watches(Api::<Deployment>::all(client.clone()), ours(), |object: Deployment| {
             labelled_agent_deployment(&object)
@@ -246,6 +255,19 @@ pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
         .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_engine(&pod))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
+        .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })
+        .await;
+}
+
+/// Runs the controller of Profiles until `shutdown`.
+pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
+    let client = context.client.clone();
+    Controller::new(Api::<DeserializeGuard<Profile>>::all(client.clone()), watcher::Config::default())
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_profile(&job))
+        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_profile(&pod))
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(|object, context| guarded(object, context, profile::reconcile::reconcile), back_off, context)
         .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })
         .await;
 }

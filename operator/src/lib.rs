@@ -12,6 +12,7 @@ pub mod kube_io;
 pub mod leader;
 pub mod metrics;
 pub mod plan;
+pub mod profile;
 pub mod server;
 pub mod settings;
 pub mod why;

@@ -7,7 +7,10 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Service},
 };
-use slipway_crds::{conditions::Reason, v1alpha1::Engine};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::{Engine, Profile},
+};
 
 /// One object that the operator writes.
 ///
@@ -27,6 +30,8 @@ pub enum Child {
     Job(Box<Job>),
     /// Created: the spec of an engine is its identity.
     Engine(Box<Engine>),
+    /// Created: the spec of a Profile is its frozen inputs.
+    Profile(Box<Profile>),
     /// Applied: its plan never changes, but the inputs that lead to the plan may.
     ControllerRevision(Box<ControllerRevision>),
 }

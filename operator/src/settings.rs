@@ -58,6 +58,9 @@ pub struct Images {
     pub worker: String,
     /// Image of the agent runtime.
     pub agent_runtime: String,
+    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_analyzer: Option<String>,
     /// When the kubelet pulls: Always, IfNotPresent or Never.
     #[serde(default)]
     pub pull_policy: PullPolicy,
@@ -168,6 +171,9 @@ impl Settings {
         if images.agent_runtime.is_empty() {
             return invalid("images.agentRuntime", "is empty: name the agent runtime's image");
         }
+        if images.model_analyzer.as_ref().is_some_and(String::is_empty) {
+            return invalid("images.modelAnalyzer", "is empty: name an image with Model Analyzer, or leave it out");
+        }
         if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
             return invalid("store.size", "is not a quantity: write one such as 100Gi");
         }
@@ -209,6 +215,10 @@ mod tests {
     #[case(
         "images: {worker: '', agentRuntime: r}\n",
         "images.worker of the configuration: is empty: name the worker's image"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r, modelAnalyzer: ''}\n",
+        "images.modelAnalyzer of the configuration: is empty: name an image with Model Analyzer, or leave it out"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nstore: {size: lots}\n",

@@ -112,6 +112,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
         Child::Engine(object) => create(client, namespace, object.as_ref()).await,
+        Child::Profile(object) => create(client, namespace, object.as_ref()).await,
     }
 }
 

@@ -1,0 +1,156 @@
+//! The worker's task. Pure.
+
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
+    profile::{MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+};
+use slipway_worker_contract::{
+    AgentRunSettings, Arm, Campaign, Driver, EngineRef, InvalidDigest, MeasureSettings, Objective, OptimizeFor,
+    OtherEngine, ProfileTask, ServeConfig, Workload,
+};
+
+use super::{
+    AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER,
+    budget::{Budget, gpus},
+    order::Order,
+    prompts_folder, rate,
+};
+use crate::{
+    agent_deployment::build::pod::MODEL,
+    profile::decide::{
+        rows::{Subject, measured_metric, metric, percentile, recorded, unsigned},
+        select,
+    },
+};
+
+/// The task of an order.
+///
+/// # Errors
+/// When the engine's manifest digest is no digest.
+pub fn task(
+    input_hash: &str,
+    inputs: &ProfileInputs,
+    status: &ProfileStatus,
+    order: &Order<'_>,
+) -> Result<ProfileTask, InvalidDigest> {
+    let engine = order.engine();
+    let driver = driver(inputs, order);
+    let (explored, is_explore) = match order {
+        Order::Explore { .. } => (recorded(status, order.subject()), true),
+        Order::Confirm { .. } => (Vec::new(), false),
+    };
+    Ok(ProfileTask {
+        input_hash: input_hash.to_owned(),
+        engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
+        model: MODEL.to_owned(),
+        gpus: gpus(inputs),
+        campaign: campaign(inputs, status, order),
+        workloads: if order_driver(inputs, order) == ProfilingDriver::ModelAnalyzer {
+            workloads(inputs)
+        } else {
+            Vec::new()
+        },
+        objectives: objectives(inputs, &driver),
+        error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
+        optimize_for: match inputs.optimize_for {
+            ApiOptimizeFor::Throughput => OptimizeFor::Throughput,
+            ApiOptimizeFor::Latency => OptimizeFor::Latency,
+            ApiOptimizeFor::Cost => OptimizeFor::Cost,
+        },
+        measure: MeasureSettings::default(),
+        measured: explored,
+        other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
+        target_per_kilosecond: select::target_per_kilosecond(inputs),
+    })
+}
+
+/// What generates the load of an order: a confirm run always replays runs.
+pub fn order_driver(inputs: &ProfileInputs, order: &Order<'_>) -> ProfilingDriver {
+    match order {
+        Order::Explore { .. } => inputs.driver,
+        Order::Confirm { .. } => ProfilingDriver::AgentRun,
+    }
+}
+
+fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Driver {
+    match order_driver(inputs, order) {
+        ProfilingDriver::ModelAnalyzer => Driver::ModelAnalyzer,
+        ProfilingDriver::AgentRun => Driver::AgentRun(AgentRunSettings {
+            endpoint: format!("http://{AGENT_API_ADDRESS}"),
+            trace_file: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
+            timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
+        }),
+    }
+}
+
+fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>) -> Campaign {
+    let driver = driver(inputs, order);
+    match order {
+        Order::Explore { .. } => {
+            let budget = Budget::left(inputs, status);
+            Campaign::Explore {
+                arms: inputs.configurations.iter().map(arm).collect(),
+                levels: inputs.levels.iter().copied().map(unsigned).collect(),
+                max_measurements: budget.measurements,
+                max_gpu_millis: budget.gpu_millis,
+                driver,
+            }
+        }
+        Order::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {
+            arm: arm(configuration),
+            level: unsigned(*level),
+            arrivals_per_kilosecond: *arrivals_per_kilosecond,
+            run_millis: rate::run_millis(inputs, *arrivals_per_kilosecond),
+            driver,
+        },
+    }
+}
+
+fn arm(configuration: &NamedConfiguration) -> Arm {
+    let settings = &configuration.settings;
+    let config = ServeConfig {
+        instances: settings.instances.map(unsigned),
+        parameters: settings.parameters.clone(),
+        ..ServeConfig::default()
+    };
+    Arm { id: configuration.name.clone(), config }
+}
+
+fn workloads(inputs: &ProfileInputs) -> Vec<Workload> {
+    let workload = |(index, prompts): (usize, &slipway_crds::v1alpha1::profile::FrozenPrompts)| Workload {
+        name: prompts.name.clone(),
+        weight: unsigned(prompts.weight),
+        prompts_file: format!("{}/{PROMPTS_FILE}", prompts_folder(index)),
+    };
+    inputs.prompts.iter().enumerate().map(workload).collect()
+}
+
+/// A driver refuses an objective on what it does not measure.
+fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<Objective> {
+    let measured = measured_metric(match driver {
+        Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
+        Driver::AgentRun(_) => ProfilingDriver::AgentRun,
+    });
+    let objectives = inputs.objectives.iter().filter(|objective| objective.metric == measured);
+    objectives
+        .map(|objective| Objective {
+            name: objective.name.clone(),
+            metric: metric(objective.metric),
+            percentile: percentile(objective.percentile),
+            max_micros: objective.max.microseconds(),
+        })
+        .collect()
+}
+
+fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Vec<OtherEngine> {
+    let others = inputs.engines.iter().filter(|other| other.name != engine.name);
+    others
+        .map(|other| OtherEngine {
+            name: other.display_name.clone(),
+            gpus: gpus(inputs),
+            rows: recorded(status, Subject { engine: &other.name, purpose: MeasurementPurpose::Explore }),
+        })
+        .filter(|other| !other.rows.is_empty())
+        .collect()
+}

@@ -1,0 +1,122 @@
+//! Why nothing was chosen, and what it would take. Pure.
+
+use slipway_analysis::slo::{Bound, Limit, nearest};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{LatencyMetric, LatencyObjective},
+    profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+};
+
+use super::{cut, rows::measured_metric, select};
+
+/// Name of the limit on failures.
+const ERROR_RATE: &str = "error-rate";
+/// Name of the limit on throughput.
+const THROUGHPUT: &str = "throughput";
+
+/// What stands in the way at the point that comes nearest, among the rows of a purpose.
+pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: MeasurementPurpose) -> Infeasible {
+    let objectives = judged(inputs, purpose);
+    let limits = limits(inputs, &objectives, purpose);
+    let values: Vec<Vec<Option<f64>>> = measurements
+        .iter()
+        .map(|m| if m.purpose == purpose { values(inputs, &objectives, m) } else { vec![None] })
+        .map(|row| only_misses(&limits, row))
+        .collect();
+    let Some(nearest) = nearest(&limits, &values) else { return undecided(inputs, &objectives, measurements, purpose) };
+    let point = &measurements[nearest.point];
+    let missed = nearest.binding.limit.as_str();
+    let place = select::place(inputs, point);
+    let what = match objectives.iter().find(|objective| objective.name == missed) {
+        Some(objective) => {
+            let value = select::milliseconds(nearest.binding.value.ceil() as i64);
+            let limit = String::from(objective.max.clone());
+            format!("{missed} would have to be at least {value} (is {limit}) with {place}")
+        }
+        None if missed == THROUGHPUT => format!(
+            "throughput would have to be at most {:.3} a second for each replica (is {:.3}) with {place}",
+            nearest.binding.value / 1e3,
+            select::target_per_kilosecond(inputs).unwrap_or(0) as f64 / 1e3
+        ),
+        None => format!(
+            "the error rate would have to be allowed up to {:.2} % (is {:.2} %) with {place}",
+            nearest.binding.value / 1e4,
+            inputs.error_rate.as_ref().map_or(0.0, |rate| f64::from(rate.max.parts_per_million()) / 1e4)
+        ),
+    };
+    Infeasible {
+        binding_objective: missed.to_owned(),
+        nearest: i32::try_from(nearest.point).ok(),
+        what_it_would_take: cut(&what, 512),
+    }
+}
+
+/// The objectives that the rows of a purpose are judged by.
+pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<LatencyObjective> {
+    let metric = match purpose {
+        MeasurementPurpose::Explore => measured_metric(inputs.driver),
+        MeasurementPurpose::Confirm => LatencyMetric::AgentRunLatency,
+    };
+    inputs.objectives.iter().filter(|objective| objective.metric == metric).cloned().collect()
+}
+
+fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
+    let latencies = objectives.iter().map(|o| Limit::new(&o.name, Bound::AtMost(o.max.microseconds() as f64)));
+    let most_errors = inputs.error_rate.as_ref().map_or(1e6, |rate| f64::from(rate.max.parts_per_million()));
+    let target = match purpose {
+        MeasurementPurpose::Explore => select::target_per_kilosecond(inputs).unwrap_or(0),
+        MeasurementPurpose::Confirm => 0,
+    };
+    latencies
+        .chain([
+            Limit::new(ERROR_RATE, Bound::AtMost(most_errors)),
+            Limit::new(THROUGHPUT, Bound::AtLeast(target as f64)),
+        ])
+        .collect()
+}
+
+/// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much would be met
+/// beyond doubt.
+fn values(inputs: &ProfileInputs, objectives: &[LatencyObjective], measurement: &Measurement) -> Vec<Option<f64>> {
+    let is_measured = match measurement.verdict {
+        MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
+        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+    };
+    let latency = |objective: &LatencyObjective| {
+        let found = measurement
+            .latencies
+            .iter()
+            .find(|l| l.metric == objective.metric && l.percentile == objective.percentile)?;
+        Some(found.upper.unwrap_or(found.microseconds) as f64)
+    };
+    let total = f64::from(measurement.count) + f64::from(measurement.errors);
+    let errors = (total > 0.0 && inputs.error_rate.is_some()).then(|| f64::from(measurement.errors) * 1e6 / total);
+    let others = [Some(errors.unwrap_or(0.0)), Some(measurement.per_kilosecond as f64)];
+    objectives.iter().map(latency).chain(others).map(|value| value.filter(|_| is_measured)).collect()
+}
+
+/// A row that misses nothing by its values was not decided for want of requests: it says nothing of what it would take.
+fn only_misses(limits: &[Limit], row: Vec<Option<f64>>) -> Vec<Option<f64>> {
+    let is_missing = limits.iter().zip(&row).any(|(limit, value)| value.is_some_and(|value| !limit.is_met(value)));
+    if is_missing { row } else { vec![None] }
+}
+
+fn undecided(
+    inputs: &ProfileInputs,
+    objectives: &[LatencyObjective],
+    measurements: &[Measurement],
+    purpose: MeasurementPurpose,
+) -> Infeasible {
+    let first = measurements.iter().position(|m| m.purpose == purpose && m.verdict == MeasurementVerdict::Unbounded);
+    let found = first.and_then(|index| measurements.get(index));
+    let (place, reason) = found.map_or((String::new(), ""), |m| (select::place(inputs, m), m.reason.as_str()));
+    let what = if found.is_some() {
+        format!("no measurement decides the objectives; {place}: {reason}")
+    } else {
+        "no measurement could be judged by the objectives: see the rows' reasons".to_owned()
+    };
+    Infeasible {
+        binding_objective: objectives.first().map_or_else(|| ERROR_RATE.to_owned(), |o| o.name.clone()),
+        nearest: first.and_then(|index| i32::try_from(index).ok()),
+        what_it_would_take: cut(&what, 512),
+    }
+}

@@ -1,0 +1,210 @@
+//! Rows of the worker as measurements of the status, and back. Pure.
+
+use slipway_crds::{
+    v1alpha1::{
+        ProfileStatus,
+        agent_deployment::{LatencyMetric, ProfilingDriver},
+        profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
+    },
+    values::Percentile as ApiPercentile,
+};
+use slipway_worker_contract::{self as contract, Latency, Metric, Percentile, Phase, Progress, Row, Verdict};
+
+use super::cut;
+
+/// Entries of `status.measurements`.
+const MAX_MEASUREMENTS: usize = 320;
+/// Entries of `status.notMeasured`.
+const MAX_NOT_MEASURED: usize = 128;
+
+/// The engine and the purpose that a Job measures for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Name of the Engine object.
+    pub engine: &'a str,
+    /// What its rows are for.
+    pub purpose: MeasurementPurpose,
+}
+
+/// Adds the rows that the status does not hold yet; a row is known by engine, configuration, level and purpose.
+pub fn merge(status: &mut ProfileStatus, subject: Subject<'_>, rows: &[Row]) {
+    for row in rows {
+        if !holds(status, subject, row) && status.measurements.len() < MAX_MEASUREMENTS {
+            status.measurements.push(measurement(subject, row));
+        }
+    }
+}
+
+/// Adds what a campaign of an engine did not measure, each once.
+pub fn merge_not_measured(status: &mut ProfileStatus, engine: &str, entries: &[contract::NotMeasured]) {
+    for entry in entries {
+        let levels = match entry.levels {
+            Some((low, high)) if low == high => format!("{low} in flight: "),
+            Some((low, high)) => format!("{low} to {high} in flight: "),
+            None => String::new(),
+        };
+        let reason = cut(&format!("{levels}{}", entry.reason), 256);
+        add_not_measured(
+            status,
+            NotMeasured { engine: engine.to_owned(), configuration: Some(entry.arm.clone()), reason },
+        );
+    }
+}
+
+/// Adds one thing that was not measured, once.
+pub fn add_not_measured(status: &mut ProfileStatus, entry: NotMeasured) {
+    if !status.not_measured.contains(&entry) && status.not_measured.len() < MAX_NOT_MEASURED {
+        status.not_measured.push(entry);
+    }
+}
+
+/// Whether a Job has nothing more to tell, and everything that it told is in the status.
+pub fn is_recorded(status: &ProfileStatus, purpose: MeasurementPurpose, progress: &Progress) -> bool {
+    let has_ended = match progress.phase {
+        Phase::Finished { .. } | Phase::Failed { .. } => true,
+        Phase::Loading { .. } | Phase::Measuring { .. } => false,
+    };
+    let subject = Subject { engine: &progress.engine.identity, purpose };
+    has_ended && progress.rows.iter().all(|row| holds(status, subject, row))
+}
+
+/// The rows of an engine that the status holds for a purpose, as the worker knows them.
+pub fn recorded(status: &ProfileStatus, subject: Subject<'_>) -> Vec<Row> {
+    status.measurements.iter().filter(|m| m.engine == subject.engine && m.purpose == subject.purpose).map(row).collect()
+}
+
+/// The latency that a driver measures, and by which its rows are judged.
+pub fn measured_metric(driver: ProfilingDriver) -> LatencyMetric {
+    match driver {
+        ProfilingDriver::ModelAnalyzer => LatencyMetric::RequestLatency,
+        ProfilingDriver::AgentRun => LatencyMetric::AgentRunLatency,
+    }
+}
+
+fn holds(status: &ProfileStatus, subject: Subject<'_>, row: &Row) -> bool {
+    status.measurements.iter().any(|m| {
+        m.engine == subject.engine
+            && m.purpose == subject.purpose
+            && m.configuration == row.arm
+            && m.level == signed(row.level)
+    })
+}
+
+fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
+    Measurement {
+        engine: subject.engine.to_owned(),
+        configuration: row.arm.clone(),
+        level: signed(row.level),
+        purpose: subject.purpose,
+        verdict: match row.verdict {
+            Verdict::Feasible => MeasurementVerdict::Feasible,
+            Verdict::Infeasible => MeasurementVerdict::Infeasible,
+            Verdict::Unbounded => MeasurementVerdict::Unbounded,
+            Verdict::Failed => MeasurementVerdict::Failed,
+            Verdict::Invalid => MeasurementVerdict::Invalid,
+        },
+        count: signed(row.count),
+        errors: signed(row.errors),
+        milliseconds: long(row.millis),
+        per_kilosecond: long(row.per_kilosecond),
+        latencies: row.latencies.iter().take(16).map(measured_latency).collect(),
+        gpu_milliseconds: long(row.gpu_millis),
+        records: row.records.as_ref().map(ToString::to_string),
+        reason: cut(&row.reason, 512),
+    }
+}
+
+fn row(measurement: &Measurement) -> Row {
+    Row {
+        arm: measurement.configuration.clone(),
+        level: unsigned(measurement.level),
+        verdict: match measurement.verdict {
+            MeasurementVerdict::Feasible => Verdict::Feasible,
+            MeasurementVerdict::Infeasible => Verdict::Infeasible,
+            MeasurementVerdict::Unbounded => Verdict::Unbounded,
+            MeasurementVerdict::Failed => Verdict::Failed,
+            MeasurementVerdict::Invalid => Verdict::Invalid,
+        },
+        count: unsigned(measurement.count),
+        errors: unsigned(measurement.errors),
+        millis: natural(measurement.milliseconds),
+        per_kilosecond: natural(measurement.per_kilosecond),
+        latencies: measurement.latencies.iter().map(latency).collect(),
+        gpu: None,
+        gpu_millis: natural(measurement.gpu_milliseconds),
+        model_analyzer: None,
+        records: measurement.records.as_deref().and_then(|digest| digest.parse().ok()),
+        arrivals_per_kilosecond: None,
+        reason: String::new(),
+    }
+}
+
+fn measured_latency(latency: &Latency) -> MeasuredLatency {
+    MeasuredLatency {
+        metric: match latency.metric {
+            Metric::RequestLatency => LatencyMetric::RequestLatency,
+            Metric::TimeToFirstToken => LatencyMetric::TimeToFirstToken,
+            Metric::InterTokenLatency => LatencyMetric::InterTokenLatency,
+            Metric::AgentRunLatency => LatencyMetric::AgentRunLatency,
+        },
+        percentile: match latency.percentile {
+            Percentile::P50 => ApiPercentile::P50,
+            Percentile::P90 => ApiPercentile::P90,
+            Percentile::P95 => ApiPercentile::P95,
+            Percentile::P99 => ApiPercentile::P99,
+            Percentile::P999 => ApiPercentile::P99_9,
+        },
+        microseconds: long(latency.micros),
+        lower: long(latency.lower_micros),
+        upper: latency.upper_micros.map(long),
+    }
+}
+
+fn latency(measured: &MeasuredLatency) -> Latency {
+    Latency {
+        metric: metric(measured.metric),
+        percentile: percentile(measured.percentile),
+        micros: natural(measured.microseconds),
+        lower_micros: natural(measured.lower),
+        upper_micros: measured.upper.map(natural),
+    }
+}
+
+/// A latency, as the worker knows it.
+pub fn metric(metric: LatencyMetric) -> Metric {
+    match metric {
+        LatencyMetric::RequestLatency => Metric::RequestLatency,
+        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
+    }
+}
+
+/// A percentile, as the worker knows it.
+pub fn percentile(percentile: ApiPercentile) -> Percentile {
+    match percentile {
+        ApiPercentile::P50 => Percentile::P50,
+        ApiPercentile::P90 => Percentile::P90,
+        ApiPercentile::P95 => Percentile::P95,
+        ApiPercentile::P99 => Percentile::P99,
+        ApiPercentile::P99_9 => Percentile::P999,
+    }
+}
+
+/// Integers of the API are signed, those of the worker are not; both stay far from the bounds.
+pub fn unsigned(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+/// The same for large numbers.
+pub fn natural(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+fn signed(value: u32) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+fn long(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,167 @@
+//! Which of the measured points is the best. Pure.
+
+use std::cmp::Ordering;
+
+use slipway_analysis::pareto::{Direction, Front};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{OptimizeFor, ProfilingDriver, ThroughputUnit},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+};
+
+use super::rows::natural;
+use crate::profile::build::budget::gpus;
+
+/// Scores that differ by a smaller share are told apart by other things.
+const TIE: f64 = 0.01;
+/// Entries of `status.front`.
+const MAX_FRONT: usize = 128;
+
+/// Points that meet every objective by its bound, the best first, as positions in `measurements`.
+pub fn ranked(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<usize> {
+    let mut left: Vec<usize> = measurements
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| m.purpose == MeasurementPurpose::Explore && is_candidate(inputs, m))
+        .map(|(index, _)| index)
+        .collect();
+    let mut ranked = Vec::with_capacity(left.len());
+    while let Some(best) = best(inputs, measurements, &left) {
+        left.retain(|index| *index != best);
+        ranked.push(best);
+    }
+    ranked
+}
+
+fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
+    let reaches = |target| natural(measurement.per_kilosecond) >= target;
+    measurement.verdict == MeasurementVerdict::Feasible && target_per_kilosecond(inputs).is_none_or(reaches)
+}
+
+/// The throughput that one replica must reach, in what the driver counts, per 1,000 seconds; absent where nothing of that kind
+/// is asked for.
+pub fn target_per_kilosecond(inputs: &ProfileInputs) -> Option<u64> {
+    let throughput = inputs.throughput.as_ref()?;
+    let fits = matches!(
+        (throughput.unit, inputs.driver),
+        (ThroughputUnit::Requests, ProfilingDriver::ModelAnalyzer) | (ThroughputUnit::Runs, ProfilingDriver::AgentRun)
+    );
+    fits.then(|| per_replica(throughput.min.value(), inputs.replicas))
+}
+
+/// The share of one replica in a throughput a second, per 1,000 seconds.
+pub fn per_replica(per_second: f64, replicas: i32) -> u64 {
+    // The subtraction keeps a product such as 0.3 * 1000 from being rounded up past what was asked for.
+    let share = per_second * 1_000.0 / f64::from(replicas.max(1));
+    ((share - 1e-6).ceil() as u64).max(1)
+}
+
+/// The latency by which points are compared: that of the first objective, or the median where the driver does not measure it.
+pub fn latency<'a>(inputs: &ProfileInputs, measurement: &'a Measurement) -> Option<&'a MeasuredLatency> {
+    let first = inputs.objectives.first();
+    let asked = first.and_then(|objective| {
+        measurement.latencies.iter().find(|l| l.metric == objective.metric && l.percentile == objective.percentile)
+    });
+    asked.or_else(|| measurement.latencies.first())
+}
+
+fn microseconds(inputs: &ProfileInputs, measurement: &Measurement) -> i64 {
+    latency(inputs, measurement).map_or(i64::MAX, |latency| latency.microseconds)
+}
+
+/// What is looked for; more is better.
+fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
+    match inputs.optimize_for {
+        OptimizeFor::Throughput => measurement.per_kilosecond as f64,
+        OptimizeFor::Cost => measurement.per_kilosecond as f64 / f64::from(gpus(inputs).max(1)),
+        OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),
+    }
+}
+
+fn best(inputs: &ProfileInputs, measurements: &[Measurement], left: &[usize]) -> Option<usize> {
+    let most = left.iter().map(|index| score(inputs, &measurements[*index])).max_by(f64::total_cmp)?;
+    let engine = |name: &str| inputs.engines.iter().position(|engine| engine.name == name);
+    let order = |a: &usize, b: &usize| -> Ordering {
+        let (left, right) = (&measurements[*a], &measurements[*b]);
+        microseconds(inputs, left)
+            .cmp(&microseconds(inputs, right))
+            .then(left.level.cmp(&right.level))
+            .then(engine(&left.engine).cmp(&engine(&right.engine)))
+            .then(a.cmp(b))
+    };
+    left.iter()
+        .filter(|index| score(inputs, &measurements[**index]) >= most * (1.0 - TIE))
+        .min_by(|a, b| order(a, b))
+        .copied()
+}
+
+/// Points that no other beats in both latency and throughput, as positions in `measurements`.
+pub fn front(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<i32> {
+    let measured = |m: &Measurement| match m.verdict {
+        MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {
+            m.purpose == MeasurementPurpose::Explore
+        }
+        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+    };
+    let (positions, points): (Vec<usize>, Vec<Vec<f64>>) = measurements
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| measured(m))
+        .filter_map(|(index, m)| Some((index, vec![latency(inputs, m)?.microseconds as f64, m.per_kilosecond as f64])))
+        .unzip();
+    let front = Front::of(&points, &[Direction::Minimize, Direction::Maximize])
+        .expect("two objectives, and integers are finite");
+    front.members().iter().take(MAX_FRONT).filter_map(|member| i32::try_from(positions[*member]).ok()).collect()
+}
+
+/// Why the first of the ranked points, in words with its numbers and the runner-up's.
+pub fn why(inputs: &ProfileInputs, measurements: &[Measurement], best: usize) -> String {
+    let ranked = ranked(inputs, measurements);
+    let looked_for = match inputs.optimize_for {
+        OptimizeFor::Throughput => "highest throughput",
+        OptimizeFor::Latency => "lowest latency",
+        OptimizeFor::Cost => "most for a GPU second",
+    };
+    let count = ranked.len();
+    let own = point(inputs, &measurements[best]);
+    let next = ranked.iter().find(|index| **index != best && is_after(&ranked, best, **index));
+    let rest = next.map_or_else(
+        || "no other point is left".to_owned(),
+        |next| format!("next is {}", point(inputs, &measurements[*next])),
+    );
+    format!("{looked_for} of {count} measured points that meet the objectives: {own}; {rest}")
+}
+
+fn is_after(ranked: &[usize], best: usize, other: usize) -> bool {
+    let place = |index| ranked.iter().position(|candidate| *candidate == index);
+    place(other) > place(best)
+}
+
+/// A point in words: `int8/instances-2 at 4 in flight, 12.3 requests a second, p95 340ms`.
+pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
+    let unit = match (measurement.purpose, inputs.driver) {
+        (MeasurementPurpose::Explore, ProfilingDriver::ModelAnalyzer) => "requests",
+        (MeasurementPurpose::Explore, ProfilingDriver::AgentRun) | (MeasurementPurpose::Confirm, _) => "runs",
+    };
+    let rate = measurement.per_kilosecond as f64 / 1_000.0;
+    let latency = latency(inputs, measurement)
+        .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));
+    format!("{}, {rate:.2} {unit} a second{latency}", place(inputs, measurement))
+}
+
+/// A point by its name: `int8/instances-2 at 4 in flight`.
+pub fn place(inputs: &ProfileInputs, measurement: &Measurement) -> String {
+    let name = inputs
+        .engines
+        .iter()
+        .find(|engine| engine.name == measurement.engine)
+        .map_or(measurement.engine.as_str(), |engine| engine.display_name.as_str());
+    format!("{name}/{} at {} in flight", measurement.configuration, measurement.level)
+}
+
+/// Microseconds as people write them, rounded up to what they can read: a limit of that much is met.
+pub fn milliseconds(microseconds: i64) -> String {
+    if microseconds < 10_000 {
+        return format!("{:.1}ms", (microseconds as f64 / 100.0).ceil() / 10.0);
+    }
+    format!("{}ms", natural(microseconds).div_ceil(1_000))
+}

@@ -1,0 +1,83 @@
+//! One reconciliation of a Profile: observe and the table of contents.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Resource, ResourceExt, runtime::controller::Action};
+use slipway_crds::{
+    labels,
+    v1alpha1::{Profile, profile::MeasurementPurpose},
+};
+
+use super::{
+    decide::{self, ProfileWorld, rows},
+    observe as pods_of, status,
+};
+use crate::{
+    agent_deployment::observe::{self, ObserveError},
+    controllers::{Context, ReconcileError, carry_out},
+};
+
+/// Observes, decides and carries out.
+///
+/// # Errors
+/// When the API server does not answer or refuses; the controller tries again with a growing back-off.
+pub async fn reconcile(object: Arc<Profile>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let namespace = object.namespace().unwrap_or_default();
+    let observed = observe_profile(&context, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
+    let Some(Observed { object, world, pods }) = observed else { return Ok(Action::await_change()) };
+    let plan = decide::decide(&world);
+    let action = carry_out(&context, &object, object.status.as_ref(), plan).await?;
+    for job in acknowledged(&world) {
+        context.leadership.check().map_err(ReconcileError::Leadership)?;
+        pods_of::acknowledge(&context.http, &pods, job).await;
+    }
+    Ok(action)
+}
+
+struct Observed {
+    object: Profile,
+    world: ProfileWorld,
+    pods: Vec<Pod>,
+}
+
+async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Result<Option<Observed>, ObserveError> {
+    let client = &context.client;
+    let Some(object) = observe::get::<Profile>(client, namespace, name).await? else { return Ok(None) };
+    let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
+        return Ok(None);
+    };
+    let mine = format!("{}={name}", labels::PROFILE);
+    let jobs = observe::list::<Job>(client, namespace, &mine).await?;
+    let pods = observe::list::<Pod>(client, namespace, &mine).await?;
+    let status = object.status.clone().unwrap_or_default();
+    // Nobody waits for what is measured after the end of a campaign.
+    let progress = match status::ended(&status) {
+        Some(_) => Default::default(),
+        None => pods_of::progress(&context.http, &pods).await,
+    };
+    let world = ProfileWorld {
+        now: Timestamp::now(),
+        settings: context.settings.clone(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        owner,
+        spec: object.spec.clone(),
+        status,
+        jobs: observe::job_views(&jobs, &pods),
+        progress,
+    };
+    Ok(Some(Observed { object, world, pods }))
+}
+
+/// Jobs whose rows the *observed* status holds: what this look has just written may be overruled by a conflict.
+fn acknowledged(world: &ProfileWorld) -> Vec<&str> {
+    let is_recorded = |progress| {
+        [MeasurementPurpose::Explore, MeasurementPurpose::Confirm]
+            .into_iter()
+            .any(|purpose| rows::is_recorded(&world.status, purpose, progress))
+    };
+    world.progress.iter().filter(|(_, progress)| is_recorded(progress)).map(|(job, _)| job.as_str()).collect()
+}
