@@ -5,10 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
-use slipway_crds::{
-    labels,
-    v1alpha1::{Profile, profile::MeasurementPurpose},
-};
+use slipway_crds::{labels, v1alpha1::Profile};
 
 use super::{
     decide::{self, ProfileWorld, rows},
@@ -74,10 +71,8 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
 
 /// Jobs whose rows the *observed* status holds: what this look has just written may be overruled by a conflict.
 fn acknowledged(world: &ProfileWorld) -> Vec<&str> {
-    let is_recorded = |progress| {
-        [MeasurementPurpose::Explore, MeasurementPurpose::Confirm]
-            .into_iter()
-            .any(|purpose| rows::is_recorded(&world.status, purpose, progress))
+    let is_recorded = |job: &str, progress| {
+        rows::purpose(&world.status, job).is_some_and(|purpose| rows::is_recorded(&world.status, purpose, progress))
     };
-    world.progress.iter().filter(|(_, progress)| is_recorded(progress)).map(|(job, _)| job.as_str()).collect()
+    world.progress.iter().filter(|(job, progress)| is_recorded(job, progress)).map(|(job, _)| job.as_str()).collect()
 }

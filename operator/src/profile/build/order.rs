@@ -8,6 +8,13 @@ use slipway_crds::{
 
 use crate::profile::decide::rows::Subject;
 
+/// Begins the name of every Job; the hash of its order and the number of the attempt follow.
+pub const JOB_PREFIX: &str = "profile-";
+/// The kind of a Job that compares configurations, in the status.
+pub const EXPLORE: &str = "explore";
+/// The kind of a Job that runs one point at its target rate, in the status.
+pub const CONFIRM: &str = "confirm";
+
 /// What one Job measures.
 #[derive(Debug, Clone, Copy)]
 pub enum Order<'a> {
@@ -33,8 +40,8 @@ impl<'a> Order<'a> {
     /// The kind in the status.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Explore { .. } => "explore",
-            Self::Confirm { .. } => "confirm",
+            Self::Explore { .. } => EXPLORE,
+            Self::Confirm { .. } => CONFIRM,
         }
     }
 

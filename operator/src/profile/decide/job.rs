@@ -11,7 +11,10 @@ use crate::{
     jobs::attempts::{self, AttemptStep, Attempts, job_name},
     plan::{Child, Plan},
     profile::{
-        build::{self, order::Order},
+        build::{
+            self,
+            order::{JOB_PREFIX, Order},
+        },
         status::Stand,
     },
     why::Why,
@@ -43,7 +46,7 @@ pub enum Affordable {
 /// Looks at the Job of an order and does what comes next for it.
 pub fn run(world: &ProfileWorld, order: &Order<'_>, affordable: Affordable, plan: &mut Plan<ProfileStatus>) -> JobStep {
     let hash = order.hash(&world.spec.input_hash);
-    let prefix = format!("profile-{hash}");
+    let prefix = format!("{JOB_PREFIX}{hash}");
     let recorded = recorded(&plan.status, order.kind(), &hash);
     let name = job_name(&prefix, recorded);
     let progress = world.progress.get(&name).filter(|progress| is_of(progress, world, order));
@@ -94,7 +97,7 @@ fn working(purpose: MeasurementPurpose, why: &Why) -> JobStep {
 }
 
 fn record(order: &Order<'_>, prefix: &str, attempt: i32, plan: &mut Plan<ProfileStatus>) -> JobStep {
-    let (kind, hash) = (order.kind(), prefix.trim_start_matches("profile-"));
+    let (kind, hash) = (order.kind(), prefix.trim_start_matches(JOB_PREFIX));
     let jobs = &mut plan.status.jobs;
     match jobs.iter_mut().find(|job| job.kind == kind && job.input_hash == hash) {
         Some(job) => job.attempt = attempt,

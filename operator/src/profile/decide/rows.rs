@@ -11,6 +11,10 @@ use slipway_crds::{
 use slipway_worker_contract::{self as contract, Latency, Metric, Percentile, Phase, Progress, Row, Verdict};
 
 use super::cut;
+use crate::{
+    jobs::attempts::job_name,
+    profile::build::order::{CONFIRM, EXPLORE, JOB_PREFIX},
+};
 
 /// Entries of `status.measurements`.
 const MAX_MEASUREMENTS: usize = 320;
@@ -66,6 +70,19 @@ pub fn is_recorded(status: &ProfileStatus, purpose: MeasurementPurpose, progress
     };
     let subject = Subject { engine: &progress.engine.identity, purpose };
     has_ended && progress.rows.iter().all(|row| holds(status, subject, row))
+}
+
+/// What a Job of this name measures for, if the status knows it.
+pub fn purpose(status: &ProfileStatus, job: &str) -> Option<MeasurementPurpose> {
+    let known = status
+        .jobs
+        .iter()
+        .find(|known| job_name(&format!("{JOB_PREFIX}{}", known.input_hash), known.attempt) == job)?;
+    match known.kind.as_str() {
+        EXPLORE => Some(MeasurementPurpose::Explore),
+        CONFIRM => Some(MeasurementPurpose::Confirm),
+        _ => None,
+    }
 }
 
 /// The rows of an engine that the status holds for a purpose, as the worker knows them.

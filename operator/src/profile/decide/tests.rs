@@ -1,1 +1,5 @@
+//! Stories of campaigns, carried out by a worker that measures by a formula.
 
+mod cluster;
+mod selection;
+mod stories;

@@ -1,0 +1,260 @@
+//! A cluster in memory: it keeps what a plan writes, and its worker computes rows from the task that it was given.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use slipway_crds::v1alpha1::profile::ProfilePhase;
+use slipway_worker_contract::{
+    Campaign, Digest, EngineRef, FailureClass, Latency, Metric, Outcome, Percentile, Phase, ProfileEnd, ProfileResult,
+    ProfileTask, Progress, Row, Task, Verdict,
+};
+
+use super::super::*;
+use crate::{jobs::view::JobPhase, plan::Child};
+
+const SPEC: &str = "
+agentDeployment: facts
+inputHash: 5f0c2a
+inputs:
+  engines:
+  - {name: engine-a, manifestDigest: '%A', displayName: fp32}
+  - {name: engine-b, manifestDigest: '%B', displayName: int8}
+  configurations:
+  - {name: instances-1, settings: {instances: 1}}
+  - {name: instances-2, settings: {instances: 2}}
+  levels: [1, 4]
+  driver: ModelAnalyzer
+  prompts:
+  - {name: chat, weight: 1, data: {configMap: {name: prompts, key: chat.jsonl}, digest: d}}
+  objectives:
+  - {name: fast, metric: RequestLatency, percentile: p95, max: 200ms}
+  replicas: 2
+  optimizeFor: Throughput
+  budget: {gpuHours: '8', measurements: 100}
+  agent:
+    tools:
+    - {name: lookup, type: HTTP, http: {url: 'http://facts.team.svc/{name}?field={field}', arguments: [name, field]}}
+  placement:
+    tritonImage: example.com/triton:1
+    tritonResources: {limits: {nvidia.com/gpu: '1'}}
+";
+
+const TRACE: &str = "{configMap: {name: runs, key: runs.jsonl}, digest: d}";
+
+/// A Profile in its cluster.
+pub struct Cluster {
+    pub world: ProfileWorld,
+    /// Messages of the events.
+    pub notes: Vec<String>,
+    /// Tasks in the order in which their Jobs were created.
+    pub tasks: Vec<ProfileTask>,
+    /// Engines whose Jobs fail.
+    pub broken: Vec<&'static str>,
+    /// Verdicts of confirm runs by configuration; feasible where none is given.
+    pub confirms: BTreeMap<&'static str, Verdict>,
+}
+
+pub fn cluster() -> Cluster {
+    let yaml = SPEC.replace("%A", &"aa".repeat(32)).replace("%B", &"bb".repeat(32));
+    let settings = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent:1', \
+                    modelAnalyzer: 'example.com/sdk:1'}";
+    let world = ProfileWorld {
+        now: Timestamp::from_second(1_767_225_600).expect("a time of this century"),
+        settings: Arc::new(serde_norway::from_str(settings).expect("valid settings")),
+        name: "facts-5f0c2a".to_owned(),
+        namespace: "team".to_owned(),
+        generation: 1,
+        owner: OwnerReference::default(),
+        spec: serde_norway::from_str(&yaml).expect("a valid spec"),
+        status: ProfileStatus::default(),
+        jobs: BTreeMap::new(),
+        progress: BTreeMap::new(),
+    };
+    Cluster { world, notes: Vec::new(), tasks: Vec::new(), broken: Vec::new(), confirms: BTreeMap::new() }
+}
+
+impl Cluster {
+    /// With recorded runs, so that a choice is confirmed.
+    pub fn with_trace(mut self) -> Self {
+        self.world.spec.inputs.agent_trace = Some(serde_norway::from_str(TRACE).expect("a valid trace"));
+        self
+    }
+
+    /// Decides and carries out once; whether anything was changed.
+    pub fn step(&mut self) -> bool {
+        let plan = decide(&self.world);
+        self.notes.extend(plan.notes.iter().map(|note| note.message.clone()));
+        let mut is_changed = plan.status != self.world.status;
+        self.world.status = plan.status;
+        let mut task = None;
+        for child in plan.children {
+            match child {
+                Child::ConfigMap(object) => task = Some(read_task(&object)),
+                Child::Job(object) => {
+                    let name = object.metadata.name.clone().expect("a Job has a name");
+                    let task = task.take().expect("the task comes before its Job");
+                    is_changed |= self.start(name, task);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        is_changed
+    }
+
+    fn start(&mut self, name: String, task: ProfileTask) -> bool {
+        self.tasks.push(task);
+        let view = JobView {
+            name: name.clone(),
+            phase: JobPhase::Running { started_at: None },
+            image_digests: BTreeMap::new(),
+        };
+        self.world.jobs.insert(name, view).is_none()
+    }
+
+    /// Until nothing changes any more: a Job runs, or the campaign has ended.
+    pub fn settle(&mut self) {
+        for _ in 0..20 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("it does not settle: {:?}", self.world.status);
+    }
+
+    /// Name of the running Job.
+    pub fn running(&self) -> Option<String> {
+        let is_running = |view: &&JobView| matches!(view.phase, JobPhase::Running { .. });
+        self.world.jobs.values().find(is_running).map(|view| view.name.clone())
+    }
+
+    /// What the running Job measures in the end.
+    pub fn rows(&self) -> Vec<Row> {
+        let task = self.tasks.last().expect("a Job was created");
+        match &task.campaign {
+            Campaign::Explore { arms, levels, max_measurements, .. } => {
+                let cells = arms.iter().flat_map(|arm| levels.iter().map(move |level| (arm.id.as_str(), *level)));
+                let is_new = |(arm, level): &(&str, u32)| {
+                    !task.measured.iter().any(|row| row.arm == *arm && row.level == *level)
+                };
+                let left = usize::try_from(*max_measurements).expect("small");
+                cells
+                    .filter(is_new)
+                    .take(left)
+                    .map(|(arm, level)| explored(&task.engine.identity, arm, level))
+                    .collect()
+            }
+            Campaign::Confirm { arm, level, .. } => {
+                let verdict = self.confirms.get(arm.id.as_str()).copied().unwrap_or(Verdict::Feasible);
+                vec![Row { verdict, ..row(&arm.id, *level, (500, 900_000)) }]
+            }
+        }
+    }
+
+    /// The running Job shows so many of its rows.
+    pub fn show(&mut self, count: usize, phase: Phase) {
+        let job = self.running().expect("a Job runs");
+        let task = self.tasks.last().expect("a Job was created");
+        let rows = self.rows().into_iter().take(count).collect();
+        let progress = Progress {
+            input_hash: task.input_hash.clone(),
+            engine: task.engine.clone(),
+            phase,
+            rows,
+            gpu_millis: 0,
+            not_measured: Vec::new(),
+        };
+        self.world.progress.insert(job, progress);
+    }
+
+    /// The running Job ends, and its message holds all of its rows but the first `omitted`.
+    pub fn end(&mut self, end: ProfileEnd, omitted: usize) {
+        let job = self.running().expect("a Job runs");
+        let rows: Vec<Row> = self.rows().into_iter().skip(omitted).collect();
+        let task = self.tasks.last().expect("a Job was created");
+        let phase = if self.broken.contains(&task.engine.identity.as_str()) {
+            let failure = "Triton does not load the model: no such file".to_owned();
+            JobPhase::Failed { class: FailureClass::BadModel, failure, finished_at: Some(self.world.now) }
+        } else {
+            let result = ProfileResult {
+                input_hash: task.input_hash.clone(),
+                rows,
+                omitted_rows: u32::try_from(omitted).expect("small"),
+                gpu_millis: 0,
+                end,
+                reason: "every cell is measured".to_owned(),
+                not_measured: Vec::new(),
+                omitted_not_measured: 0,
+            };
+            JobPhase::Succeeded { outcome: Box::new(Outcome::Profile(result)), milliseconds: 60_000 }
+        };
+        self.world.progress.clear();
+        self.world.jobs.get_mut(&job).expect("the Job is there").phase = phase;
+    }
+
+    /// The campaign to its end.
+    pub fn finish(&mut self) -> &ProfileStatus {
+        for _ in 0..20 {
+            self.settle();
+            if self.running().is_none() {
+                return &self.world.status;
+            }
+            self.end(ProfileEnd::Complete, 0);
+        }
+        panic!("it does not end: {:?}", self.world.status);
+    }
+
+    /// The phase and the message.
+    pub fn told(&self) -> (Option<ProfilePhase>, &str) {
+        (self.world.status.phase, self.world.status.message.as_str())
+    }
+}
+
+fn read_task(object: &ConfigMap) -> ProfileTask {
+    let text = object.data.as_ref().and_then(|data| data.get("task.json")).expect("the task is there");
+    match serde_json::from_str(text).expect("a task of the contract") {
+        Task::Profile(task) => *task,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// INT8 is twice as fast; 4 in flight bring more throughput; a second instance brings a little more of both.
+fn explored(engine: &str, arm: &str, level: u32) -> Row {
+    let speed = if engine == "engine-b" { 2 } else { 1 };
+    let instances = if arm == "instances-2" { 2 } else { 1 };
+    let per_kilosecond = 4_000 * speed + 1_000 * speed * u64::from(level) + 500 * instances;
+    row(arm, level, (per_kilosecond, 100_000 * u64::from(level).isqrt() / speed))
+}
+
+pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
+    let latency = |metric, percentile| Latency {
+        metric,
+        percentile,
+        micros,
+        lower_micros: micros - micros / 10,
+        upper_micros: Some(micros + micros / 10),
+    };
+    Row {
+        arm: arm.to_owned(),
+        level,
+        verdict: if micros + micros / 10 <= 200_000 { Verdict::Feasible } else { Verdict::Infeasible },
+        count: 120,
+        errors: 0,
+        millis: 10_000,
+        per_kilosecond,
+        latencies: vec![
+            latency(Metric::RequestLatency, Percentile::P50),
+            latency(Metric::RequestLatency, Percentile::P95),
+        ],
+        gpu: None,
+        gpu_millis: 12_000,
+        model_analyzer: None,
+        records: Some(Digest::from_bytes(&[1; 32])),
+        arrivals_per_kilosecond: None,
+        reason: String::new(),
+    }
+}
+
+/// The engine as the worker knows it.
+pub fn engine_a() -> EngineRef {
+    EngineRef { identity: "engine-a".to_owned(), manifest_digest: "aa".repeat(32).parse().expect("64 digits") }
+}

@@ -1,0 +1,98 @@
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use rstest::rstest;
+use slipway_crds::v1alpha1::{
+    agent_deployment::OptimizeFor,
+    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+};
+
+use super::{
+    super::{
+        rows::{self, Subject},
+        select, *,
+    },
+    cluster::{cluster, row},
+};
+
+/// Measurements of engine-a with one configuration: level, throughput, latency.
+fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
+    let mut status = ProfileStatus::default();
+    let subject = Subject { engine: "engine-a", purpose: MeasurementPurpose::Explore };
+    let rows: Vec<_> = points
+        .iter()
+        .enumerate()
+        .map(|(index, &(level, rate, micros))| row(&format!("c-{index}"), level, (rate, micros)))
+        .collect();
+    rows::merge(&mut status, subject, &rows);
+    status.measurements
+}
+
+fn inputs(optimize_for: OptimizeFor) -> ProfileInputs {
+    ProfileInputs { optimize_for, ..cluster().world.spec.inputs }
+}
+
+#[rstest]
+#[case::most_requests(OptimizeFor::Throughput, 1)]
+#[case::lowest_latency(OptimizeFor::Latency, 0)]
+#[case::equal_gpus_as_throughput(OptimizeFor::Cost, 1)]
+fn what_is_looked_for_decides(#[case] optimize_for: OptimizeFor, #[case] best: usize) {
+    let measurements = measured(&[(1, 5_000, 50_000), (4, 9_000, 90_000), (8, 12_000, 190_000)]);
+    assert_eq!(select::ranked(&inputs(optimize_for), &measurements).first(), Some(&best), "the third misses its bound");
+}
+
+#[test]
+fn a_tie_of_one_percent_goes_to_the_lower_latency() {
+    let measurements = measured(&[(8, 10_000, 150_000), (4, 9_950, 90_000), (1, 9_800, 20_000)]);
+    assert_eq!(select::ranked(&inputs(OptimizeFor::Throughput), &measurements), [1, 0, 2]);
+}
+
+#[test]
+fn a_throughput_of_requests_rules_points_out_by_the_share_of_a_replica() {
+    let mut inputs = inputs(OptimizeFor::Latency);
+    inputs.throughput = Some(serde_norway::from_str("{min: '12', unit: Requests}").expect("an objective"));
+    let measurements = measured(&[(1, 5_000, 50_000), (4, 6_000, 90_000)]);
+    assert_eq!(select::ranked(&inputs, &measurements), [1], "12 a second over 2 replicas");
+    inputs.throughput = Some(serde_norway::from_str("{min: '12', unit: Runs}").expect("an objective"));
+    assert_eq!(select::ranked(&inputs, &measurements), [0, 1], "requests are no runs");
+}
+
+fn points() -> impl Strategy<Value = Vec<(u32, u64, u64)>> {
+    prop::collection::vec((1u32..64, 1u64..100_000, 1_000u64..400_000), 0..24)
+}
+
+proptest! {
+    #[test]
+    fn every_feasible_point_is_ranked_once_and_no_other(points in points()) {
+        let measurements = measured(&points);
+        let mut ranked = select::ranked(&inputs(OptimizeFor::Throughput), &measurements);
+        ranked.sort_unstable();
+        let feasible: Vec<usize> = (0..measurements.len())
+            .filter(|index| measurements[*index].verdict == MeasurementVerdict::Feasible)
+            .collect();
+        prop_assert_eq!(ranked, feasible);
+    }
+
+    #[test]
+    fn the_best_is_within_a_percent_of_the_most(points in points()) {
+        let measurements = measured(&points);
+        let feasible = measurements.iter().filter(|m| m.verdict == MeasurementVerdict::Feasible);
+        let most = feasible.map(|m| m.per_kilosecond).max();
+        let best = select::ranked(&inputs(OptimizeFor::Throughput), &measurements).first().copied();
+        prop_assert_eq!(best.is_some(), most.is_some());
+        if let (Some(best), Some(most)) = (best, most) {
+            prop_assert!(measurements[best].per_kilosecond as f64 >= most as f64 * 0.99);
+        }
+    }
+
+    #[test]
+    fn nothing_measured_beats_a_point_of_the_front_in_both(points in points()) {
+        let measurements = measured(&points);
+        let inputs = inputs(OptimizeFor::Throughput);
+        for member in select::front(&inputs, &measurements) {
+            let member = &measurements[usize::try_from(member).expect("a position")];
+            let of = |m: &Measurement| m.latencies[1].microseconds;
+            let beats = |m: &Measurement| of(m) < of(member) && m.per_kilosecond > member.per_kilosecond;
+            prop_assert!(!measurements.iter().any(beats));
+        }
+    }
+}
