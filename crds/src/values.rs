@@ -184,6 +184,19 @@ text_value!(DurationText, DURATION_PATTERN, 16);
 text_value!(Percent, PERCENT_PATTERN, 12);
 text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
 
+impl Percentile {
+    /// The share of values that are at most the percentile.
+    pub const fn probability(self) -> f64 {
+        match self {
+            Self::P50 => 0.5,
+            Self::P90 => 0.9,
+            Self::P95 => 0.95,
+            Self::P99 => 0.99,
+            Self::P99_9 => 0.999,
+        }
+    }
+}
+
 /// A percentile that an objective may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]

@@ -28,6 +28,9 @@ fn a_good_manifest_breaks_no_rule() {
 #[case("bad-name-of-digits")]
 #[case("bad-tool-without-http")]
 #[case("bad-retries-of-an-unsafe-call")]
+#[case("bad-throughput-without-profiling")]
+#[case("bad-driver-without-prompts")]
+#[case("bad-run-objective-without-trace")]
 fn a_broken_rule_says_what_to_do(#[case] name: &str) {
     let (expected, object) = fixture(name);
     let errors = object.validate_cel().expect_err("the rule must refuse this manifest");

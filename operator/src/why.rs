@@ -99,6 +99,34 @@ pub enum Why {
         /// State of the first whose quality is not known.
         state: String,
     },
+    /// The data of a workload is not there yet, or cannot be used.
+    WorkloadUnusable {
+        /// Name of the ConfigMap.
+        config_map: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// Configurations are being measured.
+    Profiling {
+        /// Name of the Profile.
+        profile: String,
+        /// Where it is.
+        state: String,
+    },
+    /// The campaign could not be carried out.
+    ProfilingFailed {
+        /// Name of the Profile.
+        profile: String,
+        /// What happened.
+        failure: String,
+    },
+    /// No configuration meets the objectives.
+    NoFeasibleConfiguration {
+        /// Name of the Profile.
+        profile: String,
+        /// The binding objective, and what it would take.
+        answer: String,
+    },
     /// Pods of a revision are not all ready.
     RevisionStarting {
         /// Hash of the revision's plan.
@@ -132,6 +160,10 @@ impl Why {
             Self::NoEngine { .. } => Reason::NoEngine,
             Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
             Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
+            Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
+            Self::Profiling { .. } => Reason::Profiling,
+            Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
+            Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
         }
@@ -168,6 +200,16 @@ impl fmt::Display for Why {
             }
             Self::MeasuringQuality { measured, total, state } => {
                 write!(f, "the quality of {measured} of {total} engines is known; {state}")
+            }
+            Self::WorkloadUnusable { config_map, problem } => {
+                write!(f, "spec.profiling.workloads: ConfigMap {config_map}: {problem}")
+            }
+            Self::Profiling { profile, state } => write!(f, "Profile {profile}: {state}"),
+            Self::ProfilingFailed { profile, failure } => {
+                write!(f, "Profile {profile} failed: {failure}. Delete the Profile to try again")
+            }
+            Self::NoFeasibleConfiguration { profile, answer } => {
+                write!(f, "no configuration that Profile {profile} measured meets spec.slo: {answer}")
             }
             Self::RevisionStarting { revision, ready, wanted } => {
                 write!(f, "revision {revision} has {ready} of {wanted} pods ready")

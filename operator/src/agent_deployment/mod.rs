@@ -2,6 +2,8 @@
 
 pub mod build;
 pub mod decide;
+pub mod evidence;
+pub mod objectives;
 pub mod observe;
 pub mod reconcile;
 pub mod revision;

@@ -15,15 +15,17 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use slipway_crds::{
     labels,
-    v1alpha1::{AgentDeployment, Engine},
+    v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use thiserror::Error;
 use tracing::warn;
 
 use super::{
     build::store,
+    evidence,
+    objectives::ObservedObjectives,
     revision::Revision,
-    world::{DatasetView, OwnedObject, ServingView, World},
+    world::{DatasetView, OwnedObject, ServingView, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -64,6 +66,7 @@ pub enum ObserveError {
 /// When the API server does not answer.
 pub async fn observe(
     client: &Client,
+    http: &reqwest::Client,
     settings: &Arc<Settings>,
     namespace: &str,
     name: &str,
@@ -82,6 +85,9 @@ pub async fn observe(
     let services = list::<Service>(client, namespace, &mine).await?;
     let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
     let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
+    let profiles = list::<Profile>(client, namespace, &mine).await?;
+    let workloads = observe_workloads(client, namespace, &object).await?;
+    let evidence = evidence::read(http, &stable_pods(&object, &pods)).await;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
@@ -95,6 +101,13 @@ pub async fn observe(
         status: object.status.clone().unwrap_or_default(),
         store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
         dataset,
+        workloads,
+        profiles: profiles
+            .into_iter()
+            .filter(|profile| profile.metadata.deletion_timestamp.is_none())
+            .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
+            .collect(),
+        observed: ObservedObjectives::of(&evidence),
         jobs: job_views(&jobs, &pods),
         engines: engines
             .into_iter()
@@ -106,6 +119,38 @@ pub async fn observe(
         objects: owned_objects(&deployments, &services, &config_maps),
     };
     Ok(Some((object, world)))
+}
+
+/// The data of the workloads, which are ConfigMaps of the user's.
+async fn observe_workloads(
+    client: &Client,
+    namespace: &str,
+    object: &AgentDeployment,
+) -> Result<BTreeMap<(String, String), WorkloadView>, ObserveError> {
+    let mut views = BTreeMap::new();
+    for workload in object.spec.profiling.iter().flat_map(|profiling| &profiling.workloads) {
+        let prompts = workload.prompts.iter().map(|source| (source, WorkloadView::read_prompts as fn(&str) -> _));
+        let trace = workload.agent_trace.iter().map(|source| (source, WorkloadView::read_trace as fn(&str) -> _));
+        for (source, read) in prompts.chain(trace) {
+            let reference = &source.config_map;
+            let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+            let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
+            let view = text.map_or(WorkloadView::Missing, |text| read(&text));
+            views.insert((reference.name.clone(), reference.key.clone()), view);
+        }
+    }
+    Ok(views)
+}
+
+/// Pods of the revision that takes traffic.
+fn stable_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
+    let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref());
+    let Some(stable) = rollout.and_then(|rollout| rollout.stable.as_ref()) else { return Vec::new() };
+    let is_stable = |pod: &&Pod| {
+        pod.labels().get(labels::REVISION) == Some(stable)
+            && pod.labels().get(labels::AGENT_DEPLOYMENT) == Some(&object.name_any())
+    };
+    pods.iter().filter(is_stable).cloned().collect()
 }
 
 /// The data set of the quality objective, which is a ConfigMap of the user's.

@@ -14,7 +14,7 @@ use crate::controllers::{Context, ReconcileError, carry_out};
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe::observe(&context.client, &context.settings, &namespace, &object.name_any())
+    let observed = observe::observe(&context.client, &context.http, &context.settings, &namespace, &object.name_any())
         .await
         .map_err(ReconcileError::Observe)?;
     let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };

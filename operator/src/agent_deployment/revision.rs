@@ -6,8 +6,10 @@ use slipway_crds::{
     identity::{ContentHash, IdentityError, content_hash},
     v1alpha1::{
         AgentDeploymentSpec,
-        agent_deployment::{Agent, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives},
-        shared::ContainerResources,
+        agent_deployment::{
+            Agent, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives,
+        },
+        shared::{ContainerResources, ServingConfiguration},
     },
 };
 use slipway_worker_contract::Digest;
@@ -44,6 +46,9 @@ pub enum RevisionError {
 pub struct RevisionPlan {
     /// The engine.
     pub engine: PlannedEngine,
+    /// What is set in the model's configuration.
+    #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
+    pub configuration: ServingConfiguration,
     /// Agent runs in flight on one replica, at most.
     pub max_in_flight: i32,
     /// Image with tritonserver.

@@ -6,13 +6,16 @@ use slipway_crds::{
     conditions::{ConditionType, Reason},
     labels,
     v1alpha1::{
-        AgentDeploymentStatus,
+        AgentDeploymentStatus, ProfileStatus,
         agent_deployment::{SelectedConfiguration, Stage},
-        shared::ServingConfiguration,
+        profile::ProfilePhase,
     },
 };
 
-use super::world::{ServingView, World};
+use super::{
+    objectives,
+    world::{ServingView, World},
+};
 use crate::why::{Step, Why};
 
 /// What the planners came to.
@@ -52,9 +55,13 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     if let Some(selected) = served_configuration(world, outcome) {
         status.selected = Some(selected);
     }
-    let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)];
+    let profile = status.profile.as_ref().and_then(|name| world.profiles.get(name));
+    (status.slo, status.objectives_met) = objectives::summarise(world, profile);
+    let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)]
+        .into_iter()
+        .chain(profile.and_then(attainable_condition));
     status.conditions =
-        drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+        drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
 }
 
 /// The configuration of the serving revision, unless another one is on its way.
@@ -66,13 +73,14 @@ fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConf
         known.engine == plan.engine.name
             && known.manifest_digest == manifest_digest
             && known.max_in_flight == plan.max_in_flight
+            && known.configuration == plan.configuration
     });
     (!is_known).then(|| SelectedConfiguration {
         display_name: plan.engine.display_name.clone(),
         engine: plan.engine.name.clone(),
         manifest_digest,
         max_in_flight: plan.max_in_flight,
-        configuration: ServingConfiguration::default(),
+        configuration: plan.configuration.clone(),
         why: format!("kept revision {serving} has the same inputs"),
     })
 }
@@ -104,6 +112,10 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::NoEngine { .. }
         | Why::DatasetUnusable { .. }
         | Why::MeasuringQuality { .. } => Stage::Building,
+        Why::WorkloadUnusable { .. }
+        | Why::Profiling { .. }
+        | Why::ProfilingFailed { .. }
+        | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
         Why::RevisionStarting { .. } | Why::RevisionFailing { .. } => Stage::RollingOut,
     }
 }
@@ -126,6 +138,20 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>)
             Some(Step::Done(())) | None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
         },
     }
+}
+
+/// Whether some configuration meets every objective; absent until a campaign has said so.
+fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
+    let condition = ConditionType::SLOAttainable;
+    let (is_true, reason) = match profile.phase? {
+        ProfilePhase::Chosen => (true, Reason::ConfigurationFound),
+        ProfilePhase::Infeasible => (false, Reason::NoFeasibleConfiguration),
+        ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Failed => return None,
+    };
+    let answer = profile.infeasible.as_ref().map(|infeasible| infeasible.what_it_would_take.clone());
+    let why = profile.choice.as_ref().map(|choice| choice.why.clone());
+    let message = answer.or(why).unwrap_or_else(|| profile.message.clone());
+    Some(Draft { condition, is_true, reason, message })
 }
 
 fn reconciling_condition(outcome: &Outcome) -> Draft {

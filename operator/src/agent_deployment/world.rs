@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus};
-use slipway_worker_contract::{Digest, QualitySample};
+use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
+use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
-use super::revision::Revision;
+use super::{objectives::ObservedObjectives, revision::Revision};
 use crate::{jobs::view::JobView, settings::Settings};
 
 /// Everything that was observed.
@@ -34,6 +35,12 @@ pub struct World {
     pub store_bound: Option<bool>,
     /// The data set of the quality objective; absent if there is no such objective.
     pub dataset: Option<DatasetView>,
+    /// The data of the profiling workloads, by name and key of their ConfigMaps.
+    pub workloads: BTreeMap<(String, String), WorkloadView>,
+    /// Profiles of this AgentDeployment, by name.
+    pub profiles: BTreeMap<String, ProfileStatus>,
+    /// What the serving pods counted.
+    pub observed: ObservedObjectives,
     /// Jobs of this AgentDeployment and of its model, by name.
     pub jobs: BTreeMap<String, JobView>,
     /// Engines of the namespace that are not being deleted, by name.
@@ -55,6 +62,48 @@ impl World {
     /// Hash of the revision that takes traffic. Its record may be lost or unreadable; it serves all the same.
     pub fn stable(&self) -> Option<&str> {
         self.status.rollout.as_ref()?.stable.as_deref()
+    }
+}
+
+/// What is seen of the data of a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkloadView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line is not what the workload needs.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Lines as they must be.
+    Lines {
+        /// Digest of the data as it stands.
+        digest: Digest,
+    },
+}
+
+impl WorkloadView {
+    /// Reads prompts.
+    pub fn read_prompts(text: &str) -> Self {
+        Self::read::<QualityPrompt>(text, "prompt (id, prompt, maxTokens, stopWords)")
+    }
+
+    /// Reads recorded runs.
+    pub fn read_trace(text: &str) -> Self {
+        Self::read::<TraceLine>(text, "recorded run (input, calls with tool, arguments, result, latencyMicros)")
+    }
+
+    fn read<Line: DeserializeOwned>(text: &str, what: &str) -> Self {
+        let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        for (index, line) in lines() {
+            if let Err(error) = serde_json::from_str::<Line>(line) {
+                return Self::Invalid { problem: format!("line {} is no {what}: {error}", index + 1) };
+            }
+        }
+        if lines().next().is_none() {
+            return Self::Invalid { problem: "it has no lines".to_owned() };
+        }
+        Self::Lines { digest: Digest::from_bytes(&Sha256::digest(text.as_bytes()).into()) }
     }
 }
 

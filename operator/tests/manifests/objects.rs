@@ -7,10 +7,12 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus, agent_deployment::CustomEngine, engine::EngineBuild,
+    shared::ServingConfiguration,
 };
 use slipway_operator::{
     agent_deployment::{
         build::{self, quality_job::QualityOrder},
+        objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, input_hash},
         world::World,
     },
@@ -53,6 +55,9 @@ fn world(object: &AgentDeployment) -> World {
         status: AgentDeploymentStatus::default(),
         store_bound: None,
         dataset: None,
+        workloads: BTreeMap::new(),
+        profiles: BTreeMap::new(),
+        observed: ObservedObjectives::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
@@ -81,6 +86,7 @@ fn child(child: &Child) -> Value {
         Child::Deployment(object) => value(object.as_ref()),
         Child::Job(object) => value(object.as_ref()),
         Child::Engine(object) => value(object.as_ref()),
+        Child::Profile(object) => value(object.as_ref()),
         Child::ControllerRevision(object) => value(object.as_ref()),
     }
 }
@@ -166,6 +172,7 @@ fn plan(world: &World) -> RevisionPlan {
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
         },
+        configuration: ServingConfiguration { instances: Some(2), ..ServingConfiguration::default() },
         max_in_flight: 8,
         triton_image: "registry.example/triton:1".to_owned(),
         worker_image: settings.images.worker.clone(),

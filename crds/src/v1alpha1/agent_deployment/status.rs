@@ -1,6 +1,6 @@
 //! What the operator knows about an AgentDeployment. Only the operator writes it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -224,6 +224,9 @@ pub struct ObjectiveStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub observed: Option<String>,
+    /// When `observed` was last taken; it is taken anew after five minutes, or when `met` changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Time>,
     /// The time that the observations really span: `12m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]

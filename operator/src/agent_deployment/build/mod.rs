@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod fetch_job;
 pub mod pod;
+pub mod profile;
 pub mod quality_job;
 pub mod resolve_job;
 pub mod revision;

@@ -9,7 +9,8 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_worker_contract::paths;
+use slipway_crds::v1alpha1::shared::ServingConfiguration;
+use slipway_worker_contract::{ServeConfig, paths};
 
 use super::{runtime_config::HEADERS_FOLDER, store};
 use crate::{
@@ -71,20 +72,33 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
 
 /// Copies the engine out of the store and checks every byte; Triton starts only after it.
 fn materialize(plan: &RevisionPlan) -> Container {
-    let arguments = [
+    let mut arguments = vec![
         "materialize".to_owned(),
         format!("--identity={}", plan.engine.name),
         format!("--manifest-digest={}", plan.engine.manifest_digest),
     ];
+    if !plan.configuration.is_default() {
+        let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
+        arguments.push(format!("--serve-config={settings}"));
+    }
     Container {
         name: "materialize".to_owned(),
         image: Some(plan.worker_image.clone()),
-        args: Some(arguments.to_vec()),
+        args: Some(arguments),
         volume_mounts: Some(vec![
             read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
             mount(ENGINE_VOLUME, paths::ENGINE_DIR),
         ]),
         ..Default::default()
+    }
+}
+
+/// The settings as the worker writes them into the model's configuration, when profiling and when serving.
+pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
+    ServeConfig {
+        instances: configuration.instances.and_then(|count| u32::try_from(count).ok()),
+        parameters: configuration.parameters.clone(),
+        ..ServeConfig::default()
     }
 }
 

@@ -1,28 +1,31 @@
-//! Step 3: an engine for each point of the build axes, the quality gate, and the choice among those that pass. Pure.
+//! Step 3: an engine for each point of the build axes, and the quality gate. Pure.
 
 use std::collections::BTreeMap;
 
 use slipway_crds::{
-    conditions::{ConditionType, Reason},
+    conditions::ConditionType,
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
+        agent_deployment::{
+            Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration, ServiceLevelObjectives,
+        },
         engine::{EngineArtifact, EngineBuild},
-        shared::ServingConfiguration,
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
-use super::{Draft, World, build, quality, resolve::Resolved};
+use super::{
+    Draft, World, build,
+    profiling::{self, Choice},
+    quality,
+    resolve::Resolved,
+};
 use crate::{
     agent_deployment::revision::{PlannedEngine, RevisionPlan},
-    plan::{Child, Note},
+    plan::Child,
     why::{Step, Why},
 };
-
-/// Engines that are served before configurations are profiled say so.
-const NOT_PROFILED: &str = "the first engine of search.precision that passes; configurations are not profiled yet";
 
 /// One engine under consideration.
 struct Candidate<'a> {
@@ -39,11 +42,12 @@ pub(super) struct BuiltEngine {
     pub(super) display_name: String,
 }
 
+/// The engines that may serve, in the order of preference.
 pub(super) fn decide(
     world: &World,
     resolved: &Resolved,
     draft: &mut Draft,
-) -> Result<Step<RevisionPlan>, IdentityError> {
+) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
     let candidates = candidates(world, resolved, draft)?;
     draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
     let total = candidates.len();
@@ -68,12 +72,10 @@ pub(super) fn decide(
         return Ok(Step::Stopped(Why::NoEngine { total, failure }));
     }
     Ok(match quality::decide(world, resolved, &built, draft)? {
-        Step::Done(accepted) => match accepted.first() {
-            Some(chosen) => Step::Done(plan(world, resolved, chosen, draft)),
-            None => Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() }),
-        },
-        Step::Waiting(why) => Step::Waiting(why),
-        Step::Stopped(why) => Step::Stopped(why),
+        Step::Done(accepted) if accepted.is_empty() => {
+            Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() })
+        }
+        other => other,
     })
 }
 
@@ -121,22 +123,20 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
     }
 }
 
-fn plan(world: &World, resolved: &Resolved, chosen: &BuiltEngine, draft: &mut Draft) -> RevisionPlan {
-    let BuiltEngine { reference, display_name } = chosen;
-    let max_in_flight = world.spec.search.concurrency.iter().copied().max().unwrap_or(1);
+/// The plan that serves what was chosen.
+pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
+    let Choice { engine, configuration, level, why } = choice;
+    let BuiltEngine { reference, display_name } = engine;
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
         engine: reference.identity.clone(),
         manifest_digest: reference.manifest_digest.to_string(),
-        max_in_flight,
-        configuration: ServingConfiguration::default(),
-        why: NOT_PROFILED.to_owned(),
+        max_in_flight: *level,
+        configuration: configuration.clone(),
+        why: why.chars().take(512).collect(),
     };
     if draft.status.selected.as_ref() != Some(&selected) {
-        draft.notes.push(Note::normal(
-            Reason::ConfigurationChosen,
-            format!("{display_name} ({}), {max_in_flight} in flight: {NOT_PROFILED}", reference.identity),
-        ));
+        profiling::tell(choice, draft);
     }
     draft.status.selected = Some(selected);
     RevisionPlan {
@@ -145,16 +145,22 @@ fn plan(world: &World, resolved: &Resolved, chosen: &BuiltEngine, draft: &mut Dr
             manifest_digest: reference.manifest_digest.clone(),
             display_name: display_name.clone(),
         },
-        max_in_flight,
+        configuration: configuration.clone(),
+        max_in_flight: *level,
         triton_image: resolved.custom.triton_image.clone(),
         worker_image: world.settings.images.worker.clone(),
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
-        slo: world.spec.slo.clone(),
+        slo: counted(&world.spec.slo),
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
     }
+}
+
+/// What the agent runtime counts: the bounds on latencies. Everything else of the objectives changes no pod.
+fn counted(slo: &ServiceLevelObjectives) -> ServiceLevelObjectives {
+    ServiceLevelObjectives { objectives: slo.objectives.clone(), ..ServiceLevelObjectives::default() }
 }
 
 fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {

@@ -2,6 +2,7 @@
 
 mod engines;
 mod fetch;
+mod profiling;
 mod quality;
 mod resolve;
 mod rollout;
@@ -35,6 +36,8 @@ use crate::{
 
 /// Without any news, everything is looked at again after this time: a watch that missed something heals.
 const RESYNC: Duration = Duration::from_secs(300);
+/// While a revision is held to objectives: what its pods count is no event of the API server's.
+const LOOK: Duration = Duration::from_secs(30);
 /// While something is under way that no watch reports, such as the passing of a back-off.
 const SOON: Duration = Duration::from_secs(5);
 /// After a status that must be recorded before anything else.
@@ -79,7 +82,10 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let outcome = rollout::decide(world, target, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
     tell_of_stop(world, &outcome, &mut draft);
-    let Draft { children, removals, status, notes, requeue } = draft;
+    let Draft { children, removals, status, notes, mut requeue } = draft;
+    if outcome.serving.is_some() && !status.slo.is_empty() {
+        requeue = requeue.min(LOOK);
+    }
     Ok(Plan { children, removals, status, notes, requeue })
 }
 
@@ -105,11 +111,17 @@ fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step
         Step::Waiting(why) => return Ok(Step::Waiting(why)),
         Step::Stopped(why) => return Ok(Step::Stopped(why)),
     }
-    let plan = match engines::decide(world, &resolved, draft)? {
-        Step::Done(plan) => plan,
+    let accepted = match engines::decide(world, &resolved, draft)? {
+        Step::Done(accepted) => accepted,
         Step::Waiting(why) => return Ok(Step::Waiting(why)),
         Step::Stopped(why) => return Ok(Step::Stopped(why)),
     };
+    let choice = match profiling::decide(world, &resolved, &accepted, draft)? {
+        Step::Done(choice) => choice,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let plan = engines::plan(world, &resolved, &choice, draft);
     let hash = plan.hash()?.short().to_owned();
     Ok(Step::Done(Target { hash, input_hash, plan }))
 }

@@ -1,6 +1,7 @@
 //! What comes next, told as stories and as properties. Both are played on a small cluster that carries plans out.
 
 mod cluster;
+mod profiling;
 mod properties;
 mod rollouts;
 mod stories;

@@ -10,13 +10,17 @@ use k8s_openapi::{
 use slipway_crds::{
     identity::ContentHash,
     labels::REVISION,
-    v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, agent_deployment::Precision},
+    v1alpha1::{
+        AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
+        agent_deployment::Precision,
+    },
 };
 use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Outcome, ResolveResult};
 
 use super::super::decide;
 use crate::{
     agent_deployment::{
+        objectives::ObservedObjectives,
         revision::Revision,
         world::{OwnedObject, ServingView, World},
     },
@@ -64,6 +68,9 @@ pub(super) fn world() -> Cluster {
         status: AgentDeploymentStatus::default(),
         store_bound: None,
         dataset: None,
+        workloads: BTreeMap::new(),
+        profiles: BTreeMap::new(),
+        observed: ObservedObjectives::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
@@ -257,6 +264,13 @@ impl Cluster {
                     self.engines.insert(name, (object.spec, EngineStatus::default()));
                 }
             }
+            Child::Profile(object) => {
+                let name = object.metadata.name.clone().expect("a Profile has a name");
+                if !self.world.profiles.contains_key(&name) {
+                    self.written();
+                    self.world.profiles.insert(name, ProfileStatus::default());
+                }
+            }
             Child::ControllerRevision(mut object) => {
                 object.metadata.resource_version = Some(self.written());
                 object.metadata.uid = Some(format!("uid-{}", self.writes));
@@ -390,6 +404,7 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
         Child::Deployment(object) => ("Deployment", &object.metadata),
         Child::Job(object) => ("Job", &object.metadata),
         Child::Engine(object) => ("Engine", &object.metadata),
+        Child::Profile(object) => ("Profile", &object.metadata),
         Child::ControllerRevision(object) => ("ControllerRevision", &object.metadata),
     }
 }

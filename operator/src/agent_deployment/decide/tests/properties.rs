@@ -138,6 +138,7 @@ fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
             | Child::Service(_)
             | Child::Deployment(_)
             | Child::Job(_)
+            | Child::Profile(_)
             | Child::ControllerRevision(_) => assert_eq!(owners, vec![cluster.world.owner.clone()], "{name}"),
         }
     }

@@ -1,0 +1,275 @@
+//! Step 4: which configuration of which engine serves: what a campaign of measurements chose. Pure.
+//!
+//! The campaign itself is a Profile with a planner of its own. Here its inputs are frozen, and its answer is read.
+
+use slipway_crds::{
+    conditions::Reason,
+    identity::{IdentityError, content_hash},
+    v1alpha1::{
+        ProfileSpec, ProfileStatus,
+        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, SearchSpace},
+        profile::{
+            FrozenData, FrozenPrompts, NamedConfiguration, ProfileInputs, ProfilePhase, ProfilePlacement,
+            ProfiledEngine,
+        },
+        shared::ServingConfiguration,
+    },
+};
+
+use super::{Draft, SOON, World, build, engines::BuiltEngine, resolve::Resolved};
+use crate::{
+    agent_deployment::world::WorkloadView,
+    plan::{Child, Note},
+    why::{Step, Why},
+};
+
+/// Engines that are served without a campaign say so.
+const NOT_PROFILED: &str =
+    "the first engine of search.precision that passes; nothing is measured without spec.profiling";
+
+/// Most configurations of one engine, as the Profile's schema has it.
+const MAX_CONFIGURATIONS: usize = 64;
+
+/// What is to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) engine: BuiltEngine,
+    pub(super) configuration: ServingConfiguration,
+    /// Runs in flight on one replica.
+    pub(super) level: i32,
+    pub(super) why: String,
+}
+
+pub(super) fn decide(
+    world: &World,
+    resolved: &Resolved,
+    engines: &[BuiltEngine],
+    draft: &mut Draft,
+) -> Result<Step<Choice>, IdentityError> {
+    let configurations = configurations(&world.spec.search);
+    if configurations.len() > MAX_CONFIGURATIONS {
+        let problem = format!(
+            "{} serving configurations are more than {MAX_CONFIGURATIONS}: take values out of search.instances or \
+             search.parameters",
+            configurations.len()
+        );
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.search", problem }));
+    }
+    let Some(profiling) = &world.spec.profiling else {
+        draft.status.profile = None;
+        return Ok(unmeasured(world, engines, &configurations));
+    };
+    let inputs = match freeze(world, resolved, profiling, (engines, configurations)) {
+        Ok(inputs) => inputs,
+        Err(step) => {
+            // No watch tells of a ConfigMap of the user's.
+            draft.requeue = draft.requeue.min(SOON);
+            return Ok(step);
+        }
+    };
+    let hash = content_hash(&inputs)?;
+    let name = format!("{}-{}", world.name, hash.short());
+    draft.status.profile = Some(name.clone());
+    let Some(status) = world.profiles.get(&name) else {
+        let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash: hash.as_str().to_owned(), inputs };
+        draft.children.push(Child::Profile(Box::new(build::profile::profile(world, &name, spec))));
+        let state = "the campaign is about to begin".to_owned();
+        return Ok(Step::Waiting(Why::Profiling { profile: name, state }));
+    };
+    Ok(answer(world, &name, &inputs, status, engines))
+}
+
+/// Without a campaign there is nothing to choose by.
+fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
+    if configurations.len() > 1 {
+        let problem = "several serving configurations can only be told apart by measuring: add spec.profiling, or leave \
+                       one value each in search.instances and search.parameters";
+        return Step::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() });
+    }
+    let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
+        let failure = "the quality gate refuses all of them".to_owned();
+        return Step::Stopped(Why::NoEngine { total: world.status.engines.len(), failure });
+    };
+    Step::Done(Choice {
+        engine: engine.clone(),
+        configuration: configuration.settings.clone(),
+        level: world.spec.search.concurrency.iter().copied().max().unwrap_or(1),
+        why: NOT_PROFILED.to_owned(),
+    })
+}
+
+/// The inputs of the campaign, with the digests of the data as it is now.
+fn freeze(
+    world: &World,
+    resolved: &Resolved,
+    profiling: &Profiling,
+    (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
+) -> Result<ProfileInputs, Step<Choice>> {
+    let mut levels = world.spec.search.concurrency.clone();
+    levels.sort_unstable();
+    let mut prompts = Vec::new();
+    let mut agent_trace = None;
+    for workload in &profiling.workloads {
+        if let Some(source) = &workload.prompts {
+            let data = frozen(world, source)?;
+            prompts.push(FrozenPrompts { name: workload.name.clone(), weight: workload.weight, data });
+        }
+        if let Some(source) = &workload.agent_trace {
+            agent_trace = Some(frozen(world, source)?);
+        }
+    }
+    let slo = &world.spec.slo;
+    Ok(ProfileInputs {
+        engines: engines.iter().map(profiled).collect(),
+        configurations,
+        levels,
+        driver: profiling.driver,
+        prompts,
+        agent_trace,
+        objectives: slo.objectives.clone(),
+        error_rate: slo.error_rate.clone(),
+        throughput: slo.throughput.clone(),
+        // A deployment scaled to 0 is profiled for one replica. Without a throughput its replicas change nothing.
+        replicas: slo.throughput.as_ref().map_or(1, |_| world.spec.serving.replicas.max(1)),
+        optimize_for: slo.optimize_for,
+        budget: profiling.budget.clone(),
+        agent: world.spec.agent.clone(),
+        placement: ProfilePlacement {
+            triton_image: resolved.custom.triton_image.clone(),
+            node_selector: world.spec.hardware.node_selector.clone(),
+            tolerations: world.spec.hardware.tolerations.clone(),
+            triton_resources: world.spec.serving.triton_resources.clone(),
+            agent_resources: world.spec.serving.agent_resources.clone(),
+        },
+    })
+}
+
+fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
+    ProfiledEngine {
+        name: engine.reference.identity.clone(),
+        manifest_digest: engine.reference.manifest_digest.to_string(),
+        display_name: engine.display_name.clone(),
+    }
+}
+
+fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Step<Choice>> {
+    let reference = &source.config_map;
+    let config_map = reference.name.clone();
+    match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
+        Some(WorkloadView::Lines { digest }) => {
+            Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
+        }
+        Some(WorkloadView::Invalid { problem }) => {
+            Err(Step::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
+        }
+        Some(WorkloadView::Missing) | None => {
+            let problem = format!("it does not exist or has no key {}: create it", reference.key);
+            Err(Step::Waiting(Why::WorkloadUnusable { config_map, problem }))
+        }
+    }
+}
+
+/// The product of the serving axes, each configuration named by what it sets.
+fn configurations(search: &SearchSpace) -> Vec<NamedConfiguration> {
+    let mut all = vec![ServingConfiguration::default()];
+    if !search.instances.is_empty() {
+        all = search.instances.iter().map(|&count| with_instances(count)).collect();
+    }
+    for parameter in &search.parameters {
+        all = all
+            .iter()
+            .flat_map(|base| parameter.values.iter().map(|value| with_parameter(base, &parameter.name, value)))
+            .collect();
+    }
+    all.into_iter()
+        .enumerate()
+        .map(|(index, settings)| NamedConfiguration { name: name(&settings, index), settings })
+        .collect()
+}
+
+fn with_instances(count: i32) -> ServingConfiguration {
+    ServingConfiguration { instances: Some(count), ..ServingConfiguration::default() }
+}
+
+fn with_parameter(base: &ServingConfiguration, name: &str, value: &str) -> ServingConfiguration {
+    let mut configuration = base.clone();
+    configuration.parameters.insert(name.to_owned(), value.to_owned());
+    configuration
+}
+
+/// `instances-2,speculative_tokens-4`; a number where that would be longer than a name may be.
+fn name(settings: &ServingConfiguration, index: usize) -> String {
+    let instances = settings.instances.map(|count| format!("instances-{count}"));
+    let parameters = settings.parameters.iter().map(|(name, value)| format!("{name}-{value}"));
+    let name = instances.into_iter().chain(parameters).collect::<Vec<_>>().join(",");
+    match name.len() {
+        0 => "default".to_owned(),
+        1..=40 => name,
+        _ => format!("configuration-{}", index + 1),
+    }
+}
+
+/// What the campaign says.
+fn answer(
+    world: &World,
+    name: &str,
+    inputs: &ProfileInputs,
+    status: &ProfileStatus,
+    engines: &[BuiltEngine],
+) -> Step<Choice> {
+    let waiting = || Step::Waiting(Why::Profiling { profile: name.to_owned(), state: status.message.clone() });
+    match status.phase {
+        None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => waiting(),
+        Some(ProfilePhase::Failed) => {
+            Step::Stopped(Why::ProfilingFailed { profile: name.to_owned(), failure: status.message.clone() })
+        }
+        Some(ProfilePhase::Infeasible) => nearest(world, name, inputs, status, engines),
+        Some(ProfilePhase::Chosen) => match &status.choice {
+            Some(choice) => chosen(inputs, engines, (&choice.engine, &choice.configuration, choice.level), &choice.why)
+                .map_or_else(waiting, Step::Done),
+            None => waiting(),
+        },
+    }
+}
+
+/// No configuration meets the objectives: nothing, or what comes nearest.
+fn nearest(
+    world: &World,
+    name: &str,
+    inputs: &ProfileInputs,
+    status: &ProfileStatus,
+    engines: &[BuiltEngine],
+) -> Step<Choice> {
+    let answer = status.infeasible.as_ref().map(|infeasible| infeasible.what_it_would_take.clone());
+    let answer = answer.unwrap_or_else(|| status.message.clone());
+    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.to_owned(), answer: answer.clone() });
+    match world.spec.slo.on_infeasible {
+        OnInfeasible::KeepRunning => stopped,
+        OnInfeasible::ServeNearest => {
+            let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
+            let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
+            let why = format!("the nearest to objectives that nothing meets: {answer}");
+            row.and_then(|row| chosen(inputs, engines, (&row.engine, &row.configuration, row.level), &why))
+                .map_or(stopped, Step::Done)
+        }
+    }
+}
+
+fn chosen(
+    inputs: &ProfileInputs,
+    engines: &[BuiltEngine],
+    (engine, configuration, level): (&str, &str, i32),
+    why: &str,
+) -> Option<Choice> {
+    let engine = engines.iter().find(|candidate| candidate.reference.identity == engine)?;
+    let named = inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
+    let (engine, configuration) = (engine.clone(), named.settings.clone());
+    Some(Choice { engine, configuration, level, why: why.to_owned() })
+}
+
+/// Tells of a new choice.
+pub(super) fn tell(choice: &Choice, draft: &mut Draft) {
+    let engine = &choice.engine;
+    let line = format!("{}, {} in flight: {}", engine.display_name, choice.level, choice.why);
+    draft.notes.push(Note::normal(Reason::ConfigurationChosen, line));
+}

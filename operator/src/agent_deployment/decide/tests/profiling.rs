@@ -1,0 +1,172 @@
+//! From built engines to the configuration that a campaign chose.
+
+use pretty_assertions::assert_eq;
+use slipway_crds::v1alpha1::{
+    agent_deployment::{Precision, Stage},
+    profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfilePhase},
+};
+
+use super::cluster::{Cluster, digest, world};
+use crate::agent_deployment::world::WorkloadView;
+
+const PROFILED: &str = "
+model: {uri: 'http://models.example/react'}
+engine: {backend: Custom, custom: {builderImage: 'example.com/builder:1', tritonImage: 'example.com/triton:1'}}
+search: {precision: [FP32, INT8], concurrency: [8, 1], instances: [1, 2], parameters: [{name: max_batch, values: ['4']}]}
+slo: {objectives: [{name: reply, metric: RequestLatency, percentile: p95, max: 500ms}]}
+profiling: {workloads: [{name: chat, prompts: {configMap: {name: chat, key: prompts.jsonl}}}]}
+agent: {systemPrompt: Answer.}
+";
+
+/// Both engines are built, and the prompts are there.
+fn profiled() -> Cluster {
+    let mut cluster = world().edited(|spec| *spec = serde_norway::from_str(PROFILED).expect("a valid spec"));
+    let data = WorkloadView::Lines { digest: digest("prompts") };
+    cluster.world.workloads.insert(("chat".to_owned(), "prompts.jsonl".to_owned()), data);
+    cluster.resolved().fetched().with_engine_built(Precision::FP32).with_engine_built(Precision::INT8)
+}
+
+fn message(cluster: &Cluster, condition: &str) -> String {
+    let conditions = cluster.plan().status.conditions;
+    conditions.into_iter().find(|c| c.type_ == condition).map(|c| c.message).unwrap_or_default()
+}
+
+fn row(engine: &str) -> Measurement {
+    Measurement {
+        engine: engine.to_owned(),
+        configuration: "instances-2,max_batch-4".to_owned(),
+        level: 8,
+        purpose: MeasurementPurpose::Explore,
+        verdict: MeasurementVerdict::Infeasible,
+        count: 300,
+        errors: 0,
+        milliseconds: 1,
+        per_kilosecond: 1,
+        latencies: Vec::new(),
+        gpu_milliseconds: 1,
+        records: None,
+        reason: String::new(),
+    }
+}
+
+/// The campaign ends so.
+fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
+    cluster.settle();
+    let engine = cluster.world.status.engines[1].name.clone();
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let profile = cluster.world.profiles.get_mut(&name).expect("the Profile exists");
+    profile.phase = Some(phase);
+    profile.measurements = vec![row(&engine)];
+    match phase {
+        ProfilePhase::Chosen => {
+            profile.choice = Some(ProfileChoice {
+                engine,
+                configuration: "instances-2,max_batch-4".to_owned(),
+                level: 8,
+                predicted_by: 0,
+                why: "18.5 requests/s".to_owned(),
+            });
+        }
+        ProfilePhase::Infeasible => {
+            profile.infeasible = Some(Infeasible {
+                binding_objective: "reply".to_owned(),
+                nearest: Some(0),
+                what_it_would_take: "reply would have to be at least 620ms".to_owned(),
+            });
+        }
+        ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Failed => {
+            profile.message = "the image has no program model-analyzer".to_owned();
+        }
+    }
+    cluster.settle();
+    cluster
+}
+
+#[test]
+fn nothing_is_brought_up_while_the_campaign_runs() {
+    let cluster = profiled();
+    assert_eq!((cluster.world.profiles.len(), cluster.world.serving.len()), (1, 0));
+    assert_eq!(cluster.world.status.stage, Some(Stage::Profiling));
+}
+
+#[test]
+fn what_the_campaign_chose_is_served_as_it_was_measured() {
+    let cluster = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
+    let plan = &cluster.world.revision(&cluster.stable()).expect("the plan is kept").plan;
+    let settings = &plan.configuration;
+    assert_eq!(
+        (plan.engine.display_name.as_str(), settings.instances, settings.parameters["max_batch"].as_str()),
+        ("int8", Some(2), "4")
+    );
+    assert_eq!((plan.max_in_flight, message(&cluster, "SLOAttainable").as_str()), (8, "18.5 requests/s"));
+}
+
+#[test]
+fn an_impossible_objective_starts_nothing_and_names_what_binds() {
+    let cluster = ended(profiled(), ProfilePhase::Infeasible);
+    let profile = cluster.world.status.profile.clone().expect("a campaign was made");
+    let stalled = message(&cluster, "Stalled");
+    let answer = "reply would have to be at least 620ms";
+    assert_eq!(stalled, format!("no configuration that Profile {profile} measured meets spec.slo: {answer}"));
+    assert_eq!((cluster.world.serving.len(), message(&cluster, "SLOAttainable").as_str()), (0, answer));
+}
+
+#[test]
+fn the_nearest_configuration_serves_where_the_spec_wants_that() {
+    let wants_nearest =
+        profiled().edited(|spec| spec.slo.on_infeasible = serde_json::from_str("\"ServeNearest\"").unwrap());
+    let cluster = ended(wants_nearest, ProfilePhase::Infeasible).with_pods_ready();
+    let selected = cluster.world.status.selected.clone().expect("something is selected");
+    assert_eq!((selected.display_name.as_str(), selected.max_in_flight), ("int8", 8));
+    assert!(selected.why.contains("nearest"), "{}", selected.why);
+}
+
+#[test]
+fn a_failed_campaign_says_so_and_how_to_try_again() {
+    let cluster = ended(profiled(), ProfilePhase::Failed);
+    let profile = cluster.world.status.profile.clone().expect("a campaign was made");
+    assert_eq!(
+        message(&cluster, "Stalled"),
+        format!("Profile {profile} failed: the image has no program model-analyzer. Delete the Profile to try again")
+    );
+}
+
+#[test]
+fn prompts_that_are_missing_are_waited_for_and_named() {
+    let mut cluster = profiled();
+    cluster.world.workloads.clear();
+    assert_eq!(
+        message(&cluster, "Reconciling"),
+        "spec.profiling.workloads: ConfigMap chat: it does not exist or has no key prompts.jsonl: create it"
+    );
+}
+
+#[test]
+fn other_inputs_are_another_campaign_and_the_same_inputs_are_the_same() {
+    let cluster = profiled();
+    let first = cluster.plan().status.profile;
+    let replicas = cluster.clone().edited(|spec| spec.serving.replicas = 3).plan().status.profile;
+    let levels = cluster.edited(|spec| spec.search.concurrency = vec![1, 4]).plan().status.profile;
+    assert_eq!((first == replicas, first == levels), (true, false));
+}
+
+#[test]
+fn several_configurations_without_a_campaign_are_refused() {
+    let cluster = profiled().edited(|spec| spec.profiling = None);
+    assert_eq!(
+        message(&cluster, "Stalled"),
+        "spec.search: several serving configurations can only be told apart by measuring: add spec.profiling, or leave one \
+         value each in search.instances and search.parameters"
+    );
+}
+
+#[test]
+fn a_workload_is_read_line_by_line() {
+    let good = r#"{"id":"1","prompt":"Question: {{number}}","maxTokens":8,"stopWords":[]}"#;
+    assert!(matches!(WorkloadView::read_prompts(good), WorkloadView::Lines { .. }));
+    let WorkloadView::Invalid { problem } = WorkloadView::read_trace(&format!("{good}\n")) else {
+        panic!("a prompt is no run")
+    };
+    assert!(problem.starts_with("line 1 is no recorded run (input, calls with tool"), "{problem}");
+    assert_eq!(WorkloadView::read_prompts("\n"), WorkloadView::Invalid { problem: "it has no lines".to_owned() });
+}

@@ -1,0 +1,228 @@
+//! Every objective as it stands: target, prediction, observation. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
+    profile::{Measurement, MeasurementPurpose},
+};
+use slipway_evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
+
+use super::world::World;
+
+/// How long an observation stands before a new figure replaces it, unless the objective is met now and was not, or the other way
+/// round: every figure is a write of the status.
+const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
+
+/// What the pods of the serving revision counted, of all strata together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ObservedObjectives {
+    metrics: BTreeMap<Metric, Counted>,
+    /// Seconds from the first window with a finished run to the last.
+    window_seconds: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Counted {
+    /// Finished units, errors included.
+    count: u64,
+    errors: u64,
+    /// The successes.
+    values: Histogram,
+}
+
+impl ObservedObjectives {
+    /// Adds up what pods report.
+    pub fn of(pods: &[Evidence]) -> Self {
+        let mut observed = Self::default();
+        let mut span: Option<(u64, u64)> = None;
+        for window in pods.iter().flat_map(|pod| &pod.windows) {
+            for metric in window.metrics.iter().filter(|metric| metric.count > 0) {
+                let counted = observed.metrics.entry(metric.metric).or_default();
+                counted.count += metric.count;
+                counted.errors += metric.errors;
+                counted.values.merge(&metric.buckets);
+                span = Some(span.map_or((window.id, window.id), |(a, b)| (a.min(window.id), b.max(window.id))));
+            }
+        }
+        observed.window_seconds = span.map_or(0, |(first, last)| (last - first + 1) * WINDOW_SECONDS);
+        observed
+    }
+
+    fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
+        self.metrics.get(&match metric {
+            LatencyMetric::RequestLatency => Metric::RequestLatency,
+            LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
+            LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
+            LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
+        })
+    }
+}
+
+/// Every objective, and how many of those that traffic can judge are met: `2/3`.
+pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<ObjectiveStatus>, Option<String>) {
+    let slo = &world.spec.slo;
+    let predicted = profile.and_then(predicting_row);
+    let mut all: Vec<ObjectiveStatus> =
+        slo.objectives.iter().map(|objective| latency(world, objective, predicted)).collect();
+    if let Some(error_rate) = &slo.error_rate {
+        let counted = world.observed.of_metric(LatencyMetric::AgentRunLatency);
+        let share = |errors: u64, count: u64| (count > 0).then(|| errors as f64 / count as f64);
+        let observed = counted.and_then(|counted| share(counted.errors, counted.count));
+        let measured = predicted.and_then(|row| share(whole(row.errors), whole(row.errors) + whole(row.count)));
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let entry = ObjectiveStatus {
+            predicted: measured.map(percent),
+            observed: observed.map(percent),
+            met: observed.map(|share| share <= error_rate.max.ratio()),
+            ..declared("slo.errorRate", "errors", &format!("≤ {}", error_rate.max))
+        };
+        all.push(standing(world, entry));
+    }
+    if let Some(throughput) = &slo.throughput {
+        let unit = match throughput.unit {
+            ThroughputUnit::Runs => "runs/s",
+            ThroughputUnit::Requests => "requests/s",
+        };
+        let replicas = f64::from(world.spec.serving.replicas.max(1));
+        let measured = predicted.filter(|row| counts_the_same(row, throughput.unit));
+        let predicted = measured.map(|row| format!("{:.2} {unit}", row.per_kilosecond as f64 * replicas / 1e3));
+        let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));
+        all.push(ObjectiveStatus { predicted, ..entry });
+    }
+    let judged = all.iter().filter(|entry| entry.name != "slo.throughput");
+    let total = judged.clone().count();
+    let met = judged.filter(|entry| entry.met == Some(true)).count();
+    (all, (total > 0).then(|| format!("{met}/{total}")))
+}
+
+/// The row that says what serving will be like.
+fn predicting_row(profile: &ProfileStatus) -> Option<&Measurement> {
+    let choice = profile.choice.as_ref()?;
+    profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
+}
+
+/// Confirm runs count runs; rows of the exploration count what the driver sends, which is requests unless it is confirmed.
+fn counts_the_same(row: &Measurement, unit: ThroughputUnit) -> bool {
+    match unit {
+        ThroughputUnit::Runs => row.purpose == MeasurementPurpose::Confirm,
+        ThroughputUnit::Requests => row.purpose == MeasurementPurpose::Explore,
+    }
+}
+
+fn whole(count: i32) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
+    ObjectiveStatus {
+        name: name.to_owned(),
+        objective: objective.to_owned(),
+        target: target.to_owned(),
+        predicted: None,
+        observed: None,
+        observed_at: None,
+        window: None,
+        met: None,
+    }
+}
+
+fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measurement>) -> ObjectiveStatus {
+    let LatencyObjective { name, metric, percentile, max } = objective;
+    let is_it = |value: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
+        value.metric == *metric && value.percentile == *percentile
+    };
+    let predicted = predicted.and_then(|row| row.latencies.iter().find(is_it));
+    let predicted = predicted.and_then(|value| u64::try_from(value.microseconds).ok()).map(|value| duration(value, 3));
+    let entry = declared(name, &format!("{} {percentile}", metric.as_str()), &format!("≤ {max}"));
+    let Some(counted) = world.observed.of_metric(*metric) else {
+        return standing(world, ObjectiveStatus { predicted, ..entry });
+    };
+    // An error took for ever: the percentile is one of everything that finished.
+    let rank = (counted.count as f64 * percentile.probability()).ceil().max(1.0) as u64;
+    let value = counted.values.value_at_rank(rank);
+    let beyond = counted.values.count_above(max.microseconds()).at_least + counted.errors;
+    let is_met = beyond as f64 <= counted.count as f64 * (1.0 - percentile.probability());
+    let observed = value.map_or_else(|| "an error".to_owned(), |value| duration(value.lower.midpoint(value.upper), 2));
+    standing(world, ObjectiveStatus { predicted, observed: Some(observed), met: Some(is_met), ..entry })
+}
+
+/// The entry with its times; the figure of before, while it stands.
+fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
+    if entry.observed.is_none() {
+        return entry;
+    }
+    let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
+    let stands = before.filter(|known| {
+        known.met == entry.met
+            && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
+    });
+    if let Some(before) = stands {
+        return ObjectiveStatus { predicted: entry.predicted, ..before.clone() };
+    }
+    entry.observed_at = Some(Time(world.now));
+    entry.window = Some(window(world.observed.window_seconds));
+    entry
+}
+
+fn window(seconds: u64) -> String {
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m", seconds.div_ceil(60)) }
+}
+
+/// A time for people: `430ms`, `2.1s`.
+fn duration(microseconds: u64, digits: u32) -> String {
+    let value = rounded(microseconds, digits);
+    let decimal = |value: f64| {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match value {
+        0..1_000 => format!("{value}us"),
+        1_000..1_000_000 => format!("{}ms", decimal(value as f64 / 1e3)),
+        _ => format!("{}s", decimal(value as f64 / 1e6)),
+    }
+}
+
+/// The value with so many significant digits.
+fn rounded(value: u64, digits: u32) -> u64 {
+    let length = value.checked_ilog10().map_or(1, |log| log + 1);
+    let unit = 10u64.pow(length.saturating_sub(digits));
+    (value + unit / 2) / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, "0us")]
+    #[case(870, "870us")]
+    #[case(1_449, "1.4ms")]
+    #[case(436_000, "440ms")]
+    #[case(996_000, "1s")]
+    #[case(2_149_000, "2.1s")]
+    fn a_time_is_written_with_two_digits(#[case] microseconds: u64, #[case] text: &str) {
+        assert_eq!(duration(microseconds, 2), text);
+    }
+
+    #[test]
+    fn windows_of_all_pods_add_up() {
+        let pod = |id: u64, value: u64| {
+            let json = serde_json::json!({"revision": "r", "pod": "p", "startedAt": "t", "windows": [
+                {"id": id, "metrics": [{"metric": "AgentRunLatency", "unit": "Run", "stratum": "", "count": 2, "errors": 1}]}
+            ]});
+            let mut evidence: Evidence = serde_json::from_value(json).unwrap();
+            evidence.windows[0].metrics[0].buckets.record(value);
+            evidence
+        };
+        let observed = ObservedObjectives::of(&[pod(100, 1_000), pod(102, 2_000)]);
+        let counted = observed.of_metric(LatencyMetric::AgentRunLatency).unwrap();
+        assert_eq!((counted.count, counted.errors, counted.values.count(), observed.window_seconds), (4, 2, 2, 30));
+    }
+}
