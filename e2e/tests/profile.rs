@@ -1,0 +1,98 @@
+//! A campaign: engines and configurations are measured by Triton and Model Analyzer, one is chosen, confirmed and served.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{ResourceExt, api::ListParams};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::{
+    Profile,
+    profile::{MeasurementPurpose, ProfilePhase},
+};
+use slipway_e2e::{
+    agents::{demo_agent, namespace_with_servers, path},
+    namespace::Namespace,
+};
+
+/// Two engines, two instance counts, two levels, and a confirm run on one core.
+const CAMPAIGN_LIMIT: Duration = Duration::from_secs(1_200);
+
+async fn give_workload(namespace: &Namespace) {
+    let text = |file: &str| fs::read_to_string(path("manifests/demo/workload").join(file)).unwrap();
+    let config_map: ConfigMap = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-workload"},
+        "data": {"prompts.jsonl": text("prompts.jsonl"), "trace.jsonl": text("trace.jsonl")}
+    }))
+    .unwrap();
+    namespace.create_object(&config_map).await.unwrap();
+}
+
+fn profiled_agent(objectives: &Value) -> Value {
+    let mut agent = demo_agent().unwrap();
+    agent["spec"]["search"] = json!({"precision": ["FP32", "INT8"], "concurrency": [1, 4], "instances": [1, 2]});
+    agent["spec"]["slo"] = json!({"objectives": objectives, "optimizeFor": "Throughput"});
+    agent["spec"]["profiling"] = json!({"workloads": [
+        {"name": "turns", "prompts": {"configMap": {"name": "demo-workload", "key": "prompts.jsonl"}}},
+        {"name": "runs", "agentTrace": {"configMap": {"name": "demo-workload", "key": "trace.jsonl"}}},
+    ]});
+    agent
+}
+
+async fn only_profile(namespace: &Namespace) -> Profile {
+    let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap();
+    assert_eq!(profiles.items.len(), 1, "{:?}", profiles.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+    profiles.items.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn what_a_campaign_measured_decides_what_serves() {
+    let namespace = namespace_with_servers("profile").await.unwrap();
+    give_workload(&namespace).await;
+    let objectives = json!([
+        {"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "5s"},
+        {"name": "answer", "metric": "AgentRunLatency", "percentile": "p50", "max": "20s"},
+    ]);
+    let agent = namespace.apply(&profiled_agent(&objectives)).await.unwrap();
+    let served = namespace.wait_until_served(&agent, CAMPAIGN_LIMIT).await.unwrap();
+
+    let profile = only_profile(&namespace).await;
+    let status = profile.status.unwrap();
+    assert_eq!(status.phase, Some(ProfilePhase::Chosen), "{}", status.message);
+    let explored: BTreeSet<_> = status
+        .measurements
+        .iter()
+        .filter(|row| row.purpose == MeasurementPurpose::Explore)
+        .map(|row| (row.engine.clone(), row.configuration.clone(), row.level))
+        .collect();
+    assert_eq!(explored.len(), 8, "{explored:?}");
+    assert!(status.front.len() >= 3, "{:?}", status.front);
+
+    let choice = status.choice.unwrap();
+    let confirmed = &status.measurements[usize::try_from(choice.predicted_by).unwrap()];
+    assert_eq!(
+        (confirmed.purpose, &confirmed.engine, &confirmed.configuration, confirmed.level),
+        (MeasurementPurpose::Confirm, &choice.engine, &choice.configuration, choice.level)
+    );
+    let of_agent = served.status.unwrap();
+    let selected = of_agent.selected.unwrap();
+    assert_eq!((selected.engine, selected.max_in_flight), (choice.engine, choice.level));
+    let answer = of_agent.slo.iter().find(|entry| entry.name == "answer").unwrap();
+    assert!(answer.predicted.is_some(), "{answer:?}");
+    assert!(namespace.calls().await.unwrap().is_empty(), "a campaign calls no tool");
+}
+
+#[tokio::test]
+async fn an_impossible_objective_starts_nothing_and_names_what_binds() {
+    let namespace = namespace_with_servers("infeasible").await.unwrap();
+    give_workload(&namespace).await;
+    let mut agent =
+        profiled_agent(&json!([{"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "1ms"}]));
+    agent["spec"]["search"] = json!({"precision": ["INT8"], "concurrency": [1]});
+    namespace.apply(&agent).await.unwrap();
+    let message = namespace.wait_for_message("facts-agent", "Stalled", "reply", CAMPAIGN_LIMIT).await.unwrap();
+    assert!(message.contains("meets spec.slo"), "{message}");
+    assert!(namespace.pods("app.kubernetes.io/component=serve").await.unwrap().is_empty());
+}
