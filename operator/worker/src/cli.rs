@@ -60,6 +60,8 @@ pub enum Verb {
     Install(InstallArgs),
     /// Measure an engine's serving configurations with Model Analyzer.
     Profile(ProfileArgs),
+    /// Compute a row again from its stored records and print it as JSON.
+    Recompute(RecomputeArgs),
     /// Run tritonserver without a model, under explicit control, as the first process of its container.
     Supervise(SuperviseArgs),
 }
@@ -216,6 +218,14 @@ pub struct ProfileArgs {
     /// How long the result waits to be acknowledged, in seconds.
     #[arg(long, default_value_t = 600)]
     pub hold_seconds: u64,
+}
+
+/// Options of `recompute`.
+#[derive(Args, Clone, Debug)]
+pub struct RecomputeArgs {
+    /// The stored records of one level: profiles/<inputHash>/<manifestDigest>/<sha256>.json.
+    #[arg(long)]
+    pub records: PathBuf,
 }
 
 fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {

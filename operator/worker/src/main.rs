@@ -1,6 +1,11 @@
 //! Runs one verb, writes its termination message and ends with its exit code.
 
-use std::{env, fs, io, path::Path, process::ExitCode};
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
 
 use clap::Parser;
 use slipway_worker::{
@@ -9,13 +14,17 @@ use slipway_worker::{
     fetch,
     finish_build::{self, Folders},
     install, materialize,
-    profile::{self, shim},
+    profile::{
+        self,
+        recompute::{self, RecomputeError},
+        shim,
+    },
     quality::{self, QualityError},
     resolve,
     source::Access,
     supervise::{self, Ending},
 };
-use slipway_worker_contract::{FailureClass, Message, Outcome, Task, TaskError};
+use slipway_worker_contract::{FailureClass, Message, Outcome, ProfileTask, Task, TaskError};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -28,6 +37,23 @@ enum OrderError {
     #[error("failed to read the task file {path}")]
     Read {
         path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("failed to read the records {path}")]
+    Records {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("failed to compute a row from {path}")]
+    Recompute {
+        path: String,
+        #[source]
+        source: RecomputeError,
+    },
+    #[error("failed to print the row")]
+    Print {
         #[source]
         source: io::Error,
     },
@@ -144,11 +170,24 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             let result = profile::run(&task, &setup, termination()).await;
             result.map(|r| Done::With(Outcome::Profile(r))).map_err(|e| failure::message(&e))
         }
+        Verb::Recompute(args) => {
+            let task = task!(common, Profile)?;
+            recompute_row(&task, &args.records).map_err(|e| failure::message(&e))?;
+            Ok(Done::Silently)
+        }
         Verb::Supervise(args) => {
             let server = supervise::triton(&args.server, &args.model_repository, &args.load_model, &args.extra);
             supervise::run(&server).await.map(Done::Supervised).map_err(|e| failure::message(&e))
         }
     }
+}
+
+fn recompute_row(task: &ProfileTask, records: &Path) -> Result<(), OrderError> {
+    let path = || records.display().to_string();
+    let bytes = fs::read(records).map_err(|source| OrderError::Records { path: path(), source })?;
+    let row = recompute::run(task, &bytes).map_err(|source| OrderError::Recompute { path: path(), source })?;
+    let text = serde_json::to_string(&row).expect("a row is plain data");
+    writeln!(io::stdout(), "{text}").map_err(|source| OrderError::Print { source })
 }
 
 /// Becomes true when the container is asked to end.

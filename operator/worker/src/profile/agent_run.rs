@@ -18,7 +18,7 @@ use slipway_worker_contract::MeasureSettings;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    records::{self, Chunk, Request},
+    records::{self, Chunk, Request, Worst},
     watch::{Decision, Watch},
 };
 
@@ -47,6 +47,8 @@ pub struct Driven {
     pub chunks: Vec<Chunk>,
     /// The runs that failed.
     pub errors: u32,
+    /// Arrivals per 1,000 seconds, of an open loop.
+    pub arrivals_per_kilosecond: Option<u64>,
     /// Why there are no more, and the first error's words.
     pub reason: String,
 }
@@ -62,6 +64,18 @@ struct RunView {
     status: String,
     error: Option<serde_json::Value>,
     usage: Usage,
+    #[serde(default)]
+    steps: Vec<StepView>,
+}
+
+/// One model request of a run.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StepView {
+    output_tokens: u64,
+    #[serde(default)]
+    time_to_first_token_microseconds: Option<u64>,
+    model_microseconds: u64,
 }
 
 #[derive(Deserialize)]
@@ -161,7 +175,7 @@ impl Agent {
             if runs.len() >= level as usize * MOST_WAITING {
                 let at = nanos(arrival);
                 let words = format!("{} runs were waiting: the rate cannot be served", runs.len());
-                all.push(Finished { request: Request { sent: at, answered: at }, result: Err(words) });
+                all.push(Finished { request: Request::new(at, at), result: Err(words) });
                 continue;
             }
             let (agent, input) = (self.clone(), order[index % order.len()]);
@@ -174,23 +188,29 @@ impl Agent {
         let mut requests = successes(&all);
         requests.sort();
         let kept = (!requests.is_empty()).then(|| Chunk { window_nanos: nanos(started.elapsed()), requests });
-        driven(kept, &all, format!("{} arrivals in {} s", all.len(), length.as_secs()))
+        let arrivals_per_kilosecond = Some(arrivals_per_kilosecond);
+        let ended = format!("{} arrivals in {} s", all.len(), length.as_secs());
+        Driven { arrivals_per_kilosecond, ..driven(kept, &all, ended) }
     }
 
     async fn timed(&self, input: usize, started: Instant, sent: Duration) -> Finished {
         let result = self.ask(&self.inputs[input]).await;
-        let request = Request { sent: nanos(sent), answered: nanos(started.elapsed()) };
-        Finished { request, result }
+        let answered = nanos(started.elapsed());
+        let (worst, result) = match result {
+            Ok(worst) => (worst, Ok(())),
+            Err(words) => (Worst::default(), Err(words)),
+        };
+        Finished { request: Request { sent: nanos(sent), answered, worst }, result }
     }
 
     /// One run; a tool error fails it, for then the trace did not hold what the model asked for.
-    async fn ask(&self, input: &str) -> Result<(), String> {
+    async fn ask(&self, input: &str) -> Result<Worst, String> {
         let request = self.client.post(format!("{}/v1/runs", self.endpoint)).timeout(self.timeout);
         let answer = request.json(&json!({"input": input})).send().await.map_err(|e| words(&e))?;
         let status = answer.status();
         let text = answer.text().await.map_err(|e| words(&e))?;
         match serde_json::from_str::<RunView>(&text) {
-            Ok(run) if run.status == "succeeded" && run.usage.tool_errors == 0 => Ok(()),
+            Ok(run) if run.status == "succeeded" && run.usage.tool_errors == 0 => Ok(worst(&run.steps)),
             Ok(run) if run.usage.tool_errors > 0 => Err("a tool call had no recorded result".to_owned()),
             Ok(run) => Err(format!("the run {}: {}", run.status, run.error.unwrap_or_default())),
             Err(_) => Err(format!("the sidecar answered {status}: {}", text.chars().take(200).collect::<String>())),
@@ -204,6 +224,21 @@ impl Agent {
     }
 }
 
+/// The worst of a run's model requests, as the evidence of a served pod counts it.
+fn worst(steps: &[StepView]) -> Worst {
+    Worst {
+        request: steps.iter().map(|step| step.model_microseconds).max(),
+        first_token: steps.iter().filter_map(|step| step.time_to_first_token_microseconds).max(),
+        inter_token: steps.iter().filter_map(inter_token).max(),
+    }
+}
+
+/// The mean gap between tokens after the first, which alone is taken to have come with the first piece.
+fn inter_token(step: &StepView) -> Option<u64> {
+    let gaps = step.output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
+    Some(step.model_microseconds.saturating_sub(step.time_to_first_token_microseconds?) / gaps)
+}
+
 fn driven(kept: Option<Chunk>, all: &[Finished], ended: String) -> Driven {
     let mut words: BTreeMap<&str, usize> = BTreeMap::new();
     for text in all.iter().filter_map(|run| run.result.as_ref().err()) {
@@ -215,7 +250,8 @@ fn driven(kept: Option<Chunk>, all: &[Finished], ended: String) -> Driven {
         Some((text, count)) => format!("{ended}; {errors} failed, {count} of them: {text}"),
         None => ended,
     };
-    Driven { chunks: kept.into_iter().collect(), errors: u32::try_from(errors).unwrap_or(u32::MAX), reason }
+    let errors = u32::try_from(errors).unwrap_or(u32::MAX);
+    Driven { chunks: kept.into_iter().collect(), errors, arrivals_per_kilosecond: None, reason }
 }
 
 fn successes(runs: &[Finished]) -> Vec<Request> {
@@ -230,4 +266,21 @@ fn words(error: &reqwest::Error) -> String {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runs_latencies_are_the_worst_of_its_model_requests() {
+        let answer = r#"[
+            {"step":1,"outputTokens":11,"timeToFirstTokenMicroseconds":40000,"modelMicroseconds":90000,"toolCalls":[]},
+            {"step":2,"outputTokens":3,"timeToFirstTokenMicroseconds":10000,"modelMicroseconds":50000,"toolCalls":[]},
+            {"step":3,"outputTokens":1,"modelMicroseconds":70000,"toolCalls":[]}]"#;
+        let steps: Vec<StepView> = serde_json::from_str(answer).unwrap();
+        let expected = Worst { request: Some(90_000), first_token: Some(40_000), inter_token: Some(20_000) };
+        assert_eq!(worst(&steps), expected);
+        assert_eq!(worst(&steps[2..]), Worst { request: Some(70_000), ..Worst::default() });
+    }
 }

@@ -17,11 +17,12 @@ use super::{
     agent_run::{Agent, Driven},
     analyzer::{self, AnalyzerError, Measured},
     check::TaskProblem,
-    judge,
+    drivers,
+    judge::{self, Rules},
     progress::Board,
-    records::Records,
+    records::{Circumstances, Records},
     replay::Trace,
-    search::{Ended, Next, Search},
+    search::{Ended, Next, Search, ToBeat},
     shim,
     triton::TritonError,
     watch::Watch,
@@ -75,6 +76,16 @@ pub(super) struct Point<'a> {
     pub(super) length: Duration,
 }
 
+/// A level of an arm that is about to be measured.
+struct Cell<'a> {
+    arm: &'a Arm,
+    level: u32,
+    started: &'a Instant,
+    /// Whether the arm must be loaded first.
+    loading: bool,
+    to_beat: Option<ToBeat>,
+}
+
 /// Why a level has no row of its own.
 enum LevelError {
     /// The row says so, and the campaign goes on.
@@ -101,7 +112,7 @@ impl Campaign<'_> {
         let mut loaded: Option<usize> = None;
         let mut class = FailureClass::BadModel;
         let ended = loop {
-            let rows: Vec<Row> = self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect();
+            let rows = self.rows();
             let (position, level) = match search.next(&rows) {
                 Next::Done(ended) => break ended,
                 Next::Measure { .. } if *self.stop.borrow() => break Ended::interrupted(),
@@ -114,7 +125,8 @@ impl Campaign<'_> {
             let (arm, started) = (&self.arms[position], Instant::now());
             let loading = loaded != Some(position);
             loaded = None;
-            match self.level(arm, level, &started, loading).await {
+            let cell = Cell { arm, level, started: &started, loading, to_beat: search.to_beat(&rows) };
+            match self.level(&cell).await {
                 Ok(row) => {
                     loaded = Some(position);
                     self.add(row)?;
@@ -127,17 +139,25 @@ impl Campaign<'_> {
                 Err(LevelError::Fatal(error)) => return Err(error),
             }
         };
+        self.board.leave_out(search.not_measured(&self.rows(), ended.end));
         self.conclude(ended, class)
     }
 
+    /// The rows of earlier Jobs and of this one.
+    fn rows(&self) -> Vec<Row> {
+        self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect()
+    }
+
     /// Measures one level; after a failure the arm is loaded anew, for nobody knows what state it is in.
-    async fn level(&self, arm: &Arm, level: u32, started: &Instant, loading: bool) -> Result<Row, LevelError> {
+    async fn level(&self, cell: &Cell<'_>) -> Result<Row, LevelError> {
+        let Cell { arm, level, started, loading, to_beat } = cell;
+        let (level, loading) = (*level, *loading);
         if loading {
             self.load(arm).await?;
         }
         match &self.load {
             Load::ModelAnalyzer => {
-                let measured = self.analyze(arm, level).await.map_err(|error| match error {
+                let measured = self.analyze(arm, level, to_beat).await.map_err(|error| match error {
                     AnalyzerError::Cancelled => LevelError::Cancelled,
                     error if error.is_of_this_level() => LevelError::Row(error.class(), failure::chain(&error)),
                     source => LevelError::Fatal(ProfileError::Analyzer { arm: arm.id.clone(), level, source }),
@@ -150,7 +170,9 @@ impl Campaign<'_> {
                 self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
                 self.board.enter(Phase::Measuring { arm: arm.id.clone(), level, count: 0 });
                 let seed = seed(&self.task.input_hash, &arm.id, level);
-                let driven = agent.closed_loop(level, measure, Watch::new(&self.task.objectives), seed).await;
+                let metric = Metric::AgentRunLatency;
+                let driven =
+                    agent.closed_loop(level, measure, Watch::new(&drivers::measurable(self.task), metric), seed).await;
                 self.agent_row(arm, level, started, driven).map_err(LevelError::Fatal)
             }
         }
@@ -185,12 +207,10 @@ impl Campaign<'_> {
     }
 
     fn agent_row(&self, arm: &Arm, level: u32, started: &Instant, driven: Driven) -> Result<Row, ProfileError> {
-        let Driven { chunks, errors, reason } = driven;
+        let Driven { chunks, errors, arrivals_per_kilosecond, reason } = driven;
+        let circumstances = Circumstances { errors, arrivals_per_kilosecond, ..self.circumstances(started, reason) };
         let metric = Metric::AgentRunLatency;
-        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks };
-        let (digest, records) = self.keep(&records)?;
-        let circumstances = judge::Circumstances { errors, ..self.circumstances(started, reason) };
-        Ok(Row { records: Some(digest), ..judge::row(&records, &self.task.objectives, circumstances) })
+        self.judged(&Records { format_version: 1, metric, arm: arm.id.clone(), level, circumstances, chunks })
     }
 
     /// A campaign of which nothing came is a failed Job.
@@ -228,7 +248,7 @@ impl Campaign<'_> {
         })
     }
 
-    async fn analyze(&self, arm: &Arm, level: u32) -> Result<Measured, AnalyzerError> {
+    async fn analyze(&self, arm: &Arm, level: u32, to_beat: &Option<ToBeat>) -> Result<Measured, AnalyzerError> {
         let folder = self.setup.work.join(format!("{}-{level}", arm.id));
         // Left by an earlier container of this pod.
         let _ = fs::remove_dir_all(&folder);
@@ -237,7 +257,8 @@ impl Campaign<'_> {
             folder: folder.clone(),
             workloads: self.task.workloads.clone(),
             measure: self.task.measure.clone(),
-            objectives: self.task.objectives.clone(),
+            objectives: drivers::measurable(self.task),
+            to_beat: to_beat.clone(),
             seed: seed(&self.task.input_hash, &arm.id, level),
         };
         tracing::info!(arm = arm.id, level, "measuring");
@@ -263,13 +284,16 @@ impl Campaign<'_> {
             shim::Outcome::Measured { chunks, reason } => (chunks, reason),
             shim::Outcome::Failed { reason } => return Ok(self.failed(arm, level, started, reason)),
         };
-        let metric = Metric::RequestLatency;
-        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks };
-        let (digest, records) = self.keep(&records)?;
         // perf_analyzer ends a run at its first error: a level with records has none.
-        let circumstances = self.circumstances(started, ended);
-        let row = judge::row(&records, &self.task.objectives, circumstances);
-        Ok(Row { gpu, model_analyzer: Some(model_analyzer), records: Some(digest), ..row })
+        let model_analyzer = Some(model_analyzer);
+        let circumstances = Circumstances { gpu, model_analyzer, ..self.circumstances(started, ended) };
+        let metric = Metric::RequestLatency;
+        self.judged(&Records { format_version: 1, metric, arm: arm.id.clone(), level, circumstances, chunks })
+    }
+
+    fn judged(&self, records: &Records) -> Result<Row, ProfileError> {
+        let (digest, kept) = self.keep(records)?;
+        judge::reported(&kept, Some(digest), &Rules::of(self.task)).map_err(ProfileError::Row)
     }
 
     /// Stores records under their digest and returns what the store then holds: the row is computed from that.
@@ -289,9 +313,10 @@ impl Campaign<'_> {
 
     fn failed(&self, arm: &Arm, level: u32, started: &Instant, reason: String) -> Row {
         tracing::warn!(arm = arm.id, level, reason, "failed");
-        let metric = Metric::RequestLatency;
-        let records = Records { format_version: 1, metric, arm: arm.id.clone(), level, chunks: Vec::new() };
-        Row { verdict: Verdict::Failed, ..judge::row(&records, &[], self.circumstances(started, reason)) }
+        let circumstances = self.circumstances(started, reason);
+        let (metric, arm, chunks) = (Metric::RequestLatency, arm.id.clone(), Vec::new());
+        let records = Records { format_version: 1, metric, arm, level, circumstances, chunks };
+        Row { verdict: Verdict::Failed, ..judge::row(&records, &Rules::default()) }
     }
 
     fn add(&self, row: Row) -> Result<(), ProfileError> {
@@ -302,9 +327,9 @@ impl Campaign<'_> {
     }
 
     /// Without a GPU the pod's wall time counts.
-    fn circumstances(&self, started: &Instant, ended: String) -> judge::Circumstances {
+    fn circumstances(&self, started: &Instant, ended: String) -> Circumstances {
         let gpu_millis = started.elapsed().as_millis() as u64 * u64::from(self.task.gpus.max(1));
-        judge::Circumstances { gpu_millis, errors: 0, error_rate_max_ppm: self.task.error_rate_max_ppm, ended }
+        Circumstances { gpu_millis, ended, ..Circumstances::default() }
     }
 }
 

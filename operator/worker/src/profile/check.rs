@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, Metric, ProfileTask};
 
+use super::drivers;
+
 /// A task that can be measured.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckedTask<'a> {
@@ -63,17 +65,22 @@ pub enum TaskProblem {
         /// Least GPU time of a measurement, in seconds.
         least_seconds: u64,
     },
-    /// The driver cannot measure what an objective limits.
-    #[error("objective {objective:?} limits {metric:?}; driver {driver} measures {measures:?} only")]
+    /// The driver can measure none of what the objectives limit.
+    #[error(
+        "objective {objective:?} limits {metric:?}, and driver {driver} measures none of the objectives ({measures:?} \
+         only): add an objective on what it measures, or set profiling.driver to {other}"
+    )]
     Metric {
-        /// The objective.
+        /// The first objective.
         objective: String,
         /// What it limits.
         metric: Metric,
         /// The driver.
         driver: &'static str,
         /// What it measures.
-        measures: Metric,
+        measures: &'static [Metric],
+        /// A driver that measures more.
+        other: &'static str,
     },
     /// A confirm run of nothing.
     #[error("{0} is 0: a confirm run needs a rate, a length and a limit of runs in flight")]
@@ -98,7 +105,7 @@ impl<'a> CheckedTask<'a> {
                 check_arms(arms)?;
                 check_levels(levels)?;
                 check_budget(task, *max_measurements, *max_gpu_millis)?;
-                check_objectives(task, driver)?;
+                check_objectives(task)?;
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
                 Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
             }
@@ -113,7 +120,7 @@ impl<'a> CheckedTask<'a> {
                     return Err(TaskProblem::Zero(name));
                 }
                 let Driver::AgentRun(agent) = driver else { return Err(TaskProblem::ConfirmDriver) };
-                check_objectives(task, driver)?;
+                check_objectives(task)?;
                 let (level, arrivals_per_kilosecond, run_millis) = (*level, *arrivals_per_kilosecond, *run_millis);
                 Ok(Self::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent })
             }
@@ -151,14 +158,15 @@ fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
     Ok(())
 }
 
-fn check_objectives(task: &ProfileTask, driver: &Driver) -> Result<(), TaskProblem> {
-    let (driver, measures) = match driver {
-        Driver::ModelAnalyzer => ("ModelAnalyzer", Metric::RequestLatency),
-        Driver::AgentRun(_) => ("AgentRun", Metric::AgentRunLatency),
-    };
-    match task.objectives.iter().find(|objective| objective.metric != measures) {
-        Some(o) => Err(TaskProblem::Metric { objective: o.name.clone(), metric: o.metric, driver, measures }),
-        None => Ok(()),
+/// What a driver cannot measure is judged by another measurement; only a task without anything to judge is refused.
+fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
+    let (driver, measures) = drivers::measures(drivers::driver(task));
+    match task.objectives.first() {
+        Some(o) if drivers::measurable(task).is_empty() => {
+            let (objective, metric, other) = (o.name.clone(), o.metric, "AgentRun");
+            Err(TaskProblem::Metric { objective, metric, driver, measures, other })
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -217,14 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_that_the_driver_cannot_measure_names_what_it_can() {
+    fn objectives_none_of_which_the_driver_can_measure_are_refused_with_the_remedy() {
         let mut task = explore(&["a"], &[1], 1, 90_000);
         let (metric, percentile, max_micros) = (Metric::TimeToFirstToken, Percentile::P95, 1);
         task.objectives = vec![Objective { name: "first".into(), metric, percentile, max_micros }];
         assert_eq!(
             problem(&task),
-            "objective \"first\" limits TimeToFirstToken; driver ModelAnalyzer measures RequestLatency only"
+            "objective \"first\" limits TimeToFirstToken, and driver ModelAnalyzer measures none of the objectives \
+             ([RequestLatency] only): add an objective on what it measures, or set profiling.driver to AgentRun"
         );
+        let of_requests = Objective { metric: Metric::RequestLatency, ..task.objectives[0].clone() };
+        task.objectives.push(of_requests.clone());
+        assert!(CheckedTask::new(&task).is_ok(), "the other one is judged by the confirm run");
+        assert_eq!(drivers::measurable(&task), [of_requests]);
     }
 
     #[test]

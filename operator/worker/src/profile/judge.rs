@@ -1,24 +1,36 @@
 //! From records to a row: percentiles with bounds, throughput, verdict. Pure.
 
 use slipway_analysis::slo;
-use slipway_worker_contract::{Latency, Metric, Objective, Percentile, Row, Verdict};
+use slipway_worker_contract::{Digest, Latency, Metric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict};
 
-use super::records::Records;
+use super::{
+    drivers,
+    records::{Circumstances, Records},
+};
 
 /// Confidence of every bound, each side.
 const CONFIDENCE: f64 = slo::CONFIDENCE;
 
-/// What a level cost and what is known beside its records.
+/// What a row is judged by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Circumstances {
-    /// GPU time, load and warm-up included, in milliseconds.
-    pub gpu_millis: u64,
-    /// Requests or runs that failed.
-    pub errors: u32,
+pub struct Rules {
+    /// The objectives that the driver can measure.
+    pub objectives: Vec<Objective>,
     /// Most errors in parts per million, where there is a limit.
     pub error_rate_max_ppm: Option<u32>,
-    /// Why the level ended.
-    pub ended: String,
+    /// The throughput that an open loop must reach, per 1,000 seconds.
+    pub target_per_kilosecond: Option<u64>,
+}
+
+impl Rules {
+    /// Returns the rules of a task; objectives that its driver cannot measure are left to another measurement.
+    pub fn of(task: &ProfileTask) -> Self {
+        Self {
+            objectives: drivers::measurable(task),
+            error_rate_max_ppm: task.error_rate_max_ppm,
+            target_per_kilosecond: task.target_per_kilosecond,
+        }
+    }
 }
 
 /// Returns a percentile as the analysis knows it.
@@ -32,40 +44,64 @@ pub fn analysis_percentile(percentile: Percentile) -> slo::Percentile {
     }
 }
 
-/// Computes a level's row from its records alone; Model Analyzer's figures and the GPU's are added by the caller.
-pub fn row(records: &Records, objectives: &[Objective], circumstances: Circumstances) -> Row {
-    let latencies = records.latencies_micros();
+/// Computes a level's row from its records alone.
+pub fn row(records: &Records, rules: &Rules) -> Row {
     let window_nanos = records.window_nanos();
-    let Circumstances { gpu_millis, errors, error_rate_max_ppm, ended } = circumstances;
-    let (verdict, found) = match too_many_errors(errors, latencies.len(), error_rate_max_ppm) {
-        Some(found) => (Verdict::Infeasible, found),
-        None => verdict(&latencies, objectives),
-    };
+    let (verdict, found) = verdict(records, rules);
+    let Circumstances { gpu_millis, errors, arrivals_per_kilosecond, gpu, model_analyzer, ended } =
+        records.circumstances.clone();
     Row {
         arm: records.arm.clone(),
         level: records.level,
         verdict,
-        count: u32::try_from(latencies.len()).unwrap_or(u32::MAX),
+        count: u32::try_from(records.count()).unwrap_or(u32::MAX),
         errors,
         millis: window_nanos / 1_000_000,
-        per_kilosecond: (latencies.len() as f64 * 1e12 / window_nanos.max(1) as f64).round() as u64,
-        latencies: percentiles(objectives).into_iter().filter_map(|p| latency(records.metric, &latencies, p)).collect(),
-        gpu: None,
+        per_kilosecond: (records.count() as f64 * 1e12 / window_nanos.max(1) as f64).round() as u64,
+        latencies: latencies(records, &rules.objectives),
+        gpu,
         gpu_millis,
-        model_analyzer: None,
+        model_analyzer,
         records: None,
-        arrivals_per_kilosecond: None,
+        arrivals_per_kilosecond,
         reason: [found, ended].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; "),
     }
 }
 
-/// The median, p99, and what the objectives ask for.
-fn percentiles(objectives: &[Objective]) -> Vec<Percentile> {
-    let asked = objectives.iter().map(|o| o.percentile);
-    let mut all: Vec<Percentile> = [Percentile::P50, Percentile::P99].into_iter().chain(asked).collect();
+/// Computes the row as it is reported: it names its records and has the size that a row may have. What nobody asked for
+/// is left out first, then the percentiles of the last objectives; they stay in the records.
+///
+/// # Errors
+/// [`RowTooLarge`] if not even a row without percentiles fits.
+pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Result<Row, RowTooLarge> {
+    let mut row = Row { records: digest, ..row(records, rules) };
+    loop {
+        let bare = Row { reason: String::new(), ..row.clone() };
+        match bare.fitted() {
+            Ok(_) => return row.fitted(),
+            Err(error) => {
+                let asked = |l: &Latency| {
+                    rules.objectives.iter().position(|o| (o.metric, o.percentile) == (l.metric, l.percentile))
+                };
+                // Nothing asked for is greater than every position.
+                let least = row.latencies.iter().enumerate().max_by_key(|(_, l)| asked(l).unwrap_or(usize::MAX));
+                let Some((position, _)) = least else { return Err(error) };
+                row.latencies.remove(position);
+            }
+        }
+    }
+}
+
+/// The median and p99 of the requests' own time, and what the objectives ask for.
+fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
+    let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
+    let mut all: Vec<(Metric, Percentile)> =
+        own.into_iter().chain(objectives.iter().map(|o| (o.metric, o.percentile))).collect();
     all.sort();
     all.dedup();
-    all
+    let of =
+        |(metric, percentile): (Metric, Percentile)| latency(metric, &records.latencies_micros(metric), percentile);
+    all.into_iter().filter_map(of).collect()
 }
 
 fn latency(metric: Metric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
@@ -88,10 +124,33 @@ fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Optio
     over.then(|| format!("{errors} of {total} failed"))
 }
 
-/// Judges all objectives; the worst decides: missed, then undecided, then met.
-fn verdict(sorted: &[f64], objectives: &[Objective]) -> (Verdict, String) {
+/// An open loop that serves less than its target by more than chance: the count of a Poisson process stays above its mean
+/// less 1.645 standard deviations with 95 %.
+fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<String> {
+    records.circumstances.arrivals_per_kilosecond?;
+    let target = target_per_kilosecond?;
+    let seconds = records.window_nanos() as f64 / 1e9;
+    let (expected, count) = (target as f64 / 1e3 * seconds, records.count() as f64);
+    let slow = count + 1.645 * expected.sqrt() < expected;
+    slow.then(|| {
+        let (served, target) = (count / seconds.max(1e-9), target as f64 / 1e3);
+        format!("throughput is missed: {served:.2} of {target:.2} a second were served")
+    })
+}
+
+/// Judges errors, throughput and all objectives; the worst decides: missed, then undecided, then met.
+fn verdict(records: &Records, rules: &Rules) -> (Verdict, String) {
+    let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
+    match errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
+        Some(found) => (Verdict::Infeasible, found),
+        None => latency_verdict(records, &rules.objectives),
+    }
+}
+
+fn latency_verdict(records: &Records, objectives: &[Objective]) -> (Verdict, String) {
     let mut unbounded = None;
     for objective in objectives {
+        let sorted = records.latencies_micros(objective.metric);
         let limit = objective.max_micros as f64;
         let exceeding = sorted.iter().filter(|latency| **latency > limit).count() as u64;
         let percentile = analysis_percentile(objective.percentile);
@@ -123,16 +182,28 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::profile::records::{Chunk, Request};
+    use crate::profile::records::{Chunk, Request, Worst};
 
     /// `count` requests, one every 10 ms, of which every tenth takes 80 ms and the others 20 ms.
     fn records(count: u64) -> Records {
         let request = |i: u64| {
             let millis = if i % 10 == 9 { 80 } else { 20 };
-            Request { sent: i * 10_000_000, answered: (i * 10 + millis) * 1_000_000 }
+            Request::new(i * 10_000_000, (i * 10 + millis) * 1_000_000)
         };
         let chunk = Chunk { window_nanos: count * 10_000_000, requests: (0..count).map(request).collect() };
-        Records { format_version: 1, metric: Metric::RequestLatency, arm: "i1".into(), level: 4, chunks: vec![chunk] }
+        let circumstances = Circumstances::default();
+        Records {
+            format_version: 1,
+            metric: Metric::RequestLatency,
+            arm: "i1".into(),
+            level: 4,
+            circumstances,
+            chunks: vec![chunk],
+        }
+    }
+
+    fn rules(objectives: &[Objective]) -> Rules {
+        Rules { objectives: objectives.to_vec(), ..Rules::default() }
     }
 
     fn objective(percentile: Percentile, max_micros: u64) -> Objective {
@@ -140,7 +211,7 @@ mod tests {
     }
 
     fn judged(count: u64, objectives: &[Objective]) -> (Verdict, String) {
-        let row = row(&records(count), objectives, Circumstances::default());
+        let row = row(&records(count), &rules(objectives));
         (row.verdict, row.reason)
     }
 
@@ -148,7 +219,7 @@ mod tests {
     fn a_row_has_throughput_and_percentiles_with_bounds() {
         let circumstances =
             Circumstances { gpu_millis: 9_000, ended: "all requests measured".into(), ..Circumstances::default() };
-        let row = row(&records(420), &[objective(Percentile::P95, 100_000)], circumstances);
+        let row = row(&Records { circumstances, ..records(420) }, &rules(&[objective(Percentile::P95, 100_000)]));
         let latency = |percentile, micros, lower_micros, upper_micros| Latency {
             metric: Metric::RequestLatency,
             percentile,
@@ -196,8 +267,9 @@ mod tests {
     #[test]
     fn errors_beyond_their_limit_make_a_level_infeasible() {
         let judged = |errors, error_rate_max_ppm| {
-            let circumstances = Circumstances { errors, error_rate_max_ppm, ..Circumstances::default() };
-            let row = row(&records(420), &[], circumstances);
+            let circumstances = Circumstances { errors, ..Circumstances::default() };
+            let rules = Rules { error_rate_max_ppm, ..Rules::default() };
+            let row = row(&Records { circumstances, ..records(420) }, &rules);
             (row.verdict, row.errors, row.reason)
         };
         assert_eq!(judged(5, Some(20_000)), (Verdict::Feasible, 5, String::new()));
@@ -210,7 +282,60 @@ mod tests {
         let text = String::from_utf8(records(420).to_bytes()).unwrap();
         let altered = text.replacen("[0,20000000]", "[0,90000000]", 1);
         assert_ne!(altered, text);
-        let of = |text: &str| row(&Records::parse(text.as_bytes()).unwrap(), &[], Circumstances::default());
+        let of = |text: &str| row(&Records::parse(text.as_bytes()).unwrap(), &Rules::default());
         assert_ne!(of(&altered), of(&text));
+    }
+
+    /// 300 runs of 20 ms whose first token came after 5 ms, but after 50 ms in every tenth.
+    fn runs() -> Records {
+        let mut runs = Records { metric: Metric::AgentRunLatency, ..records(300) };
+        for (i, run) in runs.chunks[0].requests.iter_mut().enumerate() {
+            let first_token = if i % 10 == 0 { 50_000 } else { 5_000 };
+            run.worst = Worst { first_token: Some(first_token), ..Worst::default() };
+        }
+        runs
+    }
+
+    #[test]
+    fn each_objective_of_a_run_is_judged_by_its_own_metric() {
+        let judged = |metric, max_micros| {
+            let of = Objective { name: "it".into(), metric, percentile: Percentile::P95, max_micros };
+            let row = row(&runs(), &rules(&[of]));
+            (row.verdict, row.reason)
+        };
+        assert_eq!(judged(Metric::AgentRunLatency, 90_000).0, Verdict::Feasible);
+        assert_eq!(judged(Metric::TimeToFirstToken, 60_000).0, Verdict::Feasible);
+        let missed = "it is missed: 10.0 % of 300 are above its limit".to_owned();
+        assert_eq!(judged(Metric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
+        let unseen = "it needs 59 requests, 0 were measured".to_owned();
+        assert_eq!(judged(Metric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
+    }
+
+    #[test]
+    fn an_open_loop_must_reach_its_target_but_for_chance() {
+        let judged = |arrivals_per_kilosecond, target| {
+            let circumstances = Circumstances { arrivals_per_kilosecond, ..Circumstances::default() };
+            let rules = Rules { target_per_kilosecond: Some(target), ..Rules::default() };
+            let row = row(&Records { circumstances, ..records(420) }, &rules);
+            (row.verdict, row.reason)
+        };
+        // 420 in 4.2 s: 430 are within chance of it, 470 are not.
+        assert_eq!(judged(Some(102_000), 102_381).0, Verdict::Feasible);
+        let reason = "throughput is missed: 100.00 of 111.91 a second were served".to_owned();
+        assert_eq!(judged(Some(111_905), 111_905), (Verdict::Infeasible, reason));
+        assert_eq!(judged(None, 111_905).0, Verdict::Feasible, "a closed loop at a low level is slow by its nature");
+    }
+
+    #[test]
+    fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
+        let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
+        let of = |metric| all.map(|p| Objective { metric, ..objective(p, 9_000_000) });
+        let objectives = [of(Metric::TimeToFirstToken), of(Metric::AgentRunLatency)].concat();
+        let digest = Digest::from_bytes(&[7; 32]);
+        let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();
+        let kept: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile)).collect();
+        let expected: Vec<_> = objectives[..kept.len()].iter().map(|o| (o.metric, o.percentile)).collect();
+        assert_eq!(kept, expected);
+        assert!((4..8).contains(&kept.len()), "{kept:?}");
     }
 }

@@ -5,8 +5,10 @@ pub mod analyzer;
 mod campaign;
 pub mod check;
 pub mod chunks;
+pub mod drivers;
 pub mod judge;
 pub mod progress;
+pub mod recompute;
 pub mod records;
 pub mod replay;
 pub mod search;
@@ -23,7 +25,7 @@ use check::{CheckedTask, TaskProblem};
 use progress::Board;
 use records::RecordsError;
 use replay::TraceError;
-use search::{Ended, Ladder};
+use search::{Ended, Plan};
 use slipway_worker_contract::{Driver, FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
 use tokio::sync::watch as channel;
 use triton::{Triton, TritonError};
@@ -212,8 +214,8 @@ async fn measure(
     setup.triton.wait_live().await.map_err(ProfileError::Triton)?;
     match checked {
         CheckedTask::Explore { arms, levels, max_measurements, max_gpu_millis, driver: _ } => {
-            let search = Ladder::new(arms, levels, max_measurements, task.measured.len());
-            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.explore(&search).await
+            let search = search::choose(task, Plan::new(arms, levels, max_measurements, task.measured.len()));
+            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.explore(search.as_ref()).await
         }
         CheckedTask::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent: _ } => {
             let point = Point { arm, level, arrivals_per_kilosecond, length: Duration::from_millis(run_millis) };

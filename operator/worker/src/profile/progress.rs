@@ -13,7 +13,7 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use slipway_worker_contract::{Phase, ProfileTask, Progress, Row, paths};
+use slipway_worker_contract::{NotMeasured, Phase, ProfileTask, Progress, Row, paths};
 use tokio::{net::TcpListener, sync::Notify, task::JoinHandle};
 
 /// The Job's progress, shared with the server.
@@ -47,6 +47,11 @@ impl Board {
         let mut progress = self.lock();
         progress.gpu_millis += row.gpu_millis;
         progress.rows.push(row);
+    }
+
+    /// Says what will have no row.
+    pub fn leave_out(&self, not_measured: Vec<NotMeasured>) {
+        self.lock().not_measured = not_measured;
     }
 
     /// Returns the progress as it is now.

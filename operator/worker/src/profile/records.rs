@@ -4,16 +4,30 @@
 //! (`--profile-export-file`), times in nanoseconds.
 
 use serde::{Deserialize, Serialize};
-use slipway_worker_contract::Metric;
+use slipway_worker_contract::{Gpu, Metric, ModelAnalyzerRow};
 
-/// A request that was answered, in nanoseconds of the client's clock; `[sent, answered]` in JSON.
+/// A request or run that was answered, in nanoseconds of the client's clock; in JSON `[sent, answered]`, and of a run
+/// `[sent, answered, request, firstToken, interToken]`, the last three in microseconds or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "(u64, u64)", into = "(u64, u64)")]
+#[serde(try_from = "Vec<Option<u64>>", into = "Vec<Option<u64>>")]
 pub struct Request {
     /// When it was sent.
     pub sent: u64,
     /// When its last response came.
     pub answered: u64,
+    /// The worst of a run's model requests.
+    pub worst: Worst,
+}
+
+/// The worst of a run's model requests, each kind by itself, in microseconds; nothing of what was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Worst {
+    /// The longest request.
+    pub request: Option<u64>,
+    /// The longest wait for a first token.
+    pub first_token: Option<u64>,
+    /// The longest mean time between tokens.
+    pub inter_token: Option<u64>,
 }
 
 /// What of a chunk counts.
@@ -38,8 +52,32 @@ pub struct Records {
     pub arm: String,
     /// Requests in flight.
     pub level: u32,
+    /// What is known beside the requests.
+    pub circumstances: Circumstances,
     /// What was kept of each chunk.
     pub chunks: Vec<Chunk>,
+}
+
+/// What a level cost and what is known beside its requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Circumstances {
+    /// GPU time, load and warm-up included, in milliseconds.
+    pub gpu_millis: u64,
+    /// Requests or runs that failed.
+    pub errors: u32,
+    /// Arrivals per 1,000 seconds that were sent, of an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals_per_kilosecond: Option<u64>,
+    /// The GPU while the level ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Gpu>,
+    /// Model Analyzer's own row, for comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_analyzer: Option<ModelAnalyzerRow>,
+    /// Why the level ended.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ended: String,
 }
 
 /// Says why an export cannot be used.
@@ -82,9 +120,8 @@ struct ExportedRequest {
 pub fn parse(export: &[u8]) -> Result<Vec<Request>, RecordsError> {
     let Export { experiments } = serde_json::from_slice(export).map_err(RecordsError::Syntax)?;
     let exported = experiments.into_iter().flat_map(|e| e.requests);
-    let mut requests: Vec<Request> = exported
-        .filter_map(|r| Some(Request { sent: r.timestamp, answered: *r.response_timestamps.last()? }))
-        .collect();
+    let mut requests: Vec<Request> =
+        exported.filter_map(|r| Some(Request::new(r.timestamp, *r.response_timestamps.last()?))).collect();
     requests.sort();
     Ok(requests)
 }
@@ -100,7 +137,8 @@ pub fn steady(requests: &[Request], level: u32) -> Result<Chunk, RecordsError> {
     let too_few = RecordsError::TooFew { found: requests.len(), needed: 2 * level + 1 };
     let end = requests.len().checked_sub(level).filter(|end| *end > level).ok_or(too_few)?;
     let start = requests[level].sent;
-    let shifted = |r: &Request| Request { sent: r.sent - start, answered: r.answered.saturating_sub(start) };
+    let shifted =
+        |r: &Request| Request { sent: r.sent - start, answered: r.answered.saturating_sub(start), worst: r.worst };
     let kept: Vec<Request> = requests[level..end].iter().map(shifted).collect();
     Ok(Chunk { window_nanos: requests[end].sent - start, requests: kept })
 }
@@ -119,9 +157,15 @@ impl Records {
         serde_json::from_slice(bytes).map_err(RecordsError::Syntax)
     }
 
-    /// Latencies of all kept requests in microseconds, ascending.
-    pub fn latencies_micros(&self) -> Vec<f64> {
-        let mut all: Vec<f64> = self.chunks.iter().flat_map(|c| &c.requests).map(Request::latency_micros).collect();
+    /// Counts the kept requests.
+    pub fn count(&self) -> usize {
+        self.chunks.iter().map(|c| c.requests.len()).sum()
+    }
+
+    /// One latency of every kept request that has it, in microseconds, ascending.
+    pub fn latencies_micros(&self, metric: Metric) -> Vec<f64> {
+        let requests = self.chunks.iter().flat_map(|c| &c.requests);
+        let mut all: Vec<f64> = requests.filter_map(|r| r.micros(metric, self.metric)).collect();
         all.sort_by(f64::total_cmp);
         all
     }
@@ -140,21 +184,50 @@ impl Chunk {
 }
 
 impl Request {
+    /// A request of which only its own time is known.
+    pub fn new(sent: u64, answered: u64) -> Self {
+        Self { sent, answered, worst: Worst::default() }
+    }
+
+    /// One of its latencies in microseconds, where its own time from sending to answer is `own`.
+    pub fn micros(&self, metric: Metric, own: Metric) -> Option<f64> {
+        let worst = match metric {
+            metric if metric == own => return Some(self.latency_micros()),
+            Metric::RequestLatency => self.worst.request,
+            Metric::TimeToFirstToken => self.worst.first_token,
+            Metric::InterTokenLatency => self.worst.inter_token,
+            Metric::AgentRunLatency => None,
+        };
+        worst.map(|micros| micros as f64)
+    }
+
     /// From sending to the last response, in microseconds.
     pub fn latency_micros(&self) -> f64 {
         self.answered.saturating_sub(self.sent) as f64 / 1e3
     }
 }
 
-impl From<(u64, u64)> for Request {
-    fn from((sent, answered): (u64, u64)) -> Self {
-        Self { sent, answered }
+impl TryFrom<Vec<Option<u64>>> for Request {
+    type Error = &'static str;
+
+    fn try_from(numbers: Vec<Option<u64>>) -> Result<Self, Self::Error> {
+        match numbers[..] {
+            [Some(sent), Some(answered)] => Ok(Self::new(sent, answered)),
+            [Some(sent), Some(answered), request, first_token, inter_token] => {
+                Ok(Self { sent, answered, worst: Worst { request, first_token, inter_token } })
+            }
+            _ => Err("a request is [sent, answered] or [sent, answered, request, firstToken, interToken]"),
+        }
     }
 }
 
-impl From<Request> for (u64, u64) {
-    fn from(request: Request) -> Self {
-        (request.sent, request.answered)
+impl From<Request> for Vec<Option<u64>> {
+    fn from(Request { sent, answered, worst }: Request) -> Self {
+        let Worst { request, first_token, inter_token } = worst;
+        match worst == Worst::default() {
+            true => vec![Some(sent), Some(answered)],
+            false => vec![Some(sent), Some(answered), request, first_token, inter_token],
+        }
     }
 }
 
@@ -170,24 +243,23 @@ mod tests {
             {"timestamp":50,"request_inputs":{"text_input":"b"},"response_timestamps":[70,90],"response_outputs":[{},{}]},
             {"timestamp":10,"response_timestamps":[30]},{"timestamp":99,"response_timestamps":[]}],
             "window_boundaries":[0,100]}],"version":"2.51.0","service_kind":"triton","endpoint":""}"#;
-        let expected = [Request { sent: 10, answered: 30 }, Request { sent: 50, answered: 90 }];
+        let expected = [Request::new(10, 30), Request::new(50, 90)];
         assert_eq!(parse(export).unwrap(), expected);
     }
 
     #[test]
     fn ramp_and_drain_are_left_out_and_the_rate_is_that_of_the_rest() {
         // Two in flight, each 10 ms: one sent every 5 ms once the loop runs.
-        let requests: Vec<Request> =
-            (0..10).map(|i| Request { sent: i * 5_000_000, answered: i * 5_000_000 + 10_000_000 }).collect();
+        let requests: Vec<Request> = (0..10).map(|i| Request::new(i * 5_000_000, i * 5_000_000 + 10_000_000)).collect();
         let chunk = steady(&requests, 2).unwrap();
         assert_eq!(chunk.requests.len(), 6);
-        assert_eq!(chunk.requests[0], Request { sent: 0, answered: 10_000_000 });
+        assert_eq!(chunk.requests[0], Request::new(0, 10_000_000));
         assert_eq!(chunk.rate(), 200.0);
     }
 
     #[test]
     fn too_few_requests_are_counted() {
-        let requests = [Request { sent: 0, answered: 1 }; 8];
+        let requests = [Request::new(0, 1); 8];
         assert_eq!(
             steady(&requests, 4).unwrap_err().to_string(),
             "perf_analyzer recorded 8 answered requests; 9 are needed at this level"
@@ -197,13 +269,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_survive_their_bytes(sent in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 30), 1..50)) {
-            let requests = sent.iter().map(|(s, l)| Request { sent: *s, answered: s + l }).collect();
+        fn records_survive_their_bytes(
+            sent in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 30, prop::option::of(0_u64..9)), 1..50)
+        ) {
+            let request = |(s, l, request): &(u64, u64, Option<u64>)| {
+                Request { worst: Worst { request: *request, ..Worst::default() }, ..Request::new(*s, s + l) }
+            };
+            let requests = sent.iter().map(request).collect();
             let records = Records {
                 format_version: 1,
                 metric: Metric::RequestLatency,
                 arm: "a".into(),
                 level: 1,
+                circumstances: Circumstances { errors: 2, ended: "enough".into(), ..Circumstances::default() },
                 chunks: vec![Chunk { window_nanos: 7, requests }],
             };
             prop_assert_eq!(Records::parse(&records.to_bytes()).unwrap(), records);

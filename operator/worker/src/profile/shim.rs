@@ -9,11 +9,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use slipway_worker_contract::{MeasureSettings, Objective, Workload};
+use slipway_worker_contract::{MeasureSettings, Metric, Objective, Workload};
 
 use super::{
     chunks::{self, SoFar},
     records::{self, Chunk, RecordsError},
+    search::ToBeat,
     watch::{Decision, Watch},
     workload::{Traffic, WorkloadError, input_data},
 };
@@ -41,6 +42,9 @@ pub struct Order {
     pub measure: MeasureSettings,
     /// What ends it early.
     pub objectives: Vec<Objective>,
+    /// What else ends it early.
+    #[serde(default)]
+    pub to_beat: Option<ToBeat>,
     /// Seeds the request bodies.
     pub seed: u64,
 }
@@ -218,7 +222,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     // Model Analyzer gave this process a session of its own, so its id is the group's.
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
     let level = Level { order, call: &call, traffic: Traffic::read(&order.workloads).map_err(ShimError::Workload)? };
-    let mut watch = Watch::new(&order.objectives);
+    let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };

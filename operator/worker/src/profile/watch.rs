@@ -1,15 +1,10 @@
-//! Decides between chunks whether a level goes on. Pure.
+//! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
 
-use slipway_analysis::slo::{self, RateTest, Side};
-use slipway_worker_contract::Objective;
+use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
+use slipway_worker_contract::{Metric, Objective};
 
-use super::{judge::analysis_percentile, records::Chunk};
+use super::{judge::analysis_percentile, records::Chunk, search::ToBeat};
 
-/// Chance of ending a level wrongly, over all its looks.
-const ALPHA: f64 = 0.05;
-/// What a request counts in the evidence that accepts: requests that share a batch are slow together, and a wrong accept
-/// costs a confirm run. In the evidence that rejects it counts in full, for a wrong rejection only costs optimality.
-const ACCEPT_WEIGHT: f64 = 0.3;
 /// Requests without which no level ends as shown: p99 has no bound below 299.
 const LEAST_REQUESTS: u64 = 300;
 
@@ -25,55 +20,64 @@ pub enum Decision {
 /// The evidence of one level.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    objectives: Vec<Watched>,
+    objectives: Vec<Objective>,
+    evidence: EarlyWatch,
+    rival: Option<(IncumbentTest, ToBeat)>,
+    own: Metric,
     seen: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Watched {
-    objective: Objective,
-    above: RateTest,
-    below: RateTest,
-}
-
 impl Watch {
-    /// Watches a level against its objectives.
-    pub fn new(objectives: &[Objective]) -> Self {
-        let watched = |objective: &Objective| {
-            let allowed = analysis_percentile(objective.percentile).exceedance();
-            Watched {
-                objective: objective.clone(),
-                above: RateTest::new(Side::Above, allowed),
-                below: RateTest::new(Side::Below, allowed),
-            }
-        };
-        Self { objectives: objectives.iter().map(watched).collect(), seen: 0 }
+    /// Watches a level against its objectives, where a request's time from sending to answer is `own`.
+    pub fn new(objectives: &[Objective], own: Metric) -> Self {
+        let percentiles: Vec<_> = objectives.iter().map(|o| analysis_percentile(o.percentile)).collect();
+        let evidence = EarlyWatch::new(EarlyRule::default(), &percentiles);
+        Self { objectives: objectives.to_vec(), evidence, rival: None, own, seen: 0 }
+    }
+
+    /// Also ends a level with so many requests in flight once it is shown not to reach a throughput.
+    #[must_use]
+    pub fn against(self, to_beat: Option<&ToBeat>, level: u32) -> Self {
+        let rival = to_beat
+            .filter(|rival| rival.per_kilosecond > 0)
+            .map(|rival| (IncumbentTest::new(f64::from(level), rival.per_kilosecond as f64 / 1e3, 1.0), rival.clone()));
+        Self { rival, ..self }
     }
 
     /// Adds a chunk's requests.
     pub fn observe(&mut self, chunk: &Chunk) {
         self.seen += chunk.requests.len() as u64;
-        for watched in &mut self.objectives {
-            let limit = watched.objective.max_micros as f64;
-            let exceeding = chunk.requests.iter().filter(|r| r.latency_micros() > limit).count() as u64;
-            let meeting = chunk.requests.len() as u64 - exceeding;
-            watched.above.observe(exceeding, meeting);
-            watched.below.observe(exceeding, meeting);
+        for (position, objective) in self.objectives.iter().enumerate() {
+            let limit = objective.max_micros as f64;
+            let values = || chunk.requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
+            let exceeding = values().filter(|micros| *micros > limit).count() as u64;
+            self.evidence.observe(position, exceeding, values().count() as u64 - exceeding);
+        }
+        if let Some((test, _)) = &mut self.rival {
+            chunk.requests.iter().for_each(|request| test.observe(request.latency_micros() / 1e6, 1.0));
         }
     }
 
     /// Decides on what was added so far; valid at every look, for the tests are sequential.
     pub fn decide(&self) -> Decision {
-        let reject_at = (self.objectives.len() as f64 / ALPHA).ln();
-        if self.objectives.iter().any(|w| w.above.log_evidence() >= reject_at) {
+        let verdict = self.evidence.verdict();
+        if let EarlyVerdict::Infeasible { .. } = verdict {
             // Which objective is missed, and by how much, is the row's verdict to say.
             return Decision::Stop("stopped early".to_owned());
         }
-        let met = |w: &Watched| {
-            let least = analysis_percentile(w.objective.percentile).least_sample(slo::CONFIDENCE);
-            w.below.samples() >= least && w.below.discounted_log_evidence(ACCEPT_WEIGHT) >= -ALPHA.ln()
-        };
-        if self.seen >= LEAST_REQUESTS && self.objectives.iter().all(met) {
+        if self.seen < LEAST_REQUESTS {
+            return Decision::GoOn;
+        }
+        let beaten = |test: &IncumbentTest| test.log_evidence() >= -EarlyRule::default().alpha.ln();
+        match &self.rival {
+            Some((test, rival)) if beaten(test) => {
+                let rate = rival.per_kilosecond as f64 / 1e3;
+                return Decision::Stop(format!("stopped early: shown not to reach the {rate:.2}/s of {}", rival.of));
+            }
+            Some(_) | None => {}
+        }
+        // Without objectives the percentiles' own bounds are all there is to wait for.
+        if self.objectives.is_empty() || verdict == EarlyVerdict::Feasible {
             return Decision::Stop(format!("shown by {} requests", self.seen));
         }
         Decision::GoOn
@@ -82,13 +86,13 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use slipway_worker_contract::{Metric, Percentile};
+    use slipway_worker_contract::Percentile;
 
     use super::*;
     use crate::profile::records::Request;
 
     fn chunk(count: u64, slow: u64) -> Chunk {
-        let request = |i| Request { sent: 0, answered: if i < slow { 200_000_000 } else { 50_000_000 } };
+        let request = |i| Request::new(0, if i < slow { 200_000_000 } else { 50_000_000 });
         Chunk { window_nanos: 1, requests: (0..count).map(request).collect() }
     }
 
@@ -99,7 +103,7 @@ mod tests {
             percentile: Percentile::P95,
             max_micros: 100_000,
         };
-        let mut watch = Watch::new(&[objective]);
+        let mut watch = Watch::new(&[objective], Metric::RequestLatency);
         chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
         watch.decide()
     }
@@ -119,10 +123,31 @@ mod tests {
 
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
-        let mut watch = Watch::new(&[]);
+        let mut watch = Watch::new(&[], Metric::RequestLatency);
         watch.observe(&chunk(299, 0));
         assert_eq!(watch.decide(), Decision::GoOn);
         watch.observe(&chunk(1, 0));
         assert_eq!(watch.decide(), Decision::Stop("shown by 300 requests".into()));
+    }
+
+    #[test]
+    fn a_level_that_cannot_reach_the_best_throughput_ends_once_its_percentiles_have_bounds() {
+        let decision = |per_kilosecond, count| {
+            let rival = ToBeat { per_kilosecond, of: "i2 at 8".into() };
+            // Four in flight of 50 ms each are 80 a second.
+            let limit = Objective {
+                name: "fast".into(),
+                metric: Metric::RequestLatency,
+                percentile: Percentile::P99,
+                max_micros: 100_000,
+            };
+            let mut watch = Watch::new(&[limit], Metric::RequestLatency).against(Some(&rival), 4);
+            watch.observe(&chunk(count, 0));
+            watch.decide()
+        };
+        let reason = "stopped early: shown not to reach the 160.00/s of i2 at 8".to_owned();
+        assert_eq!(decision(160_000, 300), Decision::Stop(reason));
+        assert_eq!(decision(160_000, 299), Decision::GoOn);
+        assert_eq!(decision(80_000, 300), Decision::GoOn);
     }
 }

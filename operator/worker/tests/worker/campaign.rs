@@ -23,8 +23,9 @@ use slipway_worker::{
     profile::{
         self, ProfileError, Setup,
         analyzer::Tools,
-        judge::{self, Circumstances},
-        records::Records,
+        judge::{self, Rules},
+        recompute,
+        records::{Circumstances, Records},
         triton::Triton,
     },
 };
@@ -263,10 +264,7 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
 
     let folder = bench.path("store").join(paths::records("campaign-1", &bench.engine));
     let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
-    let circumstances =
-        Circumstances { gpu_millis: missed.gpu_millis, ended: "stopped early".into(), ..Circumstances::default() };
-    let recomputed = judge::row(&Records::parse(&kept).unwrap(), &bench.task.objectives, circumstances);
-    let recomputed = Row { model_analyzer: Some(own), records: missed.records.clone(), ..recomputed };
+    let recomputed = recompute::run(&bench.task, &kept).unwrap();
     assert_eq!(&recomputed, missed, "a row follows from its records");
 }
 
@@ -339,9 +337,15 @@ async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
     assert_eq!(acknowledge().await.unwrap().status(), StatusCode::CONFLICT);
 
     let row = judge::row(
-        &Records { format_version: 1, metric: Metric::RequestLatency, arm: "a".into(), level: 1, chunks: Vec::new() },
-        &[],
-        Circumstances { gpu_millis: 5, ..Circumstances::default() },
+        &Records {
+            format_version: 1,
+            metric: Metric::RequestLatency,
+            arm: "a".into(),
+            level: 1,
+            circumstances: Circumstances { gpu_millis: 5, ..Circumstances::default() },
+            chunks: Vec::new(),
+        },
+        &Rules::default(),
     );
     board.add(row.clone());
     board.enter(Phase::Finished { end: ProfileEnd::Complete, reason: "done".into() });

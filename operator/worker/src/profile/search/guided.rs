@@ -1,0 +1,383 @@
+//! The analysis' search as the campaign's: a task becomes a space, rows become runs. Pure.
+
+use std::collections::BTreeSet;
+
+use slipway_analysis::{
+    pareto::Direction,
+    search as analysis,
+    search::{Conclusion, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
+    slo::Bound,
+};
+use slipway_worker_contract::{
+    Arm, Latency, Metric, NotMeasured, Objective, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row,
+    Verdict, WhyNotMeasured,
+};
+
+use super::{
+    Ended, Next, Plan, Search, ToBeat,
+    reasons::{self, Why},
+};
+use crate::profile::drivers;
+
+/// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
+const ABORT_FRACTION: f64 = 0.3;
+/// Standard error of ln value of a row that says nothing of its spread.
+const UNKNOWN_SD: f64 = 0.3;
+/// Runs of one cell after which the analysis no longer asks for a confirm run.
+const MOST_CONFIRMS: usize = 4;
+
+/// Searches a large space for its best point.
+#[derive(Clone, Debug)]
+pub struct Guided {
+    plan: Plan,
+    objectives: Vec<Objective>,
+    /// What is optimised when it is a latency.
+    latency: (Metric, Percentile),
+    optimize_for: OptimizeFor,
+    target_per_kilosecond: Option<u64>,
+    gpus: u32,
+    others: Vec<OtherEngine>,
+}
+
+/// How the analysis' search ended.
+struct Over {
+    reason: String,
+    skipped: Vec<Skipped>,
+}
+
+impl Guided {
+    /// Prepares a search of a task's space.
+    pub fn new(task: &ProfileTask, plan: Plan) -> Self {
+        let objectives = drivers::measurable(task);
+        let (_, metrics) = drivers::measures(drivers::driver(task));
+        let own = (metrics[0], Percentile::P99);
+        Self {
+            plan,
+            latency: objectives.first().map_or(own, |o| (o.metric, o.percentile)),
+            objectives,
+            optimize_for: task.optimize_for,
+            target_per_kilosecond: task.target_per_kilosecond,
+            gpus: task.gpus.max(1),
+            others: task.other_engines.clone(),
+        }
+    }
+
+    fn step(&self, rows: &[Row]) -> Result<analysis::Cell, Over> {
+        let view = View::new(self, rows);
+        let strategy = Slipway::new(view.space.clone(), analysis::Settings::default());
+        let mut runs = view.runs;
+        for _ in 0..=MOST_CONFIRMS {
+            match strategy.next(Progress { measurements: &runs, pending: &[] }) {
+                Step::Measure { proposals } => match proposals.into_iter().next() {
+                    Some(proposal) if proposal.purpose == Purpose::Explore => return Ok(proposal.cell),
+                    Some(proposal) => {
+                        // A Job of its own confirms the choice: here it is taken as passed, to hear of the rest.
+                        let passed = runs.iter().rev().find(|run| run.cell == proposal.cell).cloned();
+                        runs.extend(passed.map(|run| analysis::Measurement { purpose: Purpose::Confirm, ..run }));
+                    }
+                    None => break,
+                },
+                Step::Wait => break,
+                Step::Done { conclusion, skipped } => {
+                    let reason = match conclusion {
+                        Conclusion::Chosen { reason, .. }
+                        | Conclusion::Infeasible { reason, .. }
+                        | Conclusion::Unknown { reason, .. } => reason,
+                    };
+                    return Err(Over { reason, skipped });
+                }
+            }
+        }
+        Err(Over { reason: "the best point is too near to a limit to be told apart".into(), skipped: Vec::new() })
+    }
+
+    /// Every feasible row of the campaign with its throughput as one replica of this engine's size would have it.
+    fn rivals<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = ToBeat> + 'a {
+        let own = rows.iter().map(|row| (row, self.gpus, None));
+        let others = self.others.iter();
+        let others = others.flat_map(|other| other.rows.iter().map(|row| (row, other.gpus.max(1), Some(&other.name))));
+        own.chain(others).filter(|(row, ..)| row.verdict == Verdict::Feasible).map(|(row, gpus, name)| {
+            let per_kilosecond = match self.optimize_for {
+                OptimizeFor::Cost => row.per_kilosecond * u64::from(self.gpus) / u64::from(gpus),
+                OptimizeFor::Throughput | OptimizeFor::Latency => row.per_kilosecond,
+            };
+            let engine = name.map(|name| format!("{name}, ")).unwrap_or_default();
+            ToBeat { per_kilosecond, of: format!("{engine}{} at {}", row.arm, row.level) }
+        })
+    }
+}
+
+impl Search for Guided {
+    fn next(&self, rows: &[Row]) -> Next {
+        if let Some(ended) = self.plan.used(rows) {
+            return Next::Done(ended);
+        }
+        let level = |cell: analysis::Cell| View::levels(self).get(cell.level).copied();
+        match self.step(rows).map(|cell| (cell.arm, level(cell))) {
+            Ok((arm, Some(level))) if arm < self.plan.arms.len() => Next::Measure { arm, level },
+            Ok(_) => Next::Done(Ended::complete("nothing of this engine is left to measure")),
+            Err(over) => Next::Done(Ended::complete(over.reason)),
+        }
+    }
+
+    fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
+        let over = match end {
+            ProfileEnd::Complete => self.step(rows).err(),
+            ProfileEnd::BudgetUsed | ProfileEnd::Interrupted => None,
+        };
+        let complete = over.as_ref().map_or("the search ended before it", |over| over.reason.as_str());
+        let skipped = over.as_ref().map_or(&[][..], |over| &over.skipped);
+        reasons::all(&self.plan, rows, |arm| match skipped.iter().find(|s| s.arm == arm) {
+            Some(skipped) => why(&skipped.why),
+            None => reasons::of_end(end, complete),
+        })
+    }
+
+    /// Only where throughput is wanted: a point of lower throughput may have the best latency.
+    fn to_beat(&self, rows: &[Row]) -> Option<ToBeat> {
+        match self.optimize_for {
+            OptimizeFor::Throughput | OptimizeFor::Cost => self.rivals(rows).max_by_key(|rival| rival.per_kilosecond),
+            OptimizeFor::Latency => None,
+        }
+    }
+}
+
+fn why(why: &WhyNot) -> Why {
+    let percent = |share: f64| (100.0 * share).round();
+    match why {
+        WhyNot::Infeasible { feasible } => {
+            (WhyNotMeasured::Infeasible, format!("feasible with {} % at most", percent(*feasible)))
+        }
+        WhyNot::Dominated { gain, feasible } => (
+            WhyNotMeasured::Dominated,
+            format!("expected gain {:.1} %, feasible with {} % at most", 100.0 * gain, percent(*feasible)),
+        ),
+        WhyNot::Budget { gain, feasible } => (
+            WhyNotMeasured::Budget,
+            format!("expected gain {:.1} %, feasible with {} % at most", 100.0 * gain, percent(*feasible)),
+        ),
+        WhyNot::NotVisited => (WhyNotMeasured::Dominated, "the search did not come to it".to_owned()),
+    }
+}
+
+/// A campaign as the analysis sees it.
+struct View {
+    space: analysis::Space,
+    runs: Vec<analysis::Measurement>,
+}
+
+impl View {
+    fn new(search: &Guided, rows: &[Row]) -> Self {
+        let levels = Self::levels(search);
+        let known: Vec<(usize, &Row)> = own_rows(search, rows).chain(other_rows(search)).collect();
+        let position = |level: u32| levels.binary_search(&level).ok();
+        let mut space = space(search, &levels);
+        let failed: BTreeSet<usize> =
+            known.iter().filter(|(_, row)| row.verdict == Verdict::Failed).map(|(arm, _)| *arm).collect();
+        for (index, arm) in space.arms.iter_mut().enumerate() {
+            let ours = index < search.plan.arms.len() && !failed.contains(&index);
+            let seen = |level: u32| known.iter().any(|(arm, row)| *arm == index && row.level == level);
+            arm.levels = levels.iter().map(|l| seen(*l) || ours && search.plan.levels.contains(l)).collect();
+        }
+        let mut warm = None;
+        let run = |(arm, row): (usize, &Row)| {
+            let cell = analysis::Cell { arm, level: position(row.level)? };
+            let loaded = warm.replace(arm) == Some(arm);
+            Some(measurement(search, &space, cell, (row, loaded)))
+        };
+        let runs = known.into_iter().map(run).collect::<Vec<_>>().into_iter().flatten().collect();
+        Self { space, runs }
+    }
+
+    fn levels(search: &Guided) -> Vec<u32> {
+        let others = search.others.iter().flat_map(|other| &other.rows).map(|row| row.level);
+        search.plan.levels.iter().copied().chain(others).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// Rows of arms that the campaign has, with the arm's position.
+fn own_rows<'a>(search: &'a Guided, rows: &'a [Row]) -> impl Iterator<Item = (usize, &'a Row)> {
+    let position = |row: &Row| search.plan.arms.iter().position(|arm| arm.id == row.arm);
+    rows.iter().filter_map(move |row| Some((position(row)?, row)))
+}
+
+/// The arms of other engines, after the campaign's own.
+fn other_arms(search: &Guided) -> Vec<(usize, &str)> {
+    let mut all: Vec<(usize, &str)> = Vec::new();
+    for (engine, other) in search.others.iter().enumerate() {
+        let ids: BTreeSet<&str> = other.rows.iter().map(|row| row.arm.as_str()).collect();
+        all.extend(ids.into_iter().map(|id| (engine, id)));
+    }
+    all
+}
+
+fn other_rows(search: &Guided) -> impl Iterator<Item = (usize, &Row)> {
+    let arms = other_arms(search);
+    let first = search.plan.arms.len();
+    search.others.iter().enumerate().flat_map(move |(engine, other)| {
+        let arms = arms.clone();
+        let position = move |row: &Row| arms.iter().position(|arm| *arm == (engine, row.arm.as_str()));
+        other.rows.iter().filter_map(move |row| Some((first + position(row)?, row)))
+    })
+}
+
+/// The space without its levels' existence.
+fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
+    let parameters: BTreeSet<&String> = search.plan.arms.iter().flat_map(|arm| arm.config.parameters.keys()).collect();
+    let axis = |name: &str, role| analysis::Axis { name: name.to_owned(), role };
+    let mut axes = vec![
+        axis("engine", None),
+        axis("instances", Some(analysis::Role::Instances)),
+        axis("maxBatchSize", Some(analysis::Role::MaxBatchSize)),
+        axis("queueDelay", None),
+    ];
+    axes.extend(parameters.iter().map(|name| axis(name, None)));
+    let arm = |values, gpus: u32, engine| analysis::Arm {
+        values,
+        gpus: f64::from(gpus.max(1)),
+        start_seconds: None,
+        engine,
+        levels: vec![false; levels.len()],
+    };
+    let own = search.plan.arms.iter().map(|a| arm(values(a, None, &parameters), search.gpus, 0));
+    let others = other_arms(search).into_iter().map(|(engine, id)| {
+        // Campaigns name equal configurations alike over all engines.
+        let like = search.plan.arms.iter().find(|arm| arm.id == id).cloned();
+        let like = like.unwrap_or_else(|| Arm { id: id.to_owned(), config: Default::default() });
+        let other = &search.others[engine];
+        arm(values(&like, Some(&other.name), &parameters), other.gpus, engine + 1)
+    });
+    let mut metrics = vec![throughput(search)];
+    metrics.extend(measured(search).into_iter().map(|(metric, percentile)| latency_metric(metric, percentile)));
+    let (objective, direction) = match search.optimize_for {
+        OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
+        OptimizeFor::Latency => (position(search, search.latency), Direction::Minimize),
+    };
+    analysis::Space {
+        axes,
+        arms: own.chain(others).collect(),
+        levels: levels.iter().map(|level| f64::from(*level)).collect(),
+        run_seconds: None,
+        metrics,
+        objective,
+        direction,
+        constraints: constraints(search),
+        abort_fraction: ABORT_FRACTION,
+    }
+}
+
+fn throughput(search: &Guided) -> analysis::Metric {
+    let name = match search.optimize_for {
+        OptimizeFor::Cost => "throughput_per_gpu",
+        OptimizeFor::Throughput | OptimizeFor::Latency => "throughput",
+    };
+    analysis::Metric { name: name.into(), kind: analysis::MetricKind::Throughput, prior: Vec::new() }
+}
+
+/// The latencies that are limited or optimised, each once, in the order of the space's metrics after the throughput.
+fn measured(search: &Guided) -> Vec<(Metric, Percentile)> {
+    let limited = search.objectives.iter().map(|o| (o.metric, o.percentile));
+    limited.chain([search.latency]).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn position(search: &Guided, latency: (Metric, Percentile)) -> usize {
+    1 + measured(search).iter().position(|l| *l == latency).unwrap_or(0)
+}
+
+fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
+    let latency = |o: &Objective| analysis::Constraint {
+        metric: position(search, (o.metric, o.percentile)),
+        bound: Bound::AtMost(o.max_micros as f64),
+    };
+    let target = search.target_per_kilosecond.map(|target| {
+        let target = match search.optimize_for {
+            OptimizeFor::Cost => target as f64 / f64::from(search.gpus),
+            OptimizeFor::Throughput | OptimizeFor::Latency => target as f64,
+        };
+        analysis::Constraint { metric: 0, bound: Bound::AtLeast(target) }
+    });
+    search.objectives.iter().map(latency).chain(target).collect()
+}
+
+fn latency_metric(metric: Metric, percentile: Percentile) -> analysis::Metric {
+    let kind = match metric {
+        Metric::RequestLatency | Metric::AgentRunLatency => analysis::MetricKind::Latency,
+        Metric::TimeToFirstToken => analysis::MetricKind::FirstToken,
+        Metric::InterTokenLatency => analysis::MetricKind::PerToken,
+    };
+    analysis::Metric { name: format!("{metric:?} {percentile:?}"), kind, prior: Vec::new() }
+}
+
+fn values(arm: &Arm, engine: Option<&str>, parameters: &BTreeSet<&String>) -> Vec<analysis::Value> {
+    let config = &arm.config;
+    let number = |n: Option<f64>| n.map_or_else(|| text("default"), analysis::Value::Number);
+    let mut values = vec![
+        // This engine has no name here; no other has an empty one.
+        text(engine.unwrap_or_default()),
+        number(config.instances.map(f64::from)),
+        number(config.max_batch_size.map(f64::from)),
+        number(config.queue_delay_micros.map(|micros| micros as f64)),
+    ];
+    values.extend(parameters.iter().map(|name| match config.parameters.get(*name) {
+        Some(value) => value.parse().map_or_else(|_| text(value), analysis::Value::Number),
+        None => text("default"),
+    }));
+    values
+}
+
+fn text(name: &str) -> analysis::Value {
+    analysis::Value::Text(name.to_owned())
+}
+
+/// A row as a run; `loaded` says whether its arm was the one before.
+fn measurement(
+    search: &Guided,
+    space: &analysis::Space,
+    cell: analysis::Cell,
+    (row, loaded): (&Row, bool),
+) -> analysis::Measurement {
+    let gpus = space.arms[cell.arm].gpus;
+    let total = row.gpu_millis as f64 / 1e3 / gpus;
+    let run = if loaded { total } else { total.min(row.millis as f64 / 1e3) };
+    let per_gpu = match search.optimize_for {
+        OptimizeFor::Cost => gpus,
+        OptimizeFor::Throughput | OptimizeFor::Latency => 1.0,
+    };
+    let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
+    values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
+    let log_sd = log_sd(row);
+    let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
+        (Verdict::Failed | Verdict::Invalid, _) => analysis::Outcome::Failed,
+        (Verdict::Feasible | Verdict::Unbounded, Some(values)) => analysis::Outcome::Measured { values, log_sd },
+        (Verdict::Feasible | Verdict::Unbounded | Verdict::Infeasible, _) => {
+            analysis::Outcome::Aborted { values, log_sd }
+        }
+    };
+    analysis::Measurement {
+        cell,
+        purpose: Purpose::Explore,
+        start_seconds: (total - run).max(0.0),
+        run_seconds: run,
+        outcome,
+    }
+}
+
+/// A percentile of a row. A feasible row that had no room for it still says that it is below its limit.
+fn value(search: &Guided, row: &Row, (metric, percentile): (Metric, Percentile)) -> Option<f64> {
+    const BELOW: f64 = 0.8;
+    let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
+    let limit = || {
+        let of = search.objectives.iter().find(|o| (o.metric, o.percentile) == (metric, percentile))?;
+        (row.verdict == Verdict::Feasible).then_some(of.max_micros as f64 * BELOW)
+    };
+    found.map(|l| l.micros.max(1) as f64).or_else(limit)
+}
+
+/// Half the width of the widest bounds in ln, over the 1.645 standard errors of 95 % on each side.
+fn log_sd(row: &Row) -> f64 {
+    let width = |l: &Latency| match l.upper_micros {
+        Some(upper) => (upper.max(1) as f64 / l.lower_micros.max(1) as f64).ln() / 2.0 / 1.645,
+        None => UNKNOWN_SD,
+    };
+    row.latencies.iter().map(width).fold(0.01, f64::max).min(UNKNOWN_SD)
+}

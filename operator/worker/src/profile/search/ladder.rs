@@ -1,0 +1,50 @@
+//! The walk through a small space. Pure.
+
+use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, Row, Verdict};
+
+use super::{Ended, Next, Plan, Search, ToBeat, reasons};
+
+/// Walks every arm up its levels, and leaves an arm at the first level that misses an objective: more requests in flight
+/// only make latencies longer. It finds the whole front of a small campaign.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    plan: Plan,
+}
+
+impl Ladder {
+    /// Prepares a walk.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan }
+    }
+
+    fn next_level(&self, arm: &Arm, rows: &[Row]) -> Option<u32> {
+        let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
+        let left = of_arm().any(|row| match row.verdict {
+            Verdict::Infeasible | Verdict::Failed => true,
+            Verdict::Feasible | Verdict::Unbounded | Verdict::Invalid => false,
+        });
+        let open = |level: &u32| !of_arm().any(|row| row.level == *level);
+        if left { None } else { self.plan.levels.iter().copied().find(open) }
+    }
+}
+
+impl Search for Ladder {
+    fn next(&self, rows: &[Row]) -> Next {
+        if let Some(ended) = self.plan.used(rows) {
+            return Next::Done(ended);
+        }
+        // The lowest levels of all arms first: they tell most about each arm, should the budget end.
+        let candidate = |(position, arm)| Some((self.next_level(arm, rows)?, position));
+        match self.plan.arms.iter().enumerate().filter_map(candidate).min() {
+            Some((level, arm)) => Next::Measure { arm, level },
+            None => Next::Done(Ended::complete("every arm was walked up to its limit")),
+        }
+    }
+    fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
+        reasons::all(&self.plan, rows, |_| reasons::of_end(end, "the walk ended before it"))
+    }
+
+    fn to_beat(&self, _rows: &[Row]) -> Option<ToBeat> {
+        None
+    }
+}
