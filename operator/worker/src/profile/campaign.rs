@@ -116,11 +116,10 @@ impl Campaign<'_> {
             let (position, level) = match search.next(&rows) {
                 Next::Done(ended) => break ended,
                 Next::Measure { .. } if *self.stop.borrow() => break Ended::interrupted(),
-                Next::Measure { .. } if self.budget_is_used() => {
-                    let reason = format!("the GPU time of {} s is used", self.max_gpu_millis / 1000);
-                    break Ended::budget_used(reason);
-                }
-                Next::Measure { arm, level } => (arm, level),
+                Next::Measure { arm, level } => match self.gpu_time_used() {
+                    Some(ended) => break ended,
+                    None => (arm, level),
+                },
             };
             let (arm, started) = (&self.arms[position], Instant::now());
             let loading = loaded != Some(position);
@@ -225,10 +224,27 @@ impl Campaign<'_> {
         }
     }
 
-    fn budget_is_used(&self) -> bool {
+    /// The end, if the GPU time left is less than the last row took, or than any row takes.
+    fn gpu_time_used(&self) -> Option<Ended> {
         let progress = self.board.snapshot();
-        let last = progress.rows.last().map_or(0, |row| row.gpu_millis);
-        progress.gpu_millis + last > self.max_gpu_millis
+        let left = self.max_gpu_millis.saturating_sub(progress.gpu_millis);
+        let next = match progress.rows.last() {
+            Some(row) => row.gpu_millis,
+            None => self.task.measure.min_chunk_millis * u64::from(self.task.gpus.max(1)),
+        };
+        if next <= left {
+            return None;
+        }
+        let (total, left, next) = (self.max_gpu_millis / 1000, left / 1000, next.div_ceil(1000));
+        Some(Ended::budget_used(match progress.rows.is_empty() {
+            true => format!(
+                "the budget is too small for one measurement: {total} s of GPU time are left and one takes at least \
+                 {next} s; raise profiling.budget.gpuHours"
+            ),
+            false => {
+                format!("the GPU time of {total} s is used but for {left} s, and the last measurement took {next} s")
+            }
+        }))
     }
 
     /// Loads an arm as it would be served; that Triton refuses it is the arm's fault, everything else the campaign's end.

@@ -15,9 +15,9 @@ pub enum CheckedTask<'a> {
         arms: &'a [Arm],
         /// At least one, above 0.
         levels: &'a [u32],
-        /// At least 1.
+        /// May be 0.
         max_measurements: u32,
-        /// Enough for one chunk.
+        /// May be too little for one measurement.
         max_gpu_millis: u64,
         /// What generates the load.
         driver: &'a Driver,
@@ -52,19 +52,6 @@ pub enum TaskProblem {
     /// The input hash names a folder.
     #[error("inputHash {0:?} has characters other than letters, digits and hyphens")]
     InputHash(String),
-    /// The budget ends before the first measurement.
-    #[error(
-        "the budget is too small for one measurement: {measurements} measurements and {gpu_seconds} s of GPU time are \
-         left; one takes at least {least_seconds} s"
-    )]
-    Budget {
-        /// Measurements left.
-        measurements: u32,
-        /// GPU time left, in seconds.
-        gpu_seconds: u64,
-        /// Least GPU time of a measurement, in seconds.
-        least_seconds: u64,
-    },
     /// The driver can measure none of what the objectives limit.
     #[error(
         "objective {objective:?} limits {metric:?}, and driver {driver} measures none of the objectives ({measures:?} \
@@ -104,7 +91,6 @@ impl<'a> CheckedTask<'a> {
             Campaign::Explore { arms, levels, max_measurements, max_gpu_millis, driver } => {
                 check_arms(arms)?;
                 check_levels(levels)?;
-                check_budget(task, *max_measurements, *max_gpu_millis)?;
                 check_objectives(task)?;
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
                 Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
@@ -134,15 +120,6 @@ fn check_levels(levels: &[u32]) -> Result<(), TaskProblem> {
         levels if levels.contains(&0) => Err(TaskProblem::Level),
         _ => Ok(()),
     }
-}
-
-fn check_budget(task: &ProfileTask, measurements: u32, gpu_millis: u64) -> Result<(), TaskProblem> {
-    let least_millis = task.measure.min_chunk_millis * u64::from(task.gpus.max(1));
-    if measurements > 0 && gpu_millis >= least_millis {
-        return Ok(());
-    }
-    let (gpu_seconds, least_seconds) = (gpu_millis / 1000, least_millis.div_ceil(1000));
-    Err(TaskProblem::Budget { measurements, gpu_seconds, least_seconds })
 }
 
 fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
@@ -204,16 +181,6 @@ mod tests {
 
     fn problem(task: &ProfileTask) -> String {
         CheckedTask::new(task).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_budget_too_small_for_one_measurement_says_what_one_takes() {
-        assert_eq!(
-            problem(&explore(&["a"], &[1], 0, 90_000)),
-            "the budget is too small for one measurement: 0 measurements and 90 s of GPU time are left; one takes at \
-             least 6 s"
-        );
-        assert!(problem(&explore(&["a"], &[1], 9, 5_999)).contains("9 measurements and 5 s of GPU time"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,8 +16,11 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
+use clap::Parser;
 use serde_json::{Value, json};
+use slipway_analysis::pareto::{Direction, Front};
 use slipway_worker::{
+    cli::{Cli, Verb},
     failure::{self, Classify},
     finish_build::{self, Folders},
     http, materialize,
@@ -31,8 +35,8 @@ use slipway_worker::{
 };
 use slipway_worker_contract::{
     Arm, BuildTask, Campaign, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow, Objective,
-    OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Verdict,
-    Workload, paths,
+    OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Task, Verdict,
+    WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -368,4 +372,100 @@ async fn a_job_that_is_asked_to_end_ends_between_levels_and_reports_its_rows() {
     sender.send(true).unwrap();
     let result = profile::run(&bench.task, &bench.setup(), stop).await.unwrap();
     assert_eq!((result.rows.len(), result.end), (0, ProfileEnd::Interrupted));
+}
+
+#[tokio::test]
+async fn a_budget_too_small_for_one_measurement_ends_without_rows_and_says_what_one_takes() {
+    let mut bench = Bench::new().await;
+    let mut ended = async |measurements, gpu_millis| {
+        let Campaign::Explore { max_measurements, max_gpu_millis, .. } = &mut bench.task.campaign else {
+            panic!("the bench explores")
+        };
+        (*max_measurements, *max_gpu_millis) = (measurements, gpu_millis);
+        let result = bench.run().await.unwrap();
+        let whys: Vec<_> = result.not_measured.iter().map(|entry| (entry.arm.clone(), entry.why)).collect();
+        let both = ["instances-1", "instances-2"].map(|arm| (arm.to_owned(), WhyNotMeasured::Budget));
+        assert_eq!((result.rows.len(), result.end, whys), (0, ProfileEnd::BudgetUsed, both.to_vec()));
+        result.reason
+    };
+    assert_eq!(
+        ended(9, 2_000).await,
+        "the budget is too small for one measurement: 2 s of GPU time are left and one takes at least 3 s; raise \
+         profiling.budget.gpuHours"
+    );
+    assert_eq!(ended(0, 90_000).await, "no measurement is left of the budget: raise profiling.budget.measurements");
+}
+
+#[tokio::test]
+async fn what_is_profiled_is_what_is_served_byte_for_byte() {
+    let bench = Bench::new().await;
+    bench.run().await.unwrap();
+    let profiled = fs::read(bench.path("engine/model_repository/agent/config.pbtxt")).unwrap();
+
+    // The last arm that was measured, as the operator orders it for serving.
+    let arguments = ["slipway-worker", "materialize", "--identity", "e", "--serve-config", r#"{"instances":2}"#];
+    let (store, target) = (bench.path("store"), bench.path("served"));
+    let folders = ["--store", store.to_str().unwrap(), "--target", target.to_str().unwrap()];
+    let digest = ["--manifest-digest", bench.engine.manifest_digest.as_str()];
+    let cli = Cli::try_parse_from(arguments.into_iter().chain(folders).chain(digest)).unwrap();
+    let Verb::Materialize(arguments) = cli.verb else { panic!("it is the verb that was given") };
+    materialize::run(&arguments.order()).unwrap();
+
+    let served = fs::read(target.join("model_repository/agent/config.pbtxt")).unwrap();
+    assert_eq!(String::from_utf8(served).unwrap(), String::from_utf8(profiled).unwrap());
+}
+
+/// Runs the verb as a person would, and reads what it prints.
+fn recompute(bench: &Bench, records: &Path) -> Result<Row, String> {
+    let task = bench.path("task.json");
+    fs::write(&task, serde_json::to_vec(&Task::Profile(Box::new(bench.task.clone()))).unwrap()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slipway-worker"));
+    command.arg("recompute").arg("--task").arg(task).arg("--records").arg(records);
+    let output = command.arg("--termination-log").arg(bench.path("message")).output().unwrap();
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+/// The choice among rows: the feasible one on the front of throughput and p99 with the most throughput.
+fn chosen(rows: &[Row]) -> &Row {
+    let feasible: Vec<&Row> = rows.iter().filter(|row| row.verdict == Verdict::Feasible).collect();
+    let p99 = |row: &Row| row.latencies.iter().find(|l| l.percentile == Percentile::P99).unwrap().micros as f64;
+    let points: Vec<Vec<f64>> = feasible.iter().map(|row| vec![row.per_kilosecond as f64, p99(row)]).collect();
+    let front = Front::of(&points, &[Direction::Maximize, Direction::Minimize]).unwrap();
+    let members = front.members().iter().map(|member| feasible[*member]);
+    members.max_by_key(|row| row.per_kilosecond).unwrap()
+}
+
+#[tokio::test]
+async fn anyone_can_compute_a_row_again_and_an_altered_record_changes_row_and_choice() {
+    let bench = Bench::new().await;
+    let rows = bench.run().await.unwrap().rows;
+    let folder = bench.path("store").join(paths::records("campaign-1", &bench.engine));
+    let file = |row: &Row| folder.join(format!("{}.json", row.records.as_ref().unwrap()));
+    let audited: Vec<Row> = rows.iter().map(|row| recompute(&bench, &file(row)).unwrap()).collect();
+    assert_eq!(audited, rows);
+    assert_eq!((chosen(&audited).arm.as_str(), chosen(&audited).level), ("instances-2", 4));
+
+    // A window ten times as long makes the best point the slowest.
+    let best = rows.iter().position(|row| row == chosen(&rows)).unwrap();
+    let text = fs::read_to_string(file(&rows[best])).unwrap();
+    let altered = text.replacen("\"windowNanos\":", "\"windowNanos\":9", 1);
+    fs::write(bench.path("altered.json"), altered).unwrap();
+    let mut forged = audited.clone();
+    forged[best] = recompute(&bench, &bench.path("altered.json")).unwrap();
+    assert_ne!(forged[best].records, rows[best].records, "the digest gives it away");
+    assert!(forged[best].per_kilosecond < rows[best].per_kilosecond);
+    assert_eq!(chosen(&forged).level, 1, "the choice is another one");
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_read_are_named() {
+    let bench = Bench::new().await;
+    fs::write(bench.path("odd.json"), r#"{"formatVersion":1}"#).unwrap();
+    let message = recompute(&bench, &bench.path("odd.json")).unwrap_err();
+    assert!(message.contains("odd.json: the stored records cannot be read"), "{message}");
+    let message = recompute(&bench, &bench.path("none.json")).unwrap_err();
+    assert!(message.contains("failed to read the records ") && message.contains("none.json"), "{message}");
 }

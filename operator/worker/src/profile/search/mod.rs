@@ -99,7 +99,10 @@ impl Plan {
     /// The end, if the measurements are used.
     fn used(&self, rows: &[Row]) -> Option<Ended> {
         let used = rows.len().saturating_sub(self.earlier) >= self.max_measurements as usize;
-        used.then(|| Ended::budget_used(format!("the budget of {} measurements is used", self.max_measurements)))
+        used.then(|| match self.max_measurements {
+            0 => Ended::budget_used("no measurement is left of the budget: raise profiling.budget.measurements"),
+            most => Ended::budget_used(format!("the budget of {most} measurements is used")),
+        })
     }
 }
 

@@ -1,7 +1,13 @@
 //! Walks and searches end where they should, say why, and go on from any of their rows.
 
+use std::collections::BTreeSet;
+
 use pretty_assertions::assert_eq;
-use slipway_worker_contract::{ServeConfig, Verdict, WhyNotMeasured};
+use proptest::prelude::*;
+use slipway_worker_contract::{
+    Campaign, Digest, Driver, EngineRef, Latency, MeasureSettings, Metric, Objective, OptimizeFor, OtherEngine,
+    Percentile, ServeConfig, Verdict, WhyNotMeasured,
+};
 
 use super::*;
 
@@ -94,4 +100,174 @@ fn what_a_walk_leaves_out_has_a_reason() {
     ];
     assert_eq!(ended(ProfileEnd::BudgetUsed), expected);
     assert_eq!(ended(ProfileEnd::Interrupted)[2].why, WhyNotMeasured::Interrupted);
+}
+
+/// A task of 48 cells: instances 1 to 4 x batches of 1 and 8 x six levels.
+fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
+    let arm = |instances: u32, batch: u32| Arm {
+        id: format!("i{instances}-b{batch}"),
+        config: ServeConfig { instances: Some(instances), max_batch_size: Some(batch), ..ServeConfig::default() },
+    };
+    let arms = [1, 2, 3, 4].into_iter().flat_map(|i| [1, 8].map(|b| arm(i, b))).collect();
+    ProfileTask {
+        input_hash: "h".into(),
+        engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
+        model: "agent".into(),
+        gpus: 1,
+        campaign: Campaign::Explore {
+            arms,
+            levels: vec![1, 2, 4, 8, 16, 32],
+            max_measurements: 48,
+            max_gpu_millis: 10_000_000,
+            driver: Driver::ModelAnalyzer,
+        },
+        workloads: Vec::new(),
+        objectives: vec![Objective {
+            name: "fast".into(),
+            metric: Metric::RequestLatency,
+            percentile: Percentile::P95,
+            max_micros: 400_000,
+        }],
+        error_rate_max_ppm: None,
+        optimize_for,
+        measure: MeasureSettings::default(),
+        measured: Vec::new(),
+        other_engines: Vec::new(),
+        target_per_kilosecond: None,
+    }
+}
+
+fn plan(task: &ProfileTask, max_measurements: u32, earlier: usize) -> Plan {
+    let Campaign::Explore { arms, levels, .. } = &task.campaign else { panic!("the task explores") };
+    Plan::new(arms, levels, max_measurements, earlier)
+}
+
+/// A server whose throughput saturates; `speed` and `tail` vary from case to case.
+fn serve(task: &ProfileTask, arm: usize, level: u32, (speed, tail): (f64, f64)) -> Row {
+    let plan = plan(task, 1, 0);
+    let config = &plan.arms[arm].config;
+    let instances = f64::from(config.instances.unwrap_or(1));
+    let batch = f64::from(config.max_batch_size.unwrap_or(1));
+    let capacity = speed * instances.powf(0.6) * batch.powf(0.4);
+    let in_flight = f64::from(level);
+    let throughput = capacity * in_flight / (in_flight + instances * batch.sqrt());
+    let micros = (in_flight / throughput * 1e6 * tail) as u64;
+    let latency = |percentile| Latency {
+        metric: Metric::RequestLatency,
+        percentile,
+        micros,
+        lower_micros: micros * 98 / 100,
+        upper_micros: Some(micros * 102 / 100),
+    };
+    let feasible = micros <= task.objectives[0].max_micros;
+    Row {
+        latencies: [Percentile::P95, Percentile::P99].map(latency).to_vec(),
+        per_kilosecond: (throughput * 1e3) as u64,
+        millis: 20_000,
+        gpu_millis: 30_000,
+        ..row(&plan.arms[arm].id, level, if feasible { Verdict::Feasible } else { Verdict::Infeasible })
+    }
+}
+
+fn search_all(task: &ProfileTask, search: &dyn Search, truth: (f64, f64)) -> (Vec<Row>, Ended) {
+    let mut rows: Vec<Row> = Vec::new();
+    loop {
+        match search.next(&rows) {
+            Next::Done(ended) => return (rows, ended),
+            Next::Measure { arm, level } => rows.push(serve(task, arm, level, truth)),
+        }
+    }
+}
+
+/// The best throughput that meets the objective, by measuring everything.
+fn best(task: &ProfileTask, truth: (f64, f64)) -> Option<u64> {
+    let plan = plan(task, 1, 0);
+    let all = (0..plan.arms.len()).flat_map(|arm| plan.levels.iter().map(move |level| (arm, *level)));
+    let rows = all.map(|(arm, level)| serve(task, arm, level, truth));
+    rows.filter(|row| row.verdict == Verdict::Feasible).map(|row| row.per_kilosecond).max()
+}
+
+fn found(rows: &[Row]) -> Option<u64> {
+    rows.iter().filter(|row| row.verdict == Verdict::Feasible).map(|row| row.per_kilosecond).max()
+}
+
+#[test]
+fn small_spaces_are_walked_and_large_ones_or_small_budgets_searched() {
+    let task = large_space(OptimizeFor::Throughput);
+    let a_b = |levels: &[u32], most| choose(&task, Plan::new(&arms(&["a", "b"]), levels, most, 0));
+    // Only a walk begins every arm at its lowest level, and knows no throughput to beat.
+    let rows = [row("a", 1, Verdict::Feasible)];
+    assert_eq!(a_b(&[1, 2, 4], 6).to_beat(&rows), None);
+    assert!(a_b(&[1, 2, 4], 5).to_beat(&rows).is_some());
+    assert!(choose(&task, plan(&task, 48, 0)).to_beat(&rows).is_some());
+}
+
+#[test]
+fn a_large_space_is_searched_for_its_best_point_and_the_rest_has_reasons() {
+    let task = large_space(OptimizeFor::Throughput);
+    let truth = (20.0, 1.3);
+    let search = Guided::new(&task, plan(&task, 48, 0));
+    let (rows, ended) = search_all(&task, &search, truth);
+    assert_eq!(ended.end, ProfileEnd::Complete);
+    let (best, found) = (best(&task, truth).unwrap() as f64, found(&rows).unwrap() as f64);
+    assert!(found >= 0.95 * best, "{found} of {best}");
+    assert!(rows.len() < 24, "{} of 48 cells", rows.len());
+    let left_out = search.not_measured(&rows, ended.end);
+    for arm in &plan(&task, 48, 0).arms {
+        let measured = rows.iter().filter(|row| row.arm == arm.id).count();
+        assert!(measured == 6 || left_out.iter().any(|entry| entry.arm == arm.id), "{}", arm.id);
+        assert_eq!(measured == 0, left_out.iter().any(|entry| entry.arm == arm.id && entry.levels.is_none()));
+    }
+}
+
+#[test]
+fn another_engine_that_cannot_be_beaten_ends_the_search_early() {
+    let mut task = large_space(OptimizeFor::Throughput);
+    let alone = search_all(&task, &Guided::new(&task, plan(&task, 48, 0)), (20.0, 1.3)).0.len();
+    let fast = serve(&task, 7, 8, (400.0, 1.3));
+    task.other_engines = vec![OtherEngine { name: "INT8".into(), gpus: 1, rows: vec![fast.clone()] }];
+    let search = Guided::new(&task, plan(&task, 48, 0));
+    let (rows, _) = search_all(&task, &search, (20.0, 1.3));
+    assert!(rows.len() < alone, "{} and {alone} alone", rows.len());
+    let expected = ToBeat { per_kilosecond: fast.per_kilosecond, of: "INT8, i4-b8 at 8".into() };
+    assert_eq!(search.to_beat(&rows), Some(expected));
+}
+
+#[test]
+fn an_arm_that_failed_is_not_asked_for_again() {
+    let task = large_space(OptimizeFor::Cost);
+    let search = Guided::new(&task, plan(&task, 48, 0));
+    let Next::Measure { arm, level } = search.next(&[]) else { panic!("there is much to measure") };
+    let failed = row(&plan(&task, 1, 0).arms[arm].id, level, Verdict::Failed);
+    let mut rows = vec![failed.clone()];
+    while let Next::Measure { arm, level } = search.next(&rows) {
+        rows.push(serve(&task, arm, level, (20.0, 1.3)));
+        assert_ne!(rows[rows.len() - 1].arm, failed.arm);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_search_goes_on_from_any_of_its_rows_within_its_budget_and_repeats_nothing(
+        speed in 2.0_f64..60.0, tail in 1.0_f64..2.0, most in 1_u32..16, cut in 0_usize..16
+    ) {
+        let task = large_space(OptimizeFor::Throughput);
+        let (rows, ended) = search_all(&task, &Guided::new(&task, plan(&task, most, 0)), (speed, tail));
+        prop_assert!(rows.len() <= most as usize);
+        let cells: BTreeSet<_> = rows.iter().map(|row| (row.arm.clone(), row.level)).collect();
+        prop_assert_eq!(cells.len(), rows.len());
+        prop_assert!(ended.end == ProfileEnd::Complete || rows.len() == most as usize);
+
+        // Another Job that was given the first rows goes on alike.
+        let cut = cut.min(rows.len());
+        let resumed = Guided::new(&task, plan(&task, most - cut as u32, cut));
+        let next = |row: Option<&Row>| row.map(|row| (row.arm.clone(), row.level));
+        let asked = match resumed.next(&rows[..cut]) {
+            Next::Measure { arm, level } => Some((plan(&task, 1, 0).arms[arm].id.clone(), level)),
+            Next::Done(_) => None,
+        };
+        prop_assert_eq!(asked, next(rows.get(cut)));
+    }
 }
