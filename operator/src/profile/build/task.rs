@@ -19,7 +19,7 @@ use super::{
 use crate::{
     agent_deployment::build::pod::MODEL,
     profile::decide::{
-        rows::{Subject, measured_metric, metric, percentile, recorded, unsigned},
+        rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
     },
 };
@@ -128,11 +128,11 @@ fn workloads(inputs: &ProfileInputs) -> Vec<Workload> {
 
 /// A driver refuses an objective on what it does not measure.
 fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<Objective> {
-    let measured = measured_metric(match driver {
+    let measured = measured_metrics(match driver {
         Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
         Driver::AgentRun(_) => ProfilingDriver::AgentRun,
     });
-    let objectives = inputs.objectives.iter().filter(|objective| objective.metric == measured);
+    let objectives = inputs.objectives.iter().filter(|objective| measured.contains(&objective.metric));
     objectives
         .map(|objective| Objective {
             name: objective.name.clone(),

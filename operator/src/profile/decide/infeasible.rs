@@ -2,11 +2,11 @@
 
 use slipway_analysis::slo::{Bound, Limit, nearest};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{LatencyMetric, LatencyObjective},
+    agent_deployment::{LatencyObjective, ProfilingDriver},
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
-use super::{cut, rows::measured_metric, select};
+use super::{cut, rows::measured_metrics, select};
 
 /// Name of the limit on failures.
 const ERROR_RATE: &str = "error-rate";
@@ -52,11 +52,11 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
 
 /// The objectives that the rows of a purpose are judged by.
 pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<LatencyObjective> {
-    let metric = match purpose {
-        MeasurementPurpose::Explore => measured_metric(inputs.driver),
-        MeasurementPurpose::Confirm => LatencyMetric::AgentRunLatency,
-    };
-    inputs.objectives.iter().filter(|objective| objective.metric == metric).cloned().collect()
+    let metrics = measured_metrics(match purpose {
+        MeasurementPurpose::Explore => inputs.driver,
+        MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
+    });
+    inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
 }
 
 fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: MeasurementPurpose) -> Vec<Limit> {

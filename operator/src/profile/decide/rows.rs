@@ -90,11 +90,16 @@ pub fn recorded(status: &ProfileStatus, subject: Subject<'_>) -> Vec<Row> {
     status.measurements.iter().filter(|m| m.engine == subject.engine && m.purpose == subject.purpose).map(row).collect()
 }
 
-/// The latency that a driver measures, and by which its rows are judged.
-pub fn measured_metric(driver: ProfilingDriver) -> LatencyMetric {
+/// The latencies that a driver measures, and by which its rows are judged.
+pub fn measured_metrics(driver: ProfilingDriver) -> &'static [LatencyMetric] {
     match driver {
-        ProfilingDriver::ModelAnalyzer => LatencyMetric::RequestLatency,
-        ProfilingDriver::AgentRun => LatencyMetric::AgentRunLatency,
+        ProfilingDriver::ModelAnalyzer => &[LatencyMetric::RequestLatency],
+        ProfilingDriver::AgentRun => &[
+            LatencyMetric::AgentRunLatency,
+            LatencyMetric::RequestLatency,
+            LatencyMetric::TimeToFirstToken,
+            LatencyMetric::InterTokenLatency,
+        ],
     }
 }
 
