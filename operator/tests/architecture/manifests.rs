@@ -21,7 +21,13 @@ const ARROWS: [(&str, Place); 10] = [
     ("operator/worker", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-worker-contract"])),
     (
         "operator",
-        Place::Above(&["slipway-analysis", "slipway-crds", "slipway-runtime-config", "slipway-worker-contract"]),
+        Place::Above(&[
+            "slipway-analysis",
+            "slipway-crds",
+            "slipway-evidence",
+            "slipway-runtime-config",
+            "slipway-worker-contract",
+        ]),
     ),
     ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-evidence"])),
     ("e2e", Place::Above(&["slipway-crds"])),

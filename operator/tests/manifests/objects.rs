@@ -172,7 +172,7 @@ fn plan(world: &World) -> RevisionPlan {
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
         },
-        configuration: ServingConfiguration { instances: Some(2), ..ServingConfiguration::default() },
+        configuration: ServingConfiguration::default(),
         max_in_flight: 8,
         triton_image: "registry.example/triton:1".to_owned(),
         worker_image: settings.images.worker.clone(),

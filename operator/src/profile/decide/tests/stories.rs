@@ -184,7 +184,8 @@ fn the_choice_is_confirmed_by_runs_where_there_is_a_trace() {
         "a sixth of 17,000, 60 runs and 3 sigma"
     );
     assert!(matches!(driver, Driver::AgentRun(_)));
-    assert_eq!(cluster.tasks[2].objectives, vec![], "runs are not judged by what requests must meet");
+    let judged_by: Vec<_> = cluster.tasks[2].objectives.iter().map(|o| (o.name.as_str(), o.metric)).collect();
+    assert_eq!(judged_by.len(), cluster.world.spec.inputs.objectives.len(), "runs show requests too: {judged_by:?}");
 }
 
 #[test]
