@@ -64,7 +64,7 @@ pub(super) fn decide(
         Err(step) => {
             // No watch tells of a ConfigMap of the user's.
             draft.requeue = draft.requeue.min(SOON);
-            return Ok(step);
+            return Ok(*step);
         }
     };
     let hash = content_hash(&inputs)?;
@@ -104,7 +104,7 @@ fn freeze(
     resolved: &Resolved,
     profiling: &Profiling,
     (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
-) -> Result<ProfileInputs, Step<Choice>> {
+) -> Result<ProfileInputs, Box<Step<Choice>>> {
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
@@ -152,7 +152,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
     }
 }
 
-fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Step<Choice>> {
+fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Box<Step<Choice>>> {
     let reference = &source.config_map;
     let config_map = reference.name.clone();
     match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
@@ -160,11 +160,11 @@ fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Step<Ch
             Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
         }
         Some(WorkloadView::Invalid { problem }) => {
-            Err(Step::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
+            Err(Box::new(Step::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() })))
         }
         Some(WorkloadView::Missing) | None => {
             let problem = format!("it does not exist or has no key {}: create it", reference.key);
-            Err(Step::Waiting(Why::WorkloadUnusable { config_map, problem }))
+            Err(Box::new(Step::Waiting(Why::WorkloadUnusable { config_map, problem })))
         }
     }
 }
