@@ -11,15 +11,16 @@ use futures::{
     stream::{self, BoxStream, StreamExt},
 };
 use tonic::{
-    Code, Status,
+    Code, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 
 use super::{
     Backend, BackendError, FinishReason, Generation, Piece,
     inference::{
-        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ServerReadyRequest,
-        grpc_inference_service_client::GrpcInferenceServiceClient, model_infer_request::InferInputTensor,
+        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse,
+        ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
+        model_infer_request::InferInputTensor,
     },
 };
 
@@ -27,6 +28,8 @@ use super::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a readiness question may take, so that a stuck server reads as unready.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long Triton may take to close the stream of a generation whose last piece it has sent.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A Triton server and the entry in its model repository.
 ///
@@ -106,11 +109,13 @@ impl Backend for Triton {
                 if !message.error_message.is_empty() {
                     Err(BackendError::Engine { message: message.error_message })?;
                 } else if let Some(piece) = message.infer_response.map(read_piece).transpose()?.flatten() {
-                    let is_last = piece.finish.is_some();
-                    yield piece;
-                    if is_last {
+                    if piece.finish.is_some() {
+                        // Before the piece is handed out: who reads the last one does not ask again.
+                        tokio::spawn(end_in_order(responses));
+                        yield piece;
                         return;
                     }
+                    yield piece;
                 }
             }
         };
@@ -120,6 +125,14 @@ impl Backend for Triton {
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(self.ask_ready())
     }
+}
+
+/// Waits until Triton closes the stream of a finished generation. Triton 2.51 does not always free a request whose stream
+/// is reset between its last response and its end, and then never unloads the model.
+async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>) {
+    let rest = async { while let Ok(Some(_)) = responses.message().await {} };
+    // Past this the engine is stuck, and a reset does no more harm.
+    let _ = tokio::time::timeout(END_TIMEOUT, rest).await;
 }
 
 fn infer_request(model: &str, generation: Generation) -> ModelInferRequest {

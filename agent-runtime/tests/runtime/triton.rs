@@ -18,7 +18,7 @@ use slipway_agent_runtime::backend::{
 };
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
 };
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
@@ -32,6 +32,8 @@ enum Behavior {
     Sends(Vec<ModelStreamInferResponse>),
     /// Sends these and keeps the stream open.
     SendsAndHangs(Vec<ModelStreamInferResponse>),
+    /// Sends these and ends the stream when it is told to.
+    SendsAndWaits(Vec<ModelStreamInferResponse>, Arc<Notify>),
 }
 
 /// A server that speaks the protocol.
@@ -47,6 +49,7 @@ struct StandIn {
 struct Seen {
     requests: Vec<ModelInferRequest>,
     cancelled: usize,
+    ended: usize,
 }
 
 #[tonic::async_trait]
@@ -71,12 +74,18 @@ impl GrpcInferenceService for StandIn {
         let (sender, receiver) = mpsc::channel(8);
         let (behavior, seen) = (self.behavior.clone(), self.seen.clone());
         tokio::spawn(async move {
-            let (responses, hangs) = match behavior {
-                Behavior::Sends(responses) => (responses, false),
-                Behavior::SendsAndHangs(responses) => (responses, true),
+            let (responses, hangs, end) = match behavior {
+                Behavior::Sends(responses) => (responses, false, None),
+                Behavior::SendsAndHangs(responses) => (responses, true, None),
+                Behavior::SendsAndWaits(responses, end) => (responses, false, Some(end)),
             };
             for response in responses {
                 sender.send(Ok(response)).await.expect("the client reads");
+            }
+            if let Some(end) = end {
+                end.notified().await;
+                let reset = sender.is_closed();
+                seen.send_modify(|seen| if reset { seen.cancelled += 1 } else { seen.ended += 1 });
             }
             if hangs {
                 sender.closed().await;
@@ -170,6 +179,22 @@ async fn the_request_has_the_tensors_of_the_ensemble() {
         ],
     };
     assert_eq!(seen.borrow().requests, [expected]);
+}
+
+#[tokio::test]
+async fn a_finished_generation_is_never_reset_before_the_engine_has_ended_it() {
+    let end = Arc::new(Notify::new());
+    let server = stand_in(Behavior::SendsAndWaits(vec![response("Answer: 5", 9, "stop")], end.clone()));
+    let mut seen = server.seen.subscribe();
+    let backend = serve(server).await;
+    let mut pieces = backend.generate(generation());
+    or_hang(pieces.next()).await.expect("a piece comes").expect("the generation succeeds");
+    drop(pieces);
+    // On the same connection a reset would arrive before this question.
+    or_hang(backend.ready()).await.expect("the server is ready");
+    end.notify_one();
+    or_hang(seen.wait_for(|seen| seen.ended + seen.cancelled > 0)).await.expect("the server lives");
+    assert_eq!((seen.borrow().ended, seen.borrow().cancelled), (1, 0));
 }
 
 #[tokio::test]
