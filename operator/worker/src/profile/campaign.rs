@@ -152,7 +152,7 @@ impl Campaign<'_> {
         let Cell { arm, level, started, loading, to_beat } = cell;
         let (level, loading) = (*level, *loading);
         if loading {
-            self.load(arm).await?;
+            self.unless_stopped(self.load(arm)).await?;
         }
         match &self.load {
             Load::ModelAnalyzer => {
@@ -163,17 +163,29 @@ impl Campaign<'_> {
                 })?;
                 self.row(arm, level, started, measured).map_err(LevelError::Fatal)
             }
-            Load::Agent(agent) => {
-                let measure = &self.task.measure;
-                let warm_up = if loading { measure.warm_up } else { 0 };
-                self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
-                self.board.enter(Phase::Measuring { arm: arm.id.clone(), level, count: 0 });
-                let seed = seed(&self.task.input_hash, &arm.id, level);
-                let metric = Metric::AgentRunLatency;
-                let driven =
-                    agent.closed_loop(level, measure, Watch::new(&drivers::measurable(self.task), metric), seed).await;
-                self.agent_row(arm, level, started, driven).map_err(LevelError::Fatal)
-            }
+            Load::Agent(agent) => self.unless_stopped(self.agents(agent, cell)).await,
+        }
+    }
+
+    /// Measures one level of agent runs.
+    async fn agents(&self, agent: &Agent, cell: &Cell<'_>) -> Result<Row, LevelError> {
+        let Cell { arm, level, started, loading, to_beat } = cell;
+        let measure = &self.task.measure;
+        let warm_up = if *loading { measure.warm_up } else { 0 };
+        self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
+        self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: *level, count: 0 });
+        let seed = seed(&self.task.input_hash, &arm.id, *level);
+        let watch = Watch::new(&drivers::measurable(self.task), Metric::AgentRunLatency);
+        let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref(), *level), seed).await;
+        self.agent_row(arm, *level, started, driven).map_err(LevelError::Fatal)
+    }
+
+    /// Drops work once the Job is asked to end: a model that is slow to load or unload must not hold it.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, LevelError>>) -> Result<T, LevelError> {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            done = work => done,
+            _ = stop.wait_for(|stop| *stop) => Err(LevelError::Cancelled),
         }
     }
 
@@ -181,7 +193,7 @@ impl Campaign<'_> {
     pub(super) async fn confirm(&self, point: &Point<'_>) -> Result<Ended, ProfileError> {
         let Load::Agent(agent) = &self.load else { return Err(ProfileError::Task(TaskProblem::ConfirmDriver)) };
         let (arm, started) = (point.arm, Instant::now());
-        match self.load(arm).await {
+        match self.unless_stopped(self.load(arm)).await {
             Ok(()) => {}
             Err(LevelError::Row(class, reason)) => return Err(ProfileError::AllFailed { class, reason }),
             Err(LevelError::Fatal(error)) => return Err(error),

@@ -111,8 +111,10 @@ async fn load(State(repository): State<Repository>) -> (StatusCode, Json<Value>)
     (StatusCode::OK, Json(json!({})))
 }
 
+/// A configuration that is stuck stays loaded for ever, as a model with a request that never ends does.
 async fn unload(State(repository): State<Repository>) {
-    *repository.loaded.lock().unwrap() = false;
+    let stuck = fs::read_to_string(&repository.config).is_ok_and(|config| config.contains("stuck"));
+    *repository.loaded.lock().unwrap() &= stuck;
 }
 
 async fn index(State(repository): State<Repository>) -> Json<Value> {
@@ -468,4 +470,31 @@ async fn records_that_cannot_be_read_are_named() {
     assert!(message.contains("odd.json: the stored records cannot be read"), "{message}");
     let message = recompute(&bench, &bench.path("none.json")).unwrap_err();
     assert!(message.contains("failed to read the records ") && message.contains("none.json"), "{message}");
+}
+
+#[tokio::test]
+async fn a_job_that_is_asked_to_end_does_not_wait_for_a_model_that_does_not_unload() {
+    let mut bench = Bench::new().await;
+    let parameters = [("unload".to_owned(), "stuck".to_owned())].into();
+    let stuck = ServeConfig { parameters, ..ServeConfig::default() };
+    bench.arms(&[("stuck", stuck), ("other", ServeConfig::default())]);
+    let (sender, stop) = watch::channel(false);
+    let progress = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let setup = Setup { progress, ..bench.setup() };
+    let asks = async {
+        let client = http::local_client().unwrap();
+        let url = format!("http://{progress}{}", paths::PROGRESS_PATH);
+        loop {
+            let read = async { client.get(&url).send().await.ok()?.json::<Progress>().await.ok() };
+            let loads = |p: &Progress| p.phase == Phase::Loading { arm: Some("other".into()) };
+            if read.await.as_ref().is_some_and(loads) {
+                return sender.send(true).unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (result, ()) = tokio::join!(profile::run(&bench.task, &setup, stop), asks);
+    let result = result.unwrap();
+    assert_eq!((result.rows.len(), result.end), (1, ProfileEnd::Interrupted));
+    assert_eq!(result.not_measured[1].why, WhyNotMeasured::Interrupted);
 }
