@@ -52,6 +52,9 @@ pub enum RunError {
     /// There is no connection to a cluster.
     #[error("failed to connect to the cluster")]
     Connect(#[source] ClientError),
+    /// There is no client for the pods' own ports.
+    #[error("failed to make the HTTP client")]
+    Http(#[source] reqwest::Error),
     /// The process cannot be told to end.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
@@ -78,6 +81,7 @@ impl Args {
         let Self { config, listen, lease_namespace, identity } = self;
         let settings = Arc::new(Settings::read(&config).map_err(RunError::Settings)?);
         let client = connect().await.map_err(RunError::Connect)?;
+        let http = pods_client().map_err(RunError::Http)?;
         let shutdown = CancellationToken::new();
         let signals = end_on_signals(shutdown.clone())?;
         let metrics = Metrics::new();
@@ -95,7 +99,7 @@ impl Args {
             let context = Context {
                 recorder: Recorder::new(client.clone(), reporter),
                 client,
-                http: reqwest::Client::new(),
+                http,
                 settings,
                 leadership,
                 metrics,
@@ -112,6 +116,13 @@ impl Args {
         }
         result
     }
+}
+
+/// The client for the ports of our own pods: plain HTTP, to nowhere else. The operator's image has no certificates, and
+/// without this it would look for them.
+fn pods_client() -> Result<reqwest::Client, reqwest::Error> {
+    let none = reqwest::redirect::Policy::none();
+    reqwest::Client::builder().no_proxy().redirect(none).tls_certs_only([]).build()
 }
 
 /// Runs the controllers as long as the lease is held, and gives it back last.
