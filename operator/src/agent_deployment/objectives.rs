@@ -62,7 +62,8 @@ impl ObservedObjectives {
     }
 }
 
-/// Every objective, and how many of those that traffic can judge are met: `2/3`.
+/// Every objective, and how many of those that traffic has judged so far are met: `2/3`; nothing before the first is judged,
+/// for `0/3` would read as a failure.
 pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<ObjectiveStatus>, Option<String>) {
     let slo = &world.spec.slo;
     let predicted = profile.and_then(predicting_row);
@@ -93,9 +94,9 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
         let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));
         all.push(ObjectiveStatus { predicted, ..entry });
     }
-    let judged = all.iter().filter(|entry| entry.name != "slo.throughput");
+    let judged = all.iter().filter_map(|entry| entry.met);
     let total = judged.clone().count();
-    let met = judged.filter(|entry| entry.met == Some(true)).count();
+    let met = judged.filter(|is_met| *is_met).count();
     (all, (total > 0).then(|| format!("{met}/{total}")))
 }
 

@@ -43,7 +43,7 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub slo: Vec<ObjectiveStatus>,
-    /// Objectives that are met against all of them, as `2/2`; those without observations do not count as met.
+    /// Objectives that are met against those that are observed, as `2/2`; absent as long as none is observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub objectives_met: Option<String>,
