@@ -17,7 +17,7 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// Two engines, two instance counts, two levels, and a confirm run on one core.
+/// Two engines, two instance counts, three levels, and a confirm run on one core.
 const CAMPAIGN_LIMIT: Duration = Duration::from_secs(1_200);
 
 async fn give_workload(namespace: &Namespace) {
@@ -32,7 +32,7 @@ async fn give_workload(namespace: &Namespace) {
 
 fn profiled_agent(objectives: &Value) -> Value {
     let mut agent = demo_agent().unwrap();
-    agent["spec"]["search"] = json!({"precision": ["FP32", "INT8"], "concurrency": [1, 4], "instances": [1, 2]});
+    agent["spec"]["search"] = json!({"precision": ["FP32", "INT8"], "concurrency": [1, 4, 16], "instances": [1, 2]});
     agent["spec"]["slo"] = json!({"objectives": objectives, "optimizeFor": "Throughput"});
     agent["spec"]["profiling"] = json!({"workloads": [
         {"name": "turns", "prompts": {"configMap": {"name": "demo-workload", "key": "prompts.jsonl"}}},
@@ -67,7 +67,7 @@ async fn what_a_campaign_measured_decides_what_serves() {
         .filter(|row| row.purpose == MeasurementPurpose::Explore)
         .map(|row| (row.engine.clone(), row.configuration.clone(), row.level))
         .collect();
-    assert_eq!(explored.len(), 8, "{explored:?}");
+    assert_eq!(explored.len(), 12, "{explored:?}");
     assert!(status.front.len() >= 3, "{:?}", status.front);
 
     let choice = status.choice.unwrap();

@@ -1,12 +1,21 @@
 //! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
 
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
-use slipway_worker_contract::{Metric, Objective};
+use slipway_worker_contract::{Metric, Objective, Percentile};
 
 use super::{judge::analysis_percentile, records::Chunk, search::ToBeat};
 
-/// Requests without which no level ends as shown: p99 has no bound below 299.
-const LEAST_REQUESTS: u64 = 300;
+/// Requests without which no level ends as shown. The strictest objective's percentile must have a bound (p95 needs 59, p99
+/// 299, p99.9 2,995); 180 give a throughput within some percent whatever is asked.
+fn least_requests(objectives: &[Objective]) -> u64 {
+    let needed = |objective: &Objective| match objective.percentile {
+        Percentile::P50 | Percentile::P90 | Percentile::P95 => 180,
+        Percentile::P99 => 299,
+        Percentile::P999 => 2_995,
+    };
+    // Without objectives the percentiles' own bounds are all there is to wait for.
+    objectives.iter().map(needed).max().unwrap_or(299)
+}
 
 /// Whether another chunk is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +74,7 @@ impl Watch {
             // Which objective is missed, and by how much, is the row's verdict to say.
             return Decision::Stop("stopped early".to_owned());
         }
-        if self.seen < LEAST_REQUESTS {
+        if self.seen < least_requests(&self.objectives) {
             return Decision::GoOn;
         }
         let beaten = |test: &IncumbentTest| test.log_evidence() >= -EarlyRule::default().alpha.ln();
@@ -76,7 +85,6 @@ impl Watch {
             }
             Some(_) | None => {}
         }
-        // Without objectives the percentiles' own bounds are all there is to wait for.
         if self.objectives.is_empty() || verdict == EarlyVerdict::Feasible {
             return Decision::Stop(format!("shown by {} requests", self.seen));
         }
@@ -86,8 +94,6 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use slipway_worker_contract::Percentile;
-
     use super::*;
     use crate::profile::records::Request;
 
@@ -96,13 +102,9 @@ mod tests {
         Chunk { window_nanos: 1, requests: (0..count).map(request).collect() }
     }
 
-    fn decision(chunks: &[(u64, u64)]) -> Decision {
-        let objective = Objective {
-            name: "fast".into(),
-            metric: Metric::RequestLatency,
-            percentile: Percentile::P95,
-            max_micros: 100_000,
-        };
+    fn decision(percentile: Percentile, chunks: &[(u64, u64)]) -> Decision {
+        let objective =
+            Objective { name: "fast".into(), metric: Metric::RequestLatency, percentile, max_micros: 100_000 };
         let mut watch = Watch::new(&[objective], Metric::RequestLatency);
         chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
         watch.decide()
@@ -110,24 +112,26 @@ mod tests {
 
     #[test]
     fn a_hopeless_level_ends_after_its_first_chunk() {
-        assert_eq!(decision(&[(60, 30)]), Decision::Stop("stopped early".to_owned()));
+        assert_eq!(decision(Percentile::P95, &[(60, 30)]), Decision::Stop("stopped early".to_owned()));
     }
 
     #[test]
     fn a_level_at_its_limit_goes_on_and_a_clear_one_ends() {
-        assert_eq!(decision(&[(60, 3)]), Decision::GoOn);
-        assert_eq!(decision(&[(60, 0)]), Decision::GoOn, "too few for a p99");
-        let reason = "shown by 420 requests".to_owned();
-        assert_eq!(decision(&[(60, 0), (120, 0), (240, 0)]), Decision::Stop(reason));
+        let shown = |requests| Decision::Stop(format!("shown by {requests} requests"));
+        assert_eq!(decision(Percentile::P95, &[(60, 3)]), Decision::GoOn);
+        assert_eq!(decision(Percentile::P95, &[(60, 0), (120, 0)]), Decision::GoOn, "requests of a batch count less");
+        assert_eq!(decision(Percentile::P95, &[(60, 0), (120, 0), (240, 0)]), shown(420));
+        assert_eq!(decision(Percentile::P50, &[(60, 0)]), Decision::GoOn, "too few for a throughput");
+        assert_eq!(decision(Percentile::P50, &[(60, 0), (120, 0)]), shown(180));
     }
 
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
         let mut watch = Watch::new(&[], Metric::RequestLatency);
-        watch.observe(&chunk(299, 0));
+        watch.observe(&chunk(298, 0));
         assert_eq!(watch.decide(), Decision::GoOn);
         watch.observe(&chunk(1, 0));
-        assert_eq!(watch.decide(), Decision::Stop("shown by 300 requests".into()));
+        assert_eq!(watch.decide(), Decision::Stop("shown by 299 requests".into()));
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
         };
         let reason = "stopped early: shown not to reach the 160.00/s of i2 at 8".to_owned();
         assert_eq!(decision(160_000, 300), Decision::Stop(reason));
-        assert_eq!(decision(160_000, 299), Decision::GoOn);
+        assert_eq!(decision(160_000, 298), Decision::GoOn);
         assert_eq!(decision(80_000, 300), Decision::GoOn);
     }
 }
