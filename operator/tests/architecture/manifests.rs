@@ -4,19 +4,20 @@ use super::Violation;
 
 /// What a crate may depend on.
 enum Place {
-    /// Types of a wire format: nothing but their serialization.
+    /// Nothing but serialization: types of a wire format, or what is known of a tool.
     Wire,
     /// These crates of the workspace, and any library.
     Above(&'static [&'static str]),
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 10] = [
+const ARROWS: [(&str, Place); 11] = [
     ("crds/evidence", Place::Wire),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
     ("crds", Place::Above(&["slipway-evidence"])),
-    ("operator/analysis", Place::Above(&["slipway-evidence"])),
+    ("operator/analysis", Place::Above(&["slipway-evidence", "slipway-tensorrt-llm"])),
+    ("operator/tensorrt-llm", Place::Wire),
     ("agent-runtime", Place::Above(&["slipway-evidence", "slipway-runtime-config"])),
     ("operator/worker", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-worker-contract"])),
     (
@@ -26,6 +27,7 @@ const ARROWS: [(&str, Place); 10] = [
             "slipway-crds",
             "slipway-evidence",
             "slipway-runtime-config",
+            "slipway-tensorrt-llm",
             "slipway-worker-contract",
         ]),
     ),

@@ -1,0 +1,348 @@
+//! Which steps make an engine of a precision. Pure.
+//!
+//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types, weight-only
+//! quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::extra::{ExtraError, merge};
+use crate::options::{
+    BuildOptions, Calibration, ConvertOptions, Dtype, GemmPlugin, OptionError, Parallelism, QuantFormat, QuantKvCache,
+    QuantizeOptions, SmoothQuant, Toggle, WeightOnly,
+};
+use crate::version::Release;
+
+/// Precision of weights and activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Precision {
+    /// 16-bit floats.
+    Fp16,
+    /// 16-bit floats of FP32's range.
+    Bf16,
+    /// FP8 weights and activations.
+    Fp8,
+    /// INT8 weights.
+    Int8WeightOnly,
+    /// INT4 weights.
+    Int4WeightOnly,
+    /// INT8 weights and activations.
+    Int8SmoothQuant,
+    /// INT4 weights in groups.
+    Int4Awq,
+    /// INT4 weights in groups, FP8 activations.
+    #[serde(rename = "W4A8_AWQ")]
+    W4A8Awq,
+    /// FP4 of Blackwell.
+    Nvfp4,
+}
+
+impl Precision {
+    /// Every precision, cheapest to serve last.
+    pub const ALL: [Self; 9] = [
+        Self::Fp16,
+        Self::Bf16,
+        Self::Fp8,
+        Self::Int8WeightOnly,
+        Self::Int8SmoothQuant,
+        Self::Int4WeightOnly,
+        Self::Int4Awq,
+        Self::W4A8Awq,
+        Self::Nvfp4,
+    ];
+
+    /// The word of the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fp16 => "FP16",
+            Self::Bf16 => "BF16",
+            Self::Fp8 => "FP8",
+            Self::Int8WeightOnly => "INT8_WEIGHT_ONLY",
+            Self::Int4WeightOnly => "INT4_WEIGHT_ONLY",
+            Self::Int8SmoothQuant => "INT8_SMOOTH_QUANT",
+            Self::Int4Awq => "INT4_AWQ",
+            Self::W4A8Awq => "W4A8_AWQ",
+            Self::Nvfp4 => "NVFP4",
+        }
+    }
+
+    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in NVFP4.
+    #[must_use]
+    pub fn weight_bits(self) -> f64 {
+        match self {
+            Self::Fp16 | Self::Bf16 => 16.0,
+            Self::Fp8 | Self::Int8WeightOnly | Self::Int8SmoothQuant => 8.0,
+            Self::Int4WeightOnly => 4.0,
+            Self::Int4Awq | Self::W4A8Awq => 4.0 + 16.0 / 128.0,
+            Self::Nvfp4 => 4.0 + 8.0 / 16.0,
+        }
+    }
+
+    /// Whether scales are calibrated on texts.
+    #[must_use]
+    pub fn needs_calibration(self) -> bool {
+        match self {
+            Self::Fp16 | Self::Bf16 | Self::Int8WeightOnly | Self::Int4WeightOnly => false,
+            Self::Fp8 | Self::Int8SmoothQuant | Self::Int4Awq | Self::W4A8Awq | Self::Nvfp4 => true,
+        }
+    }
+}
+
+/// Precision of the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum KvCachePrecision {
+    /// As activations: 16 bits.
+    Auto,
+    /// FP8.
+    Fp8,
+    /// INT8.
+    Int8,
+}
+
+impl KvCachePrecision {
+    /// Bits of an element.
+    #[must_use]
+    pub fn bits(self) -> f64 {
+        match self {
+            Self::Auto => 16.0,
+            Self::Fp8 | Self::Int8 => 8.0,
+        }
+    }
+}
+
+/// What an engine is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineRequest {
+    /// The version and its image.
+    pub release: Release,
+    /// Weights and activations.
+    pub precision: Precision,
+    /// KV cache.
+    pub kv_cache: KvCachePrecision,
+    /// Data type of what is not quantized; of quantized engines too.
+    pub dtype: Dtype,
+    /// How it is split.
+    pub parallelism: Parallelism,
+    /// Calibration texts, already local.
+    pub calibration: Option<Calibration>,
+    /// Limits, plugins and extensions; its paths and `fp8_context_fmha` are set by the recipe.
+    pub build: BuildOptions,
+    /// GPUs of the build Job.
+    pub gpus: u32,
+    /// Arguments beyond the typed ones.
+    pub extra: ExtraArguments,
+}
+
+/// Arguments beyond the typed ones, per tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtraArguments {
+    /// Of `convert_checkpoint.py`.
+    pub convert: Vec<String>,
+    /// Of `quantize.py`.
+    pub quantize: Vec<String>,
+    /// Of `trtllm-build`.
+    pub build: Vec<String>,
+}
+
+/// Folders in the Job's containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folders {
+    /// The image's examples: `/app/examples`, or `/app/tensorrt_llm/examples` in older images.
+    pub examples: String,
+    /// The fetched checkpoint, read-only.
+    pub model: String,
+    /// Scratch, with room for the converted checkpoint.
+    pub work: String,
+    /// Where the engine is written.
+    pub engine: String,
+}
+
+/// One command of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Command {
+    /// Which tool it runs.
+    pub tool: Tool,
+    /// The whole command line, program first. It goes to `exec`, never through a shell.
+    pub argv: Vec<String>,
+}
+
+/// Upstream's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Tool {
+    /// `convert_checkpoint.py`.
+    Convert,
+    /// `quantize.py`.
+    Quantize,
+    /// `trtllm-build`.
+    Build,
+}
+
+/// Why there is no recipe.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RecipeError {
+    /// Options of a tool.
+    #[error("engine.tensorRTLLM: {0}")]
+    Options(OptionError),
+    /// A user's argument.
+    #[error("{0}")]
+    Extra(ExtraError),
+    /// The tools have no way to make it.
+    #[error("search.kvCachePrecision: {kv_cache} does not go with precision {precision}: {remedy}")]
+    KvCache {
+        /// The KV cache's precision.
+        kv_cache: &'static str,
+        /// The precision.
+        precision: &'static str,
+        /// What goes.
+        remedy: &'static str,
+    },
+    /// Arguments for a tool that this precision does not use.
+    #[error(
+        "engine.tensorRTLLM.extraArgs.{tool}: precision {precision} is not made by that tool; remove the arguments"
+    )]
+    UnusedExtra {
+        /// `convert` or `quantize`.
+        tool: &'static str,
+        /// The precision.
+        precision: &'static str,
+    },
+}
+
+/// Makes the two commands of an engine: the checkpoint, then the build.
+///
+/// # Errors
+/// The version or the tools cannot make it, or a user's argument contradicts a typed field.
+pub fn commands(request: &EngineRequest, folders: &Folders) -> Result<[Command; 2], RecipeError> {
+    Ok([checkpoint(request, folders)?, build(request, folders)?])
+}
+
+fn checkpoint(request: &EngineRequest, folders: &Folders) -> Result<Command, RecipeError> {
+    let precision = request.precision.name();
+    let unused = |tool, extra: &[String]| match extra {
+        [] => Ok(()),
+        _ => Err(RecipeError::UnusedExtra { tool, precision }),
+    };
+    let (tool, script, arguments, extra, field) = match converted(request, folders) {
+        Some(options) => {
+            unused("quantize", &request.extra.quantize)?;
+            let script = format!("{}/{}/convert_checkpoint.py", folders.examples, request.release.llama_folder());
+            let arguments = options.arguments().map_err(RecipeError::Options)?;
+            (Tool::Convert, script, arguments, &request.extra.convert, "engine.tensorRTLLM.extraArgs.convert")
+        }
+        None => {
+            unused("convert", &request.extra.convert)?;
+            let script = format!("{}/quantization/quantize.py", folders.examples);
+            let options = quantized(request, folders)?;
+            let arguments = options.arguments(request.release.version).map_err(RecipeError::Options)?;
+            (Tool::Quantize, script, arguments, &request.extra.quantize, "engine.tensorRTLLM.extraArgs.quantize")
+        }
+    };
+    let arguments = merge(arguments, extra, field).map_err(RecipeError::Extra)?;
+    let argv = ["python3".to_owned(), script].into_iter().chain(arguments).collect();
+    Ok(Command { tool, argv })
+}
+
+/// The conversion, where one is enough.
+fn converted(request: &EngineRequest, folders: &Folders) -> Option<ConvertOptions> {
+    let (weight_only, smooth_quant) = match request.precision {
+        Precision::Fp16 | Precision::Bf16 => (None, None),
+        Precision::Int8WeightOnly => (Some(WeightOnly::Int8), None),
+        Precision::Int4WeightOnly => (Some(WeightOnly::Int4), None),
+        Precision::Int8SmoothQuant => (None, Some(SmoothQuant { alpha: 0.5, per_token: true, per_channel: true })),
+        Precision::Fp8 | Precision::Int4Awq | Precision::W4A8Awq | Precision::Nvfp4 => return None,
+    };
+    let int8_kv_cache = match request.kv_cache {
+        KvCachePrecision::Auto => false,
+        KvCachePrecision::Int8 => true,
+        KvCachePrecision::Fp8 => return None,
+    };
+    let calibrates = int8_kv_cache || smooth_quant.is_some();
+    Some(ConvertOptions {
+        parallelism: request.parallelism,
+        weight_only,
+        smooth_quant,
+        int8_kv_cache,
+        calibration: request.calibration.clone().filter(|_| calibrates),
+        ..ConvertOptions::new(&folders.model, checkpoint_folder(folders), dtype(request))
+    })
+}
+
+fn quantized(request: &EngineRequest, folders: &Folders) -> Result<QuantizeOptions, RecipeError> {
+    let format = match request.precision {
+        Precision::Fp16 | Precision::Bf16 => QuantFormat::FullPrecision,
+        Precision::Fp8 => QuantFormat::Fp8,
+        Precision::Int8WeightOnly => QuantFormat::Int8WeightOnly,
+        Precision::Int4WeightOnly => QuantFormat::Int4WeightOnly,
+        Precision::Int8SmoothQuant => QuantFormat::Int8SmoothQuant,
+        Precision::Int4Awq => QuantFormat::Int4Awq,
+        Precision::W4A8Awq => QuantFormat::W4A8Awq,
+        Precision::Nvfp4 => QuantFormat::Nvfp4,
+    };
+    let kv_cache = match (request.kv_cache, request.precision) {
+        (KvCachePrecision::Int8, Precision::Fp8 | Precision::W4A8Awq | Precision::Nvfp4) => {
+            let (kv_cache, remedy) = ("INT8", "use FP8 or AUTO, as its attention computes in FP8 or 16 bits");
+            return Err(RecipeError::KvCache { kv_cache, precision: request.precision.name(), remedy });
+        }
+        (KvCachePrecision::Auto, _) => None,
+        (KvCachePrecision::Int8, _) => Some(QuantKvCache::Int8),
+        (KvCachePrecision::Fp8, _) => Some(QuantKvCache::Fp8),
+    };
+    Ok(QuantizeOptions {
+        dtype: dtype(request),
+        kv_cache,
+        parallelism: request.parallelism,
+        calibration: request.calibration.clone(),
+        ..QuantizeOptions::new(&folders.model, checkpoint_folder(folders), format)
+    })
+}
+
+fn dtype(request: &EngineRequest) -> Dtype {
+    match request.precision {
+        Precision::Fp16 => Dtype::Float16,
+        Precision::Bf16 => Dtype::Bfloat16,
+        _ => request.dtype,
+    }
+}
+
+fn build(request: &EngineRequest, folders: &Folders) -> Result<Command, RecipeError> {
+    let options = BuildOptions {
+        checkpoint_dir: checkpoint_folder(folders),
+        output_dir: folders.engine.clone(),
+        // Beside the engine it would be part of the artifact, and two builds never share timings.
+        output_timing_cache: format!("{}/model.cache", folders.work),
+        fp8_context_fmha: fp8_context_fmha(request),
+        workers: Some(request.gpus.clamp(1, request.parallelism.ranks().max(1))),
+        ..request.build.clone()
+    };
+    let arguments = options.arguments(request.release.version).map_err(RecipeError::Options)?;
+    let field = "engine.tensorRTLLM.extraArgs.build";
+    let arguments = merge(arguments, &request.extra.build, field).map_err(RecipeError::Extra)?;
+    Ok(Command { tool: Tool::Build, argv: std::iter::once("trtllm-build".to_owned()).chain(arguments).collect() })
+}
+
+/// FP8 attention over prompts takes effect with FP8 activations only, and needs paged attention and an FP8 KV cache.
+fn fp8_context_fmha(request: &EngineRequest) -> Toggle {
+    let has_fp8 = matches!(request.precision, Precision::Fp8 | Precision::W4A8Awq | Precision::Nvfp4);
+    let is_paged = request.build.paged_context_fmha == Toggle::Enable;
+    let wanted = has_fp8 && is_paged && request.kv_cache == KvCachePrecision::Fp8;
+    if wanted { Toggle::Enable } else { Toggle::Disable }
+}
+
+fn checkpoint_folder(folders: &Folders) -> String {
+    format!("{}/checkpoint", folders.work)
+}
+
+/// The plugin for matrix multiplications that upstream's examples use with a precision.
+#[must_use]
+pub fn gemm_plugin(precision: Precision) -> GemmPlugin {
+    match precision {
+        // TensorRT's own kernels multiply FP4 and FP8; the plugins of the same name are for small batches.
+        Precision::Nvfp4 => GemmPlugin::Disable,
+        _ => GemmPlugin::Auto,
+    }
+}

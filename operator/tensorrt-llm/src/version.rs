@@ -1,0 +1,259 @@
+//! Versions of TensorRT-LLM that can build engines, and the images that carry them. Pure.
+//!
+//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the submodule
+//! pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines can be built
+//! from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts, `trtllm-build` and the C++
+//! backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The field of an `AgentDeployment` that names the version.
+pub const FIELD: &str = "engine.tensorRTLLM.version";
+
+/// A version such as `0.17.0.post1`. Orders as PEP 440 does for final and post releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Version {
+    major: u16,
+    minor: u16,
+    patch: u16,
+    post: u16,
+}
+
+/// Why a version cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum VersionError {
+    /// Not a version.
+    #[error("{FIELD}: {text:?} is not a version; write it as 0.16.0 or 1.2.1")]
+    Parse {
+        /// What was written.
+        text: String,
+    },
+    /// Too old.
+    #[error(
+        "{FIELD}: {version} is older than 0.15, the first version whose engines are built here; use {FIRST} or later"
+    )]
+    TooOld {
+        /// The version.
+        version: Version,
+    },
+    /// Without an engine flow.
+    #[error(
+        "{FIELD}: {version} no longer builds engines (the tools were removed in 1.3); use {LAST} or earlier, or \
+         backend TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+    )]
+    NoEngineFlow {
+        /// The version.
+        version: Version,
+    },
+    /// In range, but in no image.
+    #[error("{FIELD}: no Triton image carries {version}; the nearest that one carries is {nearest}")]
+    NoImage {
+        /// The version.
+        version: Version,
+        /// The nearest released one.
+        nearest: Version,
+    },
+}
+
+impl Version {
+    /// A final release.
+    #[must_use]
+    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch, post: 0 }
+    }
+
+    const fn post(self, post: u16) -> Self {
+        Self { post, ..self }
+    }
+
+    /// Whether this is `major.minor` or later.
+    #[must_use]
+    pub fn is_at_least(self, major: u16, minor: u16) -> bool {
+        (self.major, self.minor) >= (major, minor)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        if self.post > 0 { write!(f, ".post{}", self.post) } else { Ok(()) }
+    }
+}
+
+impl FromStr for Version {
+    type Err = VersionError;
+
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let error = || VersionError::Parse { text: text.to_owned() };
+        let number = |part: &str| match part.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => part.parse::<u16>().map_err(|_| error()),
+            false => Err(error()),
+        };
+        let parts: Vec<&str> = text.split('.').collect();
+        let (numbers, post) = match parts.split_last() {
+            Some((last, rest)) if last.starts_with("post") => (rest, number(last.trim_start_matches("post"))?),
+            _ => (parts.as_slice(), 0),
+        };
+        match numbers {
+            [major, minor] if post == 0 => Ok(Self::new(number(major)?, number(minor)?, 0)),
+            [major, minor, patch] => Ok(Self::new(number(major)?, number(minor)?, number(patch)?).post(post)),
+            _ => Err(error()),
+        }
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = VersionError;
+
+    fn try_from(text: String) -> Result<Self, VersionError> {
+        text.parse()
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.to_string()
+    }
+}
+
+/// A version, an image that carries it and the TensorRT inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// TensorRT-LLM.
+    pub version: Version,
+    /// Tags of `nvcr.io/nvidia/tritonserver` are `<tag>-trtllm-python-py3`.
+    pub tag: &'static str,
+    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue 8462).
+    pub tensorrt: Option<&'static str>,
+}
+
+const FIRST: Version = Version::new(0, 15, 0);
+const LAST: Version = Version::new(1, 2, 1);
+
+const fn release(version: Version, tag: &'static str, tensorrt: Option<&'static str>) -> Release {
+    Release { version, tag, tensorrt }
+}
+
+/// Every release that an image carries, oldest first; of several images with one version the newest comes last.
+pub const RELEASES: [Release; 21] = [
+    release(FIRST, "24.11", Some("10.6")),
+    release(Version::new(0, 16, 0), "24.12", Some("10.7")),
+    release(Version::new(0, 17, 0), "25.01", Some("10.8")),
+    release(Version::new(0, 17, 0).post(1), "25.02", None),
+    release(Version::new(0, 18, 0), "25.03", None),
+    release(Version::new(0, 18, 2), "25.04", None),
+    release(Version::new(0, 19, 0), "25.05", None),
+    release(Version::new(0, 20, 0), "25.06", None),
+    release(Version::new(0, 20, 0), "25.07", None),
+    release(Version::new(0, 21, 0), "25.08", Some("10.11")),
+    release(Version::new(1, 0, 0), "25.09", None),
+    release(Version::new(1, 0, 0), "25.10", None),
+    release(Version::new(1, 0, 3), "25.11", Some("10.13.3")),
+    release(Version::new(1, 1, 0), "25.12", Some("10.13.3")),
+    release(Version::new(1, 1, 0), "26.01", Some("10.13.3")),
+    release(Version::new(1, 1, 0), "26.02", Some("10.13.3")),
+    release(Version::new(1, 2, 0), "26.03", Some("10.14.1")),
+    release(LAST, "26.04", Some("10.14.1")),
+    release(LAST, "26.05", Some("10.14.1")),
+    release(LAST, "26.06", Some("10.14.1")),
+    release(LAST, "26.07", Some("10.14.1")),
+];
+
+impl Release {
+    /// The image that builds and serves this release's engines: an engine runs only on the build it was made with.
+    #[must_use]
+    pub fn image(&self) -> String {
+        format!("nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3", self.tag)
+    }
+
+    /// The folder of Llama's convert script below the image's examples.
+    #[must_use]
+    pub fn llama_folder(&self) -> &'static str {
+        if self.version.is_at_least(0, 19) { "models/core/llama" } else { "llama" }
+    }
+}
+
+/// Finds the newest image of a version.
+///
+/// # Errors
+/// The version cannot be parsed, is out of range, or is in no image.
+pub fn find(text: &str) -> Result<Release, VersionError> {
+    let version: Version = text.parse()?;
+    if !version.is_at_least(0, 15) {
+        return Err(VersionError::TooOld { version });
+    }
+    if version.is_at_least(1, 3) {
+        return Err(VersionError::NoEngineFlow { version });
+    }
+    let found = RELEASES.iter().rev().find(|release| release.version == version);
+    found.copied().ok_or_else(|| VersionError::NoImage { version, nearest: nearest(version) })
+}
+
+/// Finds the release that an image carries by its tag, such as `25.05` or `25.05-trtllm-python-py3`.
+#[must_use]
+pub fn of_image(tag: &str) -> Option<Release> {
+    let tag = tag.split('-').next().unwrap_or_default();
+    RELEASES.iter().find(|release| release.tag == tag).copied()
+}
+
+fn nearest(version: Version) -> Version {
+    let earlier = RELEASES.iter().rev().find(|release| release.version < version);
+    earlier.map_or(FIRST, |release| release.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("0.16.0", "24.12")]
+    #[case("0.17.0.post1", "25.02")]
+    #[case("1.2", "26.03")]
+    #[case("1.2.1", "26.07")]
+    #[case("0.20.0", "25.07")]
+    fn a_version_names_its_newest_image(#[case] version: &str, #[case] tag: &str) {
+        let image = find(version).unwrap().image();
+        assert_eq!(image, format!("nvcr.io/nvidia/tritonserver:{tag}-trtllm-python-py3"));
+    }
+
+    #[rstest]
+    #[case("0.14.0", "0.14.0 is older than 0.15, the first version whose engines are built here; use 0.15.0 or later")]
+    #[case(
+        "1.3.0",
+        "1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend \
+         TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+    )]
+    #[case("0.19.7", "no Triton image carries 0.19.7; the nearest that one carries is 0.19.0")]
+    #[case("1.0rc1", "\"1.0rc1\" is not a version; write it as 0.16.0 or 1.2.1")]
+    #[case("", "\"\" is not a version; write it as 0.16.0 or 1.2.1")]
+    fn a_version_that_cannot_be_used_says_what_can(#[case] version: &str, #[case] message: &str) {
+        let error = find(version).unwrap_err();
+        assert_eq!(error.to_string(), format!("engine.tensorRTLLM.version: {message}"));
+    }
+
+    #[test]
+    fn releases_are_in_order_and_no_image_carries_two() {
+        assert!(RELEASES.windows(2).all(|pair| pair[0].version <= pair[1].version && pair[0].tag < pair[1].tag));
+    }
+
+    #[test]
+    fn an_image_names_its_version() {
+        assert_eq!(of_image("24.11-trtllm-python-py3").map(|release| release.version), Some(Version::new(0, 15, 0)));
+        assert_eq!(of_image("26.08"), None);
+    }
+
+    #[test]
+    fn a_post_release_follows_its_release() {
+        let [first, post, next] = ["0.17.0", "0.17.0.post1", "0.18.0"].map(|text| text.parse::<Version>().unwrap());
+        assert!(first < post && post < next);
+        assert_eq!(post.to_string(), "0.17.0.post1");
+    }
+}
