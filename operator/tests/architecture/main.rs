@@ -221,8 +221,8 @@ mod checks_can_fail {
     fn an_arrow_against_the_grain_is_named_with_its_line() {
         let manifest = "[package]\nname = \"slipway-analysis\"\n\n[dependencies]\nserde.workspace = true\n\
                         slipway-crds.workspace = true\n";
-        let expected =
-            "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, slipway-tensorrt-llm, not on slipway-crds";
+        let expected = "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, \
+                        slipway-tensorrt-llm, not on slipway-crds";
         let found: Vec<_> =
             manifests::against_arrows("operator/analysis", manifest).iter().map(Violation::to_string).collect();
         assert_eq!(found, [expected]);
