@@ -1,0 +1,149 @@
+//! Refusals: a field, what is wrong with it, and what to do.
+
+use super::{Error, Estimate, GIB, VersionError};
+
+/// Why a spec cannot work.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{}{problem}", prefix(.field, .problem))]
+pub struct Refusal {
+    /// Path of the field in the `AgentDeployment`'s spec.
+    pub field: String,
+    /// What is wrong, with the remedy.
+    pub problem: Problem,
+}
+
+impl Refusal {
+    pub(super) fn new(field: impl Into<String>, problem: Problem) -> Self {
+        Self { field: field.into(), problem }
+    }
+}
+
+/// A version's own error names the field already.
+fn prefix(field: &str, problem: &Problem) -> String {
+    if matches!(problem, Problem::Version(_)) { String::new() } else { format!("{field}: ") }
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Problem {
+    /// The version.
+    #[error("{0}")]
+    Version(VersionError),
+    /// No convert script.
+    #[error(
+        "checkpoints of {architecture} are not converted here, only those of {known}; use backend TensorRTLLMPyTorch, \
+         VLLM or Custom"
+    )]
+    Architecture {
+        /// The checkpoint's.
+        architecture: String,
+        /// What is converted.
+        known: String,
+    },
+    /// The GPU lacks the format.
+    #[error("{precision} engines do not run on {gpu} (SM{sm}); it runs {others}")]
+    Precision {
+        /// The precision.
+        precision: &'static str,
+        /// The GPU.
+        gpu: &'static str,
+        /// Its architecture.
+        sm: u32,
+        /// What it runs.
+        others: String,
+    },
+    /// The GPU lacks the KV cache's format.
+    #[error(
+        "a KV cache of {name} does not run on {gpu} (SM{sm}); FP8 needs SM89 or later, INT8 SM80 to SM90; use AUTO"
+    )]
+    KvCache {
+        /// The format.
+        name: &'static str,
+        /// The GPU.
+        gpu: &'static str,
+        /// Its architecture.
+        sm: u32,
+    },
+    /// NVFP4 for an architecture without it.
+    #[error("NVFP4 engines exist for Llama and Mixtral, not for {architecture}; use FP8")]
+    Nvfp4Model {
+        /// The checkpoint's.
+        architecture: String,
+    },
+    /// NVFP4 before its time.
+    #[error("NVFP4 needs engine.tensorRTLLM.version 0.17.0 or later, not {version}")]
+    Nvfp4Version {
+        /// The version.
+        version: String,
+    },
+    /// Nothing to calibrate with.
+    #[error(
+        "{precision} is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
+    )]
+    Calibration {
+        /// The precision.
+        precision: &'static str,
+    },
+    /// Heads that do not divide.
+    #[error(
+        "{heads} attention heads, {kv_heads} KV heads and an MLP of {intermediate} do not split over {tensor} GPUs; \
+         possible: {possible}"
+    )]
+    Heads {
+        /// Attention heads.
+        heads: u32,
+        /// Key-value heads.
+        kv_heads: u32,
+        /// Width of the MLP.
+        intermediate: u32,
+        /// GPUs a layer.
+        tensor: u32,
+        /// Numbers that divide.
+        possible: String,
+    },
+    /// More GPUs than a node has.
+    #[error("{tensor} GPUs are more than the {gpus} of a node; use search.pipelineParallel or fewer")]
+    Node {
+        /// GPUs a layer.
+        tensor: u32,
+        /// GPUs of a node.
+        gpus: u32,
+    },
+    /// Layers that do not divide.
+    #[error("{layers} layers do not split into {groups} equal groups; use a divisor of {layers}")]
+    Layers {
+        /// Layers.
+        layers: u32,
+        /// Groups.
+        groups: u32,
+    },
+    /// Longer than the model's positions.
+    #[error("{asked} tokens are not within the model's 1 to {most} positions; use {most} or less")]
+    Positions {
+        /// Tokens asked for.
+        asked: u32,
+        /// Positions of the model.
+        most: u32,
+    },
+    /// Does not fit.
+    #[error(
+        "{precision} needs {:.1} GiB on each GPU for weights ({:.1}), activations ({:.1}), runtime ({:.1}) and one \
+         sequence ({:.1}), and a GPU has {:.1}; {remedy}",
+        gib(.sizes.least()), gib(.sizes.weights), gib(.sizes.activations), gib(.sizes.runtime),
+        gib(.sizes.kv_of_one_sequence), gib(*.available)
+    )]
+    Memory {
+        /// The precision.
+        precision: &'static str,
+        /// Of the smallest layout asked for.
+        sizes: Estimate,
+        /// Bytes of a GPU.
+        available: f64,
+        /// What would fit.
+        remedy: String,
+    },
+}
+
+fn gib(bytes: f64) -> f64 {
+    bytes / GIB
+}

@@ -1,0 +1,141 @@
+//! Each refusal is read as a person reads it.
+
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+
+use super::*;
+use crate::gpu::by_label;
+
+const LLAMA_8B: Shape = Shape {
+    layers: 32,
+    heads: 32,
+    kv_heads: 8,
+    head_size: 128,
+    hidden: 4096,
+    intermediate: 14336,
+    experts: 1,
+    experts_per_token: 1,
+    vocabulary: 128_256,
+    is_tied: false,
+    max_positions: 131_072,
+};
+
+const LLAMA_70B: Shape = Shape { layers: 80, heads: 64, hidden: 8192, intermediate: 28672, ..LLAMA_8B };
+
+fn on(label: &str) -> Asked {
+    Asked {
+        version: "1.0.0".into(),
+        architecture: "LlamaForCausalLM".into(),
+        shape: LLAMA_8B,
+        gpu: by_label(label).unwrap(),
+        gpu_memory_mib: None,
+        gpus_per_node: 8,
+        precisions: vec![Precision::Bf16],
+        kv_caches: vec![KvCachePrecision::Auto],
+        tensor: vec![1],
+        pipeline: vec![1],
+        max_seq_len: 8192,
+        max_batch_size: 16,
+        max_num_tokens: 8192,
+        has_calibration: true,
+    }
+}
+
+fn messages(asked: &Asked) -> Vec<String> {
+    check(asked).iter().map(ToString::to_string).collect()
+}
+
+#[rstest]
+#[case("0.16.0", "NVIDIA-H100-80GB-HBM3", Precision::Fp8)]
+#[case("0.15.0", "NVIDIA-A100-SXM4-80GB", Precision::Int8WeightOnly)]
+#[case("1.2.1", "NVIDIA-B200", Precision::Nvfp4)]
+#[case("1.0.0", "NVIDIA-L40S", Precision::W4A8Awq)]
+fn what_the_labs_do_is_admitted(#[case] version: &str, #[case] label: &str, #[case] precision: Precision) {
+    let asked = Asked { version: version.into(), precisions: vec![precision], ..on(label) };
+    assert_eq!(messages(&asked), Vec::<String>::new());
+}
+
+#[test]
+fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
+    let precisions = vec![Precision::Bf16, Precision::Fp8, Precision::Nvfp4];
+    let asked = Asked { precisions, ..on("NVIDIA-A100-SXM4-80GB") };
+    let others = "it runs FP16, BF16, INT8_WEIGHT_ONLY, INT8_SMOOTH_QUANT, INT4_WEIGHT_ONLY, INT4_AWQ";
+    assert_eq!(
+        messages(&asked),
+        [
+            format!("search.precision[1]: FP8 engines do not run on a100 (SM80); {others}"),
+            format!("search.precision[2]: NVFP4 engines do not run on a100 (SM80); {others}"),
+        ]
+    );
+}
+
+#[rstest]
+#[case(
+    Asked { version: "1.3.0".into(), ..on("h100") },
+    "engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+)]
+#[case(
+    Asked { architecture: "Gemma2ForCausalLM".into(), ..on("h100") },
+    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend TensorRTLLMPyTorch, VLLM or Custom"
+)]
+#[case(
+    Asked { kv_caches: vec![KvCachePrecision::Fp8], ..on("NVIDIA-A10G") },
+    "search.kvCachePrecision[0]: a KV cache of FP8 does not run on a10g (SM86); FP8 needs SM89 or later, INT8 SM80 to SM90; use AUTO"
+)]
+#[case(
+    Asked { tensor: vec![1, 3], ..on("h100") },
+    "search.tensorParallel[1]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: 1, 2, 4, 8"
+)]
+#[case(
+    Asked { tensor: vec![16], ..on("h100") },
+    "search.tensorParallel[0]: 16 GPUs are more than the 8 of a node; use search.pipelineParallel or fewer"
+)]
+#[case(
+    Asked { pipeline: vec![5], ..on("h100") },
+    "search.pipelineParallel[0]: 32 layers do not split into 5 equal groups; use a divisor of 32"
+)]
+#[case(
+    Asked { max_seq_len: 200_000, ..on("h100") },
+    "engine.tensorRTLLM.maxSeqLen: 200000 tokens are not within the model's 1 to 131072 positions; use 131072 or less"
+)]
+#[case(
+    Asked { precisions: vec![Precision::Fp8], has_calibration: false, ..on("h100") },
+    "engine.calibration: FP8 is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
+)]
+#[case(
+    Asked { precisions: vec![Precision::Nvfp4], version: "0.16.0".into(), ..on("b200") },
+    "search.precision[0]: NVFP4 needs engine.tensorRTLLM.version 0.17.0 or later, not 0.16.0"
+)]
+#[case(
+    Asked { precisions: vec![Precision::Nvfp4], architecture: "MistralForCausalLM".into(), ..on("b200") },
+    "search.precision[0]: NVFP4 engines exist for Llama and Mixtral, not for MistralForCausalLM; use FP8"
+)]
+fn a_refusal_says_field_and_remedy(#[case] asked: Asked, #[case] message: &str) {
+    assert_eq!(messages(&asked), [message]);
+}
+
+#[test]
+fn what_does_not_fit_says_what_would() {
+    let asked = Asked { shape: LLAMA_70B, ..on("NVIDIA-H100-80GB-HBM3") };
+    let [message] = &messages(&asked)[..] else { panic!("one refusal") };
+    assert!(message.starts_with("search.precision[0]: BF16 needs 13"), "{message}");
+    assert!(message.ends_with("and a GPU has 80.0; search.tensorParallel 2 fits"), "{message}");
+}
+
+#[test]
+fn a_remedy_that_is_followed_is_admitted() {
+    for label in ["NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB", "NVIDIA-L40S"] {
+        let asked = Asked { shape: LLAMA_70B, ..on(label) };
+        let message = messages(&asked).concat();
+        let tensor = message.rsplit("tensorParallel ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(messages(&Asked { tensor: vec![tensor], ..asked }), Vec::<String>::new(), "{label}");
+    }
+}
+
+#[test]
+fn the_memory_that_the_node_reports_counts_over_the_data_sheets() {
+    let asked = Asked { gpu_memory_mib: Some(8192), gpus_per_node: 1, ..on("NVIDIA-L4") };
+    let message = messages(&asked).concat();
+    assert!(message.contains("and a GPU has 8.0; "), "{message}");
+    assert!(message.contains("search.precision ") || message.contains("no precision of a l4 fits"), "{message}");
+}

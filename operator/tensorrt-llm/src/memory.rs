@@ -1,0 +1,202 @@
+//! What an engine takes of a GPU's memory, and the least time its steps take. Pure.
+//!
+//! Per GPU, of a decoder-only transformer with gated MLPs, with *tp* GPUs a layer and *pp* groups of layers:
+//!
+//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied where
+//!   there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
+//!   `--use_parallel_embedding`), one that is last 1/tp of the output layer.
+//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8 (Kwon et al., PagedAttention, SOSP 2023,
+//!   section 3; README of upstream's Llama, "Long context length").
+//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM, docs/source/reference/memory.md).
+//!   Upstream gives no formula; taken as the widest live tensors of one layer at 16 bits: twice the residual stream, QKV,
+//!   and gate and up of the MLP, plus FP32 logits of every sequence.
+//! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
+//!
+//! Activations and runtime are estimates that no GPU has confirmed; weights and KV cache follow from the shape.
+//! Times are rooflines (Williams, Waterman, Patterson, CACM 2009): the larger of bytes over bandwidth and operations over
+//! peak throughput, without communication. Real engines are slower.
+
+use serde::{Deserialize, Serialize};
+
+use crate::gpu::Gpu;
+use crate::options::Parallelism;
+use crate::recipe::{KvCachePrecision, Precision};
+
+/// A GiB in bytes.
+pub const GIB: f64 = 1_073_741_824.0;
+
+/// Bytes that CUDA's context, communicator and libraries are taken to hold on each GPU.
+pub const RUNTIME_BYTES: f64 = 1.5 * GIB;
+
+/// Share of the memory left after loading that the KV cache takes by Triton's default.
+pub const KV_SHARE: f64 = 0.9;
+
+/// What a checkpoint's `config.json` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// Transformer layers.
+    pub layers: u32,
+    /// Attention heads.
+    pub heads: u32,
+    /// Key-value heads.
+    pub kv_heads: u32,
+    /// Size of a head.
+    pub head_size: u32,
+    /// Width of the residual stream.
+    pub hidden: u32,
+    /// Width of an expert's or the only MLP.
+    pub intermediate: u32,
+    /// Experts of a layer; 1 without a mixture.
+    pub experts: u32,
+    /// Experts that a token visits.
+    pub experts_per_token: u32,
+    /// Tokens of the vocabulary.
+    pub vocabulary: u32,
+    /// Whether the output layer is the embedding.
+    pub is_tied: bool,
+    /// Longest sequence that the positions allow.
+    pub max_positions: u32,
+}
+
+/// How an engine is laid out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Layout {
+    /// Weights and activations.
+    pub precision: Precision,
+    /// KV cache.
+    pub kv_cache: KvCachePrecision,
+    /// How it is split.
+    pub parallelism: Parallelism,
+    /// Sequences in flight.
+    pub max_batch_size: u32,
+    /// Tokens of an iteration.
+    pub max_num_tokens: u32,
+    /// Prompt and answer of one sequence together.
+    pub max_seq_len: u32,
+}
+
+/// Bytes on the fullest GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Estimate {
+    /// Weights.
+    pub weights: f64,
+    /// Activations.
+    pub activations: f64,
+    /// CUDA, communicator, libraries.
+    pub runtime: f64,
+    /// KV cache of one token of one sequence.
+    pub kv_per_token: f64,
+    /// KV cache of one sequence of full length.
+    pub kv_of_one_sequence: f64,
+}
+
+impl Estimate {
+    /// What is held before the first request.
+    #[must_use]
+    pub fn fixed(&self) -> f64 {
+        self.weights + self.activations + self.runtime
+    }
+
+    /// The least memory with which one sequence of full length can be served.
+    #[must_use]
+    pub fn least(&self) -> f64 {
+        self.fixed() + self.kv_of_one_sequence / KV_SHARE
+    }
+
+    /// Sequences of full length that the KV cache holds in a memory of so many bytes.
+    #[must_use]
+    pub fn sequences(&self, memory: f64) -> u64 {
+        let cache = (memory - self.fixed()).max(0.0) * KV_SHARE;
+        // Truncation is the meaning: whole sequences.
+        (cache / self.kv_of_one_sequence.max(1.0)).min(1e9) as u64
+    }
+}
+
+fn attention_weights(shape: &Shape, tensor: f64) -> f64 {
+    let (hidden, size) = (f64::from(shape.hidden), f64::from(shape.head_size));
+    let copied_kv_heads = f64::from(shape.kv_heads).max(tensor);
+    2.0 * hidden * size * (f64::from(shape.heads) + copied_kv_heads)
+}
+
+fn mlp_weights(shape: &Shape, experts: u32) -> f64 {
+    3.0 * f64::from(shape.hidden) * f64::from(shape.intermediate) * f64::from(experts)
+}
+
+/// Number of parameters, norms and routers left out (below a thousandth).
+#[must_use]
+pub fn parameters(shape: &Shape) -> f64 {
+    let embeddings = if shape.is_tied { 1.0 } else { 2.0 } * f64::from(shape.vocabulary) * f64::from(shape.hidden);
+    f64::from(shape.layers) * (attention_weights(shape, 1.0) + mlp_weights(shape, shape.experts)) + embeddings
+}
+
+/// Estimates what a layout takes of its fullest GPU.
+#[must_use]
+pub fn estimate(shape: &Shape, layout: &Layout) -> Estimate {
+    let tensor = f64::from(layout.parallelism.tensor.max(1));
+    let pipeline = layout.parallelism.pipeline.max(1);
+    let layers = f64::from(shape.layers.div_ceil(pipeline));
+    let linear = layers * (attention_weights(shape, tensor) + mlp_weights(shape, shape.experts)) / tensor;
+    let embedding = 2.0 * f64::from(shape.vocabulary) * f64::from(shape.hidden);
+    // The engine keeps a tied output layer apart, for it is split and the embedding is not.
+    let embeddings = if pipeline == 1 { embedding + embedding / tensor } else { embedding };
+    let tokens = f64::from(layout.max_num_tokens);
+    let kv_width = f64::from(shape.kv_heads).max(tensor) * f64::from(shape.head_size);
+    let qkv = (f64::from(shape.heads) * f64::from(shape.head_size) + 2.0 * kv_width) / tensor;
+    let visited = f64::from(shape.experts_per_token.max(1));
+    let mlp = 2.0 * f64::from(shape.intermediate) * visited / tensor;
+    let logits = 4.0 * f64::from(layout.max_batch_size) * f64::from(shape.vocabulary);
+    let kv_per_token = 2.0 * layers * kv_width / tensor * layout.kv_cache.bits() / 8.0;
+    Estimate {
+        weights: linear * layout.precision.weight_bits() / 8.0 + embeddings,
+        activations: 2.0 * tokens * (2.0 * f64::from(shape.hidden) + qkv + mlp) + logits,
+        runtime: RUNTIME_BYTES,
+        kv_per_token,
+        kv_of_one_sequence: kv_per_token * f64::from(layout.max_seq_len),
+    }
+}
+
+/// Dense operations a second of a precision's matrix multiplications: weight-only formats compute in 16 bits.
+#[must_use]
+pub fn peak(gpu: &Gpu, precision: Precision) -> f64 {
+    let tera = match precision {
+        Precision::Fp8 | Precision::W4A8Awq => gpu.fp8_tflops,
+        Precision::Int8SmoothQuant => gpu.int8_tops,
+        Precision::Nvfp4 => gpu.fp4_tflops,
+        Precision::Fp16
+        | Precision::Bf16
+        | Precision::Int8WeightOnly
+        | Precision::Int4WeightOnly
+        | Precision::Int4Awq => None,
+    };
+    tera.unwrap_or(gpu.fp16_tflops) * 1e12
+}
+
+/// The least seconds of one decoding step of a batch, each sequence `context` tokens long.
+#[must_use]
+pub fn decode_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, (batch, context): (u32, u32)) -> f64 {
+    let sizes = estimate(shape, layout);
+    // Groups of layers follow each other: a token passes all of them.
+    let pipeline = f64::from(layout.parallelism.pipeline.max(1));
+    let bytes = sizes.weights + sizes.kv_per_token * f64::from(batch) * f64::from(context);
+    let memory = bytes / (gpu.bandwidth * 1e9);
+    memory.max(compute_seconds(shape, layout, gpu, batch)) * pipeline
+}
+
+/// The least seconds in which a prompt of so many tokens is read, attention left out (small below some thousand tokens).
+#[must_use]
+pub fn prefill_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, tokens: u32) -> f64 {
+    let memory = estimate(shape, layout).weights / (gpu.bandwidth * 1e9);
+    memory.max(compute_seconds(shape, layout, gpu, tokens)) * f64::from(layout.parallelism.pipeline.max(1))
+}
+
+/// Two operations a weight and token, on one group of layers.
+fn compute_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, tokens: u32) -> f64 {
+    let weights = attention_weights(shape, 1.0) + mlp_weights(shape, shape.experts_per_token.max(1));
+    let per_gpu = f64::from(shape.layers) * weights / f64::from(layout.parallelism.ranks().max(1));
+    2.0 * per_gpu * f64::from(tokens) / peak(gpu, layout.precision)
+}
+
+#[cfg(test)]
+mod tests;
