@@ -1,0 +1,112 @@
+//! Triton's model repository for an engine, from the templates of the image. Pure.
+//!
+//! The templates (`/app/all_models/inflight_batcher_llm/<model>/config.pbtxt`) and the Python beside them change together,
+//! so the image's own are filled. A placeholder `${x}` stands either within a quoted parameter, where Triton's backend
+//! takes an unfilled one for its default, or bare, where an unfilled one is no protobuf text: every bare one must be known.
+//!
+//! By default `tensorrt_llm` is served alone and the sidecar tokenises; ensemble and BLS are made on request.
+//! Orchestrator mode is not offered: it starts ranks itself, on one node only, so that the supervisor would lose them.
+
+mod options;
+mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thiserror::Error;
+
+pub use options::{BatchSchedulerPolicy, Serving, Tokenizer};
+pub use template::{FillError, Filled, fill};
+
+/// What clients call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// `tensorrt_llm`: tokens in, tokens out.
+    Engine,
+    /// `ensemble`: text in, text out.
+    Ensemble(Tokenizer),
+    /// `tensorrt_llm_bls`: text in, text out, in Python.
+    Bls(Tokenizer),
+}
+
+impl Entry {
+    /// The name that clients call.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Engine => "tensorrt_llm",
+            Self::Ensemble(_) => "ensemble",
+            Self::Bls(_) => "tensorrt_llm_bls",
+        }
+    }
+
+    /// Folders of the image's templates that it needs. `ensemble/1` is empty in the image and must be made.
+    #[must_use]
+    pub fn models(&self) -> &'static [&'static str] {
+        match self {
+            Self::Engine => &["tensorrt_llm"],
+            Self::Ensemble(_) => &["ensemble", "preprocessing", "tensorrt_llm", "postprocessing"],
+            Self::Bls(_) => &["preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"],
+        }
+    }
+}
+
+/// Why there is no repository.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RepositoryError {
+    /// The image lacks a template.
+    #[error("the image has no template for {model}: it is not one of TensorRT-LLM 0.15 to 1.2")]
+    NoTemplate {
+        /// The model's folder.
+        model: &'static str,
+    },
+    /// A template cannot be filled.
+    #[error("{model}/config.pbtxt: {error}")]
+    Fill {
+        /// The model's folder.
+        model: &'static str,
+        /// What is wrong.
+        error: FillError,
+    },
+    /// Options that the engine or the templates contradict.
+    #[error("{field}: {problem}")]
+    Option {
+        /// Path of the field.
+        field: &'static str,
+        /// What is wrong, with the remedy.
+        problem: String,
+    },
+}
+
+/// A repository's configurations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    /// Text of `config.pbtxt` by the model's folder; the rest of each folder is copied from the image.
+    pub configs: BTreeMap<&'static str, String>,
+    /// Options that a template has no place for, each set to something else than upstream's default.
+    pub unused: BTreeSet<&'static str>,
+}
+
+/// Fills the image's templates, by the model's folder.
+///
+/// # Errors
+/// The options contradict each other, a template is missing, or one has a bare placeholder that is unknown.
+pub fn repository(
+    entry: &Entry,
+    serving: &Serving,
+    templates: &BTreeMap<String, String>,
+) -> Result<Repository, RepositoryError> {
+    serving.check()?;
+    let mut configs = BTreeMap::new();
+    let mut unused: BTreeSet<&'static str> = serving.parameters().keys().copied().collect();
+    for model in entry.models().iter().copied() {
+        let template = templates.get(model).ok_or(RepositoryError::NoTemplate { model })?;
+        let values = serving.values(model, entry);
+        let filled = fill(template, &values).map_err(|error| RepositoryError::Fill { model, error })?;
+        unused.retain(|name| !filled.used.contains(*name));
+        configs.insert(model, filled.text);
+    }
+    Ok(Repository { configs, unused })
+}
+
+#[cfg(test)]
+mod tests;
