@@ -58,6 +58,10 @@ check-generated: ## Fail when a generated file differs from what `make generate`
 test-unit: ## Unit, property and fixture tests.
 	cargo test --workspace --locked
 
+.PHONY: test-repository
+test-repository: ## TensorRT-LLM's serving repositories, read with Triton's own protobuf.
+	operator/tensorrt-llm/tests/repositories.sh
+
 .PHONY: test-api
 test-api: ## Tests against a real API server, in a cluster of their own (root).
 	e2e/run.sh api
