@@ -14,7 +14,7 @@ use slipway_evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
 use super::world::World;
 
 /// How long an observation stands before a new figure replaces it, unless the objective is met now and was not, or the other way
-/// round: every figure is a write of the status.
+/// round, or the observations span twice as long as those of the figure: every figure is a write of the status.
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
 
 /// What the pods of the serving revision counted, of all strata together.
@@ -159,6 +159,7 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
     let stands = before.filter(|known| {
         known.met == entry.met
+            && spanned(known.window.as_deref()) * 2 > world.observed.window_seconds
             && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
     });
     if let Some(before) = stands {
@@ -167,6 +168,16 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     entry.observed_at = Some(Time(world.now));
     entry.window = Some(window(world.observed.window_seconds));
     entry
+}
+
+/// The seconds that a figure of before speaks of, as [`window`] wrote them.
+fn spanned(window: Option<&str>) -> u64 {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    match window.map(|text| (text.strip_suffix('s'), text.strip_suffix('m'))) {
+        Some((Some(seconds), _)) => number(seconds),
+        Some((None, Some(minutes))) => number(minutes) * 60,
+        Some((None, None)) | None => 0,
+    }
 }
 
 fn window(seconds: u64) -> String {
@@ -210,6 +221,12 @@ mod tests {
     #[case(2_149_000, "2.1s")]
     fn a_time_is_written_with_two_digits(#[case] microseconds: u64, #[case] text: &str) {
         assert_eq!(duration(microseconds, 2), text);
+    }
+
+    #[test]
+    fn what_a_figure_spans_is_read_as_it_was_written() {
+        assert_eq!([10, 50, 60, 61, 3_600].map(|seconds| spanned(Some(&window(seconds)))), [10, 50, 60, 120, 3_600]);
+        assert_eq!(spanned(None), 0);
     }
 
     #[test]
