@@ -1,6 +1,7 @@
 //! The command line, and what each command does.
 
 use std::{
+    fs,
     io::{self, Write},
     path::PathBuf,
     time::Duration,
@@ -15,6 +16,7 @@ use crate::{
     conversation::conversation,
     measured::Measurements,
     overview::overview,
+    report::{Material, report},
     wait::{WaitError, wait},
 };
 
@@ -59,6 +61,14 @@ enum Command {
         #[arg(long, default_value = "30m")]
         timeout: DurationText,
     },
+    /// Writes a report of the campaign behind an AgentDeployment: one HTML file that needs nothing else.
+    Report {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// The file; without it the report goes to standard output.
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
     /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none.
     Ask {
         /// Name of the AgentDeployment.
@@ -86,6 +96,18 @@ pub enum CommandError {
     /// The agent gave no answer.
     #[error("the agent gave no answer")]
     NoAnswer,
+    /// There is nothing to report.
+    #[error("{0} has no campaign to report: it has no spec.profiling, or its engines are still being built")]
+    NoProfile(String),
+    /// The report cannot be kept.
+    #[error("failed to write {path}")]
+    Report {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: io::Error,
+    },
     /// Nothing can be said.
     #[error("failed to write")]
     Write(#[source] io::Error),
@@ -102,6 +124,8 @@ impl CommandError {
             | Self::Show(_)
             | Self::Ask(_)
             | Self::NoAnswer
+            | Self::NoProfile(_)
+            | Self::Report { .. }
             | Self::Write(_) => 1,
         }
     }
@@ -127,6 +151,7 @@ impl Args {
                 let limit = Duration::from_micros(timeout.microseconds());
                 wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
             }
+            Command::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
             Command::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
@@ -138,13 +163,33 @@ impl Args {
 
 async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
     let object = cluster.get(name).await.map_err(CommandError::Show)?;
+    let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
     let (measurements, unreachable) = match cluster.measurements(name).await {
         Ok(measurements) => (measurements, None),
         Err(error) => (Measurements::default(), Some(error)),
     };
-    write!(out, "{}", overview(&object, &measurements)).map_err(CommandError::Write)?;
+    write!(out, "{}", overview(&object, profile.as_ref(), &measurements)).map_err(CommandError::Write)?;
     if let Some(error) = unreachable {
         writeln!(out, "  (the pods' measurements cannot be read: {error})").map_err(CommandError::Write)?;
     }
     Ok(())
+}
+
+async fn write_report(
+    cluster: &Cluster,
+    name: &str,
+    (output, out): (Option<PathBuf>, &mut (dyn Write + Send)),
+) -> Result<(), CommandError> {
+    let object = cluster.get(name).await.map_err(CommandError::Show)?;
+    let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
+    let profile = profile.ok_or_else(|| CommandError::NoProfile(name.to_owned()))?;
+    let engines = cluster.engines(&object).await.map_err(CommandError::Show)?;
+    let html = report(Material { object: &object, profile: &profile, engines: &engines });
+    match output {
+        None => write!(out, "{html}").map_err(CommandError::Write),
+        Some(path) => match fs::write(&path, html) {
+            Ok(()) => writeln!(out, "the report is in {}", path.display()).map_err(CommandError::Write),
+            Err(source) => Err(CommandError::Report { path, source }),
+        },
+    }
 }

@@ -10,7 +10,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use slipway_crds::{labels, v1alpha1::AgentDeployment};
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, Engine, Profile},
+};
 use slipway_evidence::{Evidence, PATH as EVIDENCE_PATH};
 use thiserror::Error;
 
@@ -125,6 +128,29 @@ impl Cluster {
         let selector = format!("involvedObject.uid={}", object.uid().unwrap_or_default());
         let list = api.list(&ListParams::default().fields(&selector)).await;
         Ok(list.map_err(refused("list events".to_owned()))?.items)
+    }
+
+    /// The campaign that the status of an AgentDeployment names; it may have been deleted since.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn profile(&self, object: &AgentDeployment) -> Result<Option<Profile>, ClusterError> {
+        let Some(name) = object.status.as_ref().and_then(|status| status.profile.as_ref()) else { return Ok(None) };
+        let api: Api<Profile> = Api::namespaced(self.client.clone(), &self.namespace);
+        api.get_opt(name).await.map_err(refused(format!("read Profile {name}")))
+    }
+
+    /// The engines that the status of an AgentDeployment names, as far as they are there.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn engines(&self, object: &AgentDeployment) -> Result<Vec<Engine>, ClusterError> {
+        let api: Api<Engine> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut found = Vec::new();
+        for choice in object.status.iter().flat_map(|status| &status.engines) {
+            found.extend(api.get_opt(&choice.name).await.map_err(refused(format!("read Engine {}", choice.name)))?);
+        }
+        Ok(found)
     }
 
     /// What the serving pods counted in the last hour.

@@ -1,13 +1,17 @@
 //! Slipway from the command line.
 //!
-//! What is shown is made by pure functions of what was read ([`overview`], [`progress`], [`conversation`]);
+//! What is shown is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
+//! [`report`]);
 //! [`cluster`] reads and writes IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;
+pub mod candidates;
 pub mod cluster;
 pub mod conversation;
 pub mod measured;
 pub mod overview;
 pub mod progress;
+pub mod report;
+pub mod study;
 pub mod table;
 pub mod wait;

@@ -2,17 +2,19 @@
 
 use kube::ResourceExt;
 use slipway_crds::v1alpha1::{
-    AgentDeployment, AgentDeploymentStatus,
-    agent_deployment::{EngineChoice, LatencyObjective, MeasuredQuality},
+    AgentDeployment, AgentDeploymentStatus, Profile,
+    agent_deployment::{EngineChoice, LatencyMetric, LatencyObjective, MeasuredQuality, ObjectiveStatus},
 };
 
 use crate::{
+    candidates::candidates,
     measured::Measurements,
+    study::{Study, bounded, rate},
     table::{duration, indented, table},
 };
 
-/// Stage, conditions, model, engines, choice and objectives.
-pub fn overview(object: &AgentDeployment, measurements: &Measurements) -> String {
+/// Stage, conditions, model, engines, candidates, choice and objectives.
+pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurements: &Measurements) -> String {
     let namespace = object.namespace().unwrap_or_default();
     let Some(status) = &object.status else {
         return format!("{} in {namespace}: the operator has not seen it yet\n", object.name_any());
@@ -25,7 +27,11 @@ pub fn overview(object: &AgentDeployment, measurements: &Measurements) -> String
     text.push('\n');
     text.push_str(&outdated(object, status));
     text.push_str(&indented(&conditions(status)));
-    for part in [model(status), engines(status), selected(status), objectives(object, measurements)] {
+    let candidates = profile.map_or(String::new(), candidates);
+    let nearest = profile.map_or(String::new(), infeasible);
+    let parts =
+        [model(status), engines(status), candidates, selected(status), nearest, objectives(object, measurements)];
+    for part in parts {
         if !part.is_empty() {
             text.push('\n');
             text.push_str(&part);
@@ -93,32 +99,61 @@ fn selected(status: &AgentDeploymentStatus) -> String {
     })
 }
 
-/// One line an objective: its target, and what the serving pods counted.
-pub fn objectives(object: &AgentDeployment, measurements: &Measurements) -> String {
-    let objectives = &object.spec.slo.objectives;
-    if objectives.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<_> = objectives.iter().map(|objective| objective_row(objective, measurements)).collect();
-    let header = ["OBJECTIVE", "METRIC", "TARGET", "MEASURED", "COUNT", "MET"];
-    format!("Objectives:\n{}", indented(&table(&header, &rows)))
+/// Where nothing meets the objectives: what binds, the nearest point, and what it would take.
+fn infeasible(profile: &Profile) -> String {
+    let Some(study) = Study::of(profile) else { return String::new() };
+    let Some(infeasible) = &study.status().infeasible else { return String::new() };
+    let nearest = infeasible.nearest.and_then(|at| study.at(at)).map_or(String::new(), |(_, row)| {
+        let latency = study.latency(row).map_or(String::new(), |latency| {
+            format!(", {} {} {}", latency.metric.as_str(), latency.percentile, bounded(latency))
+        });
+        format!(
+            "  nearest: {}, {} {}/s{latency}\n",
+            study.place(row),
+            rate(row.per_kilosecond),
+            study.unit(row.purpose)
+        )
+    });
+    let (binding, takes) = (&infeasible.binding_objective, &infeasible.what_it_would_take);
+    format!("Nothing meets the objectives: {binding} binds\n{nearest}  {takes}\n")
 }
 
-fn objective_row(objective: &LatencyObjective, measurements: &Measurements) -> Vec<String> {
-    let metric = format!("{} {}", objective.metric.as_str(), objective.percentile);
-    let target = duration(objective.max.microseconds());
-    let measured = measurements.percentile(objective.metric, objective.percentile);
-    let (value, count, met) = match measured {
-        Some(measured) => {
-            // An objective is met by a bucket's upper edge: what is said is never better than what was.
-            let met = if measured.upper_microseconds <= objective.max.microseconds() { "yes" } else { "no" };
-            (format!("<= {}", duration(measured.upper_microseconds)), measured.count.to_string(), met)
-        }
-        None if measurements.count(objective.metric) > 0 => {
-            let count = measurements.count(objective.metric);
-            ("beyond what succeeded".to_owned(), count.to_string(), "no")
-        }
-        None => ("no traffic yet".to_owned(), "-".to_owned(), "-"),
-    };
-    vec![objective.name.clone(), metric, format!("<= {target}"), value, count, met.to_owned()]
+/// One line an objective: what `.status.slo` says, and what the serving pods say at this moment.
+pub fn objectives(object: &AgentDeployment, measurements: &Measurements) -> String {
+    let known = object.status.as_ref().map_or(&[][..], |status| &status.slo);
+    if known.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = known.iter().map(|entry| objective_row(object, entry, measurements)).collect();
+    let header = ["OBJECTIVE", "BOUNDS", "TARGET", "PREDICTED", "OBSERVED", "MET", "NOW"];
+    let window = known.iter().find_map(|entry| entry.window.as_ref());
+    let window = window.map_or(String::new(), |window| format!("OBSERVED spans {window} (.status.slo); "));
+    let runs = measurements.count(LatencyMetric::AgentRunLatency);
+    let now = format!("  {window}NOW is what the pods counted in the last hour, {runs} runs\n");
+    format!("Objectives:\n{}{now}", indented(&table(&header, &rows)))
+}
+
+fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements: &Measurements) -> Vec<String> {
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let met = entry.met.map_or("-", |met| if met { "yes" } else { "no" });
+    let latency = object.spec.slo.objectives.iter().find(|objective| objective.name == entry.name);
+    let now = latency.map_or("-".to_owned(), |objective| counted(objective, measurements));
+    vec![
+        entry.name.clone(),
+        entry.objective.clone(),
+        entry.target.clone(),
+        or_dash(&entry.predicted),
+        or_dash(&entry.observed),
+        met.to_owned(),
+        now,
+    ]
+}
+
+/// A bucket's upper edge: what is said is never better than what was.
+fn counted(objective: &LatencyObjective, measurements: &Measurements) -> String {
+    match measurements.percentile(objective.metric, objective.percentile) {
+        Some(measured) => format!("≤ {}", duration(measured.upper_microseconds)),
+        None if measurements.count(objective.metric) > 0 => "beyond what succeeded".to_owned(),
+        None => "-".to_owned(),
+    }
 }

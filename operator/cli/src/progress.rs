@@ -3,7 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Event;
-use slipway_crds::{conditions::ConditionType, v1alpha1::AgentDeployment};
+use slipway_crds::{
+    conditions::ConditionType,
+    v1alpha1::{AgentDeployment, Profile, profile::MeasurementPurpose},
+};
+
+use crate::{candidates::news, study::Study};
 
 /// How long nothing may be said.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -42,16 +47,39 @@ pub fn standing(object: &AgentDeployment) -> Standing {
 #[derive(Debug, Default)]
 pub struct Narrator {
     told: BTreeSet<String>,
+    rows: Option<Told>,
     last_standing: Option<Standing>,
     last_line: Duration,
 }
 
+/// Measurements of a campaign that were told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    profile: String,
+    rows: usize,
+}
+
+/// What was seen at one look.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// The AgentDeployment.
+    pub object: &'a AgentDeployment,
+    /// Its events.
+    pub events: &'a [Event],
+    /// The campaign that its status names.
+    pub profile: Option<&'a Profile>,
+}
+
 impl Narrator {
-    /// The lines that a look at the object and its events adds; each begins with the time elapsed.
-    pub fn tell(&mut self, elapsed: Duration, object: &AgentDeployment, events: &[Event]) -> Vec<String> {
+    /// The lines that a look adds; each begins with the time elapsed.
+    pub fn tell(&mut self, elapsed: Duration, look: Look<'_>) -> Vec<String> {
+        let Look { object, events, profile } = look;
         let mut fresh: Vec<&Event> = events.iter().filter(|event| self.told.insert(key(event))).collect();
         fresh.sort_by_key(|event| time_of(event));
-        let mut lines: Vec<String> = fresh.into_iter().map(|event| happened(elapsed, event)).collect();
+        // A measurement ends before the event that speaks of it.
+        let measured = profile.map_or(Vec::new(), |profile| self.measured(elapsed, profile));
+        let mut lines: Vec<String> =
+            measured.into_iter().chain(fresh.into_iter().map(|event| happened(elapsed, event))).collect();
         let standing = standing(object);
         let is_new = self.last_standing.as_ref() != Some(&standing);
         let is_silent = lines.is_empty() && elapsed.saturating_sub(self.last_line) >= SILENCE;
@@ -66,6 +94,26 @@ impl Narrator {
             self.last_line = elapsed;
         }
         lines
+    }
+
+    /// Measurements that finished since the last look. Those that an earlier call may have told are passed over: a campaign that had
+    /// ended is no news.
+    fn measured(&mut self, elapsed: Duration, profile: &Profile) -> Vec<String> {
+        let Some(study) = Study::of(profile) else { return Vec::new() };
+        let name = profile.metadata.name.clone().unwrap_or_default();
+        let rows = study.status().measurements.len();
+        let before = match &self.rows {
+            Some(told) if told.profile == name => told.rows,
+            Some(_) | None if study.status().choice.is_some() => rows,
+            Some(_) | None => 0,
+        };
+        self.rows = Some(Told { profile: name, rows });
+        let word = |purpose| match purpose {
+            MeasurementPurpose::Explore => "measured",
+            MeasurementPurpose::Confirm => "confirm run",
+        };
+        let fresh = study.rows().skip(before);
+        fresh.map(|(_, row)| line(elapsed, word(row.purpose), &news(&study, row))).collect()
     }
 }
 

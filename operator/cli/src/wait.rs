@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     cluster::{Cluster, ClusterError},
-    progress::{Narrator, Standing, standing},
+    progress::{Look, Narrator, Standing, standing},
 };
 
 /// Time between two looks.
@@ -60,8 +60,10 @@ pub async fn wait(
     loop {
         let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
         let events = cluster.events(&object).await.map_err(WaitError::Cluster)?;
+        let profile = cluster.profile(&object).await.map_err(WaitError::Cluster)?;
         let elapsed = started.elapsed();
-        for line in narrator.tell(elapsed, &object, &events) {
+        let look = Look { object: &object, events: &events, profile: profile.as_ref() };
+        for line in narrator.tell(elapsed, look) {
             writeln!(out, "{line}").map_err(WaitError::Write)?;
         }
         match standing(&object) {

@@ -9,7 +9,7 @@ use kubectl_slipway::{
     conversation::{Run, conversation},
     measured::Measurements,
     overview::overview,
-    progress::{Narrator, Standing, standing},
+    progress::{Look, Narrator, Standing, standing},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -50,6 +50,14 @@ fn agent(observed_generation: i64, conditions: &[Value]) -> AgentDeployment {
                 "displayName": "fp32", "engine": "engine-1", "manifestDigest": "m", "maxInFlight": 8,
                 "why": "the first that passed the gate",
             },
+            "slo": [
+                {"name": "answer-median", "objective": "AgentRunLatency p50", "target": "≤ 5s", "predicted": "401ms",
+                 "observed": "410ms", "window": "3m", "met": true},
+                {"name": "answer-tail", "objective": "AgentRunLatency p99", "target": "≤ 300ms", "observed": "420ms",
+                 "window": "3m", "met": false},
+                {"name": "first-token", "objective": "TimeToFirstToken p95", "target": "≤ 1s"},
+                {"name": "slo.throughput", "objective": "throughput", "target": "≥ 2 runs/s", "predicted": "2.04 runs/s"},
+            ],
         },
     });
     serde_json::from_value(object).unwrap()
@@ -73,7 +81,7 @@ fn at_rest() -> Vec<Value> {
 
 #[test]
 fn a_status_shows_conditions_engines_the_choice_and_objectives_against_what_was_measured() {
-    insta::assert_snapshot!("overview", overview(&agent(2, &at_rest()), &Measurements::of(&[evidence()])));
+    insta::assert_snapshot!("overview", overview(&agent(2, &at_rest()), None, &Measurements::of(&[evidence()])));
 }
 
 #[test]
@@ -139,9 +147,10 @@ fn each_event_is_told_once_in_the_order_of_time_and_silence_is_broken_by_where_i
     let mut narrator = Narrator::default();
     let mut told = Vec::new();
     for (second, events) in [(1, vec![]), (3, vec![fetched.clone(), resolved.clone()]), (4, vec![resolved, fetched])] {
-        told.extend(narrator.tell(Duration::from_secs(second), &building, &events));
+        let look = Look { object: &building, events: &events, profile: None };
+        told.extend(narrator.tell(Duration::from_secs(second), look));
     }
-    told.extend(narrator.tell(Duration::from_secs(18), &building, &[]));
+    told.extend(narrator.tell(Duration::from_secs(18), Look { object: &building, events: &[], profile: None }));
     assert_eq!(
         told,
         [

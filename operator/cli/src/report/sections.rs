@@ -1,0 +1,284 @@
+//! The sections below the plot. Pure.
+
+use slipway_crds::v1alpha1::profile::{MeasuredLatency, Measurement, MeasurementPurpose};
+
+use super::{
+    Material,
+    html::{Cell, Line, definitions, escaped, table},
+};
+use crate::{
+    overview::quality,
+    study::{Standing, Study, rate, time, verdict},
+    table::duration,
+};
+
+/// What was decided, and why.
+pub(super) fn decision(study: &Study<'_>) -> String {
+    let status = study.status();
+    if let Some(choice) = &status.choice {
+        let place = format!("{}/{} at {} in flight", study.engine(&choice.engine), choice.configuration, choice.level);
+        return format!(
+            "<section class=\"decision\">\n<p class=\"answer\">{} serves.</p>\n<p>{}</p>\n</section>\n",
+            escaped(&place),
+            escaped(&choice.why)
+        );
+    }
+    if let Some(infeasible) = &status.infeasible {
+        return format!(
+            "<section class=\"decision none\">\n<p class=\"answer\">Nothing that was measured meets the objectives: {} \
+             binds.</p>\n<p>{}</p>\n</section>\n",
+            escaped(&infeasible.binding_objective),
+            escaped(&infeasible.what_it_would_take)
+        );
+    }
+    let phase = status.phase.map_or("not begun".to_owned(), |phase| format!("{phase:?}"));
+    format!(
+        "<section class=\"decision none\">\n<p class=\"answer\">Nothing is decided: {}.</p>\n<p>{}</p>\n</section>\n",
+        escaped(&phase),
+        escaped(&status.message)
+    )
+}
+
+/// Every objective: its target, what was predicted, what the serving pods observed.
+pub(super) fn objectives(material: &Material<'_>) -> String {
+    let known = material.object.status.as_ref().map_or(&[][..], |status| &status.slo);
+    if known.is_empty() {
+        return String::new();
+    }
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
+    let lines: Vec<Line> = known
+        .iter()
+        .map(|entry| {
+            let met = match entry.met {
+                Some(true) => Cell::Mark("good", "met".to_owned()),
+                Some(false) => Cell::Mark("bad", "missed".to_owned()),
+                None => Cell::Text("–".to_owned()),
+            };
+            let cells = vec![
+                Cell::Text(entry.name.clone()),
+                Cell::Text(entry.objective.clone()),
+                Cell::Number(entry.target.clone()),
+                Cell::Number(or_dash(&entry.predicted)),
+                Cell::Number(or_dash(&entry.observed)),
+                Cell::Number(or_dash(&entry.window)),
+                met,
+            ];
+            Line { class: "", cells }
+        })
+        .collect();
+    let header = ["Objective", "Bounds", "Target", "Predicted", "Observed", "Over", "Met"];
+    let table = table("What was asked for, predicted by the confirm run, and observed while serving", &header, &lines);
+    format!("<section>\n<h2>Predicted and observed</h2>\n{table}</section>\n")
+}
+
+/// All measurements.
+pub(super) fn measurements(study: &Study<'_>) -> String {
+    if study.status().measurements.is_empty() {
+        return String::new();
+    }
+    let metric = study.judged().map_or("Latency".to_owned(), |o| format!("{} {}", o.metric.as_str(), o.percentile));
+    let explore = lines(study, MeasurementPurpose::Explore);
+    let rate_header = format!("{}/s", study.unit(MeasurementPurpose::Explore));
+    let explored = table(
+        "Each configuration at each level: a fixed number in flight",
+        &[
+            "#",
+            "Engine",
+            "Configuration",
+            "In flight",
+            &rate_header,
+            &metric,
+            "95 % bounds",
+            "Count",
+            "Failed",
+            "Objectives",
+            "Remark",
+        ],
+        &explore,
+    );
+    let confirm = confirm_lines(study);
+    let confirmed = if confirm.is_empty() {
+        String::new()
+    } else {
+        table(
+            "Confirm runs: whole runs of the agent that arrive at random at the target load, with replayed tools",
+            &[
+                "#",
+                "Engine",
+                "Configuration",
+                "In flight at most",
+                "runs/s",
+                "Latencies (95 % bounds)",
+                "Count",
+                "Failed",
+                "Objectives",
+                "Remark",
+            ],
+            &confirm,
+        )
+    };
+    format!("<section>\n<h2>Measurements</h2>\n{explored}{confirmed}</section>\n")
+}
+
+fn lines(study: &Study<'_>, purpose: MeasurementPurpose) -> Vec<Line> {
+    let rows = study.rows().filter(|(_, row)| row.purpose == purpose);
+    rows.map(|(position, row)| {
+        let latency = study.latency(row);
+        let upper = |upper: Option<i64>| upper.map_or("?".to_owned(), time);
+        let mut cells = head(study, position, row);
+        cells.extend([
+            Cell::Number(latency.map_or("–".to_owned(), |l| time(l.microseconds))),
+            Cell::Number(latency.map_or("–".to_owned(), |l| format!("{} – {}", time(l.lower), upper(l.upper)))),
+        ]);
+        cells.extend(tail(study, position, row));
+        Line { class: class(study.standing(position, row)), cells }
+    })
+    .collect()
+}
+
+fn confirm_lines(study: &Study<'_>) -> Vec<Line> {
+    let rows = study.rows().filter(|(_, row)| row.purpose == MeasurementPurpose::Confirm);
+    rows.map(|(position, row)| {
+        let upper = |upper: Option<i64>| upper.map_or("?".to_owned(), time);
+        let is_asked = |l: &&MeasuredLatency| {
+            study.inputs().objectives.iter().any(|o| (o.metric, o.percentile) == (l.metric, l.percentile))
+        };
+        let latencies = row.latencies.iter().filter(is_asked).map(|l| {
+            let (metric, value) = (l.metric.as_str(), time(l.microseconds));
+            format!("{metric} {} {value} ({} – {})", l.percentile, time(l.lower), upper(l.upper))
+        });
+        let mut cells = head(study, position, row);
+        cells.push(Cell::Text(latencies.collect::<Vec<_>>().join("; ")));
+        cells.extend(tail(study, position, row));
+        Line { class: class(study.standing(position, row)), cells }
+    })
+    .collect()
+}
+
+fn head(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
+    vec![
+        Cell::Number((position + 1).to_string()),
+        Cell::Text(study.engine(&row.engine).to_owned()),
+        Cell::Text(row.configuration.clone()),
+        Cell::Number(row.level.to_string()),
+        Cell::Number(rate(row.per_kilosecond)),
+    ]
+}
+
+fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
+    let mark = match study.standing(position, row) {
+        Standing::Misses | Standing::Nearest | Standing::Failed => "bad",
+        Standing::Undecided => "open",
+        _ => "good",
+    };
+    vec![
+        Cell::Number(row.count.to_string()),
+        Cell::Number(row.errors.to_string()),
+        Cell::Mark(mark, verdict(row.verdict).to_owned()),
+        Cell::Text(study.remark(position, row)),
+    ]
+}
+
+const fn class(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Chosen | Standing::Prediction => "chosen",
+        Standing::Misses | Standing::Undecided | Standing::Failed => "out",
+        Standing::Nearest | Standing::Front | Standing::Beaten(_) | Standing::Meets => "",
+    }
+}
+
+/// What was left out, and why.
+pub(super) fn not_measured(study: &Study<'_>) -> String {
+    let lines: Vec<Line> = study
+        .status()
+        .not_measured
+        .iter()
+        .map(|skipped| {
+            let configuration = skipped.configuration.clone().unwrap_or_else(|| "all".to_owned());
+            let engine = study.engine(&skipped.engine).to_owned();
+            Line {
+                class: "",
+                cells: vec![Cell::Text(engine), Cell::Text(configuration), Cell::Text(skipped.reason.clone())],
+            }
+        })
+        .collect();
+    if lines.is_empty() {
+        return "<section>\n<h2>Not measured</h2>\n<p>Nothing was left out: every configuration has a measurement at every \
+                level.</p>\n</section>\n"
+            .to_owned();
+    }
+    let table = table("Left out", &["Engine", "Configuration", "Why"], &lines);
+    format!("<section>\n<h2>Not measured</h2>\n{table}</section>\n")
+}
+
+/// How well the engines answer.
+pub(super) fn quality_gate(material: &Material<'_>) -> String {
+    let engines = material.object.status.as_ref().map_or(&[][..], |status| &status.engines);
+    let lines: Vec<Line> = engines
+        .iter()
+        .filter_map(|engine| {
+            let measured = engine.quality.as_ref()?;
+            let mark = if measured.accepted { ("good", "accepted") } else { ("bad", "refused") };
+            let cells = vec![
+                Cell::Text(engine.display_name.clone()),
+                Cell::Text(quality(measured)),
+                Cell::Mark(mark.0, mark.1.to_owned()),
+            ];
+            Some(Line { class: "", cells })
+        })
+        .collect();
+    if lines.is_empty() {
+        return "<section>\n<h2>Quality gate</h2>\n<p>spec.slo.quality asks for nothing: engines were let through \
+                unjudged.</p>\n</section>\n"
+            .to_owned();
+    }
+    let limit = material.object.spec.slo.quality.as_ref();
+    let limit = limit.map_or(String::new(), |quality| format!(" (at most {} below the reference)", quality.max_drop));
+    let caption = format!("Answers to held-out questions, judged before anything was measured{limit}");
+    let table = table(&caption, &["Engine", "Score", "Gate"], &lines);
+    format!("<section>\n<h2>Quality gate</h2>\n{table}</section>\n")
+}
+
+/// By what everything above can be told from another campaign.
+pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
+    let inputs = study.inputs();
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let mut pairs = vec![
+        pair("Profile", material.profile.metadata.name.clone().unwrap_or_default()),
+        pair("Inputs", material.profile.spec.input_hash.clone()),
+    ];
+    if let Some(model) = material.object.status.as_ref().and_then(|status| status.model.as_ref()) {
+        pairs.push(pair("Model", format!("{} {}", model.pinned_uri, model.source_digest)));
+    }
+    for engine in &inputs.engines {
+        pairs.push(pair(
+            &format!("Engine {}", engine.display_name),
+            format!("{} {}", engine.name, engine.manifest_digest),
+        ));
+        let built = material.engines.iter().find(|built| built.metadata.name.as_ref() == Some(&engine.name));
+        let builder = built.map(|built| built.spec.build.builder_image_digest.clone());
+        pairs.extend(builder.map(|digest| pair(&format!("Builder of {}", engine.display_name), digest)));
+    }
+    pairs.push(pair("Triton", inputs.placement.triton_image.clone()));
+    let images = material.object.status.iter().flat_map(|status| &status.images);
+    pairs.extend(
+        images
+            .filter(|image| image.reference == inputs.placement.triton_image)
+            .map(|i| pair("Triton's content", i.digest.clone())),
+    );
+    pairs.extend(
+        inputs.prompts.iter().map(|prompts| pair(&format!("Workload {}", prompts.name), prompts.data.digest.clone())),
+    );
+    pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
+    pairs.push(pair("Load", format!("{:?}", inputs.driver)));
+    pairs.push(pair("Looked for", format!("{:?}", inputs.optimize_for)));
+    let used = duration(u64::try_from(study.status().gpu_milliseconds).unwrap_or(0).saturating_mul(1_000));
+    let (hours, most) = (inputs.budget.gpu_hours.to_string(), inputs.budget.measurements);
+    pairs.push(pair("Budget", format!("{} rows and {used} used, of {most} rows and {hours} h", study.status().rows)));
+    pairs.push(pair("Written by", format!("kubectl-slipway {}", env!("CARGO_PKG_VERSION"))));
+    format!(
+        "<section>\n<h2>Identity</h2>\n<p>Raw records of each row lie in the store under the digest that \
+         <code>kubectl get profile -o yaml</code> shows.</p>\n{}</section>\n",
+        definitions(&pairs)
+    )
+}

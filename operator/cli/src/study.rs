@@ -1,0 +1,198 @@
+//! A campaign as people read it: its points, their names, and what became of each. Pure.
+
+use slipway_crds::v1alpha1::{
+    Profile, ProfileStatus,
+    agent_deployment::{LatencyObjective, ProfilingDriver},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+};
+
+use crate::table::duration;
+
+/// A campaign and what it found so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Study<'a> {
+    inputs: &'a ProfileInputs,
+    status: &'a ProfileStatus,
+}
+
+/// What became of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It serves.
+    Chosen,
+    /// It was run once more at the target load, and that run is the prediction.
+    Prediction,
+    /// Nothing was chosen, and this comes nearest.
+    Nearest,
+    /// It meets the objectives, and no other point beats it in both latency and throughput.
+    Front,
+    /// It meets the objectives, and the point at this position beats it in both.
+    Beaten(usize),
+    /// It meets the objectives as far as they are measured.
+    Meets,
+    /// It misses an objective.
+    Misses,
+    /// It cannot be told whether it meets the objectives.
+    Undecided,
+    /// It could not be measured.
+    Failed,
+}
+
+impl Standing {
+    /// In words, without the point that it may name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chosen => "chosen",
+            Self::Prediction => "prediction",
+            Self::Nearest => "nearest",
+            Self::Front => "front",
+            Self::Beaten(_) => "beaten",
+            Self::Meets => "meets",
+            Self::Misses => "misses",
+            Self::Undecided => "undecided",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl<'a> Study<'a> {
+    /// Reads a campaign; nothing where it has found nothing yet.
+    pub fn of(profile: &'a Profile) -> Option<Self> {
+        Some(Self { inputs: &profile.spec.inputs, status: profile.status.as_ref()? })
+    }
+
+    /// What was measured, and by what it is judged.
+    pub fn inputs(&self) -> &'a ProfileInputs {
+        self.inputs
+    }
+
+    /// What was found.
+    pub fn status(&self) -> &'a ProfileStatus {
+        self.status
+    }
+
+    /// The measurements with their positions.
+    pub fn rows(&self) -> impl Iterator<Item = (usize, &'a Measurement)> + use<'a> {
+        self.status.measurements.iter().enumerate()
+    }
+
+    /// A measurement by a position that the status names.
+    pub fn at(&self, position: i32) -> Option<(usize, &'a Measurement)> {
+        let position = usize::try_from(position).ok()?;
+        self.status.measurements.get(position).map(|row| (position, row))
+    }
+
+    /// The engine of a measurement as people call it.
+    pub fn engine(&self, name: &'a str) -> &'a str {
+        self.inputs.engines.iter().find(|engine| engine.name == name).map_or(name, |engine| &engine.display_name)
+    }
+
+    /// `int8/instances-2 at 4 in flight`.
+    pub fn place(&self, row: &'a Measurement) -> String {
+        format!("{}/{} at {} in flight", self.engine(&row.engine), row.configuration, row.level)
+    }
+
+    /// What a measurement counts.
+    pub fn unit(&self, purpose: MeasurementPurpose) -> &'static str {
+        match (purpose, self.inputs.driver) {
+            (MeasurementPurpose::Explore, ProfilingDriver::ModelAnalyzer) => "requests",
+            (MeasurementPurpose::Explore, ProfilingDriver::AgentRun) | (MeasurementPurpose::Confirm, _) => "runs",
+        }
+    }
+
+    /// The objective by which points are compared: the first, where measurements have it.
+    pub fn judged(&self) -> Option<&'a LatencyObjective> {
+        let first = self.inputs.objectives.first()?;
+        let has = |row: &Measurement| find(row, first).is_some();
+        self.status.measurements.iter().any(has).then_some(first)
+    }
+
+    /// The latency by which points are compared.
+    pub fn latency(&self, row: &'a Measurement) -> Option<&'a MeasuredLatency> {
+        self.inputs.objectives.first().and_then(|first| find(row, first)).or_else(|| row.latencies.first())
+    }
+
+    /// What became of a measurement.
+    pub fn standing(&self, position: usize, row: &'a Measurement) -> Standing {
+        let is = |named: Option<i32>| named.and_then(|at| usize::try_from(at).ok()) == Some(position);
+        let choice = self.status.choice.as_ref();
+        if row.purpose == MeasurementPurpose::Explore && choice.is_some_and(|choice| is_of(choice, row)) {
+            return Standing::Chosen;
+        }
+        if is(choice.map(|choice| choice.predicted_by)) {
+            return Standing::Prediction;
+        }
+        if is(self.status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest)) {
+            return Standing::Nearest;
+        }
+        match row.verdict {
+            MeasurementVerdict::Feasible => self.among_feasible(position, row),
+            MeasurementVerdict::Infeasible => Standing::Misses,
+            MeasurementVerdict::Unbounded => Standing::Undecided,
+            MeasurementVerdict::Failed | MeasurementVerdict::Invalid => Standing::Failed,
+        }
+    }
+
+    fn among_feasible(&self, position: usize, row: &'a Measurement) -> Standing {
+        let front = || self.status.front.iter().filter_map(|at| self.at(*at));
+        if front().any(|(at, _)| at == position) {
+            return Standing::Front;
+        }
+        let Some(own) = self.latency(row).filter(|_| row.purpose == MeasurementPurpose::Explore) else {
+            return Standing::Meets;
+        };
+        let beats = |other: &'a Measurement| {
+            self.latency(other).is_some_and(|latency| latency.microseconds <= own.microseconds)
+                && other.per_kilosecond >= row.per_kilosecond
+        };
+        front().find(|(_, other)| beats(other)).map_or(Standing::Meets, |(at, _)| Standing::Beaten(at))
+    }
+
+    /// What is to be said of a measurement beside its numbers.
+    pub fn remark(&self, position: usize, row: &'a Measurement) -> String {
+        match self.standing(position, row) {
+            Standing::Chosen => "chosen".to_owned(),
+            Standing::Prediction => "run at the target load; this is what is predicted".to_owned(),
+            Standing::Nearest => format!("nearest to the objectives: {}", row.reason),
+            Standing::Front => "on the front".to_owned(),
+            Standing::Beaten(by) => format!("beaten in both by #{}", by + 1),
+            Standing::Meets => String::new(),
+            Standing::Misses | Standing::Undecided | Standing::Failed => row.reason.clone(),
+        }
+    }
+}
+
+fn is_of(choice: &slipway_crds::v1alpha1::profile::ProfileChoice, row: &Measurement) -> bool {
+    choice.engine == row.engine && choice.configuration == row.configuration && choice.level == row.level
+}
+
+fn find<'a>(row: &'a Measurement, objective: &LatencyObjective) -> Option<&'a MeasuredLatency> {
+    row.latencies.iter().find(|l| l.metric == objective.metric && l.percentile == objective.percentile)
+}
+
+/// `meets`, `misses`, `undecided`, `failed` or `invalid`.
+pub const fn verdict(verdict: MeasurementVerdict) -> &'static str {
+    match verdict {
+        MeasurementVerdict::Feasible => "meets",
+        MeasurementVerdict::Infeasible => "misses",
+        MeasurementVerdict::Unbounded => "undecided",
+        MeasurementVerdict::Failed => "failed",
+        MeasurementVerdict::Invalid => "invalid",
+    }
+}
+
+/// A number a second, of one per 1,000 seconds.
+pub fn rate(per_kilosecond: i64) -> String {
+    format!("{:.2}", per_kilosecond as f64 / 1e3)
+}
+
+/// Microseconds of the API for people.
+pub fn time(microseconds: i64) -> String {
+    duration(u64::try_from(microseconds).unwrap_or(0))
+}
+
+/// `312 ms (290 ms to 341 ms)`; an open end where there are too few requests for a bound.
+pub fn bounded(latency: &MeasuredLatency) -> String {
+    let upper = latency.upper.map_or("?".to_owned(), time);
+    format!("{} ({} to {upper})", time(latency.microseconds), time(latency.lower))
+}

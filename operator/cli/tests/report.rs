@@ -1,0 +1,147 @@
+//! The report and the table of candidates of a campaign, as files.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::time::Duration;
+
+use kubectl_slipway::{
+    candidates::candidates,
+    measured::Measurements,
+    overview::overview,
+    progress::{Look, Narrator},
+    report::{Material, report},
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+
+/// A campaign as a cluster held it: two engines at three levels, and a confirm run.
+fn campaign() -> Value {
+    serde_json::from_str(include_str!("fixtures/campaign.json")).unwrap()
+}
+
+struct Objects {
+    agent: AgentDeployment,
+    profile: Profile,
+    engines: Vec<Engine>,
+}
+
+fn objects(campaign: &Value) -> Objects {
+    Objects {
+        agent: serde_json::from_value(campaign["agent"].clone()).unwrap(),
+        profile: serde_json::from_value(campaign["profile"].clone()).unwrap(),
+        engines: serde_json::from_value(campaign["engines"].clone()).unwrap(),
+    }
+}
+
+fn reported(campaign: &Value) -> String {
+    let Objects { agent, profile, engines } = objects(campaign);
+    report(Material { object: &agent, profile: &profile, engines: &engines })
+}
+
+/// What the campaign would be if its first objective bound everything.
+fn infeasible() -> Value {
+    let mut campaign = campaign();
+    campaign["profile"]["spec"]["inputs"]["objectives"][0]["max"] = json!("100ms");
+    let status = &mut campaign["profile"]["status"];
+    status["phase"] = json!("Infeasible");
+    status.as_object_mut().unwrap().remove("choice");
+    for row in status["measurements"].as_array_mut().unwrap() {
+        row["verdict"] = json!("Infeasible");
+        row["reason"] = json!("reply is missed");
+    }
+    status["infeasible"] = json!({
+        "bindingObjective": "reply", "nearest": 3,
+        "whatItWouldTake": "reply would have to be at least 305ms (is 100ms) with int8/instances-2 at 4 in flight",
+    });
+    status["notMeasured"] = json!([{"engine": "engine-x", "configuration": "instances-2", "reason": "budget used up"}]);
+    campaign
+}
+
+#[test]
+fn a_report_shows_the_choice_the_points_and_what_identifies_them() {
+    insta::assert_snapshot!("report", reported(&campaign()));
+}
+
+#[test]
+fn a_report_without_a_choice_names_what_binds_and_the_nearest_point() {
+    insta::assert_snapshot!("report_infeasible", reported(&infeasible()));
+}
+
+#[test]
+fn the_candidates_are_shown_with_what_became_of_each() {
+    insta::assert_snapshot!("candidates", candidates(&objects(&campaign()).profile));
+}
+
+#[test]
+fn the_status_of_an_agent_that_nothing_suits_shows_the_nearest_point_and_what_binds() {
+    let Objects { agent, profile, .. } = objects(&infeasible());
+    let shown = overview(&agent, Some(&profile), &Measurements::default());
+    let part =
+        shown.lines().skip_while(|line| !line.starts_with("Nothing meets")).take(3).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!("infeasible", part);
+}
+
+#[test]
+fn nothing_in_a_report_is_loaded_or_run() {
+    let html = reported(&campaign());
+    for forbidden in ["<script", "<link", "<img", "@import", "url(", "href=", "src="] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(html.matches("http://").count() - html.matches("http://www.w3.org/2000/svg").count(), 1, "the model's");
+}
+
+#[test]
+fn names_and_reasons_cannot_leave_their_place() {
+    let hostile = "</title><script>alert(1)</script>\"'&";
+    let mut campaign = campaign();
+    campaign["agent"]["metadata"]["name"] = json!(hostile);
+    campaign["agent"]["metadata"]["namespace"] = json!(hostile);
+    campaign["profile"]["metadata"]["name"] = json!(hostile);
+    let inputs = &mut campaign["profile"]["spec"]["inputs"];
+    inputs["engines"][0]["displayName"] = json!(hostile);
+    inputs["objectives"][0]["name"] = json!(hostile);
+    inputs["placement"]["tritonImage"] = json!(hostile);
+    let status = &mut campaign["profile"]["status"];
+    status["choice"]["why"] = json!(hostile);
+    status["notMeasured"] = json!([{"engine": hostile, "configuration": hostile, "reason": hostile}]);
+    for row in status["measurements"].as_array_mut().unwrap() {
+        row["reason"] = json!(hostile);
+        row["verdict"] = json!("Infeasible");
+    }
+    for entry in campaign["agent"]["status"]["slo"].as_array_mut().unwrap() {
+        entry["predicted"] = json!(hostile);
+    }
+    let html = reported(&campaign);
+    assert!(!html.contains("<script"), "an element was opened");
+    assert!(!html.contains("alert(1)</script>"), "an element was closed");
+    let escaped = "&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;";
+    assert!(html.matches(escaped).count() > 10, "the text is still there");
+}
+
+#[test]
+fn measurements_are_told_as_they_finish_and_those_of_an_ended_campaign_are_no_news() {
+    let Objects { agent, profile, .. } = objects(&campaign());
+    let with_rows = |count: usize, is_over: bool| {
+        let mut profile = profile.clone();
+        let status = profile.status.as_mut().unwrap();
+        status.measurements.truncate(count);
+        if !is_over {
+            status.choice = None;
+        }
+        profile
+    };
+    let mut narrator = Narrator::default();
+    let mut told = |second, profile: &Profile| {
+        let look = Look { object: &agent, events: &[], profile: Some(profile) };
+        let lines = narrator.tell(Duration::from_secs(second), look);
+        lines.into_iter().filter(|line| line.contains("measured  ")).count()
+    };
+    assert_eq!(
+        [told(1, &with_rows(1, false)), told(2, &with_rows(1, false)), told(3, &with_rows(3, false))],
+        [1, 0, 2]
+    );
+
+    let look = Look { object: &agent, events: &[], profile: Some(&profile) };
+    assert_eq!(Narrator::default().tell(Duration::ZERO, look), Vec::<String>::new());
+}
