@@ -14,6 +14,7 @@ source "$here/steps.sh"
 # shellcheck source=common.sh
 source "$here/common.sh"
 
+readonly REPORT=$LOGS/facts-agent.html
 IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-triton slipway-model-builder)
 
 build_binaries() { cargo build --workspace --bins --locked; }
@@ -40,21 +41,37 @@ install() {
   run_helm upgrade --install "$release" "charts/$release" --namespace "$SYSTEM_NAMESPACE" --create-namespace "$@"
 }
 
+# In a shell of its own, for that file has names of its own.
+operator_image() (
+  # shellcheck source=../images/lib/common.sh
+  source e2e/images/lib/common.sh
+  image_id "$(tag_of slipway-operator)"
+)
+
 install_charts() {
-  local registry=()
+  local registry=() identity=()
+  # The tag stays the same when the code changes: this is what replaces the operator's pod.
+  [[ -n ${DEMO_KUBECONFIG:-} ]] || identity=(--set-string "podAnnotations.slipway\.dev/image=$(operator_image)")
   [[ -z ${DEMO_REGISTRY:-} ]] || registry=(
     --set "image.operator=$DEMO_REGISTRY/slipway-operator"
     --set "image.worker=$DEMO_REGISTRY/slipway-worker"
     --set "image.agentRuntime=$DEMO_REGISTRY/slipway-agent-runtime")
   create_namespace
   install slipway-crds
-  install slipway --values e2e/manifests/values.yaml "${registry[@]}" --wait --timeout 3m
+  install slipway --values e2e/manifests/values.yaml "${registry[@]}" "${identity[@]}" --wait --timeout 3m
 }
 
 # The manifests, with images from where the nodes pull them.
 manifest() { sed "s|slipway\.dev/slipway-\([a-z0-9-]*\):dev|${DEMO_REGISTRY:-slipway.dev}/slipway-\1:dev|" "e2e/manifests/demo/$1"; }
 
+# The traffic to measure with, and the questions that engines are judged by.
+give_workload() {
+  run_kubectl --namespace "$NAMESPACE" create configmap demo-workload --from-file e2e/manifests/demo/workload \
+    --dry-run=client --output yaml | run_kubectl --namespace "$NAMESPACE" apply --server-side -f -
+}
+
 start_servers() {
+  give_workload
   manifest servers.yaml | run_kubectl --namespace "$NAMESPACE" apply -f -
   run_kubectl --namespace "$NAMESPACE" rollout status deployment/models deployment/facts --timeout 2m
 }
@@ -79,7 +96,10 @@ ask_agent() {
 # `kubectl replace --raw` says no content type, hence the proxy.
 teach() {
   local entity property value proxy address
-  coproc PROXY { run_kubectl proxy --port 0; }
+  # Without the exec it would outlive the shell that is killed below, and hold the log of this step open.
+  coproc PROXY {
+    exec "${KUBECTL[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
+  }
   proxy=$PROXY_PID
   read -r -t 20 -u "${PROXY[0]}" address
   python3 -c 'import json, sys
@@ -92,20 +112,33 @@ for fact in json.load(sys.stdin)["lookups"]: print(fact["entity"], fact["propert
   wait "$proxy" || true
 }
 
+# Users, as many as spec.slo.throughput speaks of, so that there is something to observe beside what was predicted.
+send_traffic() {
+  run_kubectl --namespace "$NAMESPACE" delete job traffic --ignore-not-found --cascade=foreground
+  manifest traffic.yaml | run_kubectl --namespace "$NAMESPACE" apply -f -
+  run_kubectl --namespace "$NAMESPACE" wait --for='jsonpath={.status.ready}=1' --timeout=1m job/traffic
+  run_kubectl --namespace "$NAMESPACE" logs --follow job/traffic
+  run_kubectl --namespace "$NAMESPACE" wait --for=condition=Complete --timeout=1m job/traffic
+}
+
+write_report() { run_slipway report facts-agent --output "$REPORT"; }
+
 # Evidence is counted in windows of ten seconds; the last one must have ended.
 show_status() {
   sleep $((11 - $(date +%s) % 10))
   run_slipway status facts-agent
   printf '\n'
-  run_kubectl --namespace "$NAMESPACE" get agd,engines
+  run_kubectl --namespace "$NAMESPACE" get agd,engines,profiles
 }
 
 more_commands() {
   local place="--kubeconfig $KUBECONFIG_FILE${CONTEXT:+ --context $CONTEXT} --namespace $NAMESPACE"
   printf '\nLook further:\n'
   printf '  alias k="%s %s"\n' "${KUBECTL[*]}" "$place"
-  printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n'
+  printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n  k get profiles -o yaml\n'
   printf '  %s %s status facts-agent\n' "${SLIPWAY[*]}" "$place"
+  printf '  k apply -f e2e/manifests/demo/latency.yaml      # the same agent, other objectives: another choice\n'
+  printf 'The report of the campaign, for a browser:\n  %s\n' "$REPORT"
   printf '  make demo-down\n'
 }
 
@@ -132,6 +165,8 @@ main() {
   step "start model and look-up servers" "${KUBECTL[*]} -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "${KUBECTL[*]} -n $NAMESPACE describe agd facts-agent" apply_agent
   open_step "ask the agent" "${KUBECTL[*]} -n $NAMESPACE logs deploy/facts" ask_agent
+  open_step "send traffic" "${KUBECTL[*]} -n $NAMESPACE describe job traffic" send_traffic
+  step "report" "${KUBECTL[*]} -n $NAMESPACE get profiles" write_report
   open_step "status" "${KUBECTL[*]} -n $NAMESPACE get pods" show_status
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
   more_commands

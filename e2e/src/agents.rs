@@ -19,12 +19,12 @@ pub fn path(relative: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
-/// The manifest of the demo's agent.
+/// The manifest of the agent that scenarios start from: nothing of it is measured.
 ///
 /// # Errors
 /// When the manifest is no valid YAML.
 pub fn demo_agent() -> Outcome<Value> {
-    serde_norway::from_str(include_str!("../manifests/demo/agent.yaml")).map_err(ScenarioError::Manifest)
+    serde_norway::from_str(include_str!("../manifests/agent.yaml")).map_err(ScenarioError::Manifest)
 }
 
 /// A namespace with the servers that the demo's agent needs.

@@ -1,9 +1,12 @@
-//! Test servers for scenarios and the demo.
+//! Test servers for scenarios and the demo, and the demo's traffic.
 
 use std::{error::Error, net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand};
-use slipway_e2e::servers::{facts, models};
+use slipway_e2e::{
+    servers::{facts, models},
+    traffic::{self, Traffic},
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -13,14 +16,14 @@ use tokio::{
 #[command(name = "slipway-e2e", version)]
 struct Args {
     #[command(subcommand)]
-    server: Server,
+    command: Command,
     /// Address to listen on.
     #[arg(long, global = true, default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 }
 
 #[derive(Debug, Subcommand)]
-enum Server {
+enum Command {
     /// Serves checkpoints, one folder each.
     Models {
         /// Folder with the checkpoints.
@@ -29,14 +32,17 @@ enum Server {
     },
     /// Serves facts for an agent to look up.
     Facts,
+    /// Sends recorded questions to an agent.
+    Traffic(Traffic),
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let Args { server, listen } = Args::parse();
-    let router = match server {
-        Server::Models { root } => models::router(root),
-        Server::Facts => facts::router(),
+    let Args { command, listen } = Args::parse();
+    let router = match command {
+        Command::Models { root } => models::router(root),
+        Command::Facts => facts::router(),
+        Command::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
     };
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
