@@ -137,7 +137,7 @@ more_commands() {
   printf '  alias k="%s %s"\n' "${KUBECTL[*]}" "$place"
   printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n  k get profiles -o yaml\n'
   printf '  %s %s status facts-agent\n' "${SLIPWAY[*]}" "$place"
-  printf '  k apply -f e2e/manifests/demo/latency.yaml      # the same agent, other objectives: another choice\n'
+  printf '  k apply -f e2e/manifests/demo/latency.yaml      # the same agent, other objectives: another campaign\n'
   printf 'The report of the campaign, for a browser:\n  %s\n' "$REPORT"
   printf '  make demo-down\n'
 }
