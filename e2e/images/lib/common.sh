@@ -9,7 +9,7 @@ BASE_IMAGE=docker.io/library/debian:bookworm-slim
 RUST_BINARIES=${SLIPWAY_RUST_BINARIES:-${CARGO_TARGET_DIR:-$REPOSITORY/target}/x86_64-unknown-linux-gnu/debug}
 
 # In the order in which they build on each other.
-ALL_IMAGES=(slipway-python slipway-triton slipway-model-builder slipway-busybox
+ALL_IMAGES=(slipway-python slipway-triton slipway-model-builder slipway-lognormal-builder slipway-busybox slipway-traefik
   slipway-operator slipway-worker slipway-agent-runtime slipway-e2e)
 
 say() { printf '%s\n' "$*" >&2; }

@@ -6,7 +6,9 @@ fill_context() {
   mkdir -p "$context"
   case $name in
     slipway-python | slipway-triton | slipway-model-builder) fill_python_context "$name" "$context" ;;
+    slipway-lognormal-builder) fill_lognormal_context "$context" ;;
     slipway-busybox) fill_busybox_context "$context" ;;
+    slipway-traefik) fill_traefik_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
       copy_models "$context/models"
@@ -29,16 +31,21 @@ fill_python_context() {
       *) download_once "$list" "$context/$(basename "$list" .txt)" fetch_wheels ;;
     esac
   done
-  [[ $name != slipway-model-builder ]] || copy_builder "$context/builder"
+  [[ $name != slipway-model-builder ]] || copy_builder "$REPOSITORY/e2e/model/builder" "$context/builder"
+}
+
+fill_lognormal_context() {
+  build_image slipway-python
+  copy_builder "$IMAGES/slipway-lognormal-builder/builder" "$1/builder"
 }
 
 # The code that turns a checkpoint into ONNX engines is kept with the model.
 copy_builder() {
-  local source=$REPOSITORY/e2e/model/builder
-  [[ -d $source ]] || die "no $source: the model builder's code is missing"
-  rm -rf "$1"
-  mkdir -p "$1"
-  tar -C "$source" --exclude=__pycache__ --exclude='test*' --exclude='*.md' -cf - . | tar -C "$1" -xf -
+  local source=$1 target=$2
+  [[ -d $source ]] || die "no $source: the builder's code is missing"
+  rm -rf "$target"
+  mkdir -p "$target"
+  tar -C "$source" --exclude=__pycache__ --exclude='test*' --exclude='*.md' -cf - . | tar -C "$target" -xf -
 }
 
 # The demo's models, which its server of models serves.
@@ -55,6 +62,12 @@ fill_busybox_context() {
     dpkg-deb --fsys-tarfile "$1"/packages/busybox-static_*.deb | tar -xO ./bin/busybox >"$1/busybox"
     chmod 755 "$1/busybox"
   }
+}
+
+fill_traefik_context() {
+  local binary
+  binary=$("$REPOSITORY/e2e/tools/build.sh" traefik)
+  [[ $1/traefik -nt $binary ]] || install -m 755 "$binary" "$1/traefik"
 }
 
 # Symbols are four fifths of a debug binary and of no use in a pod.

@@ -1,0 +1,1 @@
+"""Builds engines that behave as their options say; for tests of what watches engines."""
