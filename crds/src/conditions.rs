@@ -14,6 +14,8 @@ pub enum ConditionType {
     Stalled,
     /// Some configuration meets every objective, as measured (AgentDeployment).
     SLOAttainable,
+    /// The rollout waits for a person (AgentDeployment).
+    Suspended,
 }
 
 impl ConditionType {
@@ -24,6 +26,7 @@ impl ConditionType {
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
             Self::SLOAttainable => "SLOAttainable",
+            Self::Suspended => "Suspended",
         }
     }
 }
@@ -107,6 +110,24 @@ reasons! {
     RevisionFailing,
     /// A new revision took over.
     RevisionPromoted,
+    /// A new revision is given traffic step by step.
+    RolloutProgressing,
+    /// A new revision is given more traffic.
+    RolloutAdvanced,
+    /// The rollout is kept at its step by `spec.rollout.paused`.
+    RolloutPaused,
+    /// A new revision did harm and lost its traffic.
+    RolledBack,
+    /// Nothing reaches the new revision.
+    NoTraffic,
+    /// The counts of the new revision's pods cannot be read.
+    EvidenceUnreachable,
+    /// Traffic is not split as declared.
+    TrafficSplitMismatch,
+    /// A step's longest soak has passed without a verdict.
+    VerdictUnreachable,
+    /// No gateway takes the route.
+    RouteUnavailable,
     /// A revision serves.
     Serving,
     /// No revision serves yet.

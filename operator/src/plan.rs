@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment},
     batch::v1::Job,
@@ -32,6 +33,8 @@ pub enum Child {
     Engine(Box<Engine>),
     /// Created: the spec of a Profile is its frozen inputs.
     Profile(Box<Profile>),
+    /// Applied.
+    HttpRoute(Box<HttpRoute>),
     /// Applied: its plan never changes, but the inputs that lead to the plan may.
     ControllerRevision(Box<ControllerRevision>),
 }
@@ -60,6 +63,8 @@ pub enum RemovalKind {
     ConfigMap,
     /// A revision beyond the history limit.
     ControllerRevision,
+    /// The route of an AgentDeployment that moves traffic in another way now.
+    HttpRoute,
 }
 
 /// A line of the story that events tell.

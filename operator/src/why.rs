@@ -143,6 +143,36 @@ pub enum Why {
         /// What the pod says.
         failure: String,
     },
+    /// A revision has a share of the traffic and is judged.
+    CanaryJudged {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// Its share in percent.
+        weight: i32,
+        /// What the judge says, in one word.
+        reason: Reason,
+        /// What the judge says, with numbers.
+        message: String,
+    },
+    /// The rollout is kept at its step.
+    RolloutPaused {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// Its share in percent.
+        weight: i32,
+    },
+    /// A plan did harm.
+    PlanRejected {
+        /// Hash of the plan.
+        revision: String,
+        /// Which harm, at which share, with numbers.
+        reason: String,
+    },
+    /// No gateway serves the route.
+    RouteUnavailable {
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
 }
 
 impl Why {
@@ -166,6 +196,10 @@ impl Why {
             Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
+            Self::CanaryJudged { reason, .. } => *reason,
+            Self::RolloutPaused { .. } => Reason::RolloutPaused,
+            Self::PlanRejected { .. } => Reason::RolledBack,
+            Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
         }
     }
 }
@@ -215,6 +249,18 @@ impl fmt::Display for Why {
                 write!(f, "revision {revision} has {ready} of {wanted} pods ready")
             }
             Self::RevisionFailing { revision, failure } => write!(f, "revision {revision} does not start: {failure}"),
+            Self::CanaryJudged { revision, weight, message, reason: _ } => {
+                write!(f, "revision {revision} has {weight} % of the traffic; {message}")
+            }
+            Self::RolloutPaused { revision, weight } => write!(
+                f,
+                "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
+            ),
+            Self::PlanRejected { revision, reason } => write!(
+                f,
+                "revision {revision} was rolled back {reason}. Change the spec, or set spec.rollout.retry to {revision}"
+            ),
+            Self::RouteUnavailable { problem } => write!(f, "spec.rollout.traffic.gatewayAPI: {problem}"),
         }
     }
 }

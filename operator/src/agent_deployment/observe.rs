@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
+use gateway_api::httproutes::HttpRoute;
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -10,12 +11,13 @@ use k8s_openapi::{
         batch::v1::Job,
         core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
     },
+    apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use slipway_crds::{
-    labels,
-    v1alpha1::{AgentDeployment, Engine, Profile},
+    labels::{self, Component},
+    v1alpha1::{AgentDeployment, Engine, Profile, agent_deployment::RolloutStatus},
 };
 use thiserror::Error;
 use tracing::warn;
@@ -25,7 +27,7 @@ use super::{
     evidence,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{DatasetView, OwnedObject, ServingView, WorkloadView, World},
+    world::{DatasetView, OwnedObject, RouteView, ServingView, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -87,7 +89,10 @@ pub async fn observe(
     let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
     let profiles = list::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
-    let evidence = evidence::read(http, &stable_pods(&object, &pods)).await;
+    let asked = evidence::read(http, &judged_pods(&object, &pods)).await;
+    let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
+    let evidence: Vec<_> = of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.clone()).collect();
+    let route = observe_route(client, namespace, &mine).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
@@ -108,6 +113,8 @@ pub async fn observe(
             .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
             .collect(),
         observed: ObservedObjectives::of(&evidence),
+        evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
+        route,
         jobs: job_views(&jobs, &pods),
         engines: engines
             .into_iter()
@@ -142,15 +149,71 @@ async fn observe_workloads(
     Ok(views)
 }
 
-/// Pods of the revision that takes traffic.
-fn stable_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
-    let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref());
-    let Some(stable) = rollout.and_then(|rollout| rollout.stable.as_ref()) else { return Vec::new() };
-    let is_stable = |pod: &&Pod| {
-        pod.labels().get(labels::REVISION) == Some(stable)
+fn rollout_of(object: &AgentDeployment) -> Option<&RolloutStatus> {
+    object.status.as_ref()?.rollout.as_ref()
+}
+
+/// Whether a canary has traffic.
+fn is_compared(object: &AgentDeployment) -> bool {
+    rollout_of(object).and_then(|rollout| rollout.weight).is_some_and(|weight| weight > 0)
+}
+
+/// Pods of the revisions that take traffic.
+fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
+    let Some(rollout) = rollout_of(object) else { return Vec::new() };
+    let canary = rollout.canary.as_ref().filter(|_| is_compared(object));
+    let revisions: Vec<&String> = rollout.stable.iter().chain(canary).collect();
+    let is_judged = |pod: &&Pod| {
+        pod.labels().get(labels::REVISION).is_some_and(|revision| revisions.contains(&revision))
             && pod.labels().get(labels::AGENT_DEPLOYMENT) == Some(&object.name_any())
+            && pod.labels().get(labels::APP_COMPONENT).map(String::as_str) == Some(Component::Serve.as_str())
     };
-    pods.iter().filter(is_stable).cloned().collect()
+    pods.iter().filter(is_judged).cloned().collect()
+}
+
+/// The route, where the cluster knows routes.
+async fn observe_route(client: &Client, namespace: &str, selector: &str) -> Result<RouteView, ObserveError> {
+    let routes = match list::<HttpRoute>(client, namespace, selector).await {
+        Ok(routes) => routes,
+        Err(ObserveError::List { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found()) =>
+        {
+            return Ok(RouteView::UnknownKind);
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(route) = routes.into_iter().find(|route| route.metadata.deletion_timestamp.is_none()) else {
+        return Ok(RouteView::Absent);
+    };
+    let (Some(uid), Some(resource_version)) = (route.uid(), route.resource_version()) else {
+        return Ok(RouteView::Absent);
+    };
+    let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
+    Ok(RouteView::Present { object, problem: route_problem(&route) })
+}
+
+/// Why no Gateway serves a route as it stands: what its controllers say, or that none has said anything.
+fn route_problem(route: &HttpRoute) -> Option<String> {
+    let names: Vec<&str> = route.spec.parent_refs.iter().flatten().map(|parent| parent.name.as_str()).collect();
+    let parents = route.status.as_ref().map(|status| status.parents.as_slice()).unwrap_or_default();
+    if parents.is_empty() {
+        return Some(format!(
+            "no Gateway has taken HTTPRoute {} in: is {} there, does a controller serve it, and does a listener of it admit \
+             routes of this namespace?",
+            route.name_any(),
+            names.join(", ")
+        ));
+    }
+    parents.iter().find_map(|parent| {
+        let refused = parent.conditions.iter().find(|condition| {
+            matches!(condition.type_.as_str(), "Accepted" | "ResolvedRefs") && condition.status != "True"
+        })?;
+        let Condition { type_, reason, message, .. } = refused;
+        Some(format!(
+            "Gateway {} does not serve HTTPRoute {}: {type_} {reason} {message}",
+            parent.parent_ref.name,
+            route.name_any()
+        ))
+    })
 }
 
 /// The data set of the quality objective, which is a ConfigMap of the user's.
@@ -233,11 +296,15 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
     let is_past_deadline = status.conditions.iter().flatten().any(|c| {
         c.type_ == "Progressing" && c.status == "False" && c.reason.as_deref() == Some("ProgressDeadlineExceeded")
     });
-    let failure = pods
+    let of_agent = deployment.labels().get(labels::AGENT_DEPLOYMENT);
+    let own: Vec<&Pod> = pods
         .iter()
         .filter(|pod| pod.labels().get(labels::REVISION) == Some(&revision))
-        .filter(|pod| pod.labels().get(labels::AGENT_DEPLOYMENT) == deployment.labels().get(labels::AGENT_DEPLOYMENT))
-        .find_map(|pod| view::crash(pod).or_else(|| view::image_problem(pod)).or_else(|| view::unschedulable(pod)));
+        .filter(|pod| pod.labels().get(labels::AGENT_DEPLOYMENT) == of_agent)
+        .collect();
+    let crash = own.iter().find_map(|pod| view::crash(pod));
+    let other = |pod: &&Pod| view::image_problem(pod).or_else(|| view::unschedulable(pod));
+    let failure = crash.clone().or_else(|| own.iter().find_map(other));
     let view = ServingView {
         wanted,
         updated: status.updated_replicas.unwrap_or_default(),
@@ -245,6 +312,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         is_observed: status.observed_generation == deployment.metadata.generation,
         is_past_deadline,
         failure,
+        crash,
     };
     Some((revision, view))
 }

@@ -7,7 +7,7 @@ use slipway_crds::{
     labels,
     v1alpha1::{
         AgentDeploymentStatus, ProfileStatus,
-        agent_deployment::{SelectedConfiguration, Stage},
+        agent_deployment::{OnInconclusive, SelectedConfiguration, Stage},
         profile::ProfilePhase,
     },
 };
@@ -59,7 +59,8 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     (status.slo, status.objectives_met) = objectives::summarise(world, profile);
     let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)]
         .into_iter()
-        .chain(profile.and_then(attainable_condition));
+        .chain(profile.and_then(attainable_condition))
+        .chain(suspended_condition(world, outcome));
     status.conditions =
         drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
 }
@@ -90,6 +91,7 @@ fn stage(outcome: &Outcome) -> Stage {
         None => return Stage::Serving,
         Some(Step::Done(())) => return Stage::Serving,
         Some(Step::Stopped(Why::SpecRefused { .. })) => return Stage::Refused,
+        Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
         Some(Step::Stopped(_)) => return Stage::Failed,
         Some(Step::Waiting(why)) => why,
     };
@@ -116,7 +118,13 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::Profiling { .. }
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
-        Why::RevisionStarting { .. } | Why::RevisionFailing { .. } => Stage::RollingOut,
+        Why::RolloutPaused { .. } => Stage::Paused,
+        Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
+        Why::RevisionStarting { .. }
+        | Why::RevisionFailing { .. }
+        | Why::CanaryJudged { .. }
+        | Why::PlanRejected { .. }
+        | Why::RouteUnavailable { .. } => Stage::RollingOut,
     }
 }
 
@@ -152,6 +160,23 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     let why = profile.choice.as_ref().map(|choice| choice.why.clone());
     let message = answer.or(why).unwrap_or_else(|| profile.message.clone());
     Some(Draft { condition, is_true, reason, message })
+}
+
+/// A rollout that goes on only when a person says so; absent otherwise.
+fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
+    let Some(Step::Waiting(why)) = &outcome.next else { return None };
+    let is_left_to_people = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
+    let waits = match why {
+        Why::RolloutPaused { .. } => true,
+        Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_left_to_people,
+        _ => false,
+    };
+    waits.then(|| Draft {
+        condition: ConditionType::Suspended,
+        is_true: true,
+        reason: why.reason(),
+        message: why.to_string(),
+    })
 }
 
 fn reconciling_condition(outcome: &Outcome) -> Draft {

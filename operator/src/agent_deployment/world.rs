@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
+use slipway_evidence::Evidence;
 use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
 use super::{objectives::ObservedObjectives, revision::Revision};
@@ -41,6 +42,10 @@ pub struct World {
     pub profiles: BTreeMap<String, ProfileStatus>,
     /// What the serving pods counted.
     pub observed: ObservedObjectives,
+    /// What every pod of stable and canary counted, by revision; empty while no rollout compares them.
+    pub evidence: BTreeMap<String, Vec<PodEvidence>>,
+    /// The HTTPRoute.
+    pub route: RouteView,
     /// Jobs of this AgentDeployment and of its model, by name.
     pub jobs: BTreeMap<String, JobView>,
     /// Engines of the namespace that are not being deleted, by name.
@@ -149,6 +154,32 @@ impl DatasetView {
     }
 }
 
+/// What a pod said of its counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodEvidence {
+    /// Name of the pod.
+    pub pod: String,
+    /// What it counted; absent if it did not answer.
+    pub evidence: Option<Evidence>,
+}
+
+/// What is seen of the HTTPRoute of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RouteView {
+    /// The cluster knows no HTTPRoutes.
+    UnknownKind,
+    /// There is none yet.
+    #[default]
+    Absent,
+    /// It is there.
+    Present {
+        /// The object.
+        object: OwnedObject,
+        /// Why no Gateway serves it as it stands; absent when one does.
+        problem: Option<String>,
+    },
+}
+
 /// What is seen of a revision's Deployment and pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServingView {
@@ -164,6 +195,8 @@ pub struct ServingView {
     pub is_past_deadline: bool,
     /// What a failing pod says.
     pub failure: Option<String>,
+    /// What a pod says whose container ended with an error.
+    pub crash: Option<String>,
 }
 
 /// A serving object of a revision, so that it can be deleted while it still is that object.

@@ -109,6 +109,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::Service(object) => ensure(client, namespace, object.as_ref()).await,
         Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
         Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
         Child::Engine(object) => create(client, namespace, object.as_ref()).await,
@@ -170,6 +171,7 @@ async fn create<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
 /// # Errors
 /// When the API server refuses for another reason than that the object is gone or has changed.
 pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Result<(), ApplyError> {
+    use gateway_api::httproutes::HttpRoute;
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
         core::v1::{ConfigMap, Service},
@@ -179,6 +181,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
         RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
         RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
+        RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
     }
 }
 

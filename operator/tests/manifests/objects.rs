@@ -11,10 +11,10 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_operator::{
     agent_deployment::{
-        build::{self, quality_job::QualityOrder},
+        build::{self, quality_job::QualityOrder, traffic::Split},
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, input_hash},
-        world::World,
+        world::{RouteView, World},
     },
     engine::{build::build_job, decide::EngineWorld},
     plan::Child,
@@ -58,6 +58,8 @@ fn world(object: &AgentDeployment) -> World {
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
         observed: ObservedObjectives::default(),
+        evidence: BTreeMap::new(),
+        route: RouteView::Absent,
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
@@ -84,6 +86,7 @@ fn child(child: &Child) -> Value {
         Child::PersistentVolumeClaim(object) => value(object.as_ref()),
         Child::Service(object) => value(object.as_ref()),
         Child::Deployment(object) => value(object.as_ref()),
+        Child::HttpRoute(object) => value(object.as_ref()),
         Child::Job(object) => value(object.as_ref()),
         Child::Engine(object) => value(object.as_ref()),
         Child::Profile(object) => value(object.as_ref()),
@@ -110,8 +113,12 @@ impl Objects {
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
         all.push(value(&build::revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
-        all.extend(build::serving::revision_children(&world, &revision, &plan).iter().map(child));
-        all.push(value(&build::serving::stable_service(&world, Some(&revision))));
+        all.extend(
+            build::serving::revision_children(&world, &revision, &plan, world.spec.serving.replicas).iter().map(child),
+        );
+        let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| ("0123456789", 20));
+        let split = Split { stable: Some(&revision), canary };
+        all.extend(build::traffic::traffic(&world, split).iter().map(child));
         Self { agent_deployment: agent_deployment.clone(), revision, all }
     }
 

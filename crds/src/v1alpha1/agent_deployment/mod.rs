@@ -3,6 +3,7 @@
 mod agent;
 mod model;
 mod profiling;
+mod rollout;
 mod serving;
 mod slo;
 mod status;
@@ -15,14 +16,17 @@ pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
 pub use profiling::{ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
-pub use serving::{Hardware, Rollout, Serving};
+pub use rollout::{
+    GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic, TrafficType,
+};
+pub use serving::{Hardware, Serving};
 pub use slo::{
     ErrorRateObjective, LatencyMetric, LatencyObjective, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage, ResolvedModel,
-    RolloutStatus, SelectedConfiguration, Stage,
+    AgentDeploymentStatus, EngineChoice, JobAttempt, LogEvidence, MeasuredQuality, ObjectiveStatus, RejectedPlan,
+    ResolvedImage, ResolvedModel, RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
@@ -48,6 +52,7 @@ pub use status::{
     printcolumn(name = "Engine", type_ = "string", json_path = ".status.selected.displayName"),
     printcolumn(name = "SLOs", type_ = "string", json_path = ".status.objectivesMet"),
     printcolumn(name = "Replicas", type_ = "string", json_path = ".status.readyReplicas"),
+    printcolumn(name = "Canary", type_ = "string", json_path = ".status.rollout.canaryShare"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(

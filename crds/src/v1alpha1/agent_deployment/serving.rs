@@ -47,26 +47,6 @@ impl Default for Serving {
     }
 }
 
-/// How a changed plan takes over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Rollout {
-    /// Superseded revisions that are kept, so that going back to one needs no Job.
-    #[serde(default = "default_revision_history_limit")]
-    #[schemars(range(min = 0, max = 20))]
-    pub revision_history_limit: i32,
-}
-
-impl Default for Rollout {
-    fn default() -> Self {
-        Self { revision_history_limit: default_revision_history_limit() }
-    }
-}
-
 fn default_replicas() -> i32 {
     1
-}
-
-fn default_revision_history_limit() -> i32 {
-    5
 }

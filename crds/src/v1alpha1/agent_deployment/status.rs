@@ -84,8 +84,12 @@ pub enum Stage {
     Building,
     /// Measuring configurations.
     Profiling,
-    /// Bringing up the selected revision.
+    /// Bringing up the selected revision, or giving it traffic step by step.
     RollingOut,
+    /// A rollout that waits for a person.
+    Paused,
+    /// A revision serves; the selected one did harm and was rolled back.
+    RolledBack,
     /// A revision serves and nothing is left to do.
     Serving,
     /// A step failed for good.
@@ -248,6 +252,89 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub canary: Option<String>,
+    /// Share of traffic that goes to the canary, for people: `20%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8))]
+    pub canary_share: Option<String>,
+    /// Step of `spec.rollout.steps` that the canary is at, from 1; one more than there are steps once it is about to take over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<i32>,
+    /// Share of traffic that goes to the canary, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i32>,
+    /// Since when the canary has this share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_since: Option<Time>,
+    /// What the judge said last: Hold, Advance, Rollback or Promote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub verdict: Option<String>,
+    /// Why it said so, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub reason: Option<String>,
+    /// Why it said so, with numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub message: Option<String>,
+    /// When the figures of the judge were last written; it looks every ten seconds, and writes once a minute or when the verdict
+    /// changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_at: Option<Time>,
+    /// How long the whole rollout of a revision that equals the stable one is expected to take, at the traffic of the stable one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub expected_verdict: Option<String>,
+    /// Evidence of harm, guard by guard; the canary is rolled back when the logarithm of the weighted mean reaches that of one over
+    /// `judge.falseRollback`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["guard"]))]
+    pub evidence: Vec<LogEvidence>,
+    /// The judge's memory. Opaque; a new version of the judge starts anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8192))]
+    pub judge_state: Option<String>,
+    /// Hash of the plan that served before, whose pods are kept a little longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub previous: Option<String>,
+    /// When the pods of `previous` go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<Time>,
+    /// Plans that were rolled back, the latest last. They are not tried again without a word in `spec.rollout.retry`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
+    pub rejected: Vec<RejectedPlan>,
+}
+
+/// The evidence of one guard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogEvidence {
+    /// The guard: `RequestLatency/relative`.
+    #[schemars(length(max = 63))]
+    pub guard: String,
+    /// Natural logarithm of its e-value.
+    #[schemars(length(max = 16))]
+    pub log_evidence: String,
+}
+
+/// A plan that was rolled back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedPlan {
+    /// Hash of the plan.
+    #[schemars(length(max = 63))]
+    pub plan: String,
+    /// When it was rolled back.
+    pub at: Time,
+    /// Why, with numbers.
+    #[schemars(length(max = 512))]
+    pub reason: String,
+    /// What stood in `spec.rollout.retry` then; it does not count again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub retry: Option<String>,
 }
 
 /// The latest attempt of one kind of Job.

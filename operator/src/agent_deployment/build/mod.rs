@@ -7,10 +7,12 @@ pub mod profile;
 pub mod quality_job;
 pub mod resolve_job;
 pub mod revision;
+pub mod route;
 pub mod runtime_config;
 pub mod serving;
 pub mod store;
 pub mod task;
+pub mod traffic;
 
 #[cfg(test)]
 mod tests;

@@ -24,12 +24,12 @@ const NO_REVISION: &str = "none";
 /// Seconds in which a new pod must become ready before its revision counts as failed.
 const PROGRESS_DEADLINE_SECONDS: i32 = 600;
 
-/// Everything that a revision needs, in the order in which it is applied: what a pod mounts comes before the pod.
-pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan) -> Vec<Child> {
+/// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes before the pod.
+pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Vec<Child> {
     vec![
         Child::ConfigMap(Box::new(config_map(world, hash, plan))),
         Child::Service(Box::new(revision_service(world, hash))),
-        Child::Deployment(Box::new(deployment(world, hash, plan))),
+        Child::Deployment(Box::new(deployment(world, hash, plan, replicas))),
     ]
 }
 
@@ -42,13 +42,13 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     }
 }
 
-fn deployment(world: &World, hash: &str, plan: &RevisionPlan) -> Deployment {
+fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Deployment {
     let name = revision_name(world, hash);
     let labels = serving_labels(world, Some(hash));
     Deployment {
         metadata: owned(world, name.clone(), labels.clone()),
         spec: Some(DeploymentSpec {
-            replicas: Some(world.spec.serving.replicas),
+            replicas: Some(replicas),
             progress_deadline_seconds: Some(PROGRESS_DEADLINE_SECONDS),
             // A revision's template never changes; its records are ours, not the Deployment's.
             revision_history_limit: Some(1),
@@ -105,4 +105,12 @@ pub fn stable_service(world: &World, stable: Option<&str>) -> Service {
         owned(world, world.name.clone(), serving_labels(world, None)),
         selector(world, stable.unwrap_or(NO_REVISION)),
     )
+}
+
+/// The same Service while the pods of two revisions share its traffic.
+pub fn common_service(world: &World) -> Service {
+    let of_agent = BTreeMap::from([(labels::AGENT_DEPLOYMENT.to_owned(), world.name.clone())]);
+    let serves = (labels::APP_COMPONENT.to_owned(), labels::Component::Serve.as_str().to_owned());
+    let selector = of_agent.into_iter().chain([serves]).collect();
+    service(owned(world, world.name.clone(), serving_labels(world, None)), selector)
 }

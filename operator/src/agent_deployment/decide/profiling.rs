@@ -198,7 +198,7 @@ fn with_parameter(base: &ServingConfiguration, name: &str, value: &str) -> Servi
 }
 
 /// `instances-2,speculative_tokens-4`; a number where that would be longer than a name may be.
-fn name(settings: &ServingConfiguration, index: usize) -> String {
+pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
     let instances = settings.instances.map(|count| format!("instances-{count}"));
     let parameters = settings.parameters.iter().map(|(name, value)| format!("{name}-{value}"));
     let name = instances.into_iter().chain(parameters).collect::<Vec<_>>().join(",");

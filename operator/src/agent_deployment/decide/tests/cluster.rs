@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::core::v1::Service,
@@ -22,7 +23,7 @@ use crate::{
     agent_deployment::{
         objectives::ObservedObjectives,
         revision::Revision,
-        world::{OwnedObject, ServingView, World},
+        world::{OwnedObject, RouteView, ServingView, World},
     },
     engine::decide::{self as engine_decide, EngineWorld},
     jobs::view::{JobPhase, JobView},
@@ -44,6 +45,8 @@ pub(super) struct Cluster {
     pub(super) engines: BTreeMap<String, (EngineSpec, EngineStatus)>,
     /// The revision to which the Service of the AgentDeployment goes.
     pub(super) routed_to: Option<String>,
+    /// The weights of the route, by Service.
+    pub(super) weights: BTreeMap<String, i32>,
     writes: u32,
 }
 
@@ -71,13 +74,15 @@ pub(super) fn world() -> Cluster {
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
         observed: ObservedObjectives::default(),
+        evidence: BTreeMap::new(),
+        route: RouteView::Absent,
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
         serving: BTreeMap::new(),
         objects: BTreeMap::new(),
     };
-    Cluster { world, engines: BTreeMap::new(), routed_to: None, writes: 0 }
+    Cluster { world, engines: BTreeMap::new(), routed_to: None, weights: BTreeMap::new(), writes: 0 }
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
@@ -248,6 +253,7 @@ impl Cluster {
                 view.ready = view.ready.min(wanted);
                 view.updated = wanted;
             }
+            Child::HttpRoute(object) => self.own_route(&object),
             Child::Job(object) => {
                 let name = object.metadata.name.clone().expect("a Job has a name");
                 if !self.world.jobs.contains_key(&name) {
@@ -291,8 +297,24 @@ impl Cluster {
         }
     }
 
+    /// A gateway serves every route at once.
+    fn own_route(&mut self, route: &HttpRoute) {
+        self.weights = weights(route);
+        if let RouteView::Absent = self.world.route {
+            self.writes += 1;
+            let name = route.metadata.name.clone().expect("a route has a name");
+            let (uid, resource_version) = (format!("uid-{}", self.writes), self.writes.to_string());
+            let object = OwnedObject { kind: RemovalKind::HttpRoute, name, uid, resource_version };
+            self.world.route = RouteView::Present { object, problem: None };
+        }
+    }
+
     fn remove(&mut self, removal: &Removal) {
         self.writes += 1;
+        if removal.kind == RemovalKind::HttpRoute {
+            self.world.route = RouteView::Absent;
+            return;
+        }
         let is_it = |uid: &str, version: &str| removal.uid == uid && removal.resource_version == version;
         if removal.kind == RemovalKind::ControllerRevision {
             self.world.revisions.retain(|r| !is_it(&r.uid, &r.resource_version));
@@ -390,6 +412,13 @@ pub(super) fn routed_to(service: &Service) -> Option<String> {
     service.spec.as_ref()?.selector.as_ref()?.get(REVISION).cloned().filter(|revision| revision != "none")
 }
 
+/// The weights of the rule that asks for no revision, by Service.
+pub(super) fn weights(route: &HttpRoute) -> BTreeMap<String, i32> {
+    let rules = route.spec.rules.iter().flatten().filter(|rule| rule.matches.is_none());
+    let backends = rules.flat_map(|rule| rule.backend_refs.iter().flatten());
+    backends.map(|backend| (backend.name.clone(), backend.weight.unwrap_or(1))).collect()
+}
+
 /// Kind and name of a child.
 pub(super) fn name_of(child: &Child) -> String {
     let (kind, metadata) = metadata_of(child);
@@ -402,6 +431,7 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
         Child::PersistentVolumeClaim(object) => ("PersistentVolumeClaim", &object.metadata),
         Child::Service(object) => ("Service", &object.metadata),
         Child::Deployment(object) => ("Deployment", &object.metadata),
+        Child::HttpRoute(object) => ("HTTPRoute", &object.metadata),
         Child::Job(object) => ("Job", &object.metadata),
         Child::Engine(object) => ("Engine", &object.metadata),
         Child::Profile(object) => ("Profile", &object.metadata),

@@ -137,6 +137,7 @@ fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
             Child::ConfigMap(_)
             | Child::Service(_)
             | Child::Deployment(_)
+            | Child::HttpRoute(_)
             | Child::Job(_)
             | Child::Profile(_)
             | Child::ControllerRevision(_) => assert_eq!(owners, vec![cluster.world.owner.clone()], "{name}"),

@@ -74,7 +74,7 @@ fn the_new_revision_takes_over_when_its_pods_are_ready_and_the_old_objects_go() 
     let old = changed.world.objects[&stable].clone();
     changed.ready_pods();
     let plan = changed.plan();
-    assert_eq!(plan.status.rollout, Some(RolloutStatus { stable: Some(canary.clone()), canary: None }));
+    assert_eq!(plan.status.rollout, Some(RolloutStatus { stable: Some(canary.clone()), ..RolloutStatus::default() }));
     let removed: Vec<_> =
         plan.removals.iter().map(|r| (r.kind, r.name.clone(), r.uid.clone(), r.resource_version.clone())).collect();
     let expected: Vec<_> = old.into_iter().map(|o| (o.kind, o.name, o.uid, o.resource_version)).collect();
@@ -145,7 +145,10 @@ fn while_another_model_is_resolved_no_canary_is_named() {
     let (changed, stable) = changed();
     let mut again = changed.edited(|spec| spec.model.uri = "http://models.example/other".to_owned());
     again.settle();
-    assert_eq!(again.world.status.rollout, Some(RolloutStatus { stable: Some(stable.clone()), canary: None }));
+    assert_eq!(
+        again.world.status.rollout,
+        Some(RolloutStatus { stable: Some(stable.clone()), ..RolloutStatus::default() })
+    );
     assert_eq!(again.world.objects.keys().collect::<Vec<_>>(), [&stable]);
 }
 

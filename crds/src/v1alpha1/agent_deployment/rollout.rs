@@ -1,0 +1,242 @@
+//! How a changed plan takes over from the one that serves.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::values::{DurationText, Percent};
+
+/// How a changed plan takes over: who moves traffic, in which steps, and how the new revision is judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Who moves traffic to the new revision.
+    #[serde(default, skip_serializing_if = "Traffic::is_default")]
+    pub traffic: Traffic,
+    /// Shares of traffic that the new revision is given in turn. After the last one it takes over. The default is 5, 20 and 50
+    /// percent, for ten minutes each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(validation = Rule::new(
+        "(size(self) < 2 || self[0].weight < self[1].weight) && (size(self) < 3 || self[1].weight < self[2].weight) && \
+         (size(self) < 4 || self[2].weight < self[3].weight) && (size(self) < 5 || self[3].weight < self[4].weight) && \
+         (size(self) < 6 || self[4].weight < self[5].weight) && (size(self) < 7 || self[5].weight < self[6].weight) && \
+         (size(self) < 8 || self[6].weight < self[7].weight)")
+        .message("weights of steps must increase: sort the steps and leave out repeated ones"))]
+    pub steps: Vec<RolloutStep>,
+    /// How the new revision is judged.
+    #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
+    pub judge: JudgeSettings,
+    /// What happens when a step's longest soak passes without a verdict.
+    #[serde(default, skip_serializing_if = "OnInconclusive::is_default")]
+    pub on_inconclusive: OnInconclusive,
+    /// Keeps the rollout at its step. A revision that does harm is rolled back all the same.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+    /// Hash of the plan that takes over without further judgement. Does nothing to any other plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub promote: Option<String>,
+    /// Hash of the plan that is rolled back. Does nothing to any other plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub abort: Option<String>,
+    /// Hash of the rejected plan that is tried once more; add `/2`, `/3` for further tries. Does nothing to any other plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub retry: Option<String>,
+    /// Superseded revisions that are kept, so that going back to one needs no Job.
+    #[serde(default = "default_revision_history_limit")]
+    #[schemars(range(min = 0, max = 20))]
+    pub revision_history_limit: i32,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            traffic: Traffic::default(),
+            steps: Vec::new(),
+            judge: JudgeSettings::default(),
+            on_inconclusive: OnInconclusive::default(),
+            paused: false,
+            promote: None,
+            abort: None,
+            retry: None,
+            revision_history_limit: default_revision_history_limit(),
+        }
+    }
+}
+
+/// Who moves traffic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(self.type == 'GatewayAPI') == has(self.gatewayAPI)")
+        .message("type GatewayAPI needs the block gatewayAPI, and no other type may have it")
+)]
+pub struct Traffic {
+    /// The way in which traffic is moved.
+    #[serde(default)]
+    pub r#type: TrafficType,
+    /// The gateway, for type GatewayAPI.
+    #[serde(default, rename = "gatewayAPI", skip_serializing_if = "Option::is_none")]
+    pub gateway_api: Option<GatewayTraffic>,
+}
+
+impl Traffic {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Ways in which traffic is moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum TrafficType {
+    /// All at once, as soon as every pod of the new revision is ready. Nothing is judged.
+    #[default]
+    BlueGreen,
+    /// An HTTPRoute of the Gateway API, with weights.
+    GatewayAPI,
+    /// The numbers of pods behind the Service; shares are rounded to whole pods.
+    ReplicaRatio,
+}
+
+/// The gateway that traffic comes through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayTraffic {
+    /// The Gateways that the HTTPRoute is attached to.
+    #[schemars(length(min = 1, max = 4))]
+    pub parent_refs: Vec<GatewayReference>,
+    /// Host names that the HTTPRoute matches; none means all of the Gateway.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    pub hostnames: Vec<String>,
+}
+
+/// A Gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayReference {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace; absent means that of the AgentDeployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// One of its listeners; absent means all that accept the route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub section_name: Option<String>,
+}
+
+/// A share of traffic, and how long it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStep {
+    /// Share of traffic that goes to the new revision, in percent.
+    #[schemars(range(min = 1, max = 100))]
+    pub weight: i32,
+    /// Shortest time at this step.
+    #[serde(default = "default_min_soak")]
+    pub min_soak: DurationText,
+    /// Longest time at this step without a verdict.
+    #[serde(default = "default_max_soak")]
+    pub max_soak: DurationText,
+}
+
+/// How a new revision is judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JudgeSettings {
+    /// Slowdown against the serving revision, or against what profiling predicts, that is put up with. At least 9.05% is granted:
+    /// below that a slightly slower pod looks like a slower revision.
+    #[serde(default = "default_max_regression")]
+    pub max_regression: Percent,
+    /// Probability of rolling back a revision that does no harm.
+    #[serde(default = "default_false_rollback")]
+    pub false_rollback: Percent,
+    /// Time for which the counts of a new pod are left out.
+    #[serde(default = "default_warm_up")]
+    pub warm_up: DurationText,
+}
+
+impl JudgeSettings {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for JudgeSettings {
+    fn default() -> Self {
+        Self {
+            max_regression: default_max_regression(),
+            false_rollback: default_false_rollback(),
+            warm_up: default_warm_up(),
+        }
+    }
+}
+
+/// What happens when there is no verdict in time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum OnInconclusive {
+    /// The step is kept and said so; a later verdict still counts.
+    #[default]
+    Pause,
+    /// The new revision is rolled back.
+    Rollback,
+    /// The new revision goes on to the next step, unless harm is suspected.
+    Promote,
+}
+
+impl OnInconclusive {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn duration(text: &str) -> DurationText {
+    text.parse().expect("a constant is a duration")
+}
+
+fn percent(text: &str) -> Percent {
+    text.parse().expect("a constant is a percentage")
+}
+
+fn default_min_soak() -> DurationText {
+    duration("10m")
+}
+
+fn default_max_soak() -> DurationText {
+    duration("2h")
+}
+
+fn default_warm_up() -> DurationText {
+    duration("30s")
+}
+
+fn default_max_regression() -> Percent {
+    percent("10%")
+}
+
+fn default_false_rollback() -> Percent {
+    percent("1%")
+}
+
+fn default_revision_history_limit() -> i32 {
+    5
+}
+
+impl RolloutStep {
+    /// A step of the default schedule.
+    pub fn with_weight(weight: i32) -> Self {
+        Self { weight, min_soak: default_min_soak(), max_soak: default_max_soak() }
+    }
+}

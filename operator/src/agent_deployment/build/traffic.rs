@@ -1,0 +1,39 @@
+//! Where clients are sent: the Service and the HTTPRoute of an AgentDeployment. Pure.
+
+use slipway_crds::v1alpha1::agent_deployment::TrafficType;
+
+use super::{World, route, route::Share, serving};
+use crate::{agent_deployment::world::RouteView, plan::Child};
+
+/// The revisions between which traffic is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// The revision that serves; absent before the first one does.
+    pub stable: Option<&'a str>,
+    /// The revision on trial and its share in percent.
+    pub canary: Option<(&'a str, i32)>,
+}
+
+/// The objects that bring about a split.
+pub fn traffic(world: &World, split: Split<'_>) -> Vec<Child> {
+    let kind = world.spec.rollout.traffic.r#type;
+    let mixes_pods = kind == TrafficType::ReplicaRatio && split.canary.is_some_and(|(_, weight)| weight > 0);
+    let service =
+        if mixes_pods { serving::common_service(world) } else { serving::stable_service(world, split.stable) };
+    let mut children = vec![Child::Service(Box::new(service))];
+    children.extend(http_route(world, split).map(|route| Child::HttpRoute(Box::new(route))));
+    children
+}
+
+fn http_route(world: &World, split: Split<'_>) -> Option<gateway_api::httproutes::HttpRoute> {
+    let gateway = world.spec.rollout.traffic.gateway_api.as_ref()?;
+    if world.route == RouteView::UnknownKind {
+        return None;
+    }
+    let stable = split.stable?;
+    let weight = split.canary.map_or(0, |(_, weight)| weight);
+    let canary = split.canary.map(|(revision, weight)| Share { revision, weight });
+    let shares: Vec<Share<'_>> =
+        std::iter::once(Share { revision: stable, weight: 100 - weight }).chain(canary).collect();
+    Some(route::http_route(world, gateway, &shares))
+}

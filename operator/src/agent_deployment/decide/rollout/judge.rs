@@ -1,0 +1,238 @@
+//! Judges a canary by what its pods and those of stable counted. Pure: the statistics are those of slipway-analysis.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_analysis::judge::{
+    Arm, Change, Config, Expectation, Judge, Judgement, Objective, Observation, OnInconclusive as JudgeOnInconclusive,
+    Step, Suspect, Verdict, Window, config,
+};
+use slipway_crds::{
+    v1alpha1::agent_deployment::{LatencyMetric, LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
+    values::Percentile,
+};
+use slipway_evidence::{Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id};
+
+use super::{World, prediction, schedule::Planned};
+use crate::agent_deployment::{revision::RevisionPlan, world::PodEvidence};
+
+/// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
+const SETTLE_SECONDS: u64 = 5;
+/// Seconds after the end of a window in which a pod has counted it.
+const GRACE_SECONDS: u64 = 2;
+/// Windows for which a silent pod is waited for before the others are judged without it.
+const PATIENCE_WINDOWS: u64 = 3;
+/// Seconds after which the figures of the judge are written even though nothing has changed.
+const WRITE_EVERY_SECONDS: i64 = 60;
+
+/// What is judged.
+pub(super) struct Case<'a> {
+    pub(super) world: &'a World,
+    pub(super) rollout: &'a RolloutStatus,
+    pub(super) schedule: &'a [Planned],
+    pub(super) stable: &'a str,
+    pub(super) canary: &'a str,
+    pub(super) plan: &'a RevisionPlan,
+}
+
+/// What the judge came to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Judged {
+    /// The rollout with the judge's figures, where it is time to write them.
+    pub(super) rollout: RolloutStatus,
+    /// What is to be done.
+    pub(super) verdict: Verdict,
+    /// Why, in words, with who is to blame.
+    pub(super) reason: String,
+    /// Whether traffic is not split as declared.
+    pub(super) is_split_wrong: bool,
+}
+
+impl Case<'_> {
+    /// Reads the windows that were not read before, and judges.
+    pub(super) fn judge(&self) -> Judged {
+        let config = self.config();
+        let kept = self.rollout.judge_state.as_deref().and_then(|state| Judge::resume(config.clone(), state).ok());
+        let mut judge = kept.unwrap_or_else(|| Judge::new(config));
+        let mut last = None;
+        for window in self.windows(judge.consumed_to()) {
+            let judgement = judge.consume(&window);
+            let ends = judgement.as_ref().is_some_and(|judgement| judgement.verdict != Verdict::Hold);
+            last = judgement.or(last);
+            if ends {
+                break;
+            }
+        }
+        self.conclude(&judge, last)
+    }
+
+    fn conclude(&self, judge: &Judge, last: Option<Judgement>) -> Judged {
+        let (verdict, reason, code) = match (&last, judge.decided()) {
+            (Some(judgement), _) => (judgement.verdict, judgement.reason.to_string(), judgement.reason.code()),
+            // Decided before, and written down then.
+            (None, Some((verdict, _))) => (verdict, self.rollout.message.clone().unwrap_or_default(), ""),
+            (None, None) => (Verdict::Hold, self.rollout.message.clone().unwrap_or_default(), ""),
+        };
+        let blame = judge.blame();
+        let reason = match verdict {
+            Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; blame {blame:?}"),
+            Verdict::Rollback | Verdict::Hold | Verdict::Advance | Verdict::Promote => reason,
+        };
+        let split = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI && judge.split_mismatch().1;
+        let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason, is_split_wrong: split };
+        if last.is_some() && self.is_news(verdict, code) {
+            let text = judged.reason.clone();
+            write(&mut judged.rollout, judge, (verdict, code, text));
+            judged.rollout.judged_at = Some(Time(self.world.now));
+        }
+        judged
+    }
+
+    fn is_news(&self, verdict: Verdict, code: &str) -> bool {
+        let same = self.rollout.verdict.as_deref() == Some(&format!("{verdict:?}"))
+            && self.rollout.reason.as_deref() == Some(code);
+        let written = self.rollout.judged_at.as_ref().map(|time| self.world.now.duration_since(time.0).as_secs());
+        !same || written.is_none_or(|seconds| seconds >= WRITE_EVERY_SECONDS)
+    }
+
+    fn config(&self) -> Config {
+        let spec = &self.world.spec;
+        let rollout = &spec.rollout;
+        let stable = self.world.revision(self.stable).map(|revision| &revision.plan);
+        let steps = self.schedule.iter().map(|step| Step {
+            weight_percent: step.share,
+            min_soak_seconds: step.min_soak_seconds,
+            max_soak_seconds: step.max_soak_seconds,
+        });
+        let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
+            metric: metric(objective.metric),
+            percentile: quantile(objective.percentile),
+            max_microseconds: objective.max.microseconds(),
+        });
+        Config {
+            steps: steps.collect(),
+            margin_bins: config::margin_bins(rollout.judge.max_regression.ratio()),
+            alpha: rollout.judge.false_rollback.ratio().max(1e-6),
+            warm_up_seconds: rollout.judge.warm_up.seconds_rounded_up(),
+            on_inconclusive: match rollout.on_inconclusive {
+                OnInconclusive::Pause => JudgeOnInconclusive::Pause,
+                OnInconclusive::Rollback => JudgeOnInconclusive::Rollback,
+                OnInconclusive::Promote => JudgeOnInconclusive::Promote,
+            },
+            objectives: objectives.collect(),
+            error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
+            predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
+            change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),
+            is_first_revision: false,
+        }
+    }
+
+    /// The finished windows that are to be read, all at the present weight.
+    fn windows(&self, consumed_to: u64) -> Vec<Window> {
+        let Some(since) = &self.rollout.weight_since else { return Vec::new() };
+        let seconds = |time: jiff::Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
+        let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
+        let first = settled.max(consumed_to / WINDOW_SECONDS);
+        let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
+        let arms = [(Arm::Stable, self.pods(self.stable)), (Arm::Canary, self.pods(self.canary))];
+        let is_silent = arms.iter().flat_map(|(_, pods)| *pods).any(|pod| pod.evidence.is_none());
+        let end = if is_silent { finished.saturating_sub(PATIENCE_WINDOWS) } else { finished };
+        (first..end).map(|id| self.window(id, &arms)).collect()
+    }
+
+    fn pods(&self, revision: &str) -> &[PodEvidence] {
+        self.world.evidence.get(revision).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> Window {
+        let share = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
+        let mut window = Window { end_seconds: window_end(id), weight_percent: share, ..Window::default() };
+        for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
+            let Some(evidence) = &pod.evidence else { continue };
+            // A container that was started anew counts anew: it is another pod to the judge.
+            let name = format!("{}@{}", evidence.pod, evidence.started_at);
+            let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
+            let observation = |metric: &MetricWindow| Observation::from_evidence(arm, &name, metric);
+            window.observations.extend(counted.metrics.iter().map(observation));
+            if counted.metrics.is_empty() {
+                window.observations.push(observation(&idle()));
+            }
+        }
+        window
+    }
+}
+
+/// What a pod that nothing reached says of a window: it is there. The metric is one that guards nothing.
+fn idle() -> MetricWindow {
+    MetricWindow {
+        metric: Metric::Shed,
+        unit: Unit::Run,
+        stratum: String::new(),
+        started: 0,
+        new_sessions: 0,
+        in_flight: 0,
+        oldest_in_flight_microseconds: 0,
+        count: 0,
+        errors: 0,
+        sum_microseconds: 0,
+        buckets: Histogram::default(),
+    }
+}
+
+fn write(rollout: &mut RolloutStatus, judge: &Judge, (verdict, code, text): (Verdict, &str, String)) {
+    rollout.verdict = Some(format!("{verdict:?}"));
+    rollout.reason = Some(code.to_owned());
+    rollout.message = Some(text.chars().take(512).collect());
+    rollout.judge_state = Some(judge.encode());
+    rollout.expected_verdict = match judge.expected_time_to_verdict() {
+        Expectation::Unknown => None,
+        Expectation::Seconds(seconds) => Some(format!("about {} min at today's traffic", seconds.div_ceil(60))),
+        Expectation::Unreachable { seconds: None, .. } => {
+            Some("not within a week at today's traffic: shorten the list of objectives or raise the weights".to_owned())
+        }
+        Expectation::Unreachable { seconds: Some(seconds), schedule_seconds } => Some(format!(
+            "about {} min at today's traffic, beyond the {} min of all maxSoak together",
+            seconds.div_ceil(60),
+            schedule_seconds / 60
+        )),
+    };
+    let weighed = judge.evidence().into_iter().filter(|evidence| evidence.weight > 0.0);
+    let mut evidence: Vec<LogEvidence> = weighed
+        .map(|evidence| LogEvidence {
+            guard: Suspect { key: evidence.key, harm: evidence.harm }.to_string(),
+            log_evidence: format!("{:.2}", evidence.ln_e),
+        })
+        .collect();
+    evidence.sort_by(|a, b| a.guard.cmp(&b.guard));
+    evidence.dedup_by(|a, b| a.guard == b.guard);
+    evidence.truncate(64);
+    rollout.evidence = evidence;
+}
+
+/// What a revision changes decides what guards it: a slower tool is no engine's fault.
+fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
+    let agent = stable.agent != canary.agent;
+    let rest = RevisionPlan { agent: stable.agent.clone(), ..canary.clone() };
+    match (agent, rest != *stable) {
+        (true, false) => Change::Agent,
+        (false, true) => Change::Engine,
+        (true, true) | (false, false) => Change::Any,
+    }
+}
+
+fn quantile(percentile: Percentile) -> Quantile {
+    match percentile {
+        Percentile::P50 => Quantile::P50,
+        Percentile::P90 => Quantile::P90,
+        Percentile::P95 => Quantile::P95,
+        Percentile::P99 => Quantile::P99,
+        Percentile::P99_9 => Quantile::P99_9,
+    }
+}
+
+pub(super) fn metric(metric: LatencyMetric) -> Metric {
+    match metric {
+        LatencyMetric::RequestLatency => Metric::RequestLatency,
+        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
+    }
+}

@@ -1,0 +1,228 @@
+//! Step 5: the revision of the plan takes over. Pure.
+//!
+//! Stable keeps its full capacity until then; promotion retargets Service and route and restarts nothing. With BlueGreen the new
+//! revision takes over once its pods are ready; else it is given traffic step by step and judged ([`canary`]).
+
+mod canary;
+mod judge;
+mod prediction;
+mod schedule;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{RolloutStatus, TrafficType},
+};
+
+use super::{Draft, SOON, Target, World, build};
+use crate::{
+    agent_deployment::{
+        build::traffic::Split,
+        revision::Revision,
+        status::Outcome,
+        world::{RouteView, ServingView},
+    },
+    plan::{Child, Note, Removal, RemovalKind},
+    why::{Step, Why},
+};
+
+pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> Outcome {
+    let stable = world.stable();
+    draft.status.rollout = world.status.rollout.clone().map(|rollout| without_expired(world, rollout, draft));
+    let (target, why) = match target {
+        Step::Done(target) => (Some(target), None),
+        Step::Waiting(why) => (None, Some(Step::Waiting(why))),
+        Step::Stopped(why) => (None, Some(Step::Stopped(why))),
+    };
+    let Some(target) = target else {
+        settle(stable, draft);
+        keep(world, stable, draft);
+        remove_others(world, stable.into_iter().collect(), draft);
+        return Outcome { serving: stable.map(str::to_owned), next: why };
+    };
+    record_revision(world, &target, draft);
+    let next = bring_up(world, stable, &target, draft);
+    let stable_hash = draft.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
+    let next = next.or_else(|| route_problem(world).map(Step::Waiting));
+    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. }))) {
+        // Gateways are not watched.
+        draft.requeue = draft.requeue.min(SOON);
+    }
+    remove_route(world, draft);
+    Outcome { serving: stable_hash, next }
+}
+
+/// Brings the target up and lets it take over; says what is still to be done.
+fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
+    let is_stable = stable == Some(target.hash.as_str());
+    let is_judged = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen && world.spec.serving.replicas > 0;
+    if let Some(stable) = stable.filter(|_| is_judged && !is_stable) {
+        return canary::advance(world, stable, target, draft);
+    }
+    let view = world.serving.get(&target.hash);
+    let progress = progress(target, view, world.spec.serving.replicas);
+    let is_ready = matches!(progress, Step::Done(()));
+    if is_stable || is_ready {
+        promote(world, stable, target, draft);
+        return (!is_ready).then_some(progress);
+    }
+    tell_of_start(world, target, world.spec.serving.replicas, draft);
+    let kept = draft.status.rollout.take().unwrap_or_default();
+    draft.status.rollout = Some(RolloutStatus {
+        stable: stable.map(str::to_owned),
+        canary: Some(target.hash.clone()),
+        rejected: kept.rejected,
+        ..RolloutStatus::default()
+    });
+    keep(world, stable, draft);
+    draft.children.extend(build::serving::revision_children(
+        world,
+        &target.hash,
+        &target.plan,
+        world.spec.serving.replicas,
+    ));
+    let kept = stable.into_iter().chain([target.hash.as_str()]).collect();
+    remove_others(world, kept, draft);
+    Some(progress)
+}
+
+fn tell_of_start(world: &World, target: &Target, pods: i32, draft: &mut Draft) {
+    if world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) != Some(&target.hash) {
+        let line = format!("plan {}: {pods} pods of {}", target.hash, target.plan.engine.display_name);
+        draft.notes.push(Note::normal(Reason::RevisionStarting, line));
+    }
+}
+
+/// What is left of a rollout once nothing rolls out any more.
+fn settle(stable: Option<&str>, draft: &mut Draft) {
+    draft.status.rollout = draft.status.rollout.take().and_then(|rollout| {
+        let RolloutStatus { previous, previous_until, rejected, .. } = rollout;
+        let stable = stable.map(str::to_owned)?;
+        Some(RolloutStatus { stable: Some(stable), previous, previous_until, rejected, ..RolloutStatus::default() })
+    });
+}
+
+fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) {
+    if stable != Some(target.hash.as_str()) {
+        let from = stable.map(|stable| format!(" from {stable}")).unwrap_or_default();
+        let line = format!("plan {} serves{from}: {} ready", target.hash, world.spec.serving.replicas);
+        draft.notes.push(Note::normal(Reason::RevisionPromoted, line));
+    }
+    draft.status.rollout.get_or_insert_default();
+    settle(Some(&target.hash), draft);
+    let replicas = world.spec.serving.replicas;
+    draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, replicas));
+    draft.children.extend(build::traffic::traffic(world, Split { stable: Some(&target.hash), canary: None }));
+    remove_others(world, vec![&target.hash], draft);
+    forget_old_revisions(world, &target.hash, draft);
+}
+
+/// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
+/// stable is left as it is.
+fn keep(world: &World, stable: Option<&str>, draft: &mut Draft) {
+    keep_beside(world, stable, None, draft);
+}
+
+/// The same while a canary has a share of the traffic.
+fn keep_beside(world: &World, stable: Option<&str>, canary: Option<(&str, i32)>, draft: &mut Draft) {
+    if let Some(revision) = stable.and_then(|stable| world.revision(stable)) {
+        let replicas = world.spec.serving.replicas;
+        draft.children.extend(build::serving::revision_children(world, &revision.hash, &revision.plan, replicas));
+    }
+    draft.children.extend(build::traffic::traffic(world, Split { stable, canary }));
+}
+
+fn progress(target: &Target, view: Option<&ServingView>, wanted: i32) -> Step<()> {
+    let revision = target.hash.clone();
+    let Some(view) = view else { return Step::Waiting(Why::RevisionStarting { revision, ready: 0, wanted }) };
+    if view.is_observed && view.ready >= wanted && view.updated >= wanted {
+        return Step::Done(());
+    }
+    match &view.failure {
+        Some(failure) if view.is_past_deadline => {
+            Step::Stopped(Why::RevisionFailing { revision, failure: failure.clone() })
+        }
+        Some(failure) => Step::Waiting(Why::RevisionFailing { revision, failure: failure.clone() }),
+        None if view.is_past_deadline => {
+            let failure = format!("{} of {wanted} pods are ready past the deadline", view.ready);
+            Step::Stopped(Why::RevisionFailing { revision, failure })
+        }
+        None => Step::Waiting(Why::RevisionStarting { revision, ready: view.ready, wanted }),
+    }
+}
+
+/// Why the route does not carry traffic, where there is to be one.
+fn route_problem(world: &World) -> Option<Why> {
+    world.spec.rollout.traffic.gateway_api.as_ref()?;
+    let problem = match &world.route {
+        RouteView::UnknownKind => {
+            "the cluster knows no HTTPRoute: install the CRDs of the Gateway API and a gateway, or \
+                                   set spec.rollout.traffic.type to ReplicaRatio"
+                .to_owned()
+        }
+        RouteView::Absent => return None,
+        RouteView::Present { problem, .. } => problem.clone()?,
+    };
+    Some(Why::RouteUnavailable { problem })
+}
+
+/// A route that nothing asks for any more goes: the Service carries everything.
+fn remove_route(world: &World, draft: &mut Draft) {
+    if world.spec.rollout.traffic.gateway_api.is_none()
+        && let RouteView::Present { object, .. } = &world.route
+    {
+        draft.removals.push(Removal {
+            kind: object.kind,
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+            resource_version: object.resource_version.clone(),
+        });
+    }
+}
+
+/// The record of the plan, with the inputs that lead to it.
+fn record_revision(world: &World, target: &Target, draft: &mut Draft) {
+    let known = world.revision(&target.hash);
+    if known.is_some_and(|known| known.input_hash == target.input_hash) {
+        return;
+    }
+    let number =
+        known.map_or_else(|| world.revisions.iter().map(|r| r.number).max().unwrap_or(0) + 1, |known| known.number);
+    let record = build::revision::controller_revision(world, &target.hash, &target.input_hash, (number, &target.plan));
+    draft.children.push(Child::ControllerRevision(Box::new(record)));
+}
+
+/// Forgets the revision before once its time is over.
+fn without_expired(world: &World, rollout: RolloutStatus, draft: &mut Draft) -> RolloutStatus {
+    match &rollout.previous_until {
+        Some(Time(until)) if *until > world.now => {
+            draft.requeue = draft.requeue.min(SOON);
+            rollout
+        }
+        Some(_) | None => RolloutStatus { previous: None, previous_until: None, ..rollout },
+    }
+}
+
+fn remove_others(world: &World, kept: Vec<&str>, draft: &mut Draft) {
+    let previous = draft.status.rollout.as_ref().and_then(|rollout| rollout.previous.clone());
+    let is_kept = |revision: &String| kept.contains(&revision.as_str()) || previous.as_ref() == Some(revision);
+    let others = world.objects.iter().filter(|(revision, _)| !is_kept(revision));
+    draft.removals.extend(others.flat_map(|(_, objects)| objects).map(|object| Removal {
+        kind: object.kind,
+        name: object.name.clone(),
+        uid: object.uid.clone(),
+        resource_version: object.resource_version.clone(),
+    }));
+}
+
+fn forget_old_revisions(world: &World, stable: &str, draft: &mut Draft) {
+    let mut superseded: Vec<&Revision> = world.revisions.iter().filter(|revision| revision.hash != stable).collect();
+    superseded.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    let limit = usize::try_from(world.spec.rollout.revision_history_limit).unwrap_or(0);
+    draft.removals.extend(superseded.into_iter().skip(limit).map(|revision| Removal {
+        kind: RemovalKind::ControllerRevision,
+        name: revision.name.clone(),
+        uid: revision.uid.clone(),
+        resource_version: revision.resource_version.clone(),
+    }));
+}

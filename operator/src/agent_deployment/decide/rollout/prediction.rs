@@ -1,0 +1,63 @@
+//! What profiling predicts of a change: how much slower a cheaper configuration may be without doing harm. Pure.
+
+use slipway_analysis::judge::Prediction;
+use slipway_crds::v1alpha1::{
+    agent_deployment::LatencyMetric,
+    profile::{Measurement, MeasurementPurpose, MeasurementVerdict},
+};
+
+use super::{World, judge::metric};
+use crate::agent_deployment::{decide::profiling, revision::RevisionPlan};
+
+/// The ratio of the new plan's latency to that of the serving one, for every metric that confirm runs of both measured.
+pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
+    let (Some(stable), Some(canary)) = (confirmed(world, stable), confirmed(world, canary)) else { return Vec::new() };
+    let metrics = [
+        LatencyMetric::RequestLatency,
+        LatencyMetric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency,
+    ];
+    metrics
+        .into_iter()
+        .filter_map(|name| {
+            let (before, after) = largest_common(stable, canary, name)?;
+            let percent = u32::try_from(after.checked_mul(100)?.checked_div(before)?).ok()?;
+            Some(Prediction { metric: metric(name), ratio_percent: percent.clamp(1, 100_000) })
+        })
+        .collect()
+}
+
+/// The confirm run of a plan, from any campaign that is kept.
+fn confirmed<'a>(world: &'a World, plan: &RevisionPlan) -> Option<&'a Measurement> {
+    world.profiles.values().find_map(|profile| {
+        let choice = profile.choice.as_ref().filter(|choice| {
+            // A configuration that is named by its number is known to its own campaign only.
+            choice.engine == plan.engine.name
+                && choice.level == plan.max_in_flight
+                && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
+        })?;
+        let row = profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)?;
+        let is_confirmed = row.purpose == MeasurementPurpose::Confirm && row.verdict == MeasurementVerdict::Feasible;
+        is_confirmed.then_some(row)
+    })
+}
+
+/// The same percentile of both, the highest that both have.
+fn largest_common(stable: &Measurement, canary: &Measurement, metric: LatencyMetric) -> Option<(i64, i64)> {
+    let of = |row: &Measurement| {
+        let mut values: Vec<_> = row
+            .latencies
+            .iter()
+            .filter(|value| value.metric == metric)
+            .map(|value| (value.percentile.per_mille(), value.microseconds))
+            .collect();
+        values.sort_unstable();
+        values
+    };
+    let before = of(stable);
+    of(canary).into_iter().rev().find_map(|(percentile, after)| {
+        let (_, before) = before.iter().find(|(other, _)| *other == percentile)?;
+        Some((*before, after))
+    })
+}

@@ -1,0 +1,414 @@
+//! A canary with traffic: what its pods count decides. The clock is the test's, and so is what users send.
+
+use std::collections::BTreeMap;
+
+use pretty_assertions::assert_eq;
+use slipway_crds::v1alpha1::{
+    AgentDeploymentSpec,
+    agent_deployment::{RolloutStatus, Stage},
+};
+use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
+
+use super::cluster::{Cluster, lines, world};
+use crate::{
+    agent_deployment::world::{PodEvidence, RouteView},
+    plan::{Child, RemovalKind},
+};
+
+const ROLLOUT: &str = "
+traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}
+steps: [{weight: 20, minSoak: 1m, maxSoak: 30m}, {weight: 50, minSoak: 1m, maxSoak: 60m}]
+judge: {warmUp: 0s}
+";
+
+/// What users send, and how revisions take it.
+#[derive(Debug, Clone, Copy)]
+struct Users {
+    /// Runs that a pod finishes in a window.
+    runs: u64,
+    /// How much slower the canary is.
+    slowdown: f64,
+    /// Failures among 100 runs of the canary.
+    failures: u64,
+}
+
+const EQUAL: Users = Users { runs: 60, slowdown: 1.0, failures: 0 };
+
+/// A cluster with users.
+struct Trial {
+    cluster: Cluster,
+    counted: BTreeMap<String, Vec<Window>>,
+    /// Every share that the canary had, in turn.
+    shares: Vec<i32>,
+    events: Vec<String>,
+    writes: usize,
+}
+
+fn with_rollout(spec: &mut AgentDeploymentSpec, rollout: &str) {
+    spec.serving.replicas = 4;
+    spec.rollout = serde_norway::from_str(rollout).expect("a valid rollout");
+}
+
+/// An agent of four pods with a changed prompt; the canary's first pods are ready.
+fn trial() -> Trial {
+    trial_with(ROLLOUT)
+}
+
+fn trial_with(rollout: &str) -> Trial {
+    let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
+    let cluster = cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned());
+    let mut trial = Trial { cluster, counted: BTreeMap::new(), shares: Vec::new(), events: Vec::new(), writes: 0 };
+    trial.settle();
+    trial.cluster.ready_pods();
+    trial.settle();
+    trial
+}
+
+/// A time in the shape of a latency: the same sequence for every pod, shifted a little from window to window.
+fn microseconds(index: u64, window: u64, slowdown: f64) -> u64 {
+    let spread = [0.62, 0.75, 0.86, 0.95, 1.04, 1.15, 1.3, 1.52, 1.9, 2.6];
+    let jitter = 1.0 + ((index * 7 + window * 13) % 11) as f64 / 100.0;
+    (200_000.0 * spread[(index % 10) as usize] * jitter * slowdown) as u64
+}
+
+impl Trial {
+    fn rollout(&self) -> RolloutStatus {
+        self.cluster.world.status.rollout.clone().expect("something serves")
+    }
+
+    fn share(&self) -> i32 {
+        self.rollout().weight.unwrap_or(0)
+    }
+
+    fn canary(&self) -> Option<String> {
+        self.rollout().canary
+    }
+
+    fn stable(&self) -> String {
+        self.cluster.stable()
+    }
+
+    /// Reconciles as often as there is something new, and notes what was told.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.look();
+            let plan = self.cluster.plan();
+            self.events.extend(plan.notes.iter().map(|note| format!("{} {}", note.reason, note.message)));
+            let before = self.cluster.world.status.clone();
+            self.cluster.step();
+            if self.cluster.world.status == before {
+                return;
+            }
+            self.writes += 1;
+            if self.shares.last() != Some(&self.share()) {
+                self.shares.push(self.share());
+            }
+        }
+        panic!("no rest: {:?}", lines(&self.cluster.plan()));
+    }
+
+    /// What the operator sees of the pods' counts.
+    fn look(&mut self) {
+        let rollout = self.cluster.world.status.rollout.clone().unwrap_or_default();
+        let is_compared = rollout.weight.is_some_and(|weight| weight > 0);
+        let arms = [rollout.stable, rollout.canary].into_iter().flatten().filter(|_| is_compared);
+        let of = |revision: String| {
+            let pods = (0..2).map(|pod| {
+                let name = format!("{revision}-{pod}");
+                let evidence = self.counted.get(&name).map(|windows| Evidence {
+                    revision: revision.clone(),
+                    pod: name.clone(),
+                    started_at: "2026-01-01T00:00:00Z".to_owned(),
+                    windows: windows.clone(),
+                });
+                PodEvidence { pod: name, evidence }
+            });
+            (revision.clone(), pods.collect())
+        };
+        self.cluster.world.evidence = arms.map(of).collect();
+    }
+
+    /// Lets users send for so many seconds, with a look of the operator's after each window.
+    fn serve(&mut self, seconds: i64, users: Users) {
+        self.serve_unseen(seconds, users, true);
+    }
+
+    fn serve_unseen(&mut self, seconds: i64, users: Users, is_seen: bool) {
+        for _ in 0..seconds / WINDOW_SECONDS as i64 {
+            self.count(users);
+            self.cluster.pass(WINDOW_SECONDS as i64);
+            if is_seen {
+                self.settle();
+                self.cluster.ready_pods();
+                self.settle();
+            }
+        }
+    }
+
+    fn count(&mut self, users: Users) {
+        let id = window_id(u64::try_from(self.cluster.world.now.as_second()).expect("after 1970"));
+        let rollout = self.rollout();
+        let canary = rollout.canary.filter(|_| rollout.weight.is_some_and(|weight| weight > 0));
+        for (revision, is_canary) in rollout.stable.into_iter().map(|r| (r, false)).chain(canary.map(|r| (r, true))) {
+            for pod in 0..2 {
+                let window = window(id, users, is_canary);
+                self.counted.entry(format!("{revision}-{pod}")).or_default().push(window);
+            }
+        }
+    }
+}
+
+fn window(id: u64, users: Users, is_canary: bool) -> Window {
+    let (slowdown, failures) = if is_canary { (users.slowdown, users.failures) } else { (1.0, 0) };
+    let errors = (id % 100 + 1) * users.runs * failures / 100 - (id % 100) * users.runs * failures / 100;
+    let mut buckets = Histogram::default();
+    (0..users.runs - errors.min(users.runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
+    let metric = |metric| MetricWindow {
+        metric,
+        unit: Unit::Run,
+        stratum: String::new(),
+        started: users.runs,
+        new_sessions: users.runs,
+        in_flight: 0,
+        oldest_in_flight_microseconds: 0,
+        count: users.runs,
+        errors,
+        sum_microseconds: 0,
+        buckets: buckets.clone(),
+    };
+    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] } }
+}
+
+#[test]
+fn traffic_comes_after_ready_pods_and_grows_step_by_step_until_the_canary_takes_over() {
+    let mut trial = trial();
+    let (stable, canary) = (trial.stable(), trial.cluster.canary());
+    assert_eq!((trial.shares.clone(), trial.cluster.world.serving[&canary].wanted), (vec![0, 20], 1));
+    let shares = BTreeMap::from([(format!("support-{stable}"), 80), (format!("support-{canary}"), 20)]);
+    assert_eq!(trial.cluster.weights, shares);
+    trial.serve(40 * 60, EQUAL);
+    assert_eq!((trial.stable(), trial.canary()), (canary.clone(), None));
+    assert_eq!(trial.shares, [0, 20, 50, 0]);
+    assert_eq!(trial.cluster.weights, BTreeMap::from([(format!("support-{canary}"), 100)]));
+    assert_eq!(trial.cluster.routed_to, Some(canary.clone()));
+    let reasons: Vec<&str> = trial.events.iter().filter_map(|event| event.split(' ').next()).collect();
+    assert_eq!(
+        reasons[reasons.len() - 6..],
+        [
+            "RevisionStarting",
+            "RolloutProgressing",
+            "RolloutAdvanced",
+            "RolloutProgressing",
+            "RolloutAdvanced",
+            "RevisionPromoted"
+        ]
+    );
+}
+
+#[test]
+fn stable_keeps_its_pods_for_a_while_after_another_took_over() {
+    let mut trial = trial();
+    let (stable, canary) = (trial.stable(), trial.cluster.canary());
+    for _ in 0..400 {
+        trial.serve(10, EQUAL);
+        if trial.stable() == canary {
+            break;
+        }
+    }
+    assert_eq!(trial.rollout().previous, Some(stable.clone()));
+    assert!(trial.cluster.world.serving.contains_key(&stable), "its pods are still there");
+    trial.cluster.pass(31);
+    trial.settle();
+    assert_eq!(trial.cluster.world.serving.keys().collect::<Vec<_>>(), [&canary]);
+}
+
+#[test]
+fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
+    let mut trial = trial();
+    let (stable, canary) = (trial.stable(), trial.cluster.canary());
+    trial.serve(20 * 60, Users { slowdown: 2.0, ..EQUAL });
+    let rejected = trial.rollout().rejected;
+    assert_eq!(rejected.iter().map(|rejected| &rejected.plan).collect::<Vec<_>>(), [&canary]);
+    assert!(
+        rejected[0].reason.starts_with("at 20 % of the traffic: RelativeHarm: AgentRunLatency/relative; log evidence")
+    );
+    assert_eq!((trial.stable(), trial.canary()), (stable.clone(), None));
+    assert_eq!(trial.cluster.weights, BTreeMap::from([(format!("support-{stable}"), 100)]));
+    assert_eq!(trial.cluster.world.serving.keys().collect::<Vec<_>>(), [&stable]);
+    assert_eq!(trial.cluster.world.status.stage, Some(Stage::RolledBack));
+    let stalled = trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Stalled").expect("it has one");
+    assert!(stalled.message.ends_with(&format!("Change the spec, or set spec.rollout.retry to {canary}")));
+    trial.cluster.pass(3_600);
+    trial.settle();
+    assert_eq!(trial.canary(), None, "an unchanged spec starts nothing");
+}
+
+#[test]
+fn failing_runs_are_harm_too() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    trial.serve(20 * 60, Users { failures: 10, ..EQUAL });
+    let rejected = trial.rollout().rejected;
+    assert_eq!(rejected.iter().map(|rejected| &rejected.plan).collect::<Vec<_>>(), [&canary]);
+    assert!(rejected[0].reason.contains("ErrorHarm"), "{}", rejected[0].reason);
+}
+
+#[test]
+fn a_rejected_plan_is_tried_once_for_each_word_that_asks_for_it() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    let slow = Users { slowdown: 2.0, ..EQUAL };
+    trial.serve(20 * 60, slow);
+    let ask = |trial: &mut Trial, word: String| {
+        trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.retry = Some(word));
+        trial.settle();
+        trial.cluster.ready_pods();
+        trial.settle();
+    };
+    ask(&mut trial, "another-plan".to_owned());
+    assert_eq!(trial.canary(), None, "the word is for another plan");
+    ask(&mut trial, canary.clone());
+    assert_eq!((trial.canary(), trial.share()), (Some(canary.clone()), 20));
+    trial.serve(20 * 60, slow);
+    assert_eq!((trial.canary(), trial.rollout().rejected.len()), (None, 1), "the same word does not count twice");
+    ask(&mut trial, format!("{canary}/2"));
+    assert_eq!(trial.canary(), Some(canary));
+}
+
+#[test]
+fn without_traffic_nothing_is_decided_and_the_condition_says_so() {
+    let mut trial = trial();
+    trial.serve(10 * 60, Users { runs: 0, ..EQUAL });
+    assert_eq!((trial.share(), trial.rollout().reason.as_deref()), (20, Some("NoTraffic")));
+    let reconciling =
+        trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Reconciling").expect("it has one");
+    assert_eq!(reconciling.reason, "NoTraffic");
+}
+
+#[test]
+fn evidence_that_was_not_looked_at_for_a_while_is_the_same_evidence() {
+    let mut seen = trial();
+    let mut unseen = trial();
+    seen.serve_unseen(50, EQUAL, true);
+    unseen.serve_unseen(50, EQUAL, false);
+    for trial in [&mut seen, &mut unseen] {
+        trial.cluster.pass(60);
+        trial.settle();
+    }
+    assert_eq!(seen.rollout().judge_state, unseen.rollout().judge_state);
+    assert_eq!(seen.rollout().evidence, unseen.rollout().evidence);
+    assert!(!seen.rollout().evidence.is_empty());
+}
+
+#[test]
+fn a_step_takes_few_writes() {
+    let mut trial = trial();
+    let before = trial.writes;
+    trial.serve_unseen(59 * 60, Users { runs: 4, ..EQUAL }, true);
+    let minutes = 59;
+    let steps = 2;
+    let writes = trial.writes - before;
+    assert!(writes <= minutes + 6 * steps, "{writes} writes");
+}
+
+#[test]
+fn a_pod_that_crashes_under_traffic_needs_no_statistics() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    let view = trial.cluster.world.serving.get_mut(&canary).expect("the canary has a Deployment");
+    (view.ready, view.crash) = (0, Some("triton exited with code 137 (OOMKilled)".to_owned()));
+    trial.settle();
+    let reason = "at 20 % of the traffic: a pod of it failed under traffic: triton exited with code 137 (OOMKilled)";
+    assert_eq!(trial.rollout().rejected.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>(), [reason]);
+}
+
+#[test]
+fn a_paused_rollout_stays_where_it_is_but_for_harm() {
+    let mut trial = trial();
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.paused = true);
+    trial.serve(20 * 60, EQUAL);
+    assert_eq!((trial.share(), trial.cluster.world.status.stage), (20, Some(Stage::Paused)));
+    let suspended = trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Suspended").expect("it has one");
+    assert_eq!((suspended.status.as_str(), suspended.reason.as_str()), ("True", "RolloutPaused"));
+    trial.serve(20 * 60, Users { slowdown: 2.0, ..EQUAL });
+    assert_eq!(trial.rollout().rejected.len(), 1);
+}
+
+#[test]
+fn words_of_a_person_count_for_the_plan_that_they_name() {
+    let abort = |name: &str| {
+        let mut trial = trial();
+        let word = if name == "it" { trial.cluster.canary() } else { name.to_owned() };
+        trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.abort = Some(word));
+        trial.settle();
+        trial.rollout().rejected.iter().map(|rejected| rejected.reason.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(abort("another"), Vec::<String>::new());
+    assert_eq!(abort("it"), ["at 20 % of the traffic: spec.rollout.abort names it"]);
+    let mut promoted = trial();
+    let canary = promoted.cluster.canary();
+    promoted.cluster = promoted.cluster.clone().edited(|spec| spec.rollout.promote = Some(canary.clone()));
+    promoted.settle();
+    assert_ne!(promoted.stable(), canary, "it has one of four pods");
+    promoted.cluster.ready_pods();
+    promoted.settle();
+    assert_eq!(promoted.stable(), canary);
+}
+
+#[test]
+fn an_edit_takes_the_traffic_back_before_the_pods_go() {
+    let mut trial = trial();
+    let (stable, superseded) = (trial.stable(), trial.cluster.canary());
+    trial.serve(60, EQUAL);
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
+    let plan = trial.cluster.plan();
+    let route = plan.children.iter().find_map(|child| match child {
+        Child::HttpRoute(route) => Some(super::cluster::weights(route)),
+        _ => None,
+    });
+    assert_eq!(route, Some(BTreeMap::from([(format!("support-{stable}"), 100)])));
+    assert!(plan.removals.iter().any(|removal| removal.name == format!("support-{superseded}")));
+    trial.settle();
+    assert_eq!((trial.share(), trial.rollout().judge_state), (0, None), "the new canary starts from nothing");
+}
+
+#[test]
+fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    let RouteView::Present { object, .. } = trial.cluster.world.route.clone() else { panic!("there is a route") };
+    let problem = Some("no Gateway has taken HTTPRoute support in".to_owned());
+    trial.cluster.world.route = RouteView::Present { object, problem };
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
+    trial.settle();
+    trial.cluster.ready_pods();
+    trial.settle();
+    assert_ne!(trial.canary(), Some(canary));
+    assert_eq!(trial.share(), 0);
+    let reconciling =
+        trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Reconciling").expect("it has one");
+    assert_eq!(
+        (reconciling.reason.as_str(), reconciling.message.as_str()),
+        ("RouteUnavailable", "spec.rollout.traffic.gatewayAPI: no Gateway has taken HTTPRoute support in")
+    );
+}
+
+#[test]
+fn without_a_gateway_the_numbers_of_pods_split_the_traffic() {
+    let mut trial = trial_with("{traffic: {type: ReplicaRatio}, steps: [{weight: 20, minSoak: 1m, maxSoak: 2h}]}");
+    let canary = trial.cluster.canary();
+    assert_eq!((trial.share(), trial.cluster.routed_to.clone()), (20, None), "the Service takes both revisions");
+    trial.serve(60 * 60, EQUAL);
+    assert_eq!((trial.stable(), trial.cluster.routed_to.clone()), (canary.clone(), Some(canary)));
+    assert_eq!(trial.cluster.world.route, RouteView::Absent);
+}
+
+#[test]
+fn a_route_that_is_not_asked_for_any_more_goes() {
+    let mut trial = trial();
+    trial.cluster = trial.cluster.clone().edited(|spec| {
+        spec.rollout.traffic = serde_norway::from_str("{type: ReplicaRatio}").expect("a valid block");
+    });
+    let removed: Vec<_> = trial.cluster.plan().removals.iter().map(|removal| removal.kind).collect();
+    assert!(removed.contains(&RemovalKind::HttpRoute), "{removed:?}");
+}
