@@ -2,6 +2,8 @@
 
 pub mod agents;
 pub mod cluster;
+pub mod load;
 pub mod namespace;
+pub mod rollouts;
 pub mod servers;
 pub mod traffic;

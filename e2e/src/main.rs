@@ -1,9 +1,13 @@
-//! Test servers for scenarios and the demo, and the demo's traffic.
+//! Test servers for scenarios and the demo, and clients of agents.
 
 use std::{error::Error, net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand};
 use slipway_e2e::{
+    load::{
+        client::{self, LoadSettings},
+        report::Report,
+    },
     servers::{facts, models},
     traffic::{self, Traffic},
 };
@@ -16,14 +20,14 @@ use tokio::{
 #[command(name = "slipway-e2e", version)]
 struct Args {
     #[command(subcommand)]
-    command: Command,
+    verb: Verb,
     /// Address to listen on.
     #[arg(long, global = true, default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Verb {
     /// Serves checkpoints, one folder each.
     Models {
         /// Folder with the checkpoints.
@@ -32,22 +36,33 @@ enum Command {
     },
     /// Serves facts for an agent to look up.
     Facts,
+    /// Sends requests to an agent, until SIGTERM, and counts what became of them: a line of JSON every ten seconds and at the end.
+    Load(LoadSettings),
     /// Sends recorded questions to an agent.
     Traffic(Traffic),
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let Args { command, listen } = Args::parse();
-    let router = match command {
-        Command::Models { root } => models::router(root),
-        Command::Facts => facts::router(),
-        Command::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
-    };
+    let Args { verb, listen } = Args::parse();
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         terminate.recv().await;
     };
+    let router = match verb {
+        Verb::Models { root } => models::router(root),
+        Verb::Facts => facts::router(),
+        Verb::Load(settings) => return Ok(client::run(settings, stop, print).await?),
+        Verb::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
+    };
     axum::serve(TcpListener::bind(listen).await?, router).with_graceful_shutdown(stop).await?;
     Ok(())
+}
+
+/// A line that does not reach the log is missed by its reader.
+fn print(report: &Report) {
+    match serde_json::to_string(report) {
+        Ok(line) => println!("{line}"),
+        Err(error) => eprintln!("failed to write a report: {error}"),
+    }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         apps::v1::Deployment,
-        core::v1::{Namespace as KubernetesNamespace, Pod},
+        core::v1::{Event, Namespace as KubernetesNamespace, Pod},
     },
 };
 use kube::{
@@ -62,6 +62,15 @@ pub enum ScenarioError {
         /// What was seen last.
         last: String,
     },
+    /// The log of a pod breaks off.
+    #[error("failed to read the log of {pod}")]
+    Log {
+        /// The pod.
+        pod: String,
+        /// What the connection said.
+        #[source]
+        source: std::io::Error,
+    },
     /// A manifest is not valid YAML.
     #[error("failed to read a manifest")]
     Manifest(#[source] serde_norway::Error),
@@ -94,6 +103,16 @@ impl Namespace {
             .await
             .map_err(|source| refused(format!("create namespace {name}"), source))?;
         Ok(Self { client, name: name.to_owned() })
+    }
+
+    /// The client of its cluster.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The objects of a kind.
@@ -220,6 +239,18 @@ impl Namespace {
     pub async fn pods(&self, selector: &str) -> Outcome<Vec<Pod>> {
         let list = self.api::<Pod>().list(&ListParams::default().labels(selector)).await;
         Ok(list.map_err(|source| refused(format!("list pods with {selector}"), source))?.items)
+    }
+
+    /// Reasons of the events about an object of the scenario, the oldest first.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn event_reasons(&self, name: &str) -> Outcome<Vec<String>> {
+        let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        let list = self.api::<Event>().list(&about).await;
+        let mut events = list.map_err(|source| refused(format!("list events about {name}"), source))?.items;
+        events.sort_by(|a, b| a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp));
+        Ok(events.into_iter().filter_map(|event| event.reason).collect())
     }
 
     /// The log of a pod's container.

@@ -1,0 +1,6 @@
+//! Rollouts, as scenarios bring them about and watch them.
+
+mod fixture;
+pub mod watch;
+
+pub use fixture::{AGENT, Bench, Options, ROLLOUT_LIMIT, kill_operator, rollout_of};

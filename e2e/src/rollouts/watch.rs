@@ -1,0 +1,203 @@
+//! What happens to traffic in the course of a rollout. Reads the clock; reads IO. What is said about a history is pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DynamicObject, GroupVersionKind, ListParams},
+    core::ApiResource,
+};
+use serde_json::Value;
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, agent_deployment::Stage},
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{AGENT, fixture::rollout_of};
+use crate::namespace::{Namespace, Outcome, ScenarioError};
+
+/// Time between two looks; a step lasts many of them.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// What was seen at one time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The stage for people.
+    pub stage: Option<Stage>,
+    /// Revision that the status calls stable.
+    pub stable: Option<String>,
+    /// Revision that the status calls the canary.
+    pub canary: Option<String>,
+    /// What the judge said, and why.
+    pub verdict: Option<(String, String)>,
+    /// Percent of the route's weighted rule, by revision.
+    pub shares: BTreeMap<String, i64>,
+    /// Revisions with a ready pod. Looked at after the shares, so that a pod which got ready for its share counts.
+    pub ready: BTreeSet<String>,
+}
+
+/// Looks at a rollout until told to stop.
+pub struct Watch {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Outcome<Vec<Seen>>>,
+}
+
+impl Watch {
+    /// Begins to look.
+    pub fn start(namespace: &Namespace) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let looker = Looker::new(namespace);
+        Self { stop, task: tokio::spawn(looker.history(stopped)) }
+    }
+
+    /// Ends and gives what was seen, without repetitions.
+    ///
+    /// # Errors
+    /// When the API server refused to be looked at.
+    pub async fn stop(self) -> Outcome<Vec<Seen>> {
+        // A watch that ended by itself has its reason ready.
+        let _ = self.stop.send(());
+        self.task.await.map_err(|error| ScenarioError::TimedOut {
+            what: "the watch of the rollout".to_owned(),
+            seconds: 0,
+            last: error.to_string(),
+        })?
+    }
+}
+
+struct Looker {
+    agents: Api<AgentDeployment>,
+    routes: Api<DynamicObject>,
+    pods: Api<Pod>,
+}
+
+impl Looker {
+    fn new(namespace: &Namespace) -> Self {
+        let route = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute"));
+        Self {
+            agents: namespace.api(),
+            routes: Api::namespaced_with(namespace.client(), namespace.name(), &route),
+            pods: namespace.api(),
+        }
+    }
+
+    async fn history(self, mut stopped: oneshot::Receiver<()>) -> Outcome<Vec<Seen>> {
+        let mut history: Vec<Seen> = Vec::new();
+        loop {
+            let seen = self.look().await.map_err(|source| ScenarioError::Kubernetes {
+                action: "look at the rollout".to_owned(),
+                source: Box::new(source),
+            })?;
+            if history.last() != Some(&seen) {
+                history.push(seen);
+            }
+            tokio::select! {
+                _ = &mut stopped => return Ok(history),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<Seen, kube::Error> {
+        let agent = self.agents.get(AGENT).await?;
+        let route = self.routes.get_opt(AGENT).await?;
+        let pods = self.pods.list(&ListParams::default().labels(labels::REVISION)).await?;
+        let rollout = rollout_of(&agent);
+        Ok(Seen {
+            stage: agent.status.and_then(|status| status.stage),
+            stable: rollout.stable,
+            canary: rollout.canary,
+            verdict: rollout.verdict.map(|verdict| (verdict, rollout.reason.unwrap_or_default())),
+            shares: route.map(|route| shares(&route.data)).unwrap_or_default(),
+            ready: pods.items.iter().filter_map(revision_if_ready).collect(),
+        })
+    }
+}
+
+/// Percent by revision, from the rule without a header match. Backends are the revisions' Services.
+fn shares(route: &Value) -> BTreeMap<String, i64> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let is_weighted = |rule: &Value| list(&rule["matches"]).iter().all(|one| one["headers"].is_null());
+    let rules = list(&route["spec"]["rules"]);
+    let backends =
+        rules.iter().find(|rule| is_weighted(rule)).map(|rule| list(&rule["backendRefs"])).unwrap_or_default();
+    let weights = backends.iter().map(|backend| {
+        let name = backend["name"].as_str().unwrap_or_default();
+        let revision = name.strip_prefix(&format!("{AGENT}-")).unwrap_or(name);
+        (revision.to_owned(), backend["weight"].as_i64().unwrap_or(1))
+    });
+    let weights: BTreeMap<String, i64> = weights.filter(|(_, weight)| *weight > 0).collect();
+    let all = weights.values().sum::<i64>().max(1);
+    weights.into_iter().map(|(revision, weight)| (revision, 100 * weight / all)).collect()
+}
+
+fn revision_if_ready(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let revision = pod.metadata.labels.as_ref()?.get(labels::REVISION)?;
+    is_ready.then(|| revision.clone())
+}
+
+/// The shares that a revision had, one after the other.
+pub fn shares_of(history: &[Seen], revision: &str) -> Vec<i64> {
+    let mut shares: Vec<i64> = history.iter().map(|seen| seen.shares.get(revision).copied().unwrap_or(0)).collect();
+    shares.dedup();
+    shares
+}
+
+/// Times at which a revision had traffic and no pod that was ready for it.
+pub fn unready_with_traffic(history: &[Seen]) -> Vec<&Seen> {
+    history.iter().filter(|seen| seen.shares.keys().any(|revision| !seen.ready.contains(revision))).collect()
+}
+
+/// What the judge said of a canary, one after the other.
+pub fn verdicts(history: &[Seen]) -> Vec<(String, String)> {
+    let mut verdicts: Vec<_> = history.iter().filter_map(|seen| seen.verdict.clone()).collect();
+    verdicts.dedup();
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(shares: &[(&str, i64)], ready: &[&str]) -> Seen {
+        Seen {
+            shares: shares.iter().map(|(revision, share)| ((*revision).to_owned(), *share)).collect(),
+            ready: ready.iter().map(|revision| (*revision).to_owned()).collect(),
+            ..Seen::default()
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_rule_that_matches_no_header() {
+        let by_name = json!({"matches": [{"path": {"value": "/"}, "headers": [{"name": "x-slipway-revision"}]}],
+            "backendRefs": [{"name": "waiter-b", "weight": 1}]});
+        let weighted = json!({"matches": [{"path": {"value": "/"}}],
+            "backendRefs": [{"name": "waiter-a", "weight": 80}, {"name": "waiter-b", "weight": 20}]});
+        let route = json!({"spec": {"rules": [by_name, weighted]}});
+        let expected = [("a".to_owned(), 80), ("b".to_owned(), 20)];
+        assert_eq!(shares(&route), expected.into_iter().collect());
+    }
+
+    #[test]
+    fn a_history_tells_the_shares_and_who_was_not_ready_for_them() {
+        let history = [
+            seen(&[("a", 100)], &["a"]),
+            seen(&[("a", 100)], &["a", "b"]),
+            seen(&[("a", 80), ("b", 20)], &["a", "b"]),
+            seen(&[("a", 50), ("b", 50)], &["a"]),
+            seen(&[("a", 100)], &["a"]),
+        ];
+        assert_eq!(shares_of(&history, "b"), [0, 20, 50, 0]);
+        assert_eq!(unready_with_traffic(&history), [&history[3]]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Rollouts behind a real gateway, with clients that never pause: what is good takes over, what does harm goes back, and clients of
+//! the serving revision notice neither.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use pretty_assertions::assert_eq;
+use slipway_e2e::{
+    load::report::{NO_REVISION, Report, typical},
+    rollouts::{
+        AGENT, Bench, kill_operator,
+        watch::{Watch, shares_of, unready_with_traffic, verdicts},
+    },
+};
+
+/// Intervals of ten seconds before a rollout, with which those within it are compared.
+const BEFORE: usize = 3;
+
+#[tokio::test]
+async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
+    let bench = Bench::start("rollout-promotion").await.unwrap();
+    let stable_pods = bench.pod_uids(&bench.stable).await.unwrap();
+    let load = bench.start_load().await.unwrap();
+    load.next_intervals(1).await.unwrap();
+    let watch = Watch::start(&bench.namespace);
+
+    bench.apply(&bench.with(&[("medianMilliseconds", "39")])).await.unwrap();
+    let canary = bench.wait_for_canary().await.unwrap();
+    assert_eq!(bench.pod_uids(&bench.stable).await.unwrap(), stable_pods, "a canary restarts no stable pod");
+    bench.wait_for_promotion(&canary).await.unwrap();
+    let promoted = bench.pod_uids(&canary).await.unwrap();
+    load.next_intervals(2).await.unwrap();
+
+    let history = watch.stop().await.unwrap();
+    assert_eq!(shares_of(&history, &canary), [0, 20, 50, 100], "{:?}", verdicts(&history));
+    assert_eq!(shares_of(&history, &bench.stable), [100, 80, 50, 0]);
+    assert!(unready_with_traffic(&history).is_empty(), "{:?}", unready_with_traffic(&history));
+    assert_eq!(bench.pod_uids(&canary).await.unwrap(), promoted, "promotion restarts no pod");
+    let events = bench.namespace.event_reasons(AGENT).await.unwrap();
+    assert!(events.iter().any(|reason| reason == "RevisionPromoted"), "{events:?}");
+
+    let (_, summary) = load.stop().await.unwrap();
+    assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+    assert!(summary.ok_of(&bench.stable) > 0 && summary.ok_of(&canary) > 0, "{summary:?}");
+}
+
+#[tokio::test]
+async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower() {
+    let bench = Bench::start("rollout-slower").await.unwrap();
+    let load = bench.start_load().await.unwrap();
+    let before = load.next_intervals(BEFORE).await.unwrap();
+    let watch = Watch::start(&bench.namespace);
+
+    bench.apply(&bench.with(&[("medianMilliseconds", "60")])).await.unwrap();
+    let canary = bench.wait_for_canary().await.unwrap();
+    let rolled_back = bench.wait_for_rejection(&canary).await.unwrap();
+    load.next_intervals(1).await.unwrap();
+
+    let history = watch.stop().await.unwrap();
+    let shares = shares_of(&history, &canary);
+    assert!([[0, 20, 0].as_slice(), &[0, 20, 50, 0]].contains(&shares.as_slice()), "{shares:?}");
+    assert!(unready_with_traffic(&history).is_empty(), "{:?}", unready_with_traffic(&history));
+    assert_eq!(rolled_back.stable.as_deref(), Some(bench.stable.as_str()));
+    let reason = &rolled_back.rejected[0].reason;
+    assert!(reason.contains("RequestLatency"), "the reason names what got worse: {reason}");
+    let events = bench.namespace.event_reasons(AGENT).await.unwrap();
+    assert!(events.iter().any(|reason| reason == "RolledBack"), "{events:?}");
+
+    let (intervals, summary) = load.stop().await.unwrap();
+    assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+    let p95 = |intervals: &[Report], revision: &str| typical(intervals, revision, |latency| latency.p95).unwrap();
+    let within = &intervals[intervals.len().min(BEFORE + 1)..];
+    let (alone, beside) = (p95(&before, &bench.stable), p95(within, &bench.stable));
+    assert!(beside < alone * 3 / 2, "p95 of the serving revision: {alone} us before, {beside} us beside the canary");
+    let (of_stable, of_canary) = (
+        typical(within, &bench.stable, |latency| latency.p50).unwrap(),
+        typical(within, &canary, |latency| latency.p50).unwrap(),
+    );
+    assert!(of_canary > of_stable * 6 / 5, "clients saw {of_canary} us of the canary, {of_stable} us of the other");
+}
+
+#[tokio::test]
+async fn a_revision_that_fails_requests_is_rolled_back() {
+    let bench = Bench::start("rollout-errors").await.unwrap();
+    let load = bench.start_load().await.unwrap();
+    load.next_intervals(1).await.unwrap();
+    let watch = Watch::start(&bench.namespace);
+
+    bench.apply(&bench.with(&[("errorPercent", "5")])).await.unwrap();
+    let canary = bench.wait_for_canary().await.unwrap();
+    let rolled_back = bench.wait_for_rejection(&canary).await.unwrap();
+    // Requests that were on their way may still end in the next interval; after it nobody meets the canary.
+    load.next_intervals(1).await.unwrap();
+    let after = load.next_intervals(2).await.unwrap();
+
+    let history = watch.stop().await.unwrap();
+    let shares = shares_of(&history, &canary);
+    assert!([[0, 20, 0].as_slice(), &[0, 20, 50, 0]].contains(&shares.as_slice()), "{shares:?}");
+    let reason = &rolled_back.rejected[0].reason;
+    assert!(reason.to_lowercase().contains("error"), "the reason names what got worse: {reason}");
+
+    let (_, summary) = load.stop().await.unwrap();
+    assert_eq!((summary.failed_of(&bench.stable), summary.failed_of(NO_REVISION)), (0, 0), "{summary:?}");
+    assert!(summary.failed_of(&canary) > 0, "{summary:?}");
+    for interval in &after {
+        assert_eq!((interval.failed(), interval.ok_of(&canary)), (0, 0), "{interval:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_that_dies_at_every_step_brings_the_same_about() {
+    let bench = Bench::start("rollout-killed").await.unwrap();
+    let load = bench.start_load().await.unwrap();
+    load.next_intervals(1).await.unwrap();
+    let watch = Watch::start(&bench.namespace);
+
+    bench.apply(&bench.with(&[("medianMilliseconds", "39")])).await.unwrap();
+    let canary = bench.wait_for_canary().await.unwrap();
+    kill_operator().unwrap();
+    for weight in [20, 50] {
+        bench.wait_for(&format!("{weight} %"), |rollout| rollout.weight == Some(weight)).await.unwrap();
+        kill_operator().unwrap();
+        // Once more while it judges.
+        load.next_intervals(2).await.unwrap();
+        kill_operator().unwrap();
+    }
+    bench.wait_for_promotion(&canary).await.unwrap();
+
+    let history = watch.stop().await.unwrap();
+    assert_eq!(shares_of(&history, &canary), [0, 20, 50, 100], "{:?}", verdicts(&history));
+    assert!(unready_with_traffic(&history).is_empty(), "{:?}", unready_with_traffic(&history));
+    let (_, summary) = load.stop().await.unwrap();
+    assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+}
