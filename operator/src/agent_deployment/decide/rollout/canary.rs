@@ -98,25 +98,15 @@ impl Canary<'_> {
         let mut verdict = Verdict::Hold;
         if self.weight() > 0 && !self.schedule.is_empty() {
             let judged = self.judged();
-            let holds_split = judged.is_split_wrong && judged.verdict != Verdict::Rollback;
             if judged.verdict == Verdict::Rollback {
                 return Next::RollBack(judged.reason);
             }
             self.rollout = judged.rollout;
-            if holds_split {
-                self.rollout.reason = Some(Reason::TrafficSplitMismatch.as_str().to_owned());
-                self.rollout.message =
-                    Some("new sessions do not reach the canary in the declared share: look at the gateway".to_owned());
-            } else {
-                verdict = judged.verdict;
-            }
+            verdict = judged.verdict;
         }
         if self.is_named_by(spec.promote.as_ref()) || (verdict == Verdict::Promote && !spec.paused) {
             self.enter(self.schedule.len() + 1, draft);
-        } else if verdict == Verdict::Advance
-            && !spec.paused
-            && self.planned().is_some_and(|s| s.weight == self.weight())
-        {
+        } else if verdict == Verdict::Advance && self.may_advance() {
             self.enter(self.step() + 1, draft);
         }
         Next::GoOn
@@ -124,7 +114,13 @@ impl Canary<'_> {
 
     fn judged(&self) -> Judged {
         let Self { world, stable, target, schedule, rollout } = self;
-        Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan }.judge()
+        let may_advance = self.may_advance();
+        Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan, may_advance }.judge()
+    }
+
+    /// Not while a person holds it, and not before it has the share of its step.
+    fn may_advance(&self) -> bool {
+        !self.world.spec.rollout.paused && self.planned().is_some_and(|step| step.weight == self.weight())
     }
 
     /// A pod that ends with an error while users are sent to it needs no statistics.

@@ -6,6 +6,7 @@ use slipway_analysis::judge::{
     Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
+    conditions::Reason,
     v1alpha1::agent_deployment::{LatencyMetric, LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
     values::Percentile,
 };
@@ -31,6 +32,8 @@ pub(super) struct Case<'a> {
     pub(super) stable: &'a str,
     pub(super) canary: &'a str,
     pub(super) plan: &'a RevisionPlan,
+    /// Whether the canary would be given more traffic now; if not, later windows are read all the same.
+    pub(super) may_advance: bool,
 }
 
 /// What the judge came to.
@@ -42,8 +45,6 @@ pub(super) struct Judged {
     pub(super) verdict: Verdict,
     /// Why, in words, with who is to blame.
     pub(super) reason: String,
-    /// Whether traffic is not split as declared.
-    pub(super) is_split_wrong: bool,
 }
 
 impl Case<'_> {
@@ -55,7 +56,12 @@ impl Case<'_> {
         let mut last = None;
         for window in self.windows(judge.consumed_to()) {
             let judgement = judge.consume(&window);
-            let ends = judgement.as_ref().is_some_and(|judgement| judgement.verdict != Verdict::Hold);
+            let ends = judgement.as_ref().is_some_and(|judgement| match judgement.verdict {
+                Verdict::Hold => false,
+                // Windows after it belong to the next share.
+                Verdict::Advance => self.may_advance,
+                Verdict::Rollback | Verdict::Promote => true,
+            });
             last = judgement.or(last);
             if ends {
                 break;
@@ -71,13 +77,15 @@ impl Case<'_> {
             (None, Some((verdict, _))) => (verdict, self.rollout.message.clone().unwrap_or_default(), ""),
             (None, None) => (Verdict::Hold, self.rollout.message.clone().unwrap_or_default(), ""),
         };
+        let is_gateway = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
+        let is_split_wrong = is_gateway && judge.split_mismatch().1 && verdict != Verdict::Rollback;
+        let (verdict, reason, code) = if is_split_wrong { split_mismatch() } else { (verdict, reason, code) };
         let blame = judge.blame();
         let reason = match verdict {
             Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; blame {blame:?}"),
             Verdict::Rollback | Verdict::Hold | Verdict::Advance | Verdict::Promote => reason,
         };
-        let split = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI && judge.split_mismatch().1;
-        let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason, is_split_wrong: split };
+        let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
         if last.is_some() && self.is_news(verdict, code) {
             let text = judged.reason.clone();
             write(&mut judged.rollout, judge, (verdict, code, text));
@@ -158,6 +166,16 @@ impl Case<'_> {
         }
         window
     }
+}
+
+/// A comparison of what the gateway did not split as declared decides nothing.
+fn split_mismatch() -> (Verdict, String, &'static str) {
+    let code = Reason::TrafficSplitMismatch.as_str();
+    (
+        Verdict::Hold,
+        format!("{code}: new sessions do not reach the canary in the declared share: look at the gateway"),
+        code,
+    )
 }
 
 /// What a pod that nothing reached says of a window: it is there. The metric is one that guards nothing.

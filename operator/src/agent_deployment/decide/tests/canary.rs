@@ -24,7 +24,7 @@ judge: {warmUp: 0s}
 /// What users send, and how revisions take it.
 #[derive(Debug, Clone, Copy)]
 struct Users {
-    /// Runs that a pod finishes in a window.
+    /// Runs in a window, of both revisions together.
     runs: u64,
     /// How much slower the canary is.
     slowdown: f64,
@@ -32,7 +32,7 @@ struct Users {
     failures: u64,
 }
 
-const EQUAL: Users = Users { runs: 60, slowdown: 1.0, failures: 0 };
+const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0 };
 
 /// A cluster with users.
 struct Trial {
@@ -148,10 +148,12 @@ impl Trial {
     fn count(&mut self, users: Users) {
         let id = window_id(u64::try_from(self.cluster.world.now.as_second()).expect("after 1970"));
         let rollout = self.rollout();
-        let canary = rollout.canary.filter(|_| rollout.weight.is_some_and(|weight| weight > 0));
+        let share = u64::try_from(rollout.weight.unwrap_or(0)).expect("a share is positive");
+        let canary = rollout.canary.filter(|_| share > 0);
         for (revision, is_canary) in rollout.stable.into_iter().map(|r| (r, false)).chain(canary.map(|r| (r, true))) {
+            let of_arm = if is_canary { share } else { 100 - share };
             for pod in 0..2 {
-                let window = window(id, users, is_canary);
+                let window = window(id, Users { runs: users.runs * of_arm / 200, ..users }, is_canary);
                 self.counted.entry(format!("{revision}-{pod}")).or_default().push(window);
             }
         }
@@ -304,7 +306,7 @@ fn evidence_that_was_not_looked_at_for_a_while_is_the_same_evidence() {
 fn a_step_takes_few_writes() {
     let mut trial = trial();
     let before = trial.writes;
-    trial.serve_unseen(59 * 60, Users { runs: 4, ..EQUAL }, true);
+    trial.serve_unseen(59 * 60, Users { runs: 20, ..EQUAL }, true);
     let minutes = 59;
     let steps = 2;
     let writes = trial.writes - before;
