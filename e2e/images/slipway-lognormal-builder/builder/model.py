@@ -191,8 +191,11 @@ def fail(sender, message: str, code) -> None:
 
 
 def crash() -> None:
-    """Ends the server. A model that ends only itself is started again by Triton, unseen by the kubelet."""
-    os.kill(os.getppid(), signal.SIGABRT)
+    """Ends the server and drops what is in flight. A model that ends only itself stays down, unseen by the kubelet.
+
+    As the first process of its container the server is told by SIGTERM: signals it has no handler for do nothing to it.
+    """
+    os.kill(os.getppid(), signal.SIGTERM)
     os._exit(1)
 
 
