@@ -31,6 +31,10 @@ fn a_good_manifest_breaks_no_rule() {
 #[case("bad-throughput-without-profiling")]
 #[case("bad-driver-without-prompts")]
 #[case("bad-run-objective-without-trace")]
+#[case("bad-steps-out-of-order")]
+#[case("bad-steps-without-split")]
+#[case("bad-gateway-without-block")]
+#[case("bad-two-ways-of-traffic")]
 fn a_broken_rule_says_what_to_do(#[case] name: &str) {
     let (expected, object) = fixture(name);
     let errors = object.validate_cel().expect_err("the rule must refuse this manifest");

@@ -9,6 +9,12 @@ use crate::values::{DurationText, Percent};
 /// How a changed plan takes over: who moves traffic, in which steps, and how the new revision is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(
+        "(has(self.traffic) && has(self.traffic.type) && self.traffic.type != 'BlueGreen') || \
+         !(has(self.steps) || has(self.judge) || has(self.onInconclusive))")
+        .message("steps, judge and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio")
+)]
 pub struct Rollout {
     /// Who moves traffic to the new revision.
     #[serde(default, skip_serializing_if = "Traffic::is_default")]
@@ -71,7 +77,7 @@ impl Default for Rollout {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("(self.type == 'GatewayAPI') == has(self.gatewayAPI)")
+    validation = Rule::new("(has(self.type) && self.type == 'GatewayAPI') == has(self.gatewayAPI)")
         .message("type GatewayAPI needs the block gatewayAPI, and no other type may have it")
 )]
 pub struct Traffic {
