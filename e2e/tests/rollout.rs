@@ -23,7 +23,7 @@ async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
     load.next_intervals(1).await.unwrap();
     let watch = Watch::start(&bench.namespace);
 
-    bench.apply(&bench.with(&[("medianMilliseconds", "39")])).await.unwrap();
+    bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     assert_eq!(bench.pod_uids(&bench.stable).await.unwrap(), stable_pods, "a canary restarts no stable pod");
     bench.wait_for_promotion(&canary).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower(
     let before = load.next_intervals(BEFORE).await.unwrap();
     let watch = Watch::start(&bench.namespace);
 
-    bench.apply(&bench.with(&[("medianMilliseconds", "60")])).await.unwrap();
+    bench.apply(&bench.with(&[("medianMilliseconds", "300")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let rolled_back = bench.wait_for_rejection(&canary).await.unwrap();
     load.next_intervals(1).await.unwrap();
@@ -113,7 +113,7 @@ async fn an_operator_that_dies_at_every_step_brings_the_same_about() {
     load.next_intervals(1).await.unwrap();
     let watch = Watch::start(&bench.namespace);
 
-    bench.apply(&bench.with(&[("medianMilliseconds", "39")])).await.unwrap();
+    bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     kill_operator().unwrap();
     for weight in [20, 50] {

@@ -138,7 +138,7 @@ async fn applying_the_old_manifest_ends_the_canary_without_a_restart_or_a_failed
     let load = bench.start_load().await.unwrap();
     let watch = Watch::start(&bench.namespace);
 
-    let mut slow_steps = bench.with(&[("medianMilliseconds", "39")]);
+    let mut slow_steps = bench.with(&[("medianMilliseconds", "195")]);
     slow_steps["spec"]["rollout"]["steps"][0]["minSoak"] = json!("5m");
     bench.apply(&slow_steps).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
@@ -163,7 +163,7 @@ async fn applying_the_old_manifest_ends_the_canary_without_a_restart_or_a_failed
 #[tokio::test]
 async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
     let bench = Bench::start("rollout-no-traffic").await.unwrap();
-    bench.apply(&bench.with(&[("medianMilliseconds", "39")])).await.unwrap();
+    bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let is_held = |rollout: &RolloutStatus| {
         (rollout.verdict.as_deref(), rollout.reason.as_deref()) == (Some("Hold"), Some("NoTraffic"))
