@@ -12,6 +12,7 @@ use super::{
     observation::{Arms, Key},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
     role::{Role, role},
+    rollout::MIN_UNITS,
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
 };
@@ -352,6 +353,13 @@ impl Guard {
     /// The log e-value of non-inferiority: lane S below the margin over the whole distribution and the tail.
     pub fn ln_non_inferior(&self) -> f64 {
         self.slow_ln_e(Direction::Below)
+    }
+
+    /// Whether stable has finished enough units to tell that they have no value here, as answers of one token have no time
+    /// between tokens. There is nothing to compare with then, and waiting for it would be for ever.
+    pub fn has_no_reference(&self) -> bool {
+        let finished = u64::from(self.stable.count.saturating_sub(self.stable.errors));
+        self.strata.known.is_empty() && finished >= MIN_UNITS
     }
 
     /// Whether the objective's own percentile lies within the margin as far as the data go.

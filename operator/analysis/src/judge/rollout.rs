@@ -151,7 +151,8 @@ impl Judge {
     }
 
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
-        self.guards.iter().filter(|guard| role(guard.key.metric, self.config.change) == Some(Role::Guard))
+        let is_compared = |guard: &&Guard| role(guard.key.metric, self.config.change) == Some(Role::Guard);
+        self.guards.iter().filter(is_compared).filter(|guard| !guard.has_no_reference())
     }
 
     /// Follows the weight that traffic really had; without one, the judge's own advances.

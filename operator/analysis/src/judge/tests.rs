@@ -146,6 +146,20 @@ fn an_equal_canary_soaks_advances_and_is_promoted_at_the_end() {
     assert_eq!(judgements.len(), 180);
 }
 
+/// Answers of one token finish without a time between tokens.
+#[test]
+fn a_metric_without_values_stands_in_nobodys_way() {
+    let mut windows =
+        rollout().with_metrics(&[(Metric::RequestLatency, 1.0), (Metric::InterTokenLatency, 1.0)]).windows(3);
+    for observation in windows.iter_mut().flat_map(|window| &mut window.observations) {
+        if observation.metric == Metric::InterTokenLatency {
+            observation.buckets = Histogram::new();
+        }
+    }
+    let (judge, _) = judge_all(Config::default(), &windows);
+    assert_eq!(judge.decided().map(|(verdict, _)| verdict), Some(Verdict::Promote));
+}
+
 #[test]
 fn a_slow_canary_is_rolled_back_and_nothing_follows() {
     let mut windows = rollout().slower(1.6).windows(2);
