@@ -106,22 +106,28 @@ impl Bench {
     /// Waits until a plan was rolled back and has no pods on trial any more.
     ///
     /// # Errors
-    /// When that does not come true in time.
+    /// When that does not come true in time, or the plan takes over.
     pub async fn wait_for_rejection(&self, plan: &str) -> Outcome<RolloutStatus> {
-        let is_rejected = |rollout: &RolloutStatus| {
-            rollout.canary.is_none() && rollout.rejected.iter().any(|rejected| rejected.plan == plan)
-        };
-        self.wait_for(&format!("the rejection of {plan}"), is_rejected).await
+        let end = self.wait_for_end(plan).await?;
+        if end.stable.as_deref() == Some(plan) { Err(otherwise("the rejection", plan, &end)) } else { Ok(end) }
     }
 
     /// Waits until a plan has taken over.
     ///
     /// # Errors
-    /// When that does not come true in time.
+    /// When that does not come true in time, or the plan is rolled back.
     pub async fn wait_for_promotion(&self, plan: &str) -> Outcome<RolloutStatus> {
-        let has_taken_over =
-            |rollout: &RolloutStatus| rollout.canary.is_none() && rollout.stable.as_deref() == Some(plan);
-        self.wait_for(&format!("the promotion of {plan}"), has_taken_over).await
+        let end = self.wait_for_end(plan).await?;
+        if end.stable.as_deref() == Some(plan) { Ok(end) } else { Err(otherwise("the promotion", plan, &end)) }
+    }
+
+    async fn wait_for_end(&self, plan: &str) -> Outcome<RolloutStatus> {
+        let is_over = |rollout: &RolloutStatus| {
+            let has_taken_over = rollout.stable.as_deref() == Some(plan);
+            let is_rejected = rollout.rejected.iter().any(|rejected| rejected.plan == plan);
+            rollout.canary.is_none() && (has_taken_over || is_rejected)
+        };
+        self.wait_for(&format!("the end of the rollout of {plan}"), is_over).await
     }
 
     /// UIDs of the pods of a revision.
@@ -150,6 +156,11 @@ pub fn kill_operator() -> Result<(), String> {
 /// The rollout's part of an agent's status.
 pub fn rollout_of(agent: &AgentDeployment) -> RolloutStatus {
     agent.status.as_ref().and_then(|status| status.rollout.clone()).unwrap_or_default()
+}
+
+/// What came instead, with what the status says about it.
+fn otherwise(what: &str, plan: &str, rollout: &RolloutStatus) -> ScenarioError {
+    ScenarioError::TimedOut { what: format!("{what} of {plan}"), seconds: 0, last: format!("{:?}", rollout.rejected) }
 }
 
 /// Scenarios share the gateway; each has a host of its own.
