@@ -14,6 +14,8 @@ cluster=${SLIPWAY_TEST_CLUSTER:-test}
 images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-busybox slipway-triton slipway-model-builder)
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
+# Rollouts need a gateway, and engines whose speed can be set.
+[[ " $* " != *" rollout"* ]] || images+=(slipway-traefik slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet
@@ -35,6 +37,7 @@ e2e/images/import.sh --name "$cluster" "${images[@]}"
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway-crds charts/slipway-crds
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway charts/slipway \
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
+[[ " ${images[*]} " != *" slipway-traefik "* ]] || e2e/tools/traefik/install.sh --name "$cluster"
 for suite in "$@"; do
-  cargo test --workspace --locked --test "$suite" -- --test-threads=1
+  cargo test --workspace --locked --test "$suite" -- --test-threads=1 ${SLIPWAY_TEST_FILTER:-}
 done
