@@ -12,7 +12,6 @@ use super::{
     observation::{Arms, Key},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
     role::{Role, role},
-    rollout::MIN_UNITS,
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
 };
@@ -355,11 +354,14 @@ impl Guard {
         self.slow_ln_e(Direction::Below)
     }
 
-    /// Whether stable has finished enough units to tell that they have no value here, as answers of one token have no time
-    /// between tokens. There is nothing to compare with then, and waiting for it would be for ever.
-    pub fn has_no_reference(&self) -> bool {
-        let finished = u64::from(self.stable.count.saturating_sub(self.stable.errors));
-        self.strata.known.is_empty() && finished >= MIN_UNITS
+    /// Units of stable that finished well.
+    pub fn stable_successes(&self) -> u64 {
+        u64::from(self.stable.count.saturating_sub(self.stable.errors))
+    }
+
+    /// Whether stable has shown a value.
+    pub fn has_reference(&self) -> bool {
+        !self.strata.known.is_empty()
     }
 
     /// Whether the objective's own percentile lies within the margin as far as the data go.

@@ -150,9 +150,12 @@ impl Judge {
         self.last_seconds
     }
 
+    /// Guards whose non-inferiority a promotion needs. A metric that has no value although stable has finished many units, as
+    /// answers of one token have no time between tokens, has nothing to be compared with: waiting for it would be for ever.
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
+        let most = self.guards.iter().map(Guard::stable_successes).max().unwrap_or(0);
         let is_compared = |guard: &&Guard| role(guard.key.metric, self.config.change) == Some(Role::Guard);
-        self.guards.iter().filter(is_compared).filter(|guard| !guard.has_no_reference())
+        self.guards.iter().filter(is_compared).filter(move |guard| guard.has_reference() || most < MIN_UNITS)
     }
 
     /// Follows the weight that traffic really had; without one, the judge's own advances.

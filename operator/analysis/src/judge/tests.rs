@@ -153,7 +153,7 @@ fn a_metric_without_values_stands_in_nobodys_way() {
         rollout().with_metrics(&[(Metric::RequestLatency, 1.0), (Metric::InterTokenLatency, 1.0)]).windows(3);
     for observation in windows.iter_mut().flat_map(|window| &mut window.observations) {
         if observation.metric == Metric::InterTokenLatency {
-            observation.buckets = Histogram::new();
+            (observation.count, observation.buckets) = (0, Histogram::new());
         }
     }
     let (judge, _) = judge_all(Config::default(), &windows);
