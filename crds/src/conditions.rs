@@ -62,6 +62,8 @@ reasons! {
     WaitingForCapacity,
     /// A Job waits for its image.
     ImageUnavailable,
+    /// A Job waits for a Secret.
+    SecretUnavailable,
     /// A Job runs.
     JobRunning,
     /// A Job ended in a failure that a repetition would not mend.

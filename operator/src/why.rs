@@ -40,6 +40,13 @@ pub enum Why {
         /// The kubelet's own words.
         message: String,
     },
+    /// The pod of a Job waits for a Secret.
+    SecretUnavailable {
+        /// Name of the Job.
+        job: String,
+        /// What is missing.
+        message: String,
+    },
     /// A Job runs.
     JobRunning {
         /// Name of the Job.
@@ -184,6 +191,7 @@ impl Why {
             Self::JobStarting { .. } => Reason::JobStarting,
             Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
             Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
+            Self::SecretUnavailable { .. } => Reason::SecretUnavailable,
             Self::JobRunning { .. } | Self::JobRetrying { .. } => Reason::JobRunning,
             Self::JobFailed { .. } => Reason::JobFailed,
             Self::EnginesBuilding { .. } => Reason::BuildingEngines,
@@ -219,6 +227,7 @@ impl fmt::Display for Why {
             Self::JobStarting { job } => write!(f, "Job {job} is about to start"),
             Self::JobUnscheduled { job, scheduler } => write!(f, "Job {job} waits for a node: {scheduler}"),
             Self::ImageUnavailable { job, message } => write!(f, "Job {job} waits for an image: {message}"),
+            Self::SecretUnavailable { job, message } => write!(f, "Job {job} cannot start: {message}"),
             // The seconds are left out: a message that changed with every look would be a write with every look.
             Self::JobRunning { job, .. } => write!(f, "Job {job} runs"),
             Self::JobRetrying { job, next_attempt, max_attempts, failure } => {

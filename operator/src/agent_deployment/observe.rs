@@ -303,8 +303,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         .filter(|pod| pod.labels().get(labels::AGENT_DEPLOYMENT) == of_agent)
         .collect();
     let crash = own.iter().find_map(|pod| view::crash(pod));
-    let other = |pod: &&Pod| view::image_problem(pod).or_else(|| view::unschedulable(pod));
-    let failure = crash.clone().or_else(|| own.iter().find_map(other));
+    let failure = own.iter().find_map(|pod| pod_failure(pod));
     let view = ServingView {
         wanted,
         updated: status.updated_replicas.unwrap_or_default(),
@@ -315,6 +314,12 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         crash,
     };
     Some((revision, view))
+}
+
+/// Why a serving pod does not come up.
+fn pod_failure(pod: &Pod) -> Option<String> {
+    let waits = || view::image_problem(pod).or_else(|| view::secret_problem(pod)).or_else(|| view::unschedulable(pod));
+    view::crash(pod).or_else(waits)
 }
 
 fn owned_objects(

@@ -101,6 +101,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Why::JobStarting { job }
         | Why::JobUnscheduled { job, .. }
         | Why::ImageUnavailable { job, .. }
+        | Why::SecretUnavailable { job, .. }
         | Why::JobRunning { job, .. }
         | Why::JobRetrying { job, .. }
         | Why::JobFailed { job, .. } => {

@@ -147,6 +147,7 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
         Some(
             JobPhase::Unscheduled(_)
             | JobPhase::ImageUnavailable(_)
+            | JobPhase::SecretUnavailable(_)
             | JobPhase::Running { .. }
             | JobPhase::Succeeded { .. },
         )

@@ -67,6 +67,9 @@ pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
         JobPhase::ImageUnavailable(message) => {
             AttemptStep::Wait(Why::ImageUnavailable { job: name, message: message.clone() })
         }
+        JobPhase::SecretUnavailable(message) => {
+            AttemptStep::Wait(Why::SecretUnavailable { job: name, message: message.clone() })
+        }
         JobPhase::Running { started_at } => {
             let seconds = started_at.map_or(0, |start| now.duration_since(start).as_secs());
             AttemptStep::Wait(Why::JobRunning { job: name, seconds })

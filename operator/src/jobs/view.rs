@@ -30,6 +30,8 @@ pub enum JobPhase {
     Unscheduled(String),
     /// A container waits for its image, in the kubelet's words.
     ImageUnavailable(String),
+    /// The pod has a node and waits for what it mounts: the Secrets that it names are not there.
+    SecretUnavailable(String),
     /// At work, since its pod started.
     Running {
         /// When the pod started; absent before.
@@ -156,8 +158,13 @@ fn how_it_ended(terminated: &ContainerStateTerminated) -> String {
     }
 }
 
+/// The line of a log that tells most: the last that begins with `error:`, else the last with a word in it. Triton's error is
+/// followed by the lines of Python's traceback.
 fn last_line(log: &str) -> String {
-    log.lines().map(str::trim).rfind(|line| !line.is_empty()).map_or_else(String::new, |line| {
+    let is_error = |line: &&str| line.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
+    let has_word = |line: &&str| line.contains(char::is_alphanumeric);
+    let mut lines = log.lines().map(str::trim);
+    lines.clone().rfind(is_error).or_else(|| lines.rfind(has_word)).map_or_else(String::new, |line| {
         let shortened: String = line.chars().take(MAX_LOG_CHARACTERS).collect();
         format!(": {shortened}")
     })
@@ -169,6 +176,9 @@ fn pending_or_running(pod: &Pod) -> JobPhase {
     }
     if let Some(message) = image_problem(pod) {
         return JobPhase::ImageUnavailable(message);
+    }
+    if let Some(message) = secret_problem(pod) {
+        return JobPhase::SecretUnavailable(message);
     }
     JobPhase::Running { started_at: pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map(|t| t.0) }
 }
@@ -194,6 +204,24 @@ pub fn image_problem(pod: &Pod) -> Option<String> {
             format!("{reason} for {} of container {}: {message}", container.image, container.name)
         })
     })
+}
+
+/// The Secrets that a pod waits for. A missing one keeps its containers from being made, and only an event of the kubelet's says
+/// so; what the pod itself says is that its volumes are not all there.
+pub fn secret_problem(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
+    if !is("PodScheduled", "True") || !is("PodReadyToStartContainers", "False") {
+        return None;
+    }
+    let volumes = pod.spec.as_ref()?.volumes.iter().flatten();
+    let secrets: Vec<&str> = volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.as_deref()).collect();
+    let them = match secrets.as_slice() {
+        [] => return None,
+        [one] => format!("Secret {one}"),
+        [..] => format!("Secrets {}", secrets.join(", ")),
+    };
+    Some(format!("its volumes are not there: {them} must exist in this namespace"))
 }
 
 /// What the first failing container of a serving pod says, if one fails again and again.

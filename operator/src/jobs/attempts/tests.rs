@@ -59,6 +59,11 @@ fn an_attempt_is_recorded_before_its_job_is_created() {
     Why::ImageUnavailable { job: "fetch-1f-1".to_owned(), message: "ErrImagePull for w:1".to_owned() },
     "Job fetch-1f-1 waits for an image: ErrImagePull for w:1"
 )]
+#[case::no_secret(
+    JobPhase::SecretUnavailable("Secret hub must exist".to_owned()),
+    Why::SecretUnavailable { job: "fetch-1f-1".to_owned(), message: "Secret hub must exist".to_owned() },
+    "Job fetch-1f-1 cannot start: Secret hub must exist"
+)]
 #[case::at_work(
     JobPhase::Running { started_at: Some(at(-30)) },
     Why::JobRunning { job: "fetch-1f-1".to_owned(), seconds: 30 },

@@ -5,6 +5,7 @@ use k8s_openapi::{
         batch::v1::{JobCondition, JobStatus},
         core::v1::{
             Container, ContainerState, ContainerStateRunning, ContainerStateWaiting, PodCondition, PodSpec, PodStatus,
+            SecretVolumeSource, Volume,
         },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -196,6 +197,29 @@ fn a_container_without_its_image_has_the_kubelets_words(
     assert_eq!(phase(&job(), vec![waiting]), JobPhase::ImageUnavailable(expected.to_owned()));
 }
 
+/// A pod that mounts Secrets, on a node that has not yet made its sandbox.
+fn with_secrets(names: &[&str]) -> PodFixture {
+    let mut fixture = pod().condition("PodScheduled", "True", "").condition("PodReadyToStartContainers", "False", "");
+    let secret = |name: &&str| SecretVolumeSource { secret_name: Some((*name).to_owned()), ..Default::default() };
+    let volumes = names.iter().map(|name| Volume { secret: Some(secret(name)), ..Default::default() }).collect();
+    fixture.0.spec.get_or_insert_default().volumes = Some(volumes);
+    fixture
+}
+
+#[rstest]
+#[case::none(&[], JobPhase::Running { started_at: Some(at(2)) })]
+#[case::one(
+    &["hub"],
+    JobPhase::SecretUnavailable("its volumes are not there: Secret hub must exist in this namespace".to_owned())
+)]
+#[case::two(
+    &["hub", "crm"],
+    JobPhase::SecretUnavailable("its volumes are not there: Secrets hub, crm must exist in this namespace".to_owned())
+)]
+fn a_pod_that_waits_for_its_volumes_names_the_secrets_among_them(#[case] secrets: &[&str], #[case] expected: JobPhase) {
+    assert_eq!(phase(&job(), vec![with_secrets(secrets).waiting("fetch", "PodInitializing", "")]), expected);
+}
+
 #[test]
 fn a_container_that_is_being_created_has_no_image_problem() {
     let creating = pod().waiting("builder", "ContainerCreating", "");
@@ -245,6 +269,20 @@ fn a_failure_that_the_worker_knows_keeps_its_class_and_words() {
 #[rstest]
 #[case::vendors_tool(
     end(3, "Error", "loading weights\nValueError: unknown precision INT4\n\n"),
+    FailureClass::BadModel,
+    "builder exited with code 3: ValueError: unknown precision INT4"
+)]
+#[case::error_before_its_traceback(
+    end(
+        1,
+        "Error",
+        "loading\nerror: creating server: parameter max_batch: got 'none'\n\nAt:\n  model.py(70): initialize\n;\n"
+    ),
+    FailureClass::BadModel,
+    "builder exited with code 1: error: creating server: parameter max_batch: got 'none'"
+)]
+#[case::a_line_of_marks_alone(
+    end(3, "Error", "ValueError: unknown precision INT4\n;\n+---+\n"),
     FailureClass::BadModel,
     "builder exited with code 3: ValueError: unknown precision INT4"
 )]

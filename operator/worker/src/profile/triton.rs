@@ -151,7 +151,7 @@ impl Triton {
     }
 }
 
-/// Python's tracebacks come with line breaks; a condition is one line.
+/// Python's tracebacks come with line breaks and end in a semicolon; a condition is one line.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches([' ', ';']).to_owned()
 }

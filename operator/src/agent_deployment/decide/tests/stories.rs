@@ -140,6 +140,7 @@ fn a_claim_of_the_models_that_is_not_bound_is_not_taken_for_the_store() {
     JobPhase::ImageUnavailable("ErrImagePull for example.com/worker:1 of container resolve: not found".to_owned()),
     "waits for an image: ErrImagePull for example.com/worker:1 of container resolve: not found"
 )]
+#[case(JobPhase::SecretUnavailable("Secret hub must exist".to_owned()), "cannot start: Secret hub must exist")]
 fn what_a_job_waits_for_is_in_the_conditions(#[case] phase: JobPhase, #[case] words: &str) {
     let mut cluster = world();
     cluster.settle();
