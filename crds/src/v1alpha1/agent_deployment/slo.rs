@@ -107,7 +107,7 @@ impl OnInfeasible {
 #[serde(rename_all = "camelCase")]
 pub struct QualityObjective {
     /// Largest drop of the mean score below the reference. What is held against it is the 95 % upper bound of the drop, so a data
-    /// set that is too small refuses engines that may be good: without any disagreement, 400 samples show a drop of at most 1 %.
+    /// set that is too small refuses engines that may be good: without any disagreement, 400 samples show a drop of at most 1.2 %.
     pub max_drop: Percent,
     /// How one answer is scored.
     #[serde(default)]

@@ -13,7 +13,7 @@ use slipway_crds::{
 use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
 
 use super::{
-    Draft, JobStep, World, build,
+    Draft, JobStep, SOON, World, build,
     engines::BuiltEngine,
     resolve::{Resolved, foreign_result},
 };
@@ -56,6 +56,8 @@ pub(super) fn decide(
     let config_map = objective.dataset.config_map.name.clone();
     let (digest, prompts) = match &world.dataset {
         None | Some(DatasetView::Missing) => {
+            // No watch tells of a ConfigMap of the user's.
+            draft.requeue = draft.requeue.min(SOON);
             let problem = format!("it does not exist or has no key {}: create it", objective.dataset.config_map.key);
             return Ok(Step::Waiting(Why::DatasetUnusable { config_map, problem }));
         }
@@ -189,7 +191,8 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
     let words = match (quality.drop_parts_per_million, quality.drop_upper_bound_parts_per_million) {
         (Some(drop), Some(upper)) => {
             quality.accepted = i64::from(upper) <= limit;
-            format!("quality {:+.2} % (at most {:+.2} %) of {score:.2} %", -percent(drop), -percent(upper))
+            let (drop, upper) = (percent(drop), percent(upper));
+            format!("quality {score:.2} %: a drop of {drop:.2} % from the reference, at most {upper:.2} %")
         }
         _ => {
             quality.accepted = true;
@@ -202,7 +205,7 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
         choice.state = format!("{}; {words}", choice.state).chars().take(256).collect();
     }
     if !is_accepted {
-        let why = format!("{words} exceeds slo.quality.maxDrop {}", case.objective.max_drop);
+        let why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
         refuse(world, draft, case.engine, &why);
     }
     quality

@@ -4,5 +4,6 @@ mod canary;
 mod cluster;
 mod profiling;
 mod properties;
+mod quality;
 mod rollouts;
 mod stories;

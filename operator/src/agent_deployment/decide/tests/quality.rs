@@ -1,0 +1,124 @@
+//! The quality gate: who is let through, who is refused, and in which words.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use pretty_assertions::assert_eq;
+use slipway_crds::v1alpha1::agent_deployment::Precision;
+use slipway_worker_contract::{EngineRef, Outcome, QualityMetric, QualityResult, ReferenceScores};
+
+use super::cluster::{Cluster, digest, lines, world};
+use crate::{
+    agent_deployment::world::DatasetView,
+    jobs::view::{JobPhase, JobView},
+};
+
+const GATED: &str = "
+model: {uri: 'http://models.example/react'}
+engine: {backend: Custom, custom: {builderImage: 'example.com/builder:1', tritonImage: 'example.com/triton:1'}}
+search: {precision: [FP32, INT8]}
+slo: {quality: {maxDrop: 2%, dataset: {configMap: {name: evaluation, key: samples.jsonl}}}}
+agent: {systemPrompt: Answer.}
+";
+
+/// Both engines are built, and the data set is there.
+fn gated() -> Cluster {
+    let mut cluster = world().edited(|spec| *spec = serde_norway::from_str(GATED).expect("a valid spec"));
+    let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
+    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+    cluster.resolved().fetched().with_engine_built(Precision::FP32).with_engine_built(Precision::INT8)
+}
+
+/// What a quality Job found, in parts per million: the score, and drop and bound if there is a reference.
+#[derive(Clone, Copy)]
+struct Found {
+    score: u32,
+    drop: Option<(i32, i32)>,
+}
+
+fn quality_jobs(cluster: &Cluster) -> Vec<String> {
+    cluster.running_jobs().into_iter().filter(|name| name.starts_with("quality-")).collect()
+}
+
+/// The only quality Job that runs ends so.
+fn scored(mut cluster: Cluster, found: Found) -> Cluster {
+    cluster.settle();
+    let name = quality_jobs(&cluster).remove(0);
+    let reference = found.drop.map(|(drop_ppm, drop_upper_ppm)| ReferenceScores {
+        engine: EngineRef { identity: cluster.world.status.engines[0].name.clone(), manifest_digest: digest("fp32") },
+        score_ppm: 980_000,
+        drop_ppm,
+        drop_upper_ppm,
+        confidence_ppm: 950_000,
+        worse: 0,
+        better: 0,
+    });
+    let result = QualityResult {
+        metric: QualityMetric::ExactMatch,
+        dataset_digest: digest("samples"),
+        samples: 400,
+        score_ppm: found.score,
+        reference,
+    };
+    let outcome = Box::new(Outcome::Quality(result));
+    let phase = JobPhase::Succeeded { outcome, milliseconds: 9_000 };
+    cluster.world.jobs.insert(name.clone(), JobView { name, phase, image_digests: BTreeMap::new() });
+    cluster
+}
+
+fn states(cluster: &Cluster) -> Vec<String> {
+    cluster.plan().status.engines.into_iter().map(|engine| engine.state).collect()
+}
+
+const REFERENCE: Found = Found { score: 980_000, drop: None };
+
+#[test]
+fn the_reference_is_scored_before_anyone_is_compared_with_it() {
+    let mut cluster = gated();
+    cluster.settle();
+    let first = quality_jobs(&cluster);
+    assert_eq!(first.len(), 1, "{first:?}");
+    let message = format!("the quality of 0 of 2 engines is known; fp32: Job {} runs", first[0]);
+    assert!(lines(&cluster.plan()).contains(&format!("Reconciling=True MeasuringQuality: {message}")));
+    let mut cluster = scored(cluster, REFERENCE);
+    cluster.settle();
+    assert_eq!(quality_jobs(&cluster).len(), 1);
+}
+
+#[test]
+fn an_engine_that_may_be_worse_is_refused_with_its_score_its_bound_and_the_limit() {
+    let mut cluster = scored(scored(gated(), REFERENCE), Found { score: 120_000, drop: Some((860_000, 889_200)) });
+    let words =
+        "quality 12.00 %: a drop of 86.00 % from the reference, at most 88.92 %; spec.slo.quality.maxDrop allows 2%";
+    let told = format!("Warning EngineRefused: int8: {words}");
+    assert_eq!(lines(&cluster.plan()).iter().filter(|line| **line == told).count(), 1);
+    assert_eq!(states(&cluster), ["built: 17.4 MB; quality 98.00 %, the reference", &format!("refused: {words}")]);
+    cluster.step();
+    assert!(!lines(&cluster.plan()).contains(&told), "a refusal is told once");
+
+    let served = cluster.with_pods_ready().world.status;
+    assert_eq!(served.selected.map(|selected| selected.display_name), Some("fp32".to_owned()));
+    let gate: Vec<_> = served.engines.iter().map(|e| e.quality.as_ref().map(|quality| quality.accepted)).collect();
+    assert_eq!(gate, [Some(true), Some(false)]);
+}
+
+#[test]
+fn what_counts_is_the_bound_and_not_the_drop_that_was_seen() {
+    for (upper, expected) in [(20_000, true), (20_001, false)] {
+        let found = Found { score: 979_000, drop: Some((1_000, upper)) };
+        let mut cluster = scored(scored(gated(), REFERENCE), found);
+        cluster.settle();
+        let quality = cluster.world.status.engines[1].quality.clone().expect("it was measured");
+        assert_eq!(quality.accepted, expected, "{quality:?}");
+    }
+}
+
+#[test]
+fn a_data_set_that_is_missing_is_named_and_looked_for_soon() {
+    let mut cluster = gated();
+    cluster.world.dataset = Some(DatasetView::Missing);
+    let plan = cluster.plan();
+    let message =
+        "spec.slo.quality.dataset: ConfigMap evaluation: it does not exist or has no key samples.jsonl: create it";
+    assert!(lines(&plan).contains(&format!("Reconciling=True DatasetUnusable: {message}")), "{:?}", lines(&plan));
+    assert!(plan.requeue <= Duration::from_secs(5), "no watch tells of the ConfigMap: {:?}", plan.requeue);
+}
