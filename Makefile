@@ -66,6 +66,10 @@ test-repository: ## TensorRT-LLM's serving repositories, read with Triton's own 
 test-api: ## Tests against a real API server, in a cluster of their own (root).
 	e2e/run.sh api
 
+.PHONY: test-scenarios
+test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; half an hour).
+	e2e/run.sh api core bad-input quality operator profile measuring
+
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
 	cargo run --locked -p slipway-analysis --example bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md

@@ -3,7 +3,8 @@
 #
 #   run.sh SUITE...     (suites are the files in e2e/tests: api core ...)
 #
-# With SLIPWAY_KEEP_CLUSTER=1 the cluster stays for whoever looks into a failure.
+# Every suite is run, also after one that failed. What they print is kept beside a record of the run in
+# $SLIPWAY_CACHE/scenarios. With SLIPWAY_KEEP_CLUSTER=1 the cluster stays for whoever looks into a failure.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,13 +32,36 @@ remove_cluster() {
 trap remove_cluster EXIT
 SLIPWAY_E2E_KUBECONFIG=$(e2e/cluster/up.sh --name "$cluster")
 SLIPWAY_E2E_CLUSTER_BINARY=$SLIPWAY_CACHE/bin/slipway-cluster
-export SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY
+SLIPWAY_E2E_AUDIT_LOG=$(dirname "$SLIPWAY_E2E_KUBECONFIG")/log/audit.log
+SLIPWAY_E2E_HELM=$helm
+export SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY SLIPWAY_E2E_AUDIT_LOG SLIPWAY_E2E_HELM
 e2e/images/import.sh --name "$cluster" "${images[@]}"
+
+# The operator as another version would be called; the other images of that version do not even exist.
+e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force \
+  slipway.dev/slipway-operator:dev slipway.dev/slipway-operator:next >/dev/null
 
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway-crds charts/slipway-crds
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway charts/slipway \
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
 [[ " ${images[*]} " != *" slipway-traefik "* ]] || e2e/tools/traefik/install.sh --name "$cluster"
+
+records=$SLIPWAY_CACHE/scenarios
+mkdir -p "$records"
+failed=()
+lines=()
 for suite in "$@"; do
-  cargo test --workspace --locked --test "$suite" -- --test-threads=1 ${SLIPWAY_TEST_FILTER:-}
+  started=$SECONDS
+  outcome=passed
+  cargo test --workspace --locked --test "$suite" -- --test-threads=1 --nocapture ${SLIPWAY_TEST_FILTER:-} 2>&1 | tee "$records/$suite.log" ||
+    { outcome=FAILED && failed+=("$suite"); }
+  lines+=("| $suite | $((SECONDS - started)) s | $outcome |")
 done
+
+{
+  printf 'Commit %s%s, %s, %s cores, load average %s at the end.\n\n' "$(git rev-parse --short HEAD)" \
+    "$(git diff --quiet HEAD || printf ' with changes')" "$(date --utc +%F)" "$(nproc)" "$(cut -d' ' -f1-3 /proc/loadavg)"
+  printf '| suite | duration | outcome |\n|---|---|---|\n'
+  printf '%s\n' "${lines[@]}"
+} | tee "$records/record.md"
+[[ ${#failed[@]} == 0 ]] || { echo "failed: ${failed[*]}; what they printed is in $records" >&2; exit 1; }

@@ -1,12 +1,17 @@
-//! The agent of the demo, as scenarios deploy and question it.
+//! The agent of the scenarios, how they deploy and question it, and what they measure it with.
 
 use std::{
+    fs,
     path::PathBuf,
     process::Command,
     time::{Duration, SystemTime},
 };
 
-use serde::Deserialize;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Service},
+};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::namespace::{Namespace, Outcome, ScenarioError};
@@ -14,20 +19,28 @@ use crate::namespace::{Namespace, Outcome, ScenarioError};
 /// Longest time from a manifest to a pod that serves, on a machine of two cores.
 pub const READY_LIMIT: Duration = Duration::from_secs(240);
 
+/// Name of the ConfigMap with prompts, recorded runs and samples.
+const WORKLOAD: &str = "workload";
+
 /// A file of this crate.
 pub fn path(relative: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
-/// The manifest of the agent that scenarios start from: nothing of it is measured.
+/// The manifest of an agent `facts-agent` that looks facts up, served without measuring.
 ///
 /// # Errors
 /// When the manifest is no valid YAML.
-pub fn demo_agent() -> Outcome<Value> {
+pub fn facts_agent() -> Outcome<Value> {
     serde_norway::from_str(include_str!("../manifests/agent.yaml")).map_err(ScenarioError::Manifest)
 }
 
-/// A namespace with the servers that the demo's agent needs.
+/// A source of a workload or a data set: a key of the ConfigMap that [`Namespace::give_workload`] makes.
+pub fn workload_source(key: &str) -> Value {
+    json!({"configMap": {"name": WORKLOAD, "key": key}})
+}
+
+/// A namespace with the servers that the agent needs.
 ///
 /// # Errors
 /// When the cluster refuses, or the servers do not come up.
@@ -89,6 +102,11 @@ pub fn draw_question(seed: u64) -> Outcome<Question> {
     serde_json::from_str(&text).map_err(|source| ScenarioError::Answer { text, source })
 }
 
+/// An object of a kind that is known at compile time.
+fn parsed<K: DeserializeOwned>(object: Value) -> Outcome<K> {
+    serde_json::from_value(object.clone()).map_err(|source| ScenarioError::Answer { text: object.to_string(), source })
+}
+
 impl Namespace {
     /// Makes the facts of a question known, and forgets earlier calls.
     ///
@@ -102,6 +120,54 @@ impl Namespace {
         }
         self.request("DELETE", "facts", "/calls", None).await?;
         Ok(())
+    }
+
+    /// Puts the demo's prompts, recorded runs and samples into a ConfigMap.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the API server refuses.
+    pub async fn give_workload(&self) -> Outcome<()> {
+        let mut data = json!({});
+        for key in ["prompts.jsonl", "trace.jsonl", "quality.jsonl"] {
+            let path = path("manifests/demo/workload").join(key);
+            let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Read { path, source })?;
+            data[key] = json!(text);
+        }
+        let metadata = json!({"name": WORKLOAD});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        self.create_object::<ConfigMap>(&parsed(object)?).await?;
+        Ok(())
+    }
+
+    /// Starts a second place for models, `mirror`: what a ConfigMap holds is its model of the same name.
+    ///
+    /// # Errors
+    /// When the cluster refuses, or the server does not come up.
+    pub async fn add_mirror(&self, config_map: &str) -> Outcome<()> {
+        let labels = json!({"app": "mirror"});
+        let pod = json!({
+            "automountServiceAccountToken": false,
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "models", "image": "slipway.dev/slipway-e2e:dev", "imagePullPolicy": "IfNotPresent",
+                "args": ["models", "--root", "/mirror"],
+                "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "model", "mountPath": format!("/mirror/{config_map}")}],
+            }],
+            "volumes": [{"name": "model", "configMap": {"name": config_map}}],
+        });
+        self.create_object::<Deployment>(&parsed(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "mirror"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        }))?)
+        .await?;
+        self.create_object::<Service>(&parsed(json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "mirror"},
+            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
+        }))?)
+        .await?;
+        self.wait_until_available("mirror", Duration::from_secs(60)).await
     }
 
     /// Asks an agent and gives the whole run.

@@ -1,9 +1,11 @@
 //! Scenarios on a real cluster, the test servers they use, and traffic.
 
 pub mod agents;
+pub mod builder;
 pub mod cluster;
 pub mod load;
 pub mod namespace;
+pub mod operator;
 pub mod rollouts;
 pub mod servers;
 pub mod traffic;

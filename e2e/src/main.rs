@@ -1,9 +1,14 @@
-//! Test servers for scenarios and the demo, and clients of agents.
+//! Test servers for scenarios and the demo, clients of agents, and a builder that goes wrong.
 
-use std::{error::Error, net::SocketAddr, path::PathBuf};
+use std::{
+    error::Error,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::{Parser, Subcommand};
 use slipway_e2e::{
+    builder,
     load::{
         client::{self, LoadSettings},
         report::Report,
@@ -40,6 +45,8 @@ enum Verb {
     Load(LoadSettings),
     /// Sends recorded questions to an agent.
     Traffic(Traffic),
+    /// Writes half a model repository, as a builder with a defect does.
+    Build,
 }
 
 #[tokio::main]
@@ -54,6 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Verb::Facts => facts::router(),
         Verb::Load(settings) => return Ok(client::run(settings, stop, print).await?),
         Verb::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
+        Verb::Build => return Ok(builder::build_half(Path::new(builder::OUTPUT))?),
     };
     axum::serve(TcpListener::bind(listen).await?, router).with_graceful_shutdown(stop).await?;
     Ok(())

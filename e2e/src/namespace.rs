@@ -1,6 +1,6 @@
 //! A namespace of a scenario's own, with the things in it that a scenario looks at. Reads and writes IO.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, io, path::PathBuf, time::Duration};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -71,6 +71,23 @@ pub enum ScenarioError {
         #[source]
         source: std::io::Error,
     },
+    /// A program that administrators use refused.
+    #[error("{what} failed: {failure}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// What the program said.
+        failure: String,
+    },
+    /// A file cannot be read.
+    #[error("failed to read {}", path.display())]
+    Read {
+        /// Path of the file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: io::Error,
+    },
     /// A manifest is not valid YAML.
     #[error("failed to read a manifest")]
     Manifest(#[source] serde_norway::Error),
@@ -113,6 +130,17 @@ impl Namespace {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Removes the namespace with all that is in it, so that what still tries in vain does not run beside the next scenario.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn delete(self) -> Outcome<()> {
+        let namespaces: Api<KubernetesNamespace> = Api::all(self.client);
+        let deleted = namespaces.delete(&self.name, &DeleteParams::background()).await;
+        deleted.map_err(|source| refused(format!("delete namespace {}", self.name), source))?;
+        Ok(())
     }
 
     /// The objects of a kind.
@@ -276,6 +304,28 @@ impl Namespace {
     {
         let created = self.api::<K>().create(&PostParams::default(), object).await;
         created.map_err(|source| refused(format!("create {}", object.meta().name.clone().unwrap_or_default()), source))
+    }
+
+    /// Runs a pod of one container to its end, and gives its log.
+    ///
+    /// # Errors
+    /// When the cluster refuses, or the pod does not succeed, with its log.
+    pub async fn run_to_end(&self, pod: &Pod) -> Outcome<String> {
+        let name = self.create_object(pod).await?.name_any();
+        let limit = Duration::from_secs(60);
+        let phase = self
+            .wait(&name, "ended", limit, |pod: &Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+                if matches!(phase.as_str(), "Succeeded" | "Failed") { Ok(phase) } else { Err(phase) }
+            })
+            .await?;
+        let container = pod.spec.iter().flat_map(|spec| &spec.containers).map(|c| c.name.as_str()).next();
+        let log = self.log(&name, container.unwrap_or_default()).await?;
+        if phase == "Succeeded" {
+            Ok(log)
+        } else {
+            Err(ScenarioError::Refused { what: format!("pod {name}"), failure: log })
+        }
     }
 
     /// Deletes the pods with a label, so that their owner makes new ones.

@@ -10,7 +10,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::labels;
 use slipway_e2e::{
-    agents::{READY_LIMIT, demo_agent, draw_question, fresh_seed, namespace_with_servers},
+    agents::{READY_LIMIT, draw_question, facts_agent, fresh_seed, namespace_with_servers},
     namespace::{Namespace, condition_of},
 };
 
@@ -23,7 +23,7 @@ async fn jobs_of_kind(namespace: &Namespace, component: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_question_with_names_and_numbers_of_this_run_is_answered_by_calling_tools() {
     let namespace = namespace_with_servers("answers").await.unwrap();
-    let agent = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    let agent = namespace.apply(&facts_agent().unwrap()).await.unwrap();
     namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
 
     let question = draw_question(fresh_seed()).unwrap();
@@ -65,7 +65,7 @@ async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespa
 
 async fn a_second_agent_of_the_same_model_shares_engine_and_build(namespace: &Namespace) {
     let before = (jobs_of_kind(namespace, "build").await, jobs_of_kind(namespace, "fetch").await);
-    let mut other: Value = demo_agent().unwrap();
+    let mut other: Value = facts_agent().unwrap();
     other["metadata"]["name"] = json!("second-agent");
     other["spec"]["agent"]["systemPrompt"] = json!("You are the second agent.");
     let agent = namespace.apply(&other).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_changed_prompt_takes_over_once_its_pod_is_ready(namespace: &Namespace
     let stable = |agent: &slipway_crds::v1alpha1::AgentDeployment| {
         agent.status.clone().and_then(|status| status.rollout).and_then(|rollout| rollout.stable).unwrap_or_default()
     };
-    let mut changed: Value = demo_agent().unwrap();
+    let mut changed: Value = facts_agent().unwrap();
     let first = namespace.wait_until_served(&namespace.apply(&changed).await.unwrap(), READY_LIMIT).await.unwrap();
     changed["spec"]["agent"]["systemPrompt"] = json!("Look facts up before you answer.");
     let second = namespace.wait_until_served(&namespace.apply(&changed).await.unwrap(), READY_LIMIT).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_changed_prompt_takes_over_once_its_pod_is_ready(namespace: &Namespace
 
     // Going back is a kept revision: it needs no Job, and it is the very revision that served before.
     let before = jobs_of_kind(namespace, "resolve").await;
-    let back = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    let back = namespace.apply(&facts_agent().unwrap()).await.unwrap();
     let back = namespace.wait_until_served(&back, READY_LIMIT).await.unwrap();
     assert_eq!((stable(&back), jobs_of_kind(namespace, "resolve").await), (stable(&first), before));
 }
@@ -96,7 +96,7 @@ async fn a_changed_prompt_takes_over_once_its_pod_is_ready(namespace: &Namespace
 #[tokio::test]
 async fn one_flipped_byte_in_the_store_keeps_triton_from_starting() {
     let namespace = namespace_with_servers("flipped-byte").await.unwrap();
-    let agent = namespace.apply(&demo_agent().unwrap()).await.unwrap();
+    let agent = namespace.apply(&facts_agent().unwrap()).await.unwrap();
     let served = namespace.wait_until_served(&agent, READY_LIMIT).await.unwrap();
     flip_a_byte_of_the_engine(&namespace).await;
 
@@ -140,13 +140,5 @@ async fn flip_a_byte_of_the_engine(namespace: &Namespace) {
             "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "slipway-store"}}],
         },
     });
-    let pod: Pod = serde_json::from_value(pod).unwrap();
-    namespace.create_object(&pod).await.unwrap();
-    namespace
-        .wait("flip", "succeeded", Duration::from_secs(30), |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-            if phase == "Succeeded" { Ok(()) } else { Err(phase) }
-        })
-        .await
-        .unwrap();
+    namespace.run_to_end(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
 }

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -13,30 +12,20 @@ use slipway_crds::v1alpha1::{
     profile::{MeasurementPurpose, ProfilePhase},
 };
 use slipway_e2e::{
-    agents::{demo_agent, namespace_with_servers, path},
+    agents::{facts_agent, namespace_with_servers, workload_source},
     namespace::Namespace,
 };
 
 /// Two engines, two instance counts, three levels, and a confirm run on one core.
 const CAMPAIGN_LIMIT: Duration = Duration::from_secs(1_200);
 
-async fn give_workload(namespace: &Namespace) {
-    let text = |file: &str| fs::read_to_string(path("manifests/demo/workload").join(file)).unwrap();
-    let config_map: ConfigMap = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-workload"},
-        "data": {"prompts.jsonl": text("prompts.jsonl"), "trace.jsonl": text("trace.jsonl")}
-    }))
-    .unwrap();
-    namespace.create_object(&config_map).await.unwrap();
-}
-
 fn profiled_agent(objectives: &Value) -> Value {
-    let mut agent = demo_agent().unwrap();
+    let mut agent = facts_agent().unwrap();
     agent["spec"]["search"] = json!({"precision": ["FP32", "INT8"], "concurrency": [1, 4, 16], "instances": [1, 2]});
     agent["spec"]["slo"] = json!({"objectives": objectives, "optimizeFor": "Throughput"});
     agent["spec"]["profiling"] = json!({"workloads": [
-        {"name": "turns", "prompts": {"configMap": {"name": "demo-workload", "key": "prompts.jsonl"}}},
-        {"name": "runs", "agentTrace": {"configMap": {"name": "demo-workload", "key": "trace.jsonl"}}},
+        {"name": "turns", "prompts": workload_source("prompts.jsonl")},
+        {"name": "runs", "agentTrace": workload_source("trace.jsonl")},
     ]});
     agent
 }
@@ -50,7 +39,7 @@ async fn only_profile(namespace: &Namespace) -> Profile {
 #[tokio::test]
 async fn what_a_campaign_measured_decides_what_serves() {
     let namespace = namespace_with_servers("profile").await.unwrap();
-    give_workload(&namespace).await;
+    namespace.give_workload().await.unwrap();
     let objectives = json!([
         {"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "5s"},
         {"name": "answer", "metric": "AgentRunLatency", "percentile": "p50", "max": "20s"},
@@ -87,7 +76,7 @@ async fn what_a_campaign_measured_decides_what_serves() {
 #[tokio::test]
 async fn an_impossible_objective_starts_nothing_and_names_what_binds() {
     let namespace = namespace_with_servers("infeasible").await.unwrap();
-    give_workload(&namespace).await;
+    namespace.give_workload().await.unwrap();
     let mut agent =
         profiled_agent(&json!([{"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "1ms"}]));
     agent["spec"]["search"] = json!({"precision": ["INT8"], "concurrency": [1]});

@@ -1,4 +1,5 @@
-//! A place for models: each folder below the root is a checkpoint, served with the list of its files.
+//! A place for models: each folder below the root is a checkpoint, served with the list of its files. A folder's own list goes
+//! first, right or wrong.
 
 use std::{
     fs, io,
@@ -68,6 +69,9 @@ fn folder_of(root: &Path, model: &str) -> Option<PathBuf> {
 
 async fn manifest(State(root): State<PathBuf>, UrlPath(model): UrlPath<String>) -> Response {
     let Some(folder) = folder_of(&root, &model) else { return StatusCode::NOT_FOUND.into_response() };
+    if let Ok(own) = fs::read(folder.join("manifest.json")) {
+        return ([(header::CONTENT_TYPE, "application/json")], Bytes::from(own)).into_response();
+    }
     match list(&folder) {
         Ok(list) => axum::Json(list).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
