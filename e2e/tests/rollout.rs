@@ -61,7 +61,10 @@ async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower(
     assert!(unready_with_traffic(&history).is_empty(), "{:?}", unready_with_traffic(&history));
     assert_eq!(rolled_back.stable.as_deref(), Some(bench.stable.as_str()));
     let reason = &rolled_back.rejected[0].reason;
-    assert!(reason.contains("RequestLatency"), "the reason names what got worse: {reason}");
+    assert!(
+        reason.contains("RelativeHarm") && reason.contains("blame [Engine]"),
+        "the reason names what got worse: {reason}"
+    );
     let events = bench.namespace.event_reasons(AGENT).await.unwrap();
     assert!(events.iter().any(|reason| reason == "RolledBack"), "{events:?}");
 

@@ -314,7 +314,7 @@ async fn an_arm_that_triton_cannot_load_is_a_failed_row_and_the_others_go_on() {
     let rows = bench.run().await.unwrap().rows;
     assert_eq!(rows[0].verdict, Verdict::Failed);
     let words = "Triton cannot load \"agent\": load failed for model 'agent': version 1 is at UNAVAILABLE state: \
-                 Internal: no such weights;";
+                 Internal: no such weights";
     assert_eq!(rows[0].reason, words);
     assert_eq!(summary(&rows[1..2]), [("sound", 1, Verdict::Feasible, 20_000)]);
 
