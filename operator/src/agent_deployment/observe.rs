@@ -175,10 +175,7 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
 async fn observe_route(client: &Client, namespace: &str, selector: &str) -> Result<RouteView, ObserveError> {
     let routes = match list::<HttpRoute>(client, namespace, selector).await {
         Ok(routes) => routes,
-        Err(ObserveError::List { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.is_not_found()) =>
-        {
-            return Ok(RouteView::UnknownKind);
-        }
+        Err(ObserveError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
         Err(error) => return Err(error),
     };
     let Some(route) = routes.into_iter().find(|route| route.metadata.deletion_timestamp.is_none()) else {
@@ -189,6 +186,12 @@ async fn observe_route(client: &Client, namespace: &str, selector: &str) -> Resu
     };
     let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
     Ok(RouteView::Present { object, problem: route_problem(&route) })
+}
+
+/// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says
+/// so in plain text, which has no reason for programs.
+fn is_unknown_kind(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Why no Gateway serves a route as it stands: what its controllers say, or that none has said anything.
@@ -343,4 +346,21 @@ fn of_revision<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<(String,
     let owned =
         OwnedObject { kind, name: object.name_any(), uid: object.uid()?, resource_version: object.resource_version()? };
     Some((revision, owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::is_unknown_kind;
+
+    #[test]
+    fn a_cluster_without_routes_is_told_from_one_that_fails() {
+        let answer = |text: &str, code| {
+            let status = Status::failure(text, "Failed to parse error data").with_code(code);
+            is_unknown_kind(&kube::Error::Api(Box::new(status)))
+        };
+        assert!(answer("404 page not found\n", 404));
+        assert!(!answer("too many requests", 429));
+    }
 }
