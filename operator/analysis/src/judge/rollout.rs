@@ -106,6 +106,11 @@ impl Judge {
         Some(judgement)
     }
 
+    /// Takes a promotion back: the canary is held where it is, and what it does from here on counts. A rollback stays.
+    pub fn hold(&mut self) {
+        self.decided = self.decided.filter(|(verdict, _)| *verdict != Verdict::Promote);
+    }
+
     /// The final verdict and when it was given.
     #[must_use]
     pub const fn decided(&self) -> Option<(Verdict, u64)> {

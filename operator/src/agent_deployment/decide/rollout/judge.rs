@@ -55,12 +55,15 @@ impl Case<'_> {
         let mut judge = kept.unwrap_or_else(|| Judge::new(config));
         let mut last = None;
         for window in self.windows(judge.consumed_to()) {
+            if !self.may_advance {
+                judge.hold();
+            }
             let judgement = judge.consume(&window);
             let ends = judgement.as_ref().is_some_and(|judgement| match judgement.verdict {
                 Verdict::Hold => false,
                 // Windows after it belong to the next share.
-                Verdict::Advance => self.may_advance,
-                Verdict::Rollback | Verdict::Promote => true,
+                Verdict::Advance | Verdict::Promote => self.may_advance,
+                Verdict::Rollback => true,
             });
             last = judgement.or(last);
             if ends {

@@ -337,6 +337,33 @@ fn a_paused_rollout_stays_where_it_is_but_for_harm() {
 }
 
 #[test]
+fn harm_counts_as_long_as_a_canary_is_held_that_could_have_taken_over() {
+    let mut trial = trial();
+    while trial.share() < 50 {
+        trial.serve(10, EQUAL);
+    }
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.paused = true);
+    trial.serve(30 * 60, EQUAL);
+    assert_eq!((trial.share(), trial.rollout().verdict.as_deref()), (50, Some("Promote")));
+    trial.serve(20 * 60, Users { slowdown: 3.0, ..EQUAL });
+    assert_eq!(trial.rollout().rejected.len(), 1, "{:?}", trial.rollout().message);
+}
+
+#[test]
+fn a_canary_that_was_held_at_its_end_takes_over_once_it_is_let_go() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    while trial.share() < 50 {
+        trial.serve(10, EQUAL);
+    }
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.paused = true);
+    trial.serve(30 * 60, EQUAL);
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.paused = false);
+    trial.serve(60, EQUAL);
+    assert_eq!(trial.stable(), canary);
+}
+
+#[test]
 fn words_of_a_person_count_for_the_plan_that_they_name() {
     let abort = |name: &str| {
         let mut trial = trial();
