@@ -4,12 +4,14 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use slipway_evidence::{Histogram, Metric, Quantile, Unit};
+use slipway_evidence::{Histogram, Metric, Quantile, Unit, WINDOW_SECONDS};
 
 use super::{
     Arm, Blame, Change, Config, Judge, Judgement, Objective, Observation, OnInconclusive, Prediction, Step, Verdict,
-    Window, expected::Expectation, state::MAX_STATE_BYTES,
+    Window, expected::Expectation, rollout::BLOCK_SECONDS, state::MAX_STATE_BYTES,
 };
+
+const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;
 
 /// A rollout whose two arms are described by a few numbers.
 #[derive(Clone)]
@@ -401,9 +403,13 @@ proptest! {
         prop_assert_eq!(judge_all(Config::default(), &windows).1, judge_all(Config::default(), &turned).1);
     }
 
+    // At the end of a block the sequential t has its say, which is self-normalised: one outlier adds more to its variance than to
+    // its mean, and takes weak evidence back.
     #[test]
-    fn a_worse_window_of_the_canary_never_lowers_the_evidence_of_harm(
-        seed in 0_u64..1_000, at in 7_usize..60, moved in 1_u64..5,
+    fn a_worse_window_within_a_block_never_lowers_the_evidence_of_harm(
+        seed in 0_u64..1_000,
+        at in (7_usize..60).prop_filter("within a block", |at| !(*at as u64 + 1).is_multiple_of(WINDOWS_PER_BLOCK)),
+        moved in 1_u64..5,
     ) {
         let windows = rollout().windows(seed);
         let mut worse = windows.clone();
