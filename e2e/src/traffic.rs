@@ -12,6 +12,8 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::{task::JoinSet, time::sleep};
 
+use crate::load::arrivals::Arrivals;
+
 /// How often the number of answers is told.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
@@ -108,12 +110,12 @@ pub async fn send(traffic: Traffic) -> Result<(), TrafficError> {
         teach(&http, &traffic.facts, call).await?;
     }
     let started = Instant::now();
-    let mut random = Random(traffic.seed);
     let mut runs = JoinSet::new();
     let mut tally = Tally::new(traffic.runs);
-    for run in recorded.iter().cycle().take(traffic.runs) {
+    let arrivals = Arrivals::new(traffic.per_second, traffic.seed);
+    for (run, arrival) in recorded.iter().cycle().take(traffic.runs).zip(arrivals) {
+        sleep(arrival.saturating_sub(started.elapsed())).await;
         runs.spawn(ask(http.clone(), format!("{}/v1/runs", traffic.agent), run.input.clone()));
-        sleep(random.exponential(traffic.per_second)).await;
         while let Some(Ok(outcome)) = runs.try_join_next() {
             tally.add(outcome, started);
         }
@@ -208,36 +210,11 @@ impl Tally {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough for times between arrivals, and the same for each seed.
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn exponential(&mut self, per_second: f64) -> Duration {
-        Duration::from_secs_f64(-(1.0 - self.unit()).ln() / per_second)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn times_between_arrivals_have_the_mean_that_was_asked_for() {
-        let mut random = Random(7);
-        let total: f64 = (0..20_000).map(|_| random.exponential(4.0).as_secs_f64()).sum();
-        let mean = total / 20_000.0;
-        assert!((mean - 0.25).abs() < 0.01, "{mean}");
-    }
 
     #[test]
     fn a_summary_counts_failures_and_takes_percentiles_of_the_answers() {
