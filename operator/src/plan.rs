@@ -13,6 +13,13 @@ use slipway_crds::{
     v1alpha1::{Engine, Profile},
 };
 
+/// Without any news, everything is looked at again after this time: a watch that missed something heals.
+pub const RESYNC: Duration = Duration::from_secs(300);
+/// While something is under way that no watch reports, such as the passing of a back-off.
+pub const SOON: Duration = Duration::from_secs(5);
+/// After a status that must be recorded before anything else.
+pub const AT_ONCE: Duration = Duration::from_millis(10);
+
 /// One object that the operator writes.
 ///
 /// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and then left

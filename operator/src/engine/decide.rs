@@ -1,6 +1,6 @@
 //! What comes next for an Engine. Pure.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use slipway_crds::{
@@ -18,17 +18,10 @@ use crate::{
         attempts::{self, AttemptStep, Attempts, job_name},
         view::{JobPhase, JobView},
     },
-    plan::{Child, Note, Plan},
+    plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON},
     settings::Settings,
     why::{Step, Why},
 };
-
-/// Without any news, everything is looked at again after this time.
-const RESYNC: Duration = Duration::from_secs(300);
-/// While a back-off passes.
-const SOON: Duration = Duration::from_secs(5);
-/// After a status that must be recorded before anything else.
-const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// Everything that was observed of an Engine.
 #[derive(Debug, Clone)]

@@ -30,18 +30,12 @@ use crate::{
         attempts::{self, AttemptStep, Attempts, job_name},
         view::JobPhase,
     },
-    plan::{Child, Note, Plan, Removal},
+    plan::{AT_ONCE, Child, Note, Plan, RESYNC, Removal, SOON},
     why::{Step, Why},
 };
 
-/// Without any news, everything is looked at again after this time: a watch that missed something heals.
-const RESYNC: Duration = Duration::from_secs(300);
 /// While a revision is held to objectives: what its pods count is no event of the API server's.
 const LOOK: Duration = Duration::from_secs(30);
-/// While something is under way that no watch reports, such as the passing of a back-off.
-const SOON: Duration = Duration::from_secs(5);
-/// After a status that must be recorded before anything else.
-const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// The plan that is being put together.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use slipway_crds::{
     },
 };
 
-use super::{Draft, SOON, World, build, engines::BuiltEngine, resolve::Resolved};
+use super::{Draft, World, build, engines::BuiltEngine, resolve::Resolved};
 use crate::{
     agent_deployment::world::WorkloadView,
-    plan::{Child, Note},
+    plan::{Child, Note, SOON},
     why::{Step, Why},
 };
 

@@ -13,14 +13,14 @@ use slipway_crds::{
 use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
 
 use super::{
-    Draft, JobStep, SOON, World, build,
+    Draft, JobStep, World, build,
     engines::BuiltEngine,
     resolve::{Resolved, foreign_result},
 };
 use crate::{
     agent_deployment::world::DatasetView,
     jobs::attempts::AttemptStep,
-    plan::{Child, Note},
+    plan::{Child, Note, SOON},
     why::{Step, Why},
 };
 

@@ -6,10 +6,10 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
-use super::{AT_ONCE, POLL, ProfileWorld, SOON, rows};
+use super::{POLL, ProfileWorld, rows};
 use crate::{
     jobs::attempts::{self, AttemptStep, Attempts, job_name},
-    plan::{Child, Plan},
+    plan::{AT_ONCE, Child, Plan, SOON},
     profile::{
         build::{
             self,

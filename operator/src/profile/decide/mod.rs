@@ -11,7 +11,11 @@ use slipway_crds::v1alpha1::{ProfileSpec, ProfileStatus};
 use slipway_worker_contract::Progress;
 
 use super::status;
-use crate::{jobs::view::JobView, plan::Plan, settings::Settings};
+use crate::{
+    jobs::view::JobView,
+    plan::{Plan, RESYNC},
+    settings::Settings,
+};
 
 mod confirm;
 mod explore;
@@ -20,14 +24,8 @@ mod job;
 pub mod rows;
 pub mod select;
 
-/// Without any news, everything is looked at again after this time.
-const RESYNC: Duration = Duration::from_secs(300);
-/// While a back-off passes.
-const SOON: Duration = Duration::from_secs(5);
 /// While a Job measures: no event tells of its progress.
 const POLL: Duration = Duration::from_secs(3);
-/// After a status that must be recorded before anything else.
-const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// Everything that was observed of a Profile.
 #[derive(Debug, Clone)]

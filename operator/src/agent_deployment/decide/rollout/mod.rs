@@ -14,7 +14,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{RolloutStatus, TrafficType},
 };
 
-use super::{Draft, SOON, Target, World, build};
+use super::{Draft, Target, World, build};
 use crate::{
     agent_deployment::{
         build::traffic::Split,
@@ -22,7 +22,7 @@ use crate::{
         status::Outcome,
         world::{RouteView, ServingView},
     },
-    plan::{Child, Note, Removal, RemovalKind},
+    plan::{Child, Note, Removal, RemovalKind, SOON},
     why::{Step, Why},
 };
 
