@@ -36,10 +36,10 @@ struct Counted {
 
 impl ObservedObjectives {
     /// Adds up what pods report.
-    pub fn of(pods: &[Evidence]) -> Self {
+    pub fn of<'a>(pods: impl IntoIterator<Item = &'a Evidence>) -> Self {
         let mut observed = Self::default();
         let mut span: Option<(u64, u64)> = None;
-        for window in pods.iter().flat_map(|pod| &pod.windows) {
+        for window in pods.into_iter().flat_map(|pod| &pod.windows) {
             for metric in window.metrics.iter().filter(|metric| metric.count > 0) {
                 let counted = observed.metrics.entry(metric.metric).or_default();
                 counted.count += metric.count;
@@ -53,12 +53,17 @@ impl ObservedObjectives {
     }
 
     fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
-        self.metrics.get(&match metric {
-            LatencyMetric::RequestLatency => Metric::RequestLatency,
-            LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-            LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-            LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
-        })
+        self.metrics.get(&counted_as(metric))
+    }
+}
+
+/// The metric of the evidence that an objective is about.
+pub const fn counted_as(metric: LatencyMetric) -> Metric {
+    match metric {
+        LatencyMetric::RequestLatency => Metric::RequestLatency,
+        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }
 

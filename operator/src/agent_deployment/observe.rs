@@ -49,6 +49,9 @@ pub enum ObserveError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The API server did not say which groups it serves.
+    #[error("failed to list the groups of the API")]
+    Groups(#[source] Box<kube::Error>),
     /// The API server did not return an object.
     #[error("failed to get {kind} {name}")]
     Get {
@@ -91,8 +94,8 @@ pub async fn observe(
     let workloads = observe_workloads(client, namespace, &object).await?;
     let asked = evidence::read(http, &judged_pods(&object, &pods)).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
-    let evidence: Vec<_> = of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.clone()).collect();
-    let route = observe_route(client, namespace, &mine).await?;
+    let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
+    let route = observe_route(client, namespace, &mine, &object).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
@@ -112,7 +115,7 @@ pub async fn observe(
             .filter(|profile| profile.metadata.deletion_timestamp.is_none())
             .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
             .collect(),
-        observed: ObservedObjectives::of(&evidence),
+        observed,
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
         route,
         jobs: job_views(&jobs, &pods),
@@ -171,8 +174,17 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
     pods.iter().filter(is_judged).cloned().collect()
 }
 
-/// The route, where the cluster knows routes.
-async fn observe_route(client: &Client, namespace: &str, selector: &str) -> Result<RouteView, ObserveError> {
+/// The route, where the cluster knows routes. Where none is asked for, one of an earlier spec may be left; a cluster without
+/// routes is not asked for them, for each such answer is a warning in the log.
+async fn observe_route(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+    object: &AgentDeployment,
+) -> Result<RouteView, ObserveError> {
+    if object.spec.rollout.traffic.gateway_api.is_none() && !knows_routes(client).await? {
+        return Ok(RouteView::UnknownKind);
+    }
     let routes = match list::<HttpRoute>(client, namespace, selector).await {
         Ok(routes) => routes,
         Err(ObserveError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
@@ -186,6 +198,12 @@ async fn observe_route(client: &Client, namespace: &str, selector: &str) -> Resu
     };
     let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
     Ok(RouteView::Present { object, problem: route_problem(&route) })
+}
+
+/// Whether the API server serves the Gateway API.
+async fn knows_routes(client: &Client) -> Result<bool, ObserveError> {
+    let groups = client.list_api_groups().await.map_err(|source| ObserveError::Groups(Box::new(source)))?;
+    Ok(groups.groups.iter().any(|group| group.name == HttpRoute::group(&())))
 }
 
 /// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says

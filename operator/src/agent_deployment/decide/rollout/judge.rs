@@ -7,13 +7,13 @@ use slipway_analysis::judge::{
 };
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{LatencyMetric, LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
+    v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
     values::Percentile,
 };
 use slipway_evidence::{Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id};
 
 use super::{World, prediction, schedule::Planned};
-use crate::agent_deployment::{revision::RevisionPlan, world::PodEvidence};
+use crate::agent_deployment::{objectives::counted_as, revision::RevisionPlan, world::PodEvidence};
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
@@ -114,7 +114,7 @@ impl Case<'_> {
             max_soak_seconds: step.max_soak_seconds,
         });
         let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
-            metric: metric(objective.metric),
+            metric: counted_as(objective.metric),
             percentile: quantile(objective.percentile),
             max_microseconds: objective.max.microseconds(),
         });
@@ -246,14 +246,5 @@ fn quantile(percentile: Percentile) -> Quantile {
         Percentile::P95 => Quantile::P95,
         Percentile::P99 => Quantile::P99,
         Percentile::P99_9 => Quantile::P99_9,
-    }
-}
-
-pub(super) fn metric(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }

@@ -6,8 +6,8 @@ use slipway_crds::v1alpha1::{
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict},
 };
 
-use super::{World, judge::metric};
-use crate::agent_deployment::{decide::profiling, revision::RevisionPlan};
+use super::World;
+use crate::agent_deployment::{decide::profiling, objectives::counted_as, revision::RevisionPlan};
 
 /// The ratio of the new plan's latency to that of the serving one, for every metric that confirm runs of both measured.
 pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
@@ -23,7 +23,7 @@ pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan
         .filter_map(|name| {
             let (before, after) = largest_common(stable, canary, name)?;
             let percent = u32::try_from(after.checked_mul(100)?.checked_div(before)?).ok()?;
-            Some(Prediction { metric: metric(name), ratio_percent: percent.clamp(1, 100_000) })
+            Some(Prediction { metric: counted_as(name), ratio_percent: percent.clamp(1, 100_000) })
         })
         .collect()
 }
