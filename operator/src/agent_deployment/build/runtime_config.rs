@@ -2,7 +2,7 @@
 
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, Tool as ApiTool, ToolType,
+        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, Tool as ApiTool, ToolType,
     },
     values::Percentile as ApiPercentile,
 };
@@ -21,16 +21,7 @@ const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
 /// The configuration file's content.
 pub fn runtime_config(agent_deployment: &str, revision: &str, plan: &RevisionPlan) -> RuntimeConfig {
-    let agent = &plan.agent;
-    let mut config = RuntimeConfig::new(agent_deployment, revision, TRITON_ENDPOINT);
-    config.system_prompt.clone_from(&agent.system_prompt);
-    if let Some(template) = &agent.prompt_template {
-        config.prompt_template.clone_from(template);
-    }
-    config.tools = agent.tools.iter().map(tool).collect();
-    config.max_steps = unsigned(agent.max_steps);
-    config.max_tokens_per_step = unsigned(agent.max_output_tokens);
-    config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
+    let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = plan
@@ -47,12 +38,31 @@ pub fn runtime_config(agent_deployment: &str, revision: &str, plan: &RevisionPla
     config
 }
 
+/// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of their own.
+pub fn agent_config(
+    agent_deployment: &str,
+    revision: &str,
+    agent: &Agent,
+    http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool,
+) -> RuntimeConfig {
+    let mut config = RuntimeConfig::new(agent_deployment, revision, TRITON_ENDPOINT);
+    config.system_prompt.clone_from(&agent.system_prompt);
+    if let Some(template) = &agent.prompt_template {
+        config.prompt_template.clone_from(template);
+    }
+    config.tools = agent.tools.iter().map(|api| tool(api, http_tool)).collect();
+    config.max_steps = unsigned(agent.max_steps);
+    config.max_tokens_per_step = unsigned(agent.max_output_tokens);
+    config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
+    config
+}
+
 /// Integers of the API are signed; its bounds keep them above zero.
 fn unsigned(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-fn tool(tool: &ApiTool) -> Tool {
+fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Tool {
     let kind = match (tool.kind, &tool.http) {
         (ToolType::HTTP, Some(http)) => ToolKind::Http(http_tool(tool, http)),
         (ToolType::Calculator | ToolType::HTTP, _) => ToolKind::Calculator,

@@ -1,40 +1,23 @@
 //! The agent whose runs are replayed: the served one, its tools answered by the worker. Pure.
 
 use slipway_crds::v1alpha1::{
-    agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool, ToolType},
+    agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
     profile::ProfileInputs,
 };
-use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig, Tool, ToolKind};
+use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig};
 use slipway_worker_contract::paths;
 
 use super::order::Order;
-use crate::profile::{build::TRITON_GRPC, decide::rows::unsigned};
+use crate::{agent_deployment::build::runtime_config::agent_config, profile::decide::rows::unsigned};
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
-    let agent = &inputs.agent;
-    let mut config = RuntimeConfig::new(agent_deployment, profile, TRITON_GRPC);
-    config.system_prompt.clone_from(&agent.system_prompt);
-    if let Some(template) = &agent.prompt_template {
-        config.prompt_template.clone_from(template);
-    }
-    config.tools = agent.tools.iter().map(tool).collect();
-    config.max_steps = unsigned(agent.max_steps);
-    config.max_tokens_per_step = unsigned(agent.max_output_tokens);
-    config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
+    let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
     config.max_in_flight = unsigned(match order {
         Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         Order::Confirm { level, .. } => *level,
     });
     config
-}
-
-fn tool(tool: &ApiTool) -> Tool {
-    let kind = match (tool.kind, &tool.http) {
-        (ToolType::HTTP, Some(http)) => ToolKind::Http(replayed(tool, http)),
-        (ToolType::Calculator | ToolType::HTTP, _) => ToolKind::Calculator,
-    };
-    Tool { name: tool.name.clone(), description: tool.description.clone(), kind }
 }
 
 /// The worker answers with the text that the model saw, so nothing is picked out of it; no secret is sent.

@@ -38,8 +38,6 @@ pub mod order;
 pub mod rate;
 mod task;
 
-/// Where Triton listens for gRPC, as the agent runtime sees it.
-pub const TRITON_GRPC: &str = "http://127.0.0.1:8001";
 /// Where the agent runtime listens for the worker.
 pub const AGENT_API_ADDRESS: &str = "127.0.0.1:8080";
 /// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
@@ -71,7 +69,7 @@ pub fn prompts_folder(index: usize) -> String {
 /// The task and the Job of an order.
 ///
 /// # Errors
-/// When the engine's manifest digest is no digest.
+/// When a digest of the inputs is none.
 pub fn profile_job(
     world: &ProfileWorld,
     status: &ProfileStatus,

@@ -3,11 +3,11 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
-    profile::{MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+    profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, Driver, EngineRef, InvalidDigest, MeasureSettings, Objective, OptimizeFor,
-    OtherEngine, ProfileTask, ServeConfig, Workload,
+    AgentRunSettings, Arm, Campaign, DataFile, Driver, EngineRef, InvalidDigest, MeasureSettings, Objective,
+    OptimizeFor, OtherEngine, ProfileTask, Workload,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     prompts_folder, rate,
 };
 use crate::{
-    agent_deployment::build::pod::MODEL,
+    agent_deployment::build::pod::{MODEL, serve_config},
     profile::decide::{
         rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
@@ -27,7 +27,7 @@ use crate::{
 /// The task of an order.
 ///
 /// # Errors
-/// When the engine's manifest digest is no digest.
+/// When a digest of the inputs is none.
 pub fn task(
     input_hash: &str,
     inputs: &ProfileInputs,
@@ -35,7 +35,7 @@ pub fn task(
     order: &Order<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = order.engine();
-    let driver = driver(inputs, order);
+    let driver = driver(inputs, order)?;
     let (explored, is_explore) = match order {
         Order::Explore { .. } => (recorded(status, order.subject()), true),
         Order::Confirm { .. } => (Vec::new(), false),
@@ -45,9 +45,9 @@ pub fn task(
         engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
         model: MODEL.to_owned(),
         gpus: gpus(inputs),
-        campaign: campaign(inputs, status, order),
+        campaign: campaign(inputs, status, order, driver.clone()),
         workloads: if order_driver(inputs, order) == ProfilingDriver::ModelAnalyzer {
-            workloads(inputs)
+            workloads(inputs)?
         } else {
             Vec::new()
         },
@@ -73,19 +73,21 @@ pub fn order_driver(inputs: &ProfileInputs, order: &Order<'_>) -> ProfilingDrive
     }
 }
 
-fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Driver {
-    match order_driver(inputs, order) {
+fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Result<Driver, InvalidDigest> {
+    Ok(match order_driver(inputs, order) {
         ProfilingDriver::ModelAnalyzer => Driver::ModelAnalyzer,
         ProfilingDriver::AgentRun => Driver::AgentRun(AgentRunSettings {
             endpoint: format!("http://{AGENT_API_ADDRESS}"),
-            trace_file: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
+            trace: DataFile {
+                path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
+                digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
+            },
             timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
         }),
-    }
+    })
 }
 
-fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>) -> Campaign {
-    let driver = driver(inputs, order);
+fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>, driver: Driver) -> Campaign {
     match order {
         Order::Explore { .. } => {
             let budget = Budget::left(inputs, status);
@@ -108,20 +110,17 @@ fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>) -
 }
 
 fn arm(configuration: &NamedConfiguration) -> Arm {
-    let settings = &configuration.settings;
-    let config = ServeConfig {
-        instances: settings.instances.map(unsigned),
-        parameters: settings.parameters.clone(),
-        ..ServeConfig::default()
-    };
-    Arm { id: configuration.name.clone(), config }
+    Arm { id: configuration.name.clone(), config: serve_config(&configuration.settings) }
 }
 
-fn workloads(inputs: &ProfileInputs) -> Vec<Workload> {
-    let workload = |(index, prompts): (usize, &slipway_crds::v1alpha1::profile::FrozenPrompts)| Workload {
-        name: prompts.name.clone(),
-        weight: unsigned(prompts.weight),
-        prompts_file: format!("{}/{PROMPTS_FILE}", prompts_folder(index)),
+fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
+    let workload = |(index, prompts): (usize, &FrozenPrompts)| {
+        let path = format!("{}/{PROMPTS_FILE}", prompts_folder(index));
+        Ok(Workload {
+            name: prompts.name.clone(),
+            weight: unsigned(prompts.weight),
+            prompts: DataFile { path, digest: prompts.data.digest.parse()? },
+        })
     };
     inputs.prompts.iter().enumerate().map(workload).collect()
 }

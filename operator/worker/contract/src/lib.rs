@@ -23,8 +23,8 @@ pub use crate::{
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
     profile::{
-        AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, OptimizeFor, OtherEngine,
-        Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
+        OtherEngine, Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

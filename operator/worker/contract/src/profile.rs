@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EngineRef, Row};
+use crate::{Digest, EngineRef, Row};
 
 /// Asks for the measurements of one engine on one GPU shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,8 +103,8 @@ pub enum Driver {
 pub struct AgentRunSettings {
     /// The sidecar's API, as in `http://127.0.0.1:8080`.
     pub endpoint: String,
-    /// File with the questions and the recorded tool results: a [`TraceLine`] a line.
-    pub trace_file: String,
+    /// The questions and the recorded tool results: a [`TraceLine`] a line.
+    pub trace: DataFile,
     /// A run that takes longer is an error, in milliseconds.
     pub timeout_millis: u64,
 }
@@ -169,8 +169,18 @@ pub struct Workload {
     pub name: String,
     /// Its share, relative to the other workloads' weights.
     pub weight: u32,
-    /// A file of [`crate::QualityPrompt`] lines; `{{number}}` and `{{word}}` in a prompt are drawn anew for each request.
-    pub prompts_file: String,
+    /// A [`crate::QualityPrompt`] a line; `{{number}}` and `{{word}}` in a prompt are drawn anew for each request.
+    pub prompts: DataFile,
+}
+
+/// Data of the user's as it was when the campaign was planned: what it measures is true of nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DataFile {
+    /// Where it is mounted.
+    pub path: String,
+    /// SHA-256 of its text.
+    pub digest: Digest,
 }
 
 /// A percentile that SLOs may name.

@@ -55,7 +55,7 @@ impl Load {
 
     /// The tools are answered from the trace until this process ends.
     pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
-        let trace = Trace::read(Path::new(&settings.trace_file)).map_err(ProfileError::Trace)?;
+        let trace = Trace::read(&settings.trace).map_err(ProfileError::Trace)?;
         let inputs = Arc::new(trace.inputs.clone());
         let address = setup.replay;
         trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;

@@ -150,7 +150,7 @@ fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
 #[cfg(test)]
 mod tests {
     use slipway_worker_contract::{
-        Digest, EngineRef, MeasureSettings, Objective, OptimizeFor, Percentile, ServeConfig,
+        DataFile, Digest, EngineRef, MeasureSettings, Objective, OptimizeFor, Percentile, ServeConfig,
     };
 
     use super::*;
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_confirm_run_needs_agent_runs_and_numbers() {
-        let (endpoint, trace_file) = (String::new(), String::new());
-        let agent = Driver::AgentRun(AgentRunSettings { endpoint, trace_file, timeout_millis: 1 });
+        let trace = DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) };
+        let agent = Driver::AgentRun(AgentRunSettings { endpoint: String::new(), trace, timeout_millis: 1 });
         let confirm = |driver, run_millis| {
             let arm = Arm { id: "a".into(), config: ServeConfig::default() };
             task(Campaign::Confirm { arm, level: 1, arrivals_per_kilosecond: 1, run_millis, driver })

@@ -5,6 +5,7 @@ pub mod analyzer;
 mod campaign;
 pub mod check;
 pub mod chunks;
+pub mod data;
 pub mod drivers;
 pub mod judge;
 pub mod progress;

@@ -1,13 +1,6 @@
 //! Answers tool calls from a trace, with the latencies that were recorded. No call leaves the pod.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -15,8 +8,10 @@ use axum::{
     http::StatusCode,
     routing::get,
 };
-use slipway_worker_contract::{RecordedCall, TraceLine, paths};
+use slipway_worker_contract::{DataFile, RecordedCall, TraceLine, paths};
 use tokio::{net::TcpListener, task::JoinHandle};
+
+use super::data::{self, DataError};
 
 /// Recorded runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +32,9 @@ struct Recorded {
 /// Says why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be read.
-    #[error("failed to read the trace {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
+    /// There is no trace, or another one.
+    #[error("failed to load the trace")]
+    Data(#[source] DataError),
     /// A line is no recorded run.
     #[error("line {line} of the trace is no recorded run (input, and calls with their results)")]
     Line {
@@ -73,9 +62,8 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`] names the line.
-    pub fn read(path: &Path) -> Result<Self, TraceError> {
-        let text = fs::read_to_string(path).map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text)
+    pub fn read(file: &DataFile) -> Result<Self, TraceError> {
+        Self::parse(&data::read(file).map_err(TraceError::Data)?)
     }
 
     /// Parses a trace.

@@ -1,14 +1,11 @@
 //! Request bodies from a workload: prompts, drawn by weight, unique where they have placeholders. Pure but for one read.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
-
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
 use slipway_worker_contract::{QualityPrompt, Workload};
+
+use super::data::{self, DataError};
 
 /// Says why a workload cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -16,16 +13,14 @@ pub enum WorkloadError {
     /// No traffic at all.
     #[error("the task has no workload with a weight above 0")]
     None,
-    /// The file cannot be read.
-    #[error("failed to read the prompts of workload {workload:?} from {}", path.display())]
-    Read {
+    /// There are no prompts, or others.
+    #[error("failed to load the prompts of workload {workload:?}")]
+    Data {
         /// The workload's name.
         workload: String,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
+        /// Why.
         #[source]
-        source: io::Error,
+        source: DataError,
     },
     /// A line is no prompt.
     #[error("line {line} of the prompts of workload {workload:?} is not understood")]
@@ -109,12 +104,7 @@ pub fn input_data(requests: &[QualityPrompt]) -> Value {
 
 fn read_prompts(workload: &Workload) -> Result<Vec<QualityPrompt>, WorkloadError> {
     let name = || workload.name.clone();
-    let path = Path::new(&workload.prompts_file);
-    let text = fs::read_to_string(path).map_err(|source| WorkloadError::Read {
-        workload: name(),
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = data::read(&workload.prompts).map_err(|source| WorkloadError::Data { workload: name(), source })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let prompts: Vec<QualityPrompt> = lines
         .map(|(index, line)| {
@@ -215,16 +205,13 @@ mod tests {
     fn a_bad_prompts_file_is_named_with_its_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.jsonl");
-        let workload = |path: &Path| {
-            [Workload { name: "chat".into(), weight: 1, prompts_file: path.to_str().unwrap().to_owned() }]
+        let refused = |text: &str| {
+            let prompts = data::written(&path, text);
+            Traffic::read(&[Workload { name: "chat".into(), weight: 1, prompts }]).unwrap_err()
         };
-        fs::write(&path, "{\"id\":\"1\",\"prompt\":\"p\",\"maxTokens\":1}\n{\"id\":\"2\"}\n").unwrap();
-        let error = Traffic::read(&workload(&path)).unwrap_err().to_string();
-        assert_eq!(error, "line 2 of the prompts of workload \"chat\" is not understood");
-        fs::write(&path, "\n").unwrap();
-        assert_eq!(Traffic::read(&workload(&path)).unwrap_err().to_string(), "workload \"chat\" has no prompts");
-        let error = Traffic::read(&workload(Path::new("/none"))).unwrap_err().to_string();
-        assert_eq!(error, "failed to read the prompts of workload \"chat\" from /none");
+        let error = refused("{\"id\":\"1\",\"prompt\":\"p\",\"maxTokens\":1}\n{\"id\":\"2\"}\n");
+        assert_eq!(error.to_string(), "line 2 of the prompts of workload \"chat\" is not understood");
+        assert_eq!(refused("\n").to_string(), "workload \"chat\" has no prompts");
         assert_eq!(Traffic::read(&[]).unwrap_err().to_string(), "the task has no workload with a weight above 0");
     }
 }

@@ -11,7 +11,7 @@ use slipway_worker_contract::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::campaign::Bench;
+use crate::campaign::{Bench, data_file};
 
 /// Answers at once; a question with `unrecorded` meets a tool that the trace does not know.
 async fn run(Json(body): Json<Value>) -> Json<Value> {
@@ -32,12 +32,16 @@ fn arm() -> Arm {
 
 /// A bench whose task drives agents; the trace has one question in four that meets an unrecorded call, if asked for.
 async fn bench(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, unrecorded: bool) -> Bench {
-    let mut bench = Bench::new().await;
     let fourth = if unrecorded { "unrecorded" } else { "plain" };
     let lines = ["one", "two", "three", fourth].map(|q| format!("{{\"input\":\"{q}\",\"calls\":[]}}\n"));
-    fs::write(bench.path("trace.jsonl"), lines.concat()).unwrap();
-    let trace_file = bench.path("trace.jsonl").to_str().unwrap().to_owned();
-    let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace_file, timeout_millis: 10_000 };
+    bench_with(endpoint, campaign, &lines.concat()).await
+}
+
+async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, trace: &str) -> Bench {
+    let mut bench = Bench::new().await;
+    fs::write(bench.path("trace.jsonl"), trace).unwrap();
+    let trace = data_file(&bench.path("trace.jsonl"));
+    let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace, timeout_millis: 10_000 };
     let (name, metric, percentile) = ("runs".to_owned(), Metric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {
         campaign: campaign(Driver::AgentRun(agent)),
@@ -95,12 +99,20 @@ async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
 
 #[tokio::test]
 async fn a_trace_without_results_is_refused() {
-    let bench = bench("http://127.0.0.1:9", explore, false).await;
-    fs::write(bench.path("trace.jsonl"), "{\"input\":\"one\"}\n").unwrap();
+    let bench = bench_with("http://127.0.0.1:9", explore, "{\"input\":\"one\"}\n").await;
     let text = failure::chain(&bench.run().await.unwrap_err());
     assert!(
         text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is no recorded run"),
         "{text}"
     );
     assert!(text.contains("missing field `calls`"), "{text}");
+}
+
+#[tokio::test]
+async fn a_trace_that_was_edited_since_the_campaign_was_planned_is_not_measured() {
+    let bench = bench("http://127.0.0.1:9", explore, false).await;
+    fs::write(bench.path("trace.jsonl"), "{\"input\":\"another\",\"calls\":[]}\n").unwrap();
+    let text = failure::chain(&bench.run().await.unwrap_err());
+    assert!(text.starts_with("the profile's trace cannot be replayed: failed to load the trace: "), "{text}");
+    assert!(text.contains("trace.jsonl has changed since the campaign was planned: its digest is "), "{text}");
 }

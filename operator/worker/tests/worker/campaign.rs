@@ -23,7 +23,7 @@ use slipway_worker::{
     cli::{Cli, Verb},
     failure::{self, Classify},
     finish_build::{self, Folders},
-    http, materialize,
+    hash, http, materialize,
     profile::{
         self, ProfileError, Setup,
         analyzer::Tools,
@@ -34,9 +34,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow, Objective,
-    OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Task, Verdict,
-    WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, DataFile, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow,
+    Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig,
+    Task, Verdict, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -206,6 +206,11 @@ fn publish(dir: &Path) -> EngineRef {
     EngineRef { identity: "e".into(), manifest_digest: built.manifest_digest }
 }
 
+/// A file as a campaign names it.
+pub fn data_file(path: &Path) -> DataFile {
+    DataFile { path: path.to_str().unwrap().to_owned(), digest: hash::file(path).unwrap() }
+}
+
 fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
     ProfileTask {
         input_hash: "campaign-1".into(),
@@ -219,11 +224,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
             max_gpu_millis: 600_000,
             driver: Driver::ModelAnalyzer,
         },
-        workloads: vec![Workload {
-            name: "chat".into(),
-            weight: 1,
-            prompts_file: prompts.to_str().unwrap().to_owned(),
-        }],
+        workloads: vec![Workload { name: "chat".into(), weight: 1, prompts: data_file(prompts) }],
         objectives: vec![Objective {
             name: "fast".into(),
             metric: Metric::RequestLatency,
