@@ -1,6 +1,6 @@
 //! One reconciliation of a Profile: observe and the table of contents.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -8,7 +8,7 @@ use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
 
 use super::{
-    decide::{self, ProfileWorld, rows},
+    decide::{self, Earlier, ProfileWorld, rows},
     observe as pods_of, status,
 };
 use crate::{
@@ -49,6 +49,11 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
     let jobs = observe::list::<Job>(client, namespace, &mine).await?;
     let pods = observe::list::<Pod>(client, namespace, &mine).await?;
     let status = object.status.clone().unwrap_or_default();
+    // Only a campaign that has not begun takes anything over.
+    let earlier = match status.phase {
+        Some(_) => Vec::new(),
+        None => earlier(observe::list::<Profile>(client, namespace, &of_agent(&object)).await?, name),
+    };
     // Nobody waits for what is measured after the end of a campaign.
     let progress = match status::ended(&status) {
         Some(_) => Default::default(),
@@ -65,8 +70,25 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         status,
         jobs: observe::job_views(&jobs, &pods),
         progress,
+        earlier,
     };
     Ok(Some(Observed { object, world, pods }))
+}
+
+fn of_agent(object: &Profile) -> String {
+    format!("{}={}", labels::AGENT_DEPLOYMENT, object.spec.agent_deployment)
+}
+
+/// The other campaigns of the same agent, the latest first.
+fn earlier(mut profiles: Vec<Profile>, name: &str) -> Vec<Earlier> {
+    profiles.retain(|profile| profile.name_any() != name);
+    profiles.sort_by_key(|profile| Reverse(profile.creation_timestamp().map(|created| created.0)));
+    let view = |profile: Profile| Earlier {
+        name: profile.name_any(),
+        inputs: profile.spec.inputs,
+        status: profile.status.unwrap_or_default(),
+    };
+    profiles.into_iter().map(view).collect()
 }
 
 /// Jobs whose rows the *observed* status holds: what this look has just written may be overruled by a conflict.

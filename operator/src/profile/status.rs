@@ -96,7 +96,8 @@ pub fn complete(world: &ProfileWorld, stand: Stand, status: &mut ProfileStatus) 
     status.phase = Some(phase);
     status.message = message.chars().take(MAX_MESSAGE).collect();
     status.rows = i32::try_from(status.measurements.len()).unwrap_or(i32::MAX);
-    status.gpu_milliseconds = status.measurements.iter().map(|row| row.gpu_milliseconds).sum();
+    let own = status.measurements.iter().filter(|row| row.measured_in.is_none());
+    status.gpu_milliseconds = own.map(|row| row.gpu_milliseconds).sum();
     status.conditions =
         drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
 }

@@ -29,9 +29,12 @@ struct Limits {
 }
 
 impl Budget {
-    /// What the rows of the status leave. Confirm runs are not counted: without them nothing could be chosen.
+    /// What the rows of the status leave. Confirm runs are not counted, for without them nothing could be chosen, and rows of
+    /// earlier campaigns have been paid for.
     pub fn left(inputs: &ProfileInputs, status: &ProfileStatus) -> Self {
-        let explored = || status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Explore);
+        let explored = || {
+            status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Explore && m.measured_in.is_none())
+        };
         let limits = Limits {
             measurements: inputs.budget.measurements,
             gpu_millis: (inputs.budget.gpu_hours.value() * MILLISECONDS_PER_HOUR).round() as u64,

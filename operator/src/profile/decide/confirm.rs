@@ -147,6 +147,7 @@ fn record_failed(explored: &Measurement, words: &str, plan: &mut Plan<ProfileSta
         latencies: Vec::new(),
         gpu_milliseconds: 0,
         records: None,
+        measured_in: None,
         reason: cut(words, 512),
         ..explored.clone()
     });

@@ -17,12 +17,15 @@ use crate::{
     settings::Settings,
 };
 
+mod adopt;
 mod confirm;
 mod explore;
 mod infeasible;
 mod job;
 pub mod rows;
 pub mod select;
+
+pub use adopt::Earlier;
 
 /// While a Job measures: no event tells of its progress.
 const POLL: Duration = Duration::from_secs(3);
@@ -50,6 +53,8 @@ pub struct ProfileWorld {
     pub jobs: BTreeMap<String, JobView>,
     /// What running Jobs say of themselves, by name of the Job.
     pub progress: BTreeMap<String, Progress>,
+    /// Other campaigns of the same agent, the latest first.
+    pub earlier: Vec<Earlier>,
 }
 
 /// Decides what comes next.
@@ -61,6 +66,7 @@ pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
         notes: Vec::new(),
         requeue: RESYNC,
     };
+    adopt::adopt(world, &mut plan);
     let stand = status::ended(&world.status)
         .or_else(|| explore::explore(world, &mut plan))
         .unwrap_or_else(|| confirm::finish(world, &mut plan));

@@ -132,6 +132,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         latencies: row.latencies.iter().take(16).map(measured_latency).collect(),
         gpu_milliseconds: long(row.gpu_millis),
         records: row.records.as_ref().map(ToString::to_string),
+        measured_in: None,
         reason: cut(&row.reason, 512),
     }
 }

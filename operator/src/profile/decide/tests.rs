@@ -1,5 +1,6 @@
 //! Stories of campaigns, carried out by a worker that measures by a formula.
 
+mod adopting;
 mod cluster;
 mod selection;
 mod stories;

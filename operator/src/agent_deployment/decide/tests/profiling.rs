@@ -45,6 +45,7 @@ fn row(engine: &str) -> Measurement {
         latencies: Vec::new(),
         gpu_milliseconds: 1,
         records: None,
+        measured_in: None,
         reason: String::new(),
     }
 }

@@ -25,7 +25,7 @@ inputs:
   levels: [1, 4]
   driver: ModelAnalyzer
   prompts:
-  - {name: chat, weight: 1, data: {configMap: {name: prompts, key: chat.jsonl}, digest: d}}
+  - {name: chat, weight: 1, data: {configMap: {name: prompts, key: chat.jsonl}, digest: '%A'}}
   objectives:
   - {name: fast, metric: RequestLatency, percentile: p95, max: 200ms}
   replicas: 2
@@ -39,7 +39,7 @@ inputs:
     tritonResources: {limits: {nvidia.com/gpu: '1'}}
 ";
 
-const TRACE: &str = "{configMap: {name: runs, key: runs.jsonl}, digest: d}";
+const TRACE: &str = "{configMap: {name: runs, key: runs.jsonl}, digest: '%A'}";
 
 /// A Profile in its cluster.
 pub struct Cluster {
@@ -69,6 +69,7 @@ pub fn cluster() -> Cluster {
         status: ProfileStatus::default(),
         jobs: BTreeMap::new(),
         progress: BTreeMap::new(),
+        earlier: Vec::new(),
     };
     Cluster { world, notes: Vec::new(), tasks: Vec::new(), broken: Vec::new(), confirms: BTreeMap::new() }
 }
@@ -76,7 +77,8 @@ pub fn cluster() -> Cluster {
 impl Cluster {
     /// With recorded runs, so that a choice is confirmed.
     pub fn with_trace(mut self) -> Self {
-        self.world.spec.inputs.agent_trace = Some(serde_norway::from_str(TRACE).expect("a valid trace"));
+        self.world.spec.inputs.agent_trace =
+            Some(serde_norway::from_str(&TRACE.replace("%A", &"aa".repeat(32))).expect("a valid trace"));
         self
     }
 

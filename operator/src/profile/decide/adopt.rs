@@ -1,0 +1,135 @@
+//! Rows of earlier campaigns that hold for these inputs too: an edited objective is answered from what is known. Pure.
+
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::{
+        ProfileStatus,
+        agent_deployment::{LatencyObjective, ProfilingDriver},
+        profile::{MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs, ProfiledEngine},
+    },
+};
+
+use super::{ProfileWorld, infeasible, rows::natural};
+use crate::plan::{Note, Plan};
+
+/// Another campaign of the same agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Earlier {
+    /// Name of the Profile.
+    pub name: String,
+    /// What it measures.
+    pub inputs: ProfileInputs,
+    /// What it found so far.
+    pub status: ProfileStatus,
+}
+
+/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made anew: what they
+/// are asked for depends on the choice.
+pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
+    if world.status.phase.is_some() {
+        return;
+    }
+    let inputs = &world.spec.inputs;
+    for earlier in world.earlier.iter().filter(|earlier| is_measured_alike(inputs, &earlier.inputs)) {
+        let known = earlier.status.measurements.iter().filter_map(|row| adopted(inputs, earlier, row));
+        for row in known {
+            if !plan.status.measurements.iter().any(|held| is_same_point(held, &row)) {
+                plan.status.measurements.push(row);
+            }
+        }
+    }
+    for engine in &inputs.engines {
+        let points = inputs.configurations.len() * inputs.levels.len();
+        let known = plan.status.measurements.iter().filter(|row| row.engine == engine.name).count();
+        if known == 0 {
+            continue;
+        }
+        let line = format!("{known} of {points} points were measured by earlier campaigns");
+        plan.notes.push(Note::normal(Reason::ConfigurationMeasured, format!("{}: {line}", engine.display_name)));
+        if known == points {
+            plan.status.engines.push(MeasuredEngine { engine: engine.name.clone(), end: line });
+        }
+    }
+}
+
+/// Whether a row of one campaign is what the other would measure: the same load on the same pods.
+fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
+    let is_same_load = match inputs.driver {
+        ProfilingDriver::ModelAnalyzer => inputs.prompts == earlier.prompts,
+        // Runs hold as many in flight as the greatest level.
+        ProfilingDriver::AgentRun => {
+            inputs.agent_trace == earlier.agent_trace
+                && inputs.agent == earlier.agent
+                && inputs.levels.iter().max() == earlier.levels.iter().max()
+        }
+    };
+    inputs.driver == earlier.driver && is_same_load && inputs.placement == earlier.placement
+}
+
+fn is_same_point(a: &Measurement, b: &Measurement) -> bool {
+    (&a.engine, &a.configuration, a.level, a.purpose) == (&b.engine, &b.configuration, b.level, b.purpose)
+}
+
+/// The row by these objectives, if it is of a point of these inputs and leaves none of them open.
+fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Option<Measurement> {
+    let is_engine = |engine: &&ProfiledEngine| engine.name == row.engine;
+    let now = inputs.engines.iter().find(is_engine)?;
+    let then = earlier.inputs.engines.iter().find(is_engine)?;
+    let settings = |inputs: &ProfileInputs| {
+        inputs.configurations.iter().find(|named| named.name == row.configuration).map(|named| named.settings.clone())
+    };
+    let is_point = row.purpose == MeasurementPurpose::Explore
+        && now.manifest_digest == then.manifest_digest
+        && settings(inputs)? == settings(&earlier.inputs)?
+        && inputs.levels.contains(&row.level);
+    if !is_point {
+        return None;
+    }
+    let measured_in = row.measured_in.clone().unwrap_or_else(|| earlier.name.clone());
+    let (verdict, reason) = verdict(inputs, row)?;
+    Some(Measurement { verdict, reason, measured_in: Some(measured_in), ..row.clone() })
+}
+
+/// What a row says of other objectives than those it was measured for. Its bounds decide exactly as its records would.
+fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerdict, String)> {
+    match row.verdict {
+        MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {}
+        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => return None,
+    }
+    let total = natural(i64::from(row.count)) + natural(i64::from(row.errors));
+    let failed = natural(i64::from(row.errors)) * 1_000_000 / total.max(1);
+    let most = inputs.error_rate.as_ref().map(|rate| u64::from(rate.max.parts_per_million()));
+    if row.count == 0 || most.is_some_and(|most| failed > most) {
+        return Some((MeasurementVerdict::Infeasible, format!("{} of {total} failed", row.errors)));
+    }
+    let objectives = infeasible::judged(inputs, MeasurementPurpose::Explore);
+    let judged: Vec<Standing> = objectives.iter().map(|objective| standing(objective, row)).collect();
+    let missed = objectives.iter().zip(&judged).find(|(_, standing)| **standing == Standing::Missed);
+    match missed {
+        Some((objective, _)) => Some((MeasurementVerdict::Infeasible, format!("{} is missed", objective.name))),
+        None if judged.contains(&Standing::Open) => None,
+        None => Some((MeasurementVerdict::Feasible, String::new())),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Met,
+    Missed,
+    Open,
+}
+
+fn standing(objective: &LatencyObjective, row: &Measurement) -> Standing {
+    let is_it = |latency: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
+        (latency.metric, latency.percentile) == (objective.metric, objective.percentile)
+    };
+    let Some(latency) = row.latencies.iter().find(is_it) else { return Standing::Open };
+    let limit = objective.max.microseconds();
+    if natural(latency.lower) > limit {
+        Standing::Missed
+    } else if latency.upper.is_some_and(|upper| natural(upper) <= limit) {
+        Standing::Met
+    } else {
+        Standing::Open
+    }
+}
