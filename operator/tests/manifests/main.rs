@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 
+mod campaign;
 mod invariants;
 mod objects;
 
@@ -9,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 3] = ["minimal", "full", "claim"];
+const FIXTURES: [&str; 4] = ["minimal", "full", "claim", "profiled"];
 
 fn fixture(name: &str) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));

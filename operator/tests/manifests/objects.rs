@@ -22,6 +22,8 @@ use slipway_operator::{
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
+use super::campaign;
+
 const SETTINGS: &str = "
 images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1'}
 store: {storageClassName: shared, size: 50Gi}
@@ -37,7 +39,8 @@ pub struct Objects {
     pub all: Vec<Value>,
 }
 
-fn digest(digit: &str) -> Digest {
+/// A digest of one digit.
+pub fn digest(digit: &str) -> Digest {
     digit.repeat(64).parse().expect("64 digits")
 }
 
@@ -68,12 +71,13 @@ fn world(object: &AgentDeployment) -> World {
     }
 }
 
-fn settings() -> Arc<Settings> {
+/// The operator's configuration.
+pub fn settings() -> Arc<Settings> {
     Arc::new(serde_norway::from_str(SETTINGS).expect("valid settings"))
 }
 
 /// The object as JSON, with its kind first; the builders leave it to the API's path.
-fn value<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> Value {
+pub fn value<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> Value {
     let mut value = serde_json::to_value(object).expect("an object is JSON");
     value["apiVersion"] = K::api_version(&()).into();
     value["kind"] = K::kind(&()).into();
@@ -109,6 +113,7 @@ impl Objects {
         let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
         all.extend([value(&task), value(&job)]);
         all.extend(quality(&world, &custom));
+        all.extend(campaign::objects(&world));
         let plan = plan(&world);
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
