@@ -19,8 +19,8 @@ use crate::namespace::{Namespace, Outcome, ScenarioError};
 /// Longest time from a manifest to a pod that serves, on a machine of two cores.
 pub const READY_LIMIT: Duration = Duration::from_secs(240);
 
-/// Name of the ConfigMap with prompts, recorded runs and samples.
-const WORKLOAD: &str = "workload";
+/// Name of the ConfigMap with prompts, recorded runs and samples, as the manifests of the demo have it.
+const WORKLOAD: &str = "demo-workload";
 
 /// A file of this crate.
 pub fn path(relative: &str) -> PathBuf {

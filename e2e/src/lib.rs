@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod builder;
+pub mod campaigns;
 pub mod cluster;
 pub mod load;
 pub mod namespace;

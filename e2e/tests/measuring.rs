@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{env, time::Duration};
-
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
@@ -11,51 +9,28 @@ use serde_json::{Value, json};
 use slipway_crds::{
     labels,
     v1alpha1::{
-        AgentDeployment, Profile,
+        Profile,
         agent_deployment::LatencyMetric,
-        profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase, ProfileStatus},
+        profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileStatus},
     },
 };
 use slipway_e2e::{
     agents::{facts_agent, namespace_with_servers, workload_source},
+    campaigns::campaigns,
     namespace::Namespace,
 };
 
-/// Longest time of one campaign of two points.
-const CAMPAIGN_LIMIT: Duration = Duration::from_secs(900);
-/// Says how many campaigns the slower variant must lose.
-const CAMPAIGNS: &str = "SLIPWAY_E2E_CAMPAIGNS";
-
-/// An agent whose parameter of the model is to be chosen by measuring, most requests a second first.
-fn agent(prompt: &str, parameter: &str, values: [&str; 2], level: i32) -> Value {
+/// An agent whose parameter of the model is to be chosen by measuring, most requests a second first. Rows hold for one weight of the
+/// workload, so that another weight is measured anew.
+fn agent(weight: u32, parameter: &str, values: [&str; 2], level: i32) -> Value {
     let mut agent = facts_agent().unwrap();
     agent["spec"]["search"] =
         json!({"precision": ["INT8"], "concurrency": [level], "parameters": [{"name": parameter, "values": values}]});
     let reply = json!({"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "30s"});
     agent["spec"]["slo"] = json!({"objectives": [reply], "optimizeFor": "Throughput"});
-    agent["spec"]["profiling"] = json!({"workloads": [{"name": "turns", "prompts": workload_source("prompts.jsonl")}]});
-    agent["spec"]["agent"]["systemPrompt"] = json!(prompt);
+    agent["spec"]["profiling"] =
+        json!({"workloads": [{"name": "turns", "weight": weight, "prompts": workload_source("prompts.jsonl")}]});
     agent
-}
-
-/// Applies an agent and gives its campaign once that has chosen.
-async fn campaign(namespace: &Namespace, agent: &Value) -> Profile {
-    let generation = namespace.apply(agent).await.unwrap().metadata.generation;
-    let name = namespace
-        .wait("facts-agent", "with a campaign", CAMPAIGN_LIMIT, |object: &AgentDeployment| {
-            let status = object.status.as_ref().filter(|status| status.observed_generation == generation);
-            status.and_then(|status| status.profile.clone()).ok_or_else(|| "no campaign yet".to_owned())
-        })
-        .await
-        .unwrap();
-    namespace
-        .wait(&name, "ended", CAMPAIGN_LIMIT, |object: &Profile| match &object.status {
-            Some(status) if status.phase == Some(ProfilePhase::Chosen) => Ok(object.clone()),
-            Some(status) => Err(status.message.clone()),
-            None => Err("no status yet".to_owned()),
-        })
-        .await
-        .unwrap()
 }
 
 /// The row by which a configuration is compared.
@@ -82,7 +57,7 @@ async fn what_is_known_of_a_model_is_what_its_measurements_say() {
 }
 
 async fn a_delay_in_the_model_moves_the_median_by_as_much(namespace: &Namespace) -> Profile {
-    let profile = campaign(namespace, &agent("delayed", "execute_delay_milliseconds", ["0", "20"], 1)).await;
+    let profile = namespace.campaign(&agent(100, "execute_delay_milliseconds", ["0", "20"], 1)).await.unwrap();
     let status = profile.status.clone().unwrap();
     let [without, with] = ["execute_delay_milliseconds-0", "execute_delay_milliseconds-20"]
         .map(|configuration| median_millis(explored(&status, configuration)));
@@ -94,11 +69,10 @@ async fn a_delay_in_the_model_moves_the_median_by_as_much(namespace: &Namespace)
 }
 
 async fn a_variant_with_more_compute_never_wins(namespace: &Namespace) {
-    let campaigns: u32 = env::var(CAMPAIGNS).ok().and_then(|count| count.parse().ok()).unwrap_or(2);
     let mut winners = Vec::new();
-    for number in 1..=campaigns {
-        let agent = agent(&format!("campaign {number}"), "extra_compute_percent", ["0", "30"], 4);
-        let status = campaign(namespace, &agent).await.status.unwrap();
+    for number in 1..=campaigns(2) {
+        let agent = agent(number, "extra_compute_percent", ["0", "30"], 4);
+        let status = namespace.campaign(&agent).await.unwrap().status.unwrap();
         let per_second = |configuration| explored(&status, configuration).per_kilosecond as f64 / 1e3;
         let (plain, slower) = (per_second("extra_compute_percent-0"), per_second("extra_compute_percent-30"));
         println!("campaign {number}: {plain:.2} requests/s, with 30 % more compute {slower:.2} requests/s");

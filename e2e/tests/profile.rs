@@ -30,6 +30,13 @@ fn profiled_agent(objectives: &Value) -> Value {
     agent
 }
 
+fn objectives(reply: &str) -> Value {
+    json!([
+        {"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": reply},
+        {"name": "answer", "metric": "AgentRunLatency", "percentile": "p50", "max": "20s"},
+    ])
+}
+
 async fn only_profile(namespace: &Namespace) -> Profile {
     let profiles = namespace.api::<Profile>().list(&ListParams::default()).await.unwrap();
     assert_eq!(profiles.items.len(), 1, "{:?}", profiles.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
@@ -40,11 +47,7 @@ async fn only_profile(namespace: &Namespace) -> Profile {
 async fn what_a_campaign_measured_decides_what_serves() {
     let namespace = namespace_with_servers("profile").await.unwrap();
     namespace.give_workload().await.unwrap();
-    let objectives = json!([
-        {"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "5s"},
-        {"name": "answer", "metric": "AgentRunLatency", "percentile": "p50", "max": "20s"},
-    ]);
-    let agent = namespace.apply(&profiled_agent(&objectives)).await.unwrap();
+    let agent = namespace.apply(&profiled_agent(&objectives("5s"))).await.unwrap();
     let served = namespace.wait_until_served(&agent, CAMPAIGN_LIMIT).await.unwrap();
 
     let profile = only_profile(&namespace).await;
@@ -71,6 +74,14 @@ async fn what_a_campaign_measured_decides_what_serves() {
     let answer = of_agent.slo.iter().find(|entry| entry.name == "answer").unwrap();
     assert!(answer.predicted.is_some(), "{answer:?}");
     assert!(namespace.calls().await.unwrap().is_empty(), "a campaign calls no tool");
+    an_edited_objective_is_answered_from_what_was_measured(&namespace).await;
+}
+
+async fn an_edited_objective_is_answered_from_what_was_measured(namespace: &Namespace) {
+    let edited = namespace.campaign(&profiled_agent(&objectives("10s"))).await.unwrap();
+    let status = edited.status.unwrap();
+    let own = status.measurements.iter().filter(|row| row.measured_in.is_none());
+    assert_eq!(own.map(|row| row.purpose).collect::<Vec<_>>(), [MeasurementPurpose::Confirm]);
 }
 
 #[tokio::test]
