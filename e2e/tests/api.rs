@@ -9,53 +9,117 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, Engine};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+use slipway_e2e::namespace::Namespace;
 
 fn fixture_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crds/tests/fixtures")
 }
 
-fn fixtures() -> Vec<(String, String, Value)> {
+/// A manifest, what its reader is told, and, of a bad one, the merge patch that mends it.
+struct Fixture {
+    name: String,
+    expected: String,
+    object: Value,
+    mended_by: Option<Value>,
+}
+
+fn fixtures() -> Vec<Fixture> {
     let mut fixtures: Vec<_> = fs::read_dir(fixture_folder())
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
             let text = fs::read_to_string(&path).unwrap();
-            let expected = text.lines().next().unwrap().trim_start_matches("# ").to_owned();
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            (name, expected, serde_norway::from_str(&text).unwrap())
+            let mut lines = text.lines();
+            Fixture {
+                expected: lines.next().unwrap().trim_start_matches("# ").to_owned(),
+                mended_by: lines
+                    .next()
+                    .and_then(|line| line.strip_prefix("# mended by "))
+                    .map(|patch| serde_json::from_str(patch).unwrap()),
+                name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+                object: serde_norway::from_str(&text).unwrap(),
+            }
         })
         .collect();
-    fixtures.sort_by(|one, other| one.0.cmp(&other.0));
+    fixtures.sort_by(|one, other| one.name.cmp(&other.name));
     fixtures
+}
+
+/// Applies a JSON merge patch (RFC 7386).
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(members) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    for (name, member) in members {
+        if member.is_null() {
+            target.as_object_mut().unwrap().remove(name);
+        } else {
+            merge(&mut target[name], member);
+        }
+    }
 }
 
 async fn client() -> Client {
     slipway_e2e::cluster::client().await.unwrap()
 }
 
-/// What a user reads after `kubectl apply`.
-fn apply_with_kubectl(name: &str) -> String {
-    let path = fixture_folder().join(format!("{name}.yaml"));
-    let output = slipway_e2e::cluster::kubectl(&["apply", "--dry-run=server", "-f", path.to_str().unwrap()]).unwrap();
+/// What a user reads after `kubectl apply` or `replace`, which is tried only.
+fn tried_with_kubectl(verb: &str, namespace: &str, object: &Value) -> String {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    fs::write(file.path(), object.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = [verb, "--namespace", namespace, "--dry-run=server", "-f", path];
+    let output = slipway_e2e::cluster::kubectl(&arguments).unwrap();
     if output.status.success() { "accepted".to_owned() } else { String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// Fixtures that are answered in other words than those that they expect.
+fn answered_otherwise(verb: &str, namespace: &str, fixtures: Vec<Fixture>) -> Vec<String> {
+    let answers = fixtures.into_iter().map(|fixture| (tried_with_kubectl(verb, namespace, &fixture.object), fixture));
+    answers
+        .filter(|(answer, fixture)| !answer.contains(&fixture.expected))
+        .map(|(answer, Fixture { name, expected, .. })| format!("{name}\n  expected: {expected}\n  answered: {answer}"))
+        .collect()
 }
 
 #[test]
 fn each_manifest_is_accepted_or_refused_in_the_words_that_its_fixture_expects() {
-    let wrong: Vec<_> = fixtures()
-        .into_iter()
-        .map(|(name, expected, _)| (apply_with_kubectl(&name), name, expected))
-        .filter(|(answer, _, expected)| !answer.contains(expected))
-        .map(|(answer, name, expected)| format!("{name}\n  expected: {expected}\n  answered: {answer}"))
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(answered_otherwise("apply", "default", fixtures()), Vec::<String>::new());
+}
+
+#[test]
+fn each_bad_manifest_is_accepted_once_it_is_mended() {
+    let mended = fixtures().into_iter().filter_map(|mut fixture| {
+        merge(&mut fixture.object, &fixture.mended_by.take()?);
+        Some(Fixture { expected: "accepted".to_owned(), ..fixture })
+    });
+    let mended: Vec<_> = mended.collect();
+    assert!(mended.len() > 15);
+    assert_eq!(answered_otherwise("apply", "default", mended), Vec::<String>::new());
+}
+
+/// Rules hold for what is there already as they do for what is new; a name cannot be changed at all.
+#[tokio::test]
+async fn an_update_is_refused_in_the_same_words() {
+    let namespace = Namespace::create("api-updates").await.unwrap();
+    let (good, bad): (Vec<_>, Vec<_>) = fixtures().into_iter().partition(|fixture| fixture.mended_by.is_none());
+    for Fixture { object, .. } in &good {
+        namespace.apply(object).await.unwrap();
+    }
+    let is_there =
+        |fixture: &Fixture| good.iter().any(|g| g.object["metadata"]["name"] == fixture.object["metadata"]["name"]);
+    let updates: Vec<_> = bad.into_iter().filter(is_there).collect();
+    assert!(updates.len() > 15);
+    assert_eq!(answered_otherwise("replace", namespace.name(), updates), Vec::<String>::new());
+    namespace.delete().await.unwrap();
 }
 
 #[tokio::test]
 async fn what_a_user_leaves_out_is_filled_in_and_shown() {
     let client = client().await;
-    let mut object = fixtures().into_iter().find(|(name, ..)| name == "good").unwrap().2;
+    let mut object = fixtures().into_iter().find(|fixture| fixture.name == "good").unwrap().object;
     object["spec"].as_object_mut().unwrap().remove("search");
     let agent_deployments: Api<AgentDeployment> = Api::namespaced(client, "default");
     let dry_run = PatchParams { dry_run: true, ..PatchParams::apply("api-test") };
@@ -91,4 +155,24 @@ async fn an_engine_keeps_its_build() {
     engines.delete("engine-api-test", &Default::default()).await.unwrap();
     assert_eq!(answers.0, Ok(()));
     assert!(answers.1.contains("an engine's build cannot change: another build is another Engine"), "{}", answers.1);
+}
+
+#[tokio::test]
+async fn a_profile_keeps_its_inputs() {
+    let namespace = Namespace::create("api-profiles").await.unwrap();
+    let profile = json!({
+        "apiVersion": "slipway.dev/v1alpha1", "kind": "Profile", "metadata": {"name": "profile-api-test"},
+        "spec": {"agentDeployment": "support-agent", "inputHash": "5f0c2a", "inputs": {
+            "engines": [{"name": "engine-a", "manifestDigest": "1f", "displayName": "fp32"}],
+            "configurations": [{"name": "default", "settings": {}}],
+            "levels": [1], "driver": "ModelAnalyzer", "objectives": [], "replicas": 1, "optimizeFor": "Throughput",
+            "budget": {"gpuHours": "1", "measurements": 10}, "agent": {}, "placement": {"tritonImage": "triton:1"},
+        }},
+    });
+    namespace.create_object::<Profile>(&serde_json::from_value(profile).unwrap()).await.unwrap();
+    let changed = Patch::Merge(json!({"spec": {"inputs": {"replicas": 2}}}));
+    let answer = namespace.api::<Profile>().patch("profile-api-test", &PatchParams::default(), &changed).await;
+    let answer = answer.unwrap_err().to_string();
+    assert!(answer.contains("a Profile's inputs cannot change: other inputs are another Profile"), "{answer}");
+    namespace.delete().await.unwrap();
 }
