@@ -15,8 +15,9 @@ cluster=${SLIPWAY_TEST_CLUSTER:-test}
 images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-busybox slipway-triton slipway-model-builder)
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
-# Rollouts need a gateway, and engines whose speed can be set.
-[[ " $* " != *" rollout"* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+# Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
+[[ " $* " != *" rollout"* ]] || images+=(slipway-traefik)
+[[ " $* " != *" rollout"* && " $* " != *" prompts "* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet

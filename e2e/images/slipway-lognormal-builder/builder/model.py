@@ -1,4 +1,4 @@
-"""Triton's entry (python backend): answers every prompt alike, after a time that is drawn.
+"""Triton's entry (python backend): answers every prompt alike, or with its first line, after a time that is drawn.
 
 `execute` only draws and enqueues; one thread answers what is due, so that waits do not block each other. Each request
 costs some milliseconds of processor time, as the handling of a real one does.
@@ -35,6 +35,7 @@ class Behaviour:
     error_share: float
     hang_after: int
     crash_after: int
+    is_echo: bool
 
     @classmethod
     def of(cls, model_config: dict) -> "Behaviour":
@@ -47,6 +48,7 @@ class Behaviour:
             error_share=float(given["errorPercent"]) / 100,
             hang_after=int(given["hangAfter"]),
             crash_after=int(given["crashAfter"]),
+            is_echo=given["echo"] == "1",
         )
 
 
@@ -96,7 +98,8 @@ class TritonPythonModel:
 
     def initialize(self, args: dict) -> None:
         """Starts the thread that answers."""
-        self._fates = Fates(Behaviour.of(json.loads(args["model_config"])), os.uname().nodename)
+        behaviour = Behaviour.of(json.loads(args["model_config"]))
+        self._fates, self._is_echo = Fates(behaviour, os.uname().nodename), behaviour.is_echo
         self._waiting: list[Waiting] = []
         self._numbers = itertools.count()
         self._has_changed = threading.Condition()
@@ -110,7 +113,8 @@ class TritonPythonModel:
             fate = self._fates.draw()
             if fate.is_crash:
                 crash()
-            answer = cut(ANSWER, _values(request, "max_tokens")[0], _values(request, "stop_words"))
+            text = echo(_values(request, "text_input")[0]) if self._is_echo else ANSWER
+            answer = cut(text, _values(request, "max_tokens")[0], _values(request, "stop_words"))
             due = time.monotonic() + fate.wait_seconds
             with self._has_changed:
                 entry = Waiting(due, next(self._numbers), fate, answer, request.get_response_sender())
@@ -154,6 +158,11 @@ class TritonPythonModel:
                 heapq.heapify(self._waiting)
         for entry in cancelled:
             fail(entry.sender, "the request was cancelled", pb_utils.TritonError.CANCELLED)
+
+
+def echo(prompt: bytes) -> bytes:
+    """Answers with the first line of the prompt."""
+    return b"Answer: " + prompt.split(b"\n", 1)[0] + b"\n\n"
 
 
 def cut(answer: bytes, max_tokens: int, stop_words: list[bytes]) -> tuple[bytes, str, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEFAULTS = {"medianMilliseconds": "40", "sigma": "0.5", "seed": "0",
-            "errorPercent": "0", "hangAfter": "-1", "crashAfter": "-1"}
+            "errorPercent": "0", "hangAfter": "-1", "crashAfter": "-1", "echo": "0"}
 
 
 def build(root: Path, task: object) -> subprocess.CompletedProcess:
@@ -79,7 +79,8 @@ class Request:
     """A request, which is its own sender and puts answers into a queue."""
 
     def __init__(self, answers: queue.SimpleQueue, max_tokens: int = 256) -> None:
-        self.inputs = {"max_tokens": Tensor([max_tokens]), "stop_words": Tensor([b"\n\n"])}
+        self.inputs = {"text_input": Tensor([b"System: Be brief.\nQuestion: Why?\n"]), "max_tokens": Tensor([max_tokens]),
+                       "stop_words": Tensor([b"\n\n"])}
         self.is_cancelled = lambda: False
         self._answers = answers
 
@@ -91,7 +92,8 @@ class Request:
 
 
 def behaviour(**changed: object) -> "MODEL.Behaviour":
-    defaults = {"median_seconds": 0.04, "sigma": 0.5, "seed": 0, "error_share": 0.0, "hang_after": -1, "crash_after": -1}
+    defaults = {"median_seconds": 0.04, "sigma": 0.5, "seed": 0, "error_share": 0.0, "hang_after": -1, "crash_after": -1,
+                "is_echo": False}
     return MODEL.Behaviour(**(defaults | changed))
 
 
@@ -118,7 +120,7 @@ class Building(unittest.TestCase):
             "options.medianMilliseconds: expected a whole number from 1 to 600000, got 0": {"medianMilliseconds": "0"},
             "options.sigma: expected a number from 0 to 4, got wide": {"sigma": "wide"},
             "options.errorPercent: expected a whole number from 0 to 100, got 2.5": {"errorPercent": "2.5"},
-            "unknown option median; known are medianMilliseconds, sigma, seed, errorPercent, hangAfter, crashAfter":
+            "unknown option median; known are medianMilliseconds, sigma, seed, errorPercent, hangAfter, crashAfter, echo":
                 {"median": "40"},
         }
         for message, options in cases.items():
@@ -166,6 +168,10 @@ class Answering(unittest.TestCase):
         self.start(medianMilliseconds="1").execute([Request(self.answers)])
         answer = {"text_output": b"Answer: 42", "finish_reason": b"stop", "output_tokens": 12}
         self.assertEqual(self.answers.get(timeout=10), (answer, 1))
+
+    def test_an_echo_answers_with_the_first_line_of_its_prompt(self) -> None:
+        self.start(medianMilliseconds="1", echo="1").execute([Request(self.answers)])
+        self.assertEqual(self.answers.get(timeout=10)[0]["text_output"], b"Answer: System: Be brief.")
 
     def test_an_answer_ends_at_its_length(self) -> None:
         self.start(medianMilliseconds="1").execute([Request(self.answers, max_tokens=3)])
