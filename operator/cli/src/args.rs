@@ -17,7 +17,8 @@ use crate::{
     measured::Measurements,
     overview::overview,
     report::{Material, report},
-    wait::{WaitError, wait},
+    rollout,
+    wait::{WaitError, follow_rollout, wait},
 };
 
 /// Looks after the AgentDeployments of a cluster.
@@ -68,6 +69,14 @@ enum Command {
         /// The file; without it the report goes to standard output.
         #[arg(short, long)]
         output: Option<PathBuf>,
+    },
+    /// Shows who has the traffic, what the judge says of a new revision and by which evidence.
+    Rollout {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Shows it again whenever it changes, until the new revision has taken over or was rolled back.
+        #[arg(long)]
+        watch: bool,
     },
     /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none.
     Ask {
@@ -152,6 +161,19 @@ impl Args {
                 wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
             }
             Command::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
+            Command::Rollout { name, watch: true } => {
+                follow_rollout(&cluster, &name, &mut out).await.map_err(CommandError::Wait)
+            }
+            Command::Rollout { name, watch: false } => {
+                let object = cluster.get(&name).await.map_err(CommandError::Show)?;
+                let text = rollout::rollout(&object);
+                let text = if text.is_empty() {
+                    format!("{name}: no rollout is under way, none was rolled back\n")
+                } else {
+                    text
+                };
+                write!(out, "{text}").map_err(CommandError::Write)
+            }
             Command::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;

@@ -12,6 +12,7 @@ pub mod measured;
 pub mod overview;
 pub mod progress;
 pub mod report;
+pub mod rollout;
 pub mod study;
 pub mod table;
 pub mod wait;

@@ -9,6 +9,7 @@ use slipway_crds::v1alpha1::{
 use crate::{
     candidates::candidates,
     measured::Measurements,
+    rollout,
     study::{Study, bounded, rate},
     table::{duration, indented, table},
 };
@@ -29,8 +30,15 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
     text.push_str(&indented(&conditions(status)));
     let candidates = profile.map_or(String::new(), candidates);
     let nearest = profile.map_or(String::new(), infeasible);
-    let parts =
-        [model(status), engines(status), candidates, selected(status), nearest, objectives(object, measurements)];
+    let parts = [
+        model(status),
+        engines(status),
+        candidates,
+        selected(status),
+        nearest,
+        rollout::rollout(object),
+        objectives(object, measurements),
+    ];
     for part in parts {
         if !part.is_empty() {
             text.push('\n');

@@ -150,7 +150,7 @@ impl<'a> Study<'a> {
 
     /// What is to be said of a measurement beside its numbers.
     pub fn remark(&self, position: usize, row: &'a Measurement) -> String {
-        match self.standing(position, row) {
+        let remark = match self.standing(position, row) {
             Standing::Chosen => "chosen".to_owned(),
             Standing::Prediction => "run at the target load; this is what is predicted".to_owned(),
             Standing::Nearest => format!("nearest to the objectives: {}", row.reason),
@@ -158,7 +158,9 @@ impl<'a> Study<'a> {
             Standing::Beaten(by) => format!("beaten in both by #{}", by + 1),
             Standing::Meets => String::new(),
             Standing::Misses | Standing::Undecided | Standing::Failed => row.reason.clone(),
-        }
+        };
+        let origin = row.measured_in.as_ref().map(|profile| format!("measured in {profile}"));
+        [Some(remark).filter(|remark| !remark.is_empty()), origin].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     cluster::{Cluster, ClusterError},
     progress::{Look, Narrator, Standing, standing},
+    rollout,
 };
 
 /// Time between two looks.
@@ -77,5 +78,31 @@ pub async fn wait(
             }
             Standing::UnderWay(_) => sleep(LOOK_EVERY).await,
         }
+    }
+}
+
+/// Shows the rollout whenever it has changed, until no revision is on trial and nothing is under way.
+///
+/// # Errors
+/// When the cluster gives no answer.
+pub async fn follow_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), WaitError> {
+    let started = Instant::now();
+    let mut shown = String::new();
+    loop {
+        let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
+        let (is_over, stands) = match standing(&object) {
+            Standing::UnderWay(at) => (false, at),
+            Standing::AtRest => (!rollout::is_under_way(&object), "ready".to_owned()),
+            Standing::Stalled(why) => (!rollout::is_under_way(&object), format!("stalled: {why}")),
+        };
+        let now = format!("{stands}\n{}", rollout::rollout(&object));
+        if now != shown {
+            writeln!(out, "{:>5} s  {name}: {now}", started.elapsed().as_secs()).map_err(WaitError::Write)?;
+            shown = now;
+        }
+        if is_over {
+            return Ok(());
+        }
+        sleep(LOOK_EVERY).await;
     }
 }

@@ -10,6 +10,7 @@ use kubectl_slipway::{
     measured::Measurements,
     overview::overview,
     progress::{Look, Narrator, Standing, standing},
+    rollout::{is_under_way, rollout},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -77,6 +78,56 @@ fn evidence() -> Evidence {
 
 fn at_rest() -> Vec<Value> {
     vec![condition("Ready", "True", "Serving", "1 ready"), condition("Reconciling", "False", "UpToDate", "at rest")]
+}
+
+/// An agent whose traffic is split between two revisions, or whose canary was rolled back.
+fn rolling_out(rollout: Value) -> AgentDeployment {
+    let mut object = agent(2, &[]);
+    object.spec.rollout = serde_json::from_value(json!({
+        "traffic": {"type": "ReplicaRatio"}, "steps": [{"weight": 20}, {"weight": 50}], "judge": {"falseRollback": "1%"},
+    }))
+    .unwrap();
+    object.status.as_mut().unwrap().rollout = Some(serde_json::from_value(rollout).unwrap());
+    object
+}
+
+#[test]
+fn a_rollout_shows_shares_verdict_and_how_near_the_evidence_is_to_the_bound() {
+    let object = rolling_out(json!({
+        "stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20, "weightSince": "2026-01-01T12:00:00Z",
+        "verdict": "Hold", "reason": "NotYetShown", "message": "no harm is shown, and no equality either",
+        "judgedAt": "2026-01-01T12:01:30Z", "expectedVerdict": "about 4 min at today's traffic",
+        "evidence": [
+            {"guard": "RequestLatency/relative", "logEvidence": "2.30"},
+            {"guard": "RequestLatency/errors", "logEvidence": "-0.41"},
+        ],
+        "rejected": [{"plan": "0a0b0c0d0e", "at": "2026-01-01T11:00:00Z", "reason": "5 of 100 runs failed"}],
+    }));
+    assert!(is_under_way(&object));
+    let expected = "\
+Rollout:
+  revision 1f2e3d4c5b has 80 % of the traffic, 5b4c3d2e1f is tried with 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
+  the judge says Hold (NotYetShown), at 12:01:30 UTC: no harm is shown, and no equality either
+  for one that equals the stable revision: about 4 min at today's traffic
+  evidence of harm, as logarithms; it is rolled back when the mean of what is weighed reaches 4.6
+    GUARD                     LOG     OF THE BOUND
+    RequestLatency/relative   2.30    ##########
+    RequestLatency/errors     -0.41
+  0a0b0c0d0e was rolled back at 11:00:00 UTC: 5 of 100 runs failed
+";
+    assert_eq!(rollout(&object), expected);
+}
+
+#[test]
+fn a_rollback_is_shown_with_its_reason_and_a_quiet_agent_shows_none() {
+    let back = rolling_out(json!({
+        "stable": "1f2e3d4c5b",
+        "rejected": [{"plan": "0a0b0c0d0e", "at": "2026-01-01T11:00:00Z", "reason": "5 of 100 runs failed"}],
+    }));
+    let expected = "Rollout:\n  revision 1f2e3d4c5b has all traffic\n  0a0b0c0d0e was rolled back at 11:00:00 UTC: 5 of 100 runs \
+                    failed\n";
+    assert_eq!((is_under_way(&back), rollout(&back).as_str()), (false, expected));
+    assert_eq!(rollout(&rolling_out(json!({"stable": "1f2e3d4c5b"}))), "");
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! A rollout as people look at it: who has the traffic, what the judge says and by which evidence. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::v1alpha1::{
+    AgentDeployment,
+    agent_deployment::{RejectedPlan, RolloutStatus},
+};
+
+use crate::table::{indented, table};
+
+/// Characters of a full bar.
+const BAR: f64 = 20.0;
+
+/// Whether a new revision is on trial.
+pub fn is_under_way(object: &AgentDeployment) -> bool {
+    status(object).is_some_and(|rollout| rollout.canary.is_some())
+}
+
+/// Revisions with their shares, verdict, evidence, and the plans that were rolled back; nothing where one revision serves and none was
+/// ever rolled back.
+pub fn rollout(object: &AgentDeployment) -> String {
+    let Some(rollout) = status(object) else { return String::new() };
+    if rollout.canary.is_none() && rollout.rejected.is_empty() {
+        return String::new();
+    }
+    let parts = [shares(object, rollout), verdict(rollout), evidence(object, rollout), rejected(&rollout.rejected)];
+    format!("Rollout:\n{}", indented(&parts.concat()))
+}
+
+fn status(object: &AgentDeployment) -> Option<&RolloutStatus> {
+    object.status.as_ref()?.rollout.as_ref()
+}
+
+fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
+    let stable = rollout.stable.as_deref().unwrap_or("none");
+    let Some(canary) = &rollout.canary else { return format!("revision {stable} has all traffic\n") };
+    let weight = rollout.weight.unwrap_or(0);
+    let since = rollout.weight_since.as_ref().map_or(String::new(), |at| format!(" since {}", clock(at)));
+    let steps: Vec<String> = object.spec.rollout.steps.iter().map(|step| format!("{} %", step.weight)).collect();
+    let schedule = if steps.is_empty() { String::new() } else { format!("; the steps are {}", steps.join(", ")) };
+    format!(
+        "revision {stable} has {} % of the traffic, {canary} is tried with {weight} %{since}{schedule}\n",
+        100 - weight
+    )
+}
+
+fn verdict(rollout: &RolloutStatus) -> String {
+    let mut text = String::new();
+    if let (Some(verdict), Some(_)) = (&rollout.verdict, &rollout.canary) {
+        let reason = rollout.reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
+        let message = rollout.message.as_ref().map_or(String::new(), |message| format!(": {message}"));
+        let at = rollout.judged_at.as_ref().map_or(String::new(), |at| format!(", at {}", clock(at)));
+        text.push_str(&format!("the judge says {verdict}{reason}{at}{message}\n"));
+    }
+    if let Some(expected) = &rollout.expected_verdict {
+        text.push_str(&format!("for one that equals the stable revision: {expected}\n"));
+    }
+    text
+}
+
+/// Every guard against the bound at which the canary is rolled back.
+fn evidence(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
+    if rollout.evidence.is_empty() || rollout.canary.is_none() {
+        return String::new();
+    }
+    let bound = -object.spec.rollout.judge.false_rollback.ratio().ln();
+    let rows: Vec<_> = rollout
+        .evidence
+        .iter()
+        .map(|entry| vec![entry.guard.clone(), entry.log_evidence.clone(), bar(&entry.log_evidence, bound)])
+        .collect();
+    let title = format!("it is rolled back when the mean of what is weighed reaches {bound:.1}");
+    format!("evidence of harm, as logarithms; {title}\n{}", indented(&table(&["GUARD", "LOG", "OF THE BOUND"], &rows)))
+}
+
+fn bar(value: &str, bound: f64) -> String {
+    let share = value.parse::<f64>().unwrap_or(0.0) / bound.max(f64::MIN_POSITIVE);
+    "#".repeat((share.clamp(0.0, 1.0) * BAR).round() as usize)
+}
+
+fn rejected(plans: &[RejectedPlan]) -> String {
+    let line = |plan: &RejectedPlan| format!("{} was rolled back at {}: {}\n", plan.plan, clock(&plan.at), plan.reason);
+    plans.iter().map(line).collect()
+}
+
+fn clock(time: &Time) -> String {
+    time.0.strftime("%H:%M:%S UTC").to_string()
+}
