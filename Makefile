@@ -31,6 +31,10 @@ images: ## Build all container images, without a registry.
 demo: ## From a bare machine to an agent that answers, on a cluster of its own (root) or on DEMO_KUBECONFIG's.
 	@e2e/demo/up.sh
 
+.PHONY: demo-regression
+demo-regression: ## A slow revision is found out by its users' traffic and rolled back, on the demo's cluster (root).
+	@e2e/demo/regression.sh
+
 .PHONY: demo-down
 demo-down: ## Remove what `make demo` made.
 	@e2e/demo/down.sh
@@ -68,7 +72,7 @@ test-api: ## Tests against a real API server, in a cluster of their own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; more than an hour).
-	e2e/run.sh api core bad-input quality operator profile rollout rollout_edges choosing measuring
+	e2e/run.sh api core bad-input quality operator prompts profile rollout rollout_edges choosing measuring
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).

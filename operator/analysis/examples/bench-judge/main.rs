@@ -21,7 +21,7 @@ struct Arguments {
     /// Seed; the same seed gives the same table.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only scenarios whose name contains this.
+    /// Only scenarios whose name contains this, a line each; no table is written.
     #[arg(long)]
     only: Option<String>,
     /// Where the table is written.
@@ -41,14 +41,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{:6.1} s  {}", began.elapsed().as_secs_f64(), report::line(&row, &result));
         results.push((row, result));
     }
+    if arguments.only.is_some() {
+        for (row, result) in &results {
+            println!("{}", report::story(row, result));
+        }
+        return Ok(());
+    }
     let timings = [20, 1_000].map(timing::measure);
     let text = report::markdown(&results, &timings, (arguments.rollouts, arguments.seed));
     println!("{text}");
-    if arguments.only.is_none() {
-        if let Some(folder) = arguments.out.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::write(&arguments.out, text)?;
+    if let Some(folder) = arguments.out.parent() {
+        fs::create_dir_all(folder)?;
     }
+    fs::write(&arguments.out, text)?;
     Ok(())
 }

@@ -20,6 +20,21 @@ pub fn line(row: &Row, outcome: &Outcome) -> String {
     )
 }
 
+/// A row in words.
+pub fn story(row: &Row, outcome: &Outcome) -> String {
+    let seconds = |minutes: Option<&f64>| minutes.map_or("-".to_owned(), |minutes| format!("{:.0} s", minutes * 60.0));
+    let back = &outcome.rolled_back;
+    format!(
+        "{}: {} of {} simulated rollouts are rolled back, half of them within {}, all within {}; {} are promoted",
+        row.name,
+        back.len(),
+        outcome.rollouts,
+        seconds(back.get(back.len() / 2)),
+        seconds(back.last()),
+        outcome.promoted.len()
+    )
+}
+
 /// All rows as Markdown.
 pub fn markdown(results: &[(Row, Outcome)], timings: &[Timing], (rollouts, seed): (u64, u64)) -> String {
     let mut text = format!(

@@ -92,6 +92,12 @@ fn harmed() -> Vec<Row> {
         ),
         Row { name: "+10 % latency", scenario: slower(1.1), config: Config::default(), gate: None },
         Row {
+            name: "the demo's regression: +200 % latency at 50 %, 50 requests/s",
+            scenario: Scenario { requests_per_second: 50.0, minutes: [0.0, 0.0, 10.0], ..slower(3.0) },
+            config: Config::default(),
+            gate: None,
+        },
+        Row {
             name: "+50 % latency, 2 requests/s",
             scenario: Scenario { requests_per_second: 2.0, ..slower(1.5) },
             config: Config::default(),

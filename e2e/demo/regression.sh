@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What a regression comes to: a revision that is three times as slow is tried with half of the traffic, found out and rolled back.
+# `make demo-regression` calls it; it uses the cluster of `make demo` or starts it, and `make demo-down` removes everything.
+set -euo pipefail
+shopt -s inherit_errexit
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=steps.sh
+source "$here/steps.sh"
+# shellcheck source=common.sh
+source "$here/common.sh"
+# shellcheck source=operator.sh
+source "$here/operator.sh"
+
+readonly AGENT=waiter
+IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-triton slipway-lognormal-builder
+  slipway-traefik)
+
+in_namespace() { run_kubectl --namespace "$NAMESPACE" "$@"; }
+
+# The judge on simulated rollouts like this one, before it sees the real one.
+simulate() {
+  cargo run --quiet --locked -p slipway-analysis --example bench-judge -- --only "the demo's regression" --rollouts 200 --seed 1
+}
+
+start_gateway() { e2e/tools/traefik/install.sh --name "$CLUSTER"; }
+
+start_agent() {
+  manifest servers.yaml | in_namespace apply -f -
+  in_namespace rollout status deployment/models --timeout 2m
+  manifest regression.yaml | in_namespace apply -f -
+  run_slipway wait "$AGENT" --timeout 5m
+}
+
+start_clients() {
+  in_namespace delete pod clients --ignore-not-found --now
+  manifest clients.yaml | in_namespace apply -f -
+  in_namespace wait --for=condition=Ready --timeout=1m pod/clients
+  # Stable's own pace must be known before another revision is held against it.
+  sleep 20
+}
+
+# Ends with the rollback; how long that took is counted from the first traffic.
+apply_regression() {
+  local begun
+  printf 'the same manifest with medianMilliseconds 600 instead of 200\n'
+  manifest regression.yaml | sed 's/medianMilliseconds: "200"/medianMilliseconds: "600"/' | in_namespace apply -f -
+  in_namespace wait "agd/$AGENT" --for='jsonpath={.status.rollout.weight}=50' --timeout=5m
+  begun=$SECONDS
+  run_slipway rollout "$AGENT" --watch
+  in_namespace wait "agd/$AGENT" --for='jsonpath={.status.stage}=RolledBack' --timeout=1m
+  printf '\nrolled back %d s after the slow revision was given half of the traffic\n' "$(seconds_since "$begun")"
+}
+
+# The clients' log ends with the counts of all requests.
+count_requests() {
+  local log
+  log=$(mktemp)
+  in_namespace logs --follow clients >"$log" &
+  in_namespace delete pod clients --wait
+  wait "$!"
+  python3 -c '
+import json, sys
+summary = json.loads(open(sys.argv[1]).read().splitlines()[-1])
+for revision, counts in sorted(summary["revisions"].items()):
+    latency = counts.get("latency")
+    times = "p50 %d ms, p95 %d ms" % (latency["p50"] / 1000, latency["p95"] / 1000) if latency else "none answered"
+    print("revision %s: %d answered, %d failed, %s" % (revision, counts["ok"], counts["failed"], times))
+' "$log"
+  rm "$log"
+}
+
+main() {
+  local started=$SECONDS
+  [[ -z ${DEMO_KUBECONFIG:-} ]] || fail "cluster" /dev/null \
+    "this demo brings a gateway of its own: call it without DEMO_KUBECONFIG, for a cluster of its own"
+  start_operator "${IMAGES[@]}"
+  open_step "simulate" "install Rust from rustup.rs; the log names what does not compile" simulate
+  step "start the gateway" "${KUBECTL[*]} -n gateway describe pods" start_gateway
+  open_step "deploy the agent" "${KUBECTL[*]} -n $NAMESPACE describe agd $AGENT" start_agent
+  step "start clients" "${KUBECTL[*]} -n $NAMESPACE describe pod clients" start_clients
+  open_step "apply the regression" "${KUBECTL[*]} -n $NAMESPACE describe agd $AGENT" apply_regression
+  open_step "count requests" "${KUBECTL[*]} -n $NAMESPACE logs clients" count_requests
+  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+}
+
+main
