@@ -70,6 +70,8 @@ pub enum RemovalKind {
     ConfigMap,
     /// A revision beyond the history limit.
     ControllerRevision,
+    /// A campaign that later ones have followed.
+    Profile,
     /// The route of an AgentDeployment that moves traffic in another way now.
     HttpRoute,
 }

@@ -1,6 +1,6 @@
 //! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use gateway_api::httproutes::HttpRoute;
 use jiff::Timestamp;
@@ -110,6 +110,7 @@ pub async fn observe(
         store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
         dataset,
         workloads,
+        campaigns: campaigns(&profiles),
         profiles: profiles
             .into_iter()
             .filter(|profile| profile.metadata.deletion_timestamp.is_none())
@@ -341,6 +342,17 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
 fn pod_failure(pod: &Pod) -> Option<String> {
     let waits = || view::image_problem(pod).or_else(|| view::secret_problem(pod)).or_else(|| view::unschedulable(pod));
     view::crash(pod).or_else(waits)
+}
+
+/// Profiles that are not being deleted, the latest first.
+fn campaigns(profiles: &[Profile]) -> Vec<OwnedObject> {
+    let mut kept: Vec<_> = profiles.iter().filter(|profile| profile.metadata.deletion_timestamp.is_none()).collect();
+    kept.sort_by_key(|profile| Reverse(profile.creation_timestamp().map(|created| created.0)));
+    let object = |profile: &Profile| {
+        let (uid, resource_version) = (profile.uid()?, profile.resource_version()?);
+        Some(OwnedObject { kind: RemovalKind::Profile, name: profile.name_any(), uid, resource_version })
+    };
+    kept.into_iter().filter_map(object).collect()
 }
 
 fn owned_objects(

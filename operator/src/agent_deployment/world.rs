@@ -40,6 +40,8 @@ pub struct World {
     pub workloads: BTreeMap<(String, String), WorkloadView>,
     /// Profiles of this AgentDeployment, by name.
     pub profiles: BTreeMap<String, ProfileStatus>,
+    /// The same as objects, the latest first.
+    pub campaigns: Vec<OwnedObject>,
     /// What the serving pods counted.
     pub observed: ObservedObjectives,
     /// What every pod of stable and canary counted, by revision; empty while no rollout compares them.
@@ -199,7 +201,7 @@ pub struct ServingView {
     pub crash: Option<String>,
 }
 
-/// A serving object of a revision, so that it can be deleted while it still is that object.
+/// An object of this AgentDeployment, so that it can be deleted while it still is that object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedObject {
     /// Its kind.

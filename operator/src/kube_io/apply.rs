@@ -12,6 +12,7 @@ use serde_json::Value;
 use slipway_crds::{
     identity::{IdentityError, content_hash},
     labels,
+    v1alpha1::Profile,
 };
 use thiserror::Error;
 
@@ -181,6 +182,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
         RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,
         RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
+        RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
         RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
     }
 }

@@ -60,6 +60,7 @@ fn world(object: &AgentDeployment) -> World {
         dataset: None,
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
+        campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
         evidence: BTreeMap::new(),
         route: RouteView::Absent,

@@ -74,6 +74,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
         None => pipeline(world, &mut draft, input_hash)?,
     };
     let outcome = rollout::decide(world, target, &mut draft);
+    profiling::forget_old(world, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
     tell_of_stop(world, &outcome, &mut draft);
     let Draft { children, removals, status, notes, mut requeue } = draft;

@@ -19,13 +19,17 @@ use slipway_crds::{
 use super::{Draft, World, build, engines::BuiltEngine, resolve::Resolved};
 use crate::{
     agent_deployment::world::WorkloadView,
-    plan::{Child, Note, SOON},
+    plan::{Child, Note, Removal, SOON},
     why::{Step, Why},
 };
 
 /// Engines that are served without a campaign say so.
 const NOT_PROFILED: &str =
     "the first engine of search.precision that passes; nothing is measured without spec.profiling";
+
+/// Campaigns that are kept beside the current one, the latest of them: for what they measured, and for what they predict of kept
+/// revisions.
+const MAX_EARLIER_CAMPAIGNS: usize = 9;
 
 /// Most configurations of one engine, as the Profile's schema has it.
 const MAX_CONFIGURATIONS: usize = 64;
@@ -265,6 +269,18 @@ fn chosen(
     let named = inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
     let (engine, configuration) = (engine.clone(), named.settings.clone());
     Some(Choice { engine, configuration, level, why: why.to_owned() })
+}
+
+/// Removes campaigns that later ones have followed: what they measured was taken over where it still counts.
+pub(super) fn forget_old(world: &World, draft: &mut Draft) {
+    let current = draft.status.profile.clone();
+    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current.as_ref());
+    draft.removals.extend(others.skip(MAX_EARLIER_CAMPAIGNS).map(|campaign| Removal {
+        kind: campaign.kind,
+        name: campaign.name.clone(),
+        uid: campaign.uid.clone(),
+        resource_version: campaign.resource_version.clone(),
+    }));
 }
 
 /// Tells of a new choice.

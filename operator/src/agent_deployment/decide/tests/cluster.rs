@@ -73,6 +73,7 @@ pub(super) fn world() -> Cluster {
         dataset: None,
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
+        campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
         evidence: BTreeMap::new(),
         route: RouteView::Absent,

@@ -7,7 +7,10 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::cluster::{Cluster, digest, world};
-use crate::agent_deployment::world::WorkloadView;
+use crate::{
+    agent_deployment::world::{OwnedObject, WorkloadView},
+    plan::RemovalKind,
+};
 
 const PROFILED: &str = "
 model: {uri: 'http://models.example/react'}
@@ -170,4 +173,22 @@ fn a_workload_is_read_line_by_line() {
     };
     assert!(problem.starts_with("line 1 is no recorded run (input, calls with tool"), "{problem}");
     assert_eq!(WorkloadView::read_prompts("\n"), WorkloadView::Invalid { problem: "it has no lines".to_owned() });
+}
+
+#[test]
+fn campaigns_that_ten_others_have_followed_go() {
+    let mut cluster = ended(profiled(), ProfilePhase::Chosen);
+    let current = cluster.world.status.profile.clone().expect("a campaign has ended");
+    let campaign = |name: String| OwnedObject {
+        kind: RemovalKind::Profile,
+        uid: format!("uid-{name}"),
+        resource_version: "7".to_owned(),
+        name,
+    };
+    // The latest first; the current one may be old, for a manifest may have gone back to it.
+    cluster.world.campaigns = (0..12).map(|age| campaign(format!("support-{age}"))).collect();
+    cluster.world.campaigns.push(campaign(current));
+    let removed: Vec<_> = cluster.plan().removals.into_iter().map(|removal| (removal.kind, removal.name)).collect();
+    let expected = ["support-9", "support-10", "support-11"].map(|name| (RemovalKind::Profile, name.to_owned()));
+    assert_eq!(removed, expected);
 }
