@@ -8,12 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Space, Value};
+use super::{Cell, Role, Space, Value};
 
 /// Similarity of two different names, such as two GPU products, before their figures are known.
 const OTHER_NAME: f64 = 0.3;
 /// Doublings over which arms stay similar.
 const ARM_SCALE: f64 = 2.0;
+/// Similarity of a load that leaves instances idle and one that does not: requests that come one at a time meet cold caches, low
+/// clocks and the queue's delay, so that times may fall once every instance has a request.
+const OTHER_REGIME: f64 = 0.3;
 /// Doublings of load over which a curve stays similar.
 const LEVEL_SCALE: f64 = 2.0;
 
@@ -40,6 +43,8 @@ pub(super) struct Kernel {
     arms: Vec<Vec<Coordinate>>,
     levels: Vec<Vec<f64>>,
     trend: Vec<f64>,
+    /// Per arm, the least level at which every instance has a request.
+    busy_from: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,7 +66,16 @@ impl Kernel {
         let middle = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
         let scale = LEVEL_SCALE * std::f64::consts::LN_2;
         let levels = logs.iter().map(|a| logs.iter().map(|b| bell((a - b) / scale)).collect()).collect();
-        Self { arms, levels, trend: logs.iter().map(|log| log - middle).collect() }
+        let busy_from = (0..space.arms.len()).map(|arm| {
+            let instances = space.number(arm, Role::Instances).unwrap_or(1.0);
+            space.levels.iter().take_while(|level| **level < instances).count()
+        });
+        Self { arms, levels, trend: logs.iter().map(|log| log - middle).collect(), busy_from: busy_from.collect() }
+    }
+
+    /// Whether some instance of the cell's arm waits for work.
+    pub(super) fn is_idle(&self, cell: Cell) -> bool {
+        cell.level < self.busy_from[cell.arm]
     }
 
     /// Number of axes that tell arms apart.
@@ -95,12 +109,14 @@ impl Kernel {
         let level = self.levels[a.level][b.level];
         let trend = self.trend[a.level] * self.trend[b.level];
         let square = |x: f64| x * x;
+        let regime = if self.is_idle(a) == self.is_idle(b) { 1.0 } else { OTHER_REGIME };
         Parts {
-            arm: arms
+            arm: regime
+                * arms
                 * (square(amplitudes.arm)
                     + square(amplitudes.arm_level) * level
                     + square(amplitudes.arm_slope) * trend),
-            level: square(amplitudes.level) * level + square(amplitudes.slope) * trend,
+            level: regime * (square(amplitudes.level) * level + square(amplitudes.slope) * trend),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use statrs::function::erf::erfc;
 
+use super::kernel::Kernel;
 use super::{Cell, Measurement, Outcome, Purpose, Space};
 use crate::slo::{Bound, Nearest, nearest};
 
@@ -77,11 +78,14 @@ impl<'a> Ledger<'a> {
 
     /// What soft monotonicity leaves of a cell's chance: a time that missed its limit by a tenth at a lower level of the
     /// same arm is rarely met at a higher one.
-    pub(super) fn monotone(&self, cell: Cell) -> f64 {
+    /// Where it left instances idle it says nothing of a load that does not.
+    pub(super) fn monotone(&self, kernel: &Kernel, cell: Cell) -> f64 {
         const SLACK: f64 = 1.1;
         const PER_LEVEL: f64 = 0.3;
-        let missed =
-            |m: &&Measurement| m.cell.arm == cell.arm && m.cell.level < cell.level && self.time_excess(m) > SLACK;
+        let missed = |m: &&Measurement| {
+            let is_below = m.cell.arm == cell.arm && m.cell.level < cell.level;
+            is_below && kernel.is_idle(m.cell) == kernel.is_idle(cell) && self.time_excess(m) > SLACK
+        };
         let nearest = self.measurements.iter().filter(missed).map(|m| cell.level - m.cell.level).max();
         nearest.map_or(1.0, |levels| PER_LEVEL.powi(i32::try_from(levels).unwrap_or(i32::MAX)))
     }

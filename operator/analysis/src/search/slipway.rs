@@ -182,7 +182,7 @@ impl Slipway {
             .filter(open)
             .map(|cell| {
                 let mut score = score(&self.space, &surrogate.at(cell), incumbent);
-                let monotone = view.ledger.monotone(cell);
+                let monotone = view.ledger.monotone(&self.model.kernel, cell);
                 score.feasible *= monotone;
                 score.gain *= monotone;
                 Scored { cell, score, value: 0.0 }
