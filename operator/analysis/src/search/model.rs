@@ -4,6 +4,8 @@ use super::kernel::{Amplitudes, Kernel};
 use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
 use crate::slo::Bound;
 
+/// What a given prior column may be off for an arm or a backend, as a standard deviation: that of a factor between 0.3 and 3.
+const GIVEN_PRIOR_ARM: f64 = 0.6;
 /// Share of its limit that is added to an error rate before the logarithm, for most are exactly zero.
 const ERROR_FLOOR: f64 = 0.1;
 /// What an error rate is compared with when nothing limits it.
@@ -91,6 +93,7 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
     };
     if !prior.is_empty() {
         amplitudes.offset = amplitudes.offset.min(1.0);
+        amplitudes.arm = amplitudes.arm.max(GIVEN_PRIOR_ARM);
     }
     let expected = |arm: usize, level: usize| match kind {
         MetricKind::Throughput => undivided[arm][level] - prior::divisor(space, arm, name).ln(),
