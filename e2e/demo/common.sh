@@ -25,6 +25,9 @@ name_tools() {
   KUBECTL=("$SLIPWAY_CACHE/bin/slipway-cluster" kubectl)
 }
 
+# The command by which people look further: with the demo's kubeconfig, never the ambient one.
+kubectl_line() { printf '%s --kubeconfig %s%s' "${KUBECTL[*]}" "$KUBECONFIG_FILE" "${CONTEXT:+ --context $CONTEXT}"; }
+
 run_helm() { "$HELM" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--kube-context "$CONTEXT"} "$@"; }
 run_kubectl() { "${KUBECTL[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} "$@"; }
 run_slipway() {

@@ -67,5 +67,5 @@ start_operator() {
     step "import images" "make demo-down, and call make demo again" e2e/images/import.sh --name "$CLUSTER" "$@"
   fi
   name_tools
-  step "install the charts" "${KUBECTL[*]} -n $SYSTEM_NAMESPACE describe pods" install_charts
+  step "install the charts" "$(kubectl_line) -n $SYSTEM_NAMESPACE describe pods" install_charts
 }

@@ -76,11 +76,11 @@ main() {
     "this demo brings a gateway of its own: call it without DEMO_KUBECONFIG, for a cluster of its own"
   start_operator "${IMAGES[@]}"
   open_step "simulate" "install Rust from rustup.rs; the log names what does not compile" simulate
-  step "start the gateway" "${KUBECTL[*]} -n gateway describe pods" start_gateway
-  open_step "deploy the agent" "${KUBECTL[*]} -n $NAMESPACE describe agd $AGENT" start_agent
-  step "start clients" "${KUBECTL[*]} -n $NAMESPACE describe pod clients" start_clients
-  open_step "apply the regression" "${KUBECTL[*]} -n $NAMESPACE describe agd $AGENT" apply_regression
-  open_step "count requests" "${KUBECTL[*]} -n $NAMESPACE logs clients" count_requests
+  step "start the gateway" "$(kubectl_line) -n gateway describe pods" start_gateway
+  open_step "deploy the agent" "$(kubectl_line) -n $NAMESPACE describe agd $AGENT" start_agent
+  step "start clients" "$(kubectl_line) -n $NAMESPACE describe pod clients" start_clients
+  open_step "apply the regression" "$(kubectl_line) -n $NAMESPACE describe agd $AGENT" apply_regression
+  open_step "count requests" "$(kubectl_line) -n $NAMESPACE logs clients" count_requests
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
 }
 

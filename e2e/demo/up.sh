@@ -89,7 +89,7 @@ show_status() {
 more_commands() {
   local place="--kubeconfig $KUBECONFIG_FILE${CONTEXT:+ --context $CONTEXT} --namespace $NAMESPACE"
   printf '\nLook further:\n'
-  printf '  alias k="%s %s"\n' "${KUBECTL[*]}" "$place"
+  printf '  alias k="%s --namespace %s"\n' "$(kubectl_line)" "$NAMESPACE"
   printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n  k get profiles -o yaml\n'
   printf '  %s %s status facts-agent\n' "${SLIPWAY[*]}" "$place"
   printf '  k apply -f e2e/manifests/demo/latency.yaml      # the same agent, other objectives: another campaign\n'
@@ -100,12 +100,12 @@ more_commands() {
 main() {
   local started=$SECONDS
   start_operator "${IMAGES[@]}"
-  step "start model and look-up servers" "${KUBECTL[*]} -n $NAMESPACE describe pods" start_servers
-  open_step "deploy the agent" "${KUBECTL[*]} -n $NAMESPACE describe agd facts-agent" apply_agent
-  open_step "ask the agent" "${KUBECTL[*]} -n $NAMESPACE logs deploy/facts" ask_agent
-  open_step "send traffic" "${KUBECTL[*]} -n $NAMESPACE describe job traffic" send_traffic
-  step "report" "${KUBECTL[*]} -n $NAMESPACE get profiles" write_report
-  open_step "status" "${KUBECTL[*]} -n $NAMESPACE get pods" show_status
+  step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+  open_step "deploy the agent" "when nothing fails, it goes on by itself: call make demo again; $(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_agent
+  open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
+  open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
+  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
+  open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
   more_commands
 }

@@ -47,7 +47,7 @@ impl ServingConfiguration {
     }
 }
 
-/// Requests and limits of one container, as Kubernetes writes them: `cpu: 500m`, `memory: 2Gi`, `nvidia.com/gpu: 1`.
+/// Requests and limits of one container, as Kubernetes writes them: `cpu: 500m`, `memory: 2Gi`, `nvidia.com/gpu: "1"`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResources {

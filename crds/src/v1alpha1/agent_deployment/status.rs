@@ -211,7 +211,7 @@ pub struct SelectedConfiguration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectiveStatus {
-    /// Name of the objective; `throughput` and `error-rate` for those without one.
+    /// Name of the objective; `slo.throughput` and `slo.errorRate` for those without one.
     #[schemars(length(max = 63))]
     pub name: String,
     /// What is bounded: `AgentRunLatency p95`.
