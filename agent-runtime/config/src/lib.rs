@@ -1,9 +1,11 @@
-//! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads once.
+//! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads once; and
+//! the names of the counters that the sidecar exports and the operator's alerting rules read.
 //!
 //! JSON, camelCase, integers with their unit in the name. Unknown fields are refused, so that a misspelt or newer field
 //! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.
 //! Everything here is pure: no file, clock or network.
 
+pub mod metrics;
 mod objective;
 mod prompt_template;
 mod tool;

@@ -1,5 +1,7 @@
 //! What is known of a run: its transcript, its steps and their times. Pure data.
 
+use slipway_runtime_config::metrics::RunOutcome;
+
 use crate::{
     backend::{BackendError, FinishReason},
     clock::Timestamp,
@@ -166,17 +168,22 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// How the run is counted.
+    pub fn outcome(&self) -> RunOutcome {
+        match self {
+            Self::MaxSteps { .. } => RunOutcome::MaxStepsExceeded,
+            Self::TokenBudget { .. } => RunOutcome::MaxTokensExceeded,
+            Self::MalformedOutput { .. } => RunOutcome::MalformedModelOutput,
+            Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
+            Self::Model { .. } => RunOutcome::ModelError,
+            Self::Timeout { .. } => RunOutcome::RunTimeout,
+            Self::CutByShutdown => RunOutcome::ShuttingDown,
+        }
+    }
+
     /// A bounded label, also the `code` of an error answer.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::MaxSteps { .. } => "max_steps_exceeded",
-            Self::TokenBudget { .. } => "max_tokens_exceeded",
-            Self::MalformedOutput { .. } => "malformed_model_output",
-            Self::Model { error, .. } if error.is_unavailable => "model_unavailable",
-            Self::Model { .. } => "model_error",
-            Self::Timeout { .. } => "run_timeout",
-            Self::CutByShutdown => "shutting_down",
-        }
+        self.outcome().as_str()
     }
 }
 

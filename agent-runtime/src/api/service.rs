@@ -11,6 +11,7 @@ use std::{
 use async_stream::stream;
 use futures::{Stream, StreamExt};
 use slipway_evidence::{CacheState, Stratum};
+use slipway_runtime_config::metrics::{Blame, RunOutcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -146,17 +147,21 @@ impl CountedRun {
     fn finish(&mut self, state: &State) {
         self.is_finished = true;
         let Some((outcome, _)) = state.finished() else { return };
-        let (completion, label) = match outcome {
-            Outcome::Answered { .. } => (Completion::Succeeded(values(state)), "answered"),
+        let label = match outcome {
+            Outcome::Answered { .. } => RunOutcome::Answered,
+            Outcome::Failed(failure) => failure.outcome(),
+        };
+        let completion = match label.blame() {
+            Blame::Success => Completion::Succeeded(values(state)),
             // The client's own limit: it says as little about the agent as a client that goes away.
-            Outcome::Failed(failure @ Failure::TokenBudget { .. }) => (Completion::Cancelled, failure.kind()),
-            Outcome::Failed(failure) => (Completion::Failed, failure.kind()),
+            Blame::Caller => Completion::Cancelled,
+            Blame::Error => Completion::Failed,
         };
         self.count(completion, label);
         state.steps().iter().for_each(|step| self.count_step(step, outcome));
         tracing::info!(
             run = self.id,
-            outcome = label,
+            outcome = label.as_str(),
             steps = state.steps().len(),
             output_tokens = state.output_tokens(),
             microseconds = self.service.clock.now().micros_since(self.at),
@@ -164,7 +169,7 @@ impl CountedRun {
         );
     }
 
-    fn count(&self, completion: Completion, label: &'static str) {
+    fn count(&self, completion: Completion, label: RunOutcome) {
         let now = self.service.clock.now();
         let judged = self.service.recorder().finish(now, self.unit, completion);
         self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
@@ -202,7 +207,7 @@ impl CountedRun {
 impl Drop for CountedRun {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.count(Completion::Cancelled, "cancelled");
+            self.count(Completion::Cancelled, RunOutcome::Cancelled);
             tracing::info!(run = self.id, outcome = "cancelled", "run ended: the client went away");
         }
     }

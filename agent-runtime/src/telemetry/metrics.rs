@@ -8,7 +8,10 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
-use slipway_runtime_config::Objective;
+use slipway_runtime_config::{
+    Objective,
+    metrics::{RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL},
+};
 
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
@@ -106,16 +109,17 @@ struct ToolLabels {
 }
 
 impl Metrics {
-    /// Registers every metric; objectives start at zero events, so that rates exist from the first scrape.
+    /// Registers every metric; objectives and outcomes start at zero, so that rates exist from the first scrape and the first
+    /// event is one.
     pub fn new(identity: MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
         let mut registry = Registry::default();
         let r = &mut registry;
         let metrics = Self {
-            runs: register(r, "slipway_runs", "Runs that ended, by outcome", Family::default()),
+            runs: register(r, counter_name(RUNS_TOTAL), "Runs that ended, by outcome", Family::default()),
             shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
-            slo_events: register(r, "slipway_slo_events", "Runs judged by an objective", Family::default()),
+            slo_events: register(r, counter_name(SLO_EVENTS_TOTAL), "Runs judged by an objective", Family::default()),
             invoke_agent: histograms(r, "gen_ai_invoke_agent_duration_seconds", "Duration of agent runs", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
@@ -154,6 +158,9 @@ impl Metrics {
         r.register("slipway_agent", "What this pod serves", info);
         let limit: Gauge = register(r, "slipway_runs_in_flight_limit", "Runs served at once at most", Gauge::default());
         limit.set(identity.max_in_flight.into());
+        for outcome in RunOutcome::ALL {
+            drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
+        }
         let target: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
             register(r, "slipway_slo_target_ratio", "Share of events that must be good", Family::default());
         let bound: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
@@ -173,10 +180,10 @@ impl Metrics {
         self
     }
 
-    /// Counts a run's end: `answered`, the label of its failure, or `cancelled`.
-    pub fn run_ended(&self, outcome: &'static str, micros: u64, judged: &[(String, bool)]) {
-        self.runs.get_or_create(&OutcomeLabel { outcome }).inc();
-        let error_type = if outcome == "answered" { "" } else { outcome };
+    /// Counts a run's end.
+    pub fn run_ended(&self, outcome: RunOutcome, micros: u64, judged: &[(String, bool)]) {
+        self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).inc();
+        let error_type = if outcome == RunOutcome::Answered { "" } else { outcome.as_str() };
         let labels = AgentLabels { gen_ai_agent_name: self.agent.clone(), error_type };
         self.invoke_agent.get_or_create(&labels).observe(seconds(micros));
         for (objective, is_good) in judged {
@@ -247,6 +254,11 @@ pub struct MetricsIdentity<'a> {
     pub version: &'a str,
     /// The limit on runs served at once.
     pub max_in_flight: u32,
+}
+
+/// The encoder adds the suffix of counters itself.
+fn counter_name(exported: &'static str) -> &'static str {
+    exported.strip_suffix("_total").unwrap_or(exported)
 }
 
 fn register<M: prometheus_client::registry::Metric + Clone>(
