@@ -49,6 +49,8 @@ pub enum Component {
     Serve,
     /// Holds artifacts.
     Store,
+    /// Holds alerting rules.
+    Alerts,
 }
 
 impl Component {
@@ -62,6 +64,7 @@ impl Component {
             Self::Profile => "profile",
             Self::Serve => "serve",
             Self::Store => "store",
+            Self::Alerts => "alerts",
         }
     }
 }

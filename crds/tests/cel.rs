@@ -37,9 +37,11 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
     (expected, serde_norway::from_str(&text).unwrap())
 }
 
-#[test]
-fn a_good_manifest_breaks_no_rule() {
-    let (_, object) = fixture("good");
+#[rstest]
+#[case("good")]
+#[case("good-alerts-off")]
+fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
+    let (_, object) = fixture(name);
     assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
 }
 
@@ -57,6 +59,7 @@ fn a_good_manifest_breaks_no_rule() {
 #[case("bad-steps-without-split")]
 #[case("bad-gateway-without-block")]
 #[case("bad-two-ways-of-traffic")]
+#[case("bad-alerts-without-objectives")]
 fn a_broken_rule_says_what_to_do(#[case] name: &str) {
     let (expected, object) = fixture(name);
     let errors = object.validate_cel().expect_err("the rule must refuse this manifest");

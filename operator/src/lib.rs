@@ -13,6 +13,7 @@ pub mod leader;
 pub mod metrics;
 pub mod plan;
 pub mod profile;
+pub mod prometheus;
 pub mod server;
 pub mod settings;
 pub mod why;

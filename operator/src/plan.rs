@@ -13,6 +13,8 @@ use slipway_crds::{
     v1alpha1::{Engine, Profile},
 };
 
+use crate::prometheus::PrometheusRule;
+
 /// Without any news, everything is looked at again after this time: a watch that missed something heals.
 pub const RESYNC: Duration = Duration::from_secs(300);
 /// While something is under way that no watch reports, such as the passing of a back-off.
@@ -42,6 +44,8 @@ pub enum Child {
     Profile(Box<Profile>),
     /// Applied.
     HttpRoute(Box<HttpRoute>),
+    /// Applied.
+    PrometheusRule(Box<PrometheusRule>),
     /// Applied: its plan never changes, but the inputs that lead to the plan may.
     ControllerRevision(Box<ControllerRevision>),
 }
@@ -66,7 +70,7 @@ pub enum RemovalKind {
     Deployment,
     /// A superseded revision's Service.
     Service,
-    /// A superseded revision's configuration.
+    /// A superseded revision's configuration, or a rules file.
     ConfigMap,
     /// A revision beyond the history limit.
     ControllerRevision,
@@ -74,6 +78,8 @@ pub enum RemovalKind {
     Profile,
     /// The route of an AgentDeployment that moves traffic in another way now.
     HttpRoute,
+    /// The alerting rules of an AgentDeployment that asks for none any more.
+    PrometheusRule,
 }
 
 /// A line of the story that events tell.

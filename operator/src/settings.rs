@@ -1,6 +1,6 @@
 //! The operator's own configuration: what the platform team decides once for all AgentDeployments.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -48,6 +48,9 @@ pub struct Settings {
     /// How Jobs run.
     #[serde(default)]
     pub jobs: Jobs,
+    /// How generated alerting rules are labelled and explained.
+    #[serde(default)]
+    pub alerts: Alerts,
 }
 
 /// Images of this product, as the cluster pulls them.
@@ -144,6 +147,22 @@ impl Default for Jobs {
     }
 }
 
+/// How generated alerting rules are labelled and explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Alerts {
+    /// Labels by which Prometheus selects rules, on every object that holds some. Labels of the operator's own win.
+    pub rule_labels: BTreeMap<String, String>,
+    /// Where runbooks are read: the name of a runbook's file is appended. The default is their folder in Slipway's repository.
+    pub runbook_url: String,
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self { rule_labels: BTreeMap::new(), runbook_url: "docs/runbooks".to_owned() }
+    }
+}
+
 impl Settings {
     /// Reads and checks a configuration file. Reads IO.
     ///
@@ -164,7 +183,7 @@ impl Settings {
     /// When a value cannot be used; names the first.
     pub fn check(&self) -> Result<(), SettingsError> {
         let invalid = |field, problem: &str| Err(SettingsError::Invalid { field, problem: problem.to_owned() });
-        let Self { images, store, jobs } = self;
+        let Self { images, store, jobs, alerts } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -186,8 +205,40 @@ impl Settings {
         if !(1..=10).contains(&jobs.max_attempts) {
             return invalid("jobs.maxAttempts", "must be from 1 to 10");
         }
+        if alerts.runbook_url.is_empty() {
+            return invalid("alerts.runbookUrl", "is empty: name the folder of the runbooks, or leave it out");
+        }
+        if !alerts.rule_labels.iter().all(|(key, value)| is_label(key, value)) {
+            return invalid(
+                "alerts.ruleLabels",
+                "has a label that Kubernetes refuses: keys and values are up to 63 letters, digits, dashes, dots and \
+                 underscores, keys with a prefix and a slash at will",
+            );
+        }
+        if alerts.rule_labels.keys().any(|key| key.starts_with("slipway.dev/")) {
+            return invalid(
+                "alerts.ruleLabels",
+                "has a label of slipway.dev, which are the operator's own: leave it out",
+            );
+        }
         Ok(())
     }
+}
+
+/// Whether Kubernetes takes a label: an object with another one would be refused at each reconciliation.
+fn is_label(key: &str, value: &str) -> bool {
+    let is_word = |text: &str| {
+        text.len() <= 63
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    let is_domain = |text: &str| {
+        (1..=253).contains(&text.len())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+    };
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    domain.is_none_or(is_domain) && is_word(name) && (value.is_empty() || is_word(value))
 }
 
 #[cfg(test)]
@@ -211,6 +262,12 @@ mod tests {
         assert_eq!(problem_of(GOOD), "");
     }
 
+    #[test]
+    fn rules_can_be_labelled_for_the_prometheus_that_is_to_select_them() {
+        let labels = "{release: kube-prometheus-stack, monitoring.example.com/team: ''}";
+        assert_eq!(problem_of(&format!("{GOOD}alerts: {{ruleLabels: {labels}}}\n")), "");
+    }
+
     #[rstest]
     #[case(
         "images: {worker: '', agentRuntime: r}\n",
@@ -227,6 +284,19 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
         "jobs.maxAttempts of the configuration: must be from 1 to 10"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",
+        "alerts.runbookUrl of the configuration: is empty: name the folder of the runbooks, or leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {release: our prometheus}}\n",
+        "alerts.ruleLabels of the configuration: has a label that Kubernetes refuses: keys and values are up to 63 letters, \
+         digits, dashes, dots and underscores, keys with a prefix and a slash at will"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {slipway.dev/revision: x}}\n",
+        "alerts.ruleLabels of the configuration: has a label of slipway.dev, which are the operator's own: leave it out"
     )]
     fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
         assert_eq!(problem_of(yaml), message);

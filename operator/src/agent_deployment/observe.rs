@@ -1,5 +1,8 @@
 //! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
 
+mod kinds;
+mod rules;
+
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use gateway_api::httproutes::HttpRoute;
@@ -22,6 +25,7 @@ use slipway_crds::{
 use thiserror::Error;
 use tracing::warn;
 
+use self::kinds::KnownKinds;
 use super::{
     build::store,
     evidence,
@@ -49,7 +53,7 @@ pub enum ObserveError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The API server did not say which groups it serves.
+    /// The API server did not say which groups and kinds it serves.
     #[error("failed to list the groups of the API")]
     Groups(#[source] Box<kube::Error>),
     /// The API server did not return an object.
@@ -95,7 +99,9 @@ pub async fn observe(
     let asked = evidence::read(http, &judged_pods(&object, &pods)).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
-    let route = observe_route(client, namespace, &mine, &object).await?;
+    let kinds = KnownKinds::ask(client).await?;
+    let route = observe_route(client, kinds, &mine, &object).await?;
+    let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
@@ -119,6 +125,7 @@ pub async fn observe(
         observed,
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
         route,
+        rules,
         jobs: job_views(&jobs, &pods),
         engines: engines
             .into_iter()
@@ -179,14 +186,15 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
 /// routes is not asked for them, for each such answer is a warning in the log.
 async fn observe_route(
     client: &Client,
-    namespace: &str,
+    kinds: KnownKinds,
     selector: &str,
     object: &AgentDeployment,
 ) -> Result<RouteView, ObserveError> {
-    if object.spec.rollout.traffic.gateway_api.is_none() && !knows_routes(client).await? {
+    if object.spec.rollout.traffic.gateway_api.is_none() && !kinds.routes {
         return Ok(RouteView::UnknownKind);
     }
-    let routes = match list::<HttpRoute>(client, namespace, selector).await {
+    let namespace = object.namespace().unwrap_or_default();
+    let routes = match list::<HttpRoute>(client, &namespace, selector).await {
         Ok(routes) => routes,
         Err(ObserveError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
         Err(error) => return Err(error),
@@ -199,12 +207,6 @@ async fn observe_route(
     };
     let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
     Ok(RouteView::Present { object, problem: route_problem(&route) })
-}
-
-/// Whether the API server serves the Gateway API.
-async fn knows_routes(client: &Client) -> Result<bool, ObserveError> {
-    let groups = client.list_api_groups().await.map_err(|source| ObserveError::Groups(Box::new(source)))?;
-    Ok(groups.groups.iter().any(|group| group.name == HttpRoute::group(&())))
 }
 
 /// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says

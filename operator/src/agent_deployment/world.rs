@@ -48,6 +48,8 @@ pub struct World {
     pub evidence: BTreeMap<String, Vec<PodEvidence>>,
     /// The HTTPRoute.
     pub route: RouteView,
+    /// The alerting rules.
+    pub rules: RulesView,
     /// Jobs of this AgentDeployment and of its model, by name.
     pub jobs: BTreeMap<String, JobView>,
     /// Engines of the namespace that are not being deleted, by name.
@@ -180,6 +182,15 @@ pub enum RouteView {
         /// Why no Gateway serves it as it stands; absent when one does.
         problem: Option<String>,
     },
+}
+
+/// What is seen of the alerting rules of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RulesView {
+    /// Whether the cluster knows PrometheusRules.
+    pub knows_prometheus_rules: bool,
+    /// The objects that hold them: a PrometheusRule, a ConfigMap from before the cluster knew that kind, or both.
+    pub objects: Vec<OwnedObject>,
 }
 
 /// What is seen of a revision's Deployment and pods.

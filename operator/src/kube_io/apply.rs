@@ -17,7 +17,10 @@ use slipway_crds::{
 use thiserror::Error;
 
 use super::difference;
-use crate::plan::{Child, Removal, RemovalKind};
+use crate::{
+    plan::{Child, Removal, RemovalKind},
+    prometheus::PrometheusRule,
+};
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]
@@ -111,6 +114,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
         Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
         Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
         Child::Engine(object) => create(client, namespace, object.as_ref()).await,
@@ -184,6 +188,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
         RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
         RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
+        RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
     }
 }
 

@@ -14,7 +14,7 @@ use slipway_operator::{
         build::{self, quality_job::QualityOrder, traffic::Split},
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, input_hash},
-        world::{RouteView, World},
+        world::{RouteView, RulesView, World},
     },
     engine::{build::build_job, decide::EngineWorld},
     plan::Child,
@@ -27,6 +27,7 @@ use super::campaign;
 const SETTINGS: &str = "
 images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/agent-runtime:1'}
 store: {storageClassName: shared, size: 50Gi}
+alerts: {ruleLabels: {release: kube-prometheus-stack}, runbookUrl: 'https://runbooks.example/slipway/'}
 ";
 
 /// The objects as the API server receives them.
@@ -64,6 +65,7 @@ fn world(object: &AgentDeployment) -> World {
         observed: ObservedObjectives::default(),
         evidence: BTreeMap::new(),
         route: RouteView::Absent,
+        rules: RulesView::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
@@ -92,6 +94,7 @@ fn child(child: &Child) -> Value {
         Child::Service(object) => value(object.as_ref()),
         Child::Deployment(object) => value(object.as_ref()),
         Child::HttpRoute(object) => value(object.as_ref()),
+        Child::PrometheusRule(object) => value(object.as_ref()),
         Child::Job(object) => value(object.as_ref()),
         Child::Engine(object) => value(object.as_ref()),
         Child::Profile(object) => value(object.as_ref()),
@@ -125,6 +128,7 @@ impl Objects {
         let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| ("0123456789", 20));
         let split = Split { stable: Some(&revision), canary };
         all.extend(build::traffic::traffic(&world, split).iter().map(child));
+        all.extend(rules(&world));
         Self { agent_deployment: agent_deployment.clone(), revision, all }
     }
 
@@ -147,6 +151,16 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
     vec![value(&task), value(&job)]
+}
+
+/// The alerting rules as either kind of cluster holds them.
+fn rules(world: &World) -> Vec<Value> {
+    let is_wanted = world.spec.alerts.as_ref().is_some_and(|alerts| alerts.burn_rate);
+    let held = [false, true].into_iter().filter(|_| is_wanted).filter_map(|knows_prometheus_rules| {
+        let rules = RulesView { knows_prometheus_rules, ..RulesView::default() };
+        build::alerts::child(&World { rules, ..world.clone() }, &world.spec.slo)
+    });
+    held.map(|rules| child(&rules)).collect()
 }
 
 /// Read from JSON, as the API server keeps it: what is optional is absent.

@@ -1,6 +1,7 @@
 //! AgentDeployment: the model, the agent and the objectives that a team declares.
 
 mod agent;
+mod alerts;
 mod model;
 mod profiling;
 mod rollout;
@@ -12,6 +13,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
+pub use alerts::Alerts;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
@@ -78,7 +80,12 @@ pub use status::{
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
         .message("a throughput in Runs is measured by replaying runs: add a workload with agentTrace")
-        .field_path(".profiling.workloads")
+        .field_path(".profiling.workloads"),
+    validation = Rule::new(
+        "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
+         (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")
+        .message("alerts watch objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate to false")
+        .field_path(".alerts")
 )]
 pub struct AgentDeploymentSpec {
     /// The model that the agent runs on.
@@ -105,4 +112,7 @@ pub struct AgentDeploymentSpec {
     /// How a changed plan takes over.
     #[serde(default)]
     pub rollout: Rollout,
+    /// Alerting rules that are generated from the objectives; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<Alerts>,
 }

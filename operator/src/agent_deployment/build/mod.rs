@@ -1,5 +1,6 @@
 //! The objects of an AgentDeployment, one kind a file. Pure.
 
+pub mod alerts;
 pub mod engine;
 pub mod fetch_job;
 pub mod pod;

@@ -1,5 +1,6 @@
 //! What comes next for an AgentDeployment. Pure: the same world gives the same plan.
 
+mod alerts;
 mod engines;
 mod fetch;
 mod profiling;
@@ -75,6 +76,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     };
     let outcome = rollout::decide(world, target, &mut draft);
     profiling::forget_old(world, &mut draft);
+    alerts::decide(world, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
     tell_of_stop(world, &outcome, &mut draft);
     let Draft { children, removals, status, notes, mut requeue } = draft;

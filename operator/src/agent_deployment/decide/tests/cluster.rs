@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use slipway_crds::{
     identity::ContentHash,
-    labels::REVISION,
+    labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
         agent_deployment::Precision,
@@ -23,7 +23,7 @@ use crate::{
     agent_deployment::{
         objectives::ObservedObjectives,
         revision::Revision,
-        world::{OwnedObject, RouteView, ServingView, World},
+        world::{OwnedObject, RouteView, RulesView, ServingView, World},
     },
     engine::decide::{self as engine_decide, EngineWorld},
     jobs::view::{JobPhase, JobView},
@@ -77,6 +77,7 @@ pub(super) fn world() -> Cluster {
         observed: ObservedObjectives::default(),
         evidence: BTreeMap::new(),
         route: RouteView::Absent,
+        rules: RulesView::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
         revisions: Vec::new(),
@@ -237,6 +238,9 @@ impl Cluster {
     fn apply(&mut self, child: Child) {
         match child {
             Child::PersistentVolumeClaim(_) => self.world.store_bound = Some(true),
+            Child::ConfigMap(object) if label(&object.metadata, APP_COMPONENT).as_deref() == Some("alerts") => {
+                self.own_rules(RemovalKind::ConfigMap, &object.metadata);
+            }
             Child::ConfigMap(object) => self.own(RemovalKind::ConfigMap, &object.metadata),
             Child::Service(object) => {
                 self.own(RemovalKind::Service, &object.metadata);
@@ -255,6 +259,7 @@ impl Cluster {
                 view.updated = wanted;
             }
             Child::HttpRoute(object) => self.own_route(&object),
+            Child::PrometheusRule(object) => self.own_rules(RemovalKind::PrometheusRule, &object.metadata),
             Child::Job(object) => {
                 let name = object.metadata.name.clone().expect("a Job has a name");
                 if !self.world.jobs.contains_key(&name) {
@@ -310,8 +315,18 @@ impl Cluster {
         }
     }
 
+    fn own_rules(&mut self, kind: RemovalKind, metadata: &ObjectMeta) {
+        if self.world.rules.objects.iter().all(|object| object.kind != kind) {
+            self.writes += 1;
+            let name = metadata.name.clone().expect("rules have a name");
+            let (uid, resource_version) = (format!("uid-{}", self.writes), self.writes.to_string());
+            self.world.rules.objects.push(OwnedObject { kind, name, uid, resource_version });
+        }
+    }
+
     fn remove(&mut self, removal: &Removal) {
         self.writes += 1;
+        self.world.rules.objects.retain(|object| object.uid != removal.uid);
         if removal.kind == RemovalKind::HttpRoute {
             self.world.route = RouteView::Absent;
             return;
@@ -433,6 +448,7 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
         Child::Service(object) => ("Service", &object.metadata),
         Child::Deployment(object) => ("Deployment", &object.metadata),
         Child::HttpRoute(object) => ("HTTPRoute", &object.metadata),
+        Child::PrometheusRule(object) => ("PrometheusRule", &object.metadata),
         Child::Job(object) => ("Job", &object.metadata),
         Child::Engine(object) => ("Engine", &object.metadata),
         Child::Profile(object) => ("Profile", &object.metadata),

@@ -138,6 +138,7 @@ fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
             | Child::Service(_)
             | Child::Deployment(_)
             | Child::HttpRoute(_)
+            | Child::PrometheusRule(_)
             | Child::Job(_)
             | Child::Profile(_)
             | Child::ControllerRevision(_) => assert_eq!(owners, vec![cluster.world.owner.clone()], "{name}"),
@@ -152,6 +153,7 @@ fn check_removals(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
     let names: Vec<String> = living.map(|revision| format!("support-{revision}")).collect();
     let mut observed: Vec<_> =
         cluster.world.objects.values().flatten().map(|o| (&o.name, &o.uid, &o.resource_version)).collect();
+    observed.extend(cluster.world.rules.objects.iter().map(|o| (&o.name, &o.uid, &o.resource_version)));
     observed.extend(cluster.world.revisions.iter().map(|r| (&r.name, &r.uid, &r.resource_version)));
     for removal in &plan.removals {
         assert!(!names.contains(&removal.name) && removal.name != "support", "{removal:?} is needed");
