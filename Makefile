@@ -66,6 +66,11 @@ test-unit: ## Unit, property and fixture tests.
 test-repository: ## TensorRT-LLM's serving repositories, read with Triton's own protobuf.
 	operator/tensorrt-llm/tests/repositories.sh
 
+.PHONY: test-alerts
+test-alerts: ## Generated alerting rules, evaluated by Prometheus' own promtool (root where that is missing).
+	e2e/cluster/prerequisites.sh promtool
+	cargo test --workspace --locked --test alerts -- --include-ignored
+
 .PHONY: test-api
 test-api: ## Tests against a real API server, in a cluster of their own (root).
 	e2e/run.sh api

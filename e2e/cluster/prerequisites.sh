@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the cluster and its images need, if any of
 # them is missing. Needs root and, only when something is missing, apt.
+#
+#   prerequisites.sh             what the cluster and its images need
+#   prerequisites.sh COMMAND...  what some tests need besides: promtool
 set -euo pipefail
 
 # command that proves it is there -> Debian package
@@ -22,6 +25,9 @@ declare -rA PACKAGES=(
   [mmdebstrap]=mmdebstrap
   [strip]=binutils
 )
+declare -rA FURTHER_PACKAGES=(
+  [promtool]=prometheus
+)
 
 missing_packages() {
   local probe
@@ -30,7 +36,21 @@ missing_packages() {
   done
 }
 
-mapfile -t missing < <(missing_packages)
+missing_further_packages() {
+  local probe
+  for probe in "$@"; do
+    command -v "$probe" >/dev/null || printf '%s\n' "${FURTHER_PACKAGES[$probe]}"
+  done
+}
+
+if [[ $# -gt 0 ]]; then
+  for probe in "$@"; do
+    [[ -v FURTHER_PACKAGES[$probe] ]] || { printf 'prerequisites.sh: no package is known to hold %s\n' "$probe" >&2; exit 2; }
+  done
+  mapfile -t missing < <(missing_further_packages "$@")
+else
+  mapfile -t missing < <(missing_packages)
+fi
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 if [[ $EUID -ne 0 ]]; then
@@ -40,7 +60,7 @@ fi
 printf 'installing %s\n' "${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# Services of the packages (containerd's above all) are not to be started.
+# Services of the packages (containerd, Prometheus) are not to be started.
 policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
   trap 'rm -f "$policy"' EXIT
