@@ -35,6 +35,7 @@ fn a_good_manifest_breaks_no_rule() {
 #[case("bad-steps-without-split")]
 #[case("bad-gateway-without-block")]
 #[case("bad-two-ways-of-traffic")]
+#[case("bad-receiver-named-twice")]
 fn a_broken_rule_says_what_to_do(#[case] name: &str) {
     let (expected, object) = fixture(name);
     let errors = object.validate_cel().expect_err("the rule must refuse this manifest");

@@ -1,6 +1,7 @@
 //! AgentDeployment: the model, the agent and the objectives that a team declares.
 
 mod agent;
+mod alerts;
 mod model;
 mod profiling;
 mod rollout;
@@ -12,6 +13,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
+pub use alerts::Alerts;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
@@ -105,4 +107,7 @@ pub struct AgentDeploymentSpec {
     /// How a changed plan takes over.
     #[serde(default)]
     pub rollout: Rollout,
+    /// Who is told of what happens.
+    #[serde(default, skip_serializing_if = "Alerts::is_default")]
+    pub alerts: Alerts,
 }
