@@ -134,7 +134,7 @@ impl Revision {
     }
 }
 
-/// The part of a spec that a plan is made from. Replicas and the rollout's own settings change no pod.
+/// The part of a spec that a plan is made from. Replicas, alerts and the rollout's own settings change no pod.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlanInput<'a> {
@@ -155,7 +155,8 @@ struct PlanInput<'a> {
 /// # Errors
 /// When the spec cannot be written as canonical JSON; its types leave no such case.
 pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityError> {
-    let AgentDeploymentSpec { model, engine, search, hardware, slo, agent, serving, rollout: _, profiling } = spec;
+    let AgentDeploymentSpec { model, engine, search, hardware, slo, agent, serving, rollout: _, alerts: _, profiling } =
+        spec;
     content_hash(&PlanInput {
         model,
         engine,

@@ -1,5 +1,6 @@
 //! What comes next, told as stories and as properties. Both are played on a small cluster that carries plans out.
 
+mod announcements;
 mod canary;
 mod cluster;
 mod profiling;
