@@ -38,9 +38,12 @@ pub enum NotifierError {
     /// The certificates cannot be read.
     #[error("failed to read notifications.caFile")]
     ReadCertificates(#[source] CredentialError),
-    /// The certificates are none.
-    #[error("notifications.caFile holds no PEM certificates")]
+    /// The certificates cannot be used.
+    #[error("failed to use the certificates of notifications.caFile")]
     Certificates(#[source] reqwest::Error),
+    /// There are no certificates.
+    #[error("notifications.caFile holds no certificate: put PEM certificates into it, or leave it out")]
+    NoCertificates,
     /// There is no client.
     #[error("failed to make the HTTP client for receivers")]
     Client(#[source] reqwest::Error),
@@ -292,7 +295,11 @@ fn client(ca_file: Option<&Path>) -> Result<Client, NotifierError> {
     let mut roots = roots.collect::<Result<Vec<_>, _>>().map_err(NotifierError::Client)?;
     if let Some(file) = ca_file {
         let pem = credentials::text(file).map_err(NotifierError::ReadCertificates)?;
-        roots.extend(Certificate::from_pem_bundle(pem.as_bytes()).map_err(NotifierError::Certificates)?);
+        let own = Certificate::from_pem_bundle(pem.as_bytes()).map_err(NotifierError::Certificates)?;
+        if own.is_empty() {
+            return Err(NotifierError::NoCertificates);
+        }
+        roots.extend(own);
     }
     Client::builder()
         .no_proxy()

@@ -10,6 +10,7 @@ use std::{fs, path::Path, time::Duration};
 
 use jiff::Timestamp;
 use pretty_assertions::assert_eq;
+use rstest::rstest;
 use slipway_operator::{
     metrics::Metrics,
     notifications::{
@@ -29,6 +30,8 @@ use vendors::{EventAction, PagerDutyEvent, SlackMessage, WebhookData, WebhookEve
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const ROUTING_KEY: &str = "e93facc04764012d7bfb002500d5d1a6";
+/// For what must come: a test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Of the stand-in for the operator's clock.
 const NOON: i64 = 1_795_262_400;
 
@@ -87,9 +90,13 @@ impl Operator {
 
     /// Goes on when so many have come to this end.
     async fn until(&self, outcome: &str, count: u64) {
-        while self.count(outcome) < count {
-            tokio::task::yield_now().await;
-        }
+        let reached = async {
+            while self.count(outcome) < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let is_reached = tokio::time::timeout(PATIENCE, reached).await.is_ok();
+        assert!(is_reached, "{count} {outcome} never came:\n{}", self.metrics.encode());
     }
 
     async fn end(self) -> Metrics {
@@ -358,15 +365,20 @@ async fn an_https_receiver_is_greeted_with_tls() {
     assert_eq!((connection.read_u8().await.unwrap(), connection.read_u8().await.unwrap()), (22, 3));
 }
 
-#[test]
-fn certificates_that_are_none_are_named() {
+#[rstest]
+#[case(
+    "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    "failed to use the certificates of notifications.caFile"
+)]
+#[case("0123", "notifications.caFile holds no certificate: put PEM certificates into it, or leave it out")]
+fn certificates_that_are_none_are_named(#[case] text: &str, #[case] message: &str) {
     let folder = credentials("https://hooks.example.com");
-    fs::write(folder.path().join("ca.pem"), "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(folder.path().join("ca.pem"), text).unwrap();
     let yaml = format!(
         "images: {{worker: w, agentRuntime: r}}\nnotifications: {{folder: {}, caFile: ca.pem}}\n",
         folder.path().display()
     );
     let settings: Settings = serde_norway::from_str(&yaml).unwrap();
     let error = Notifier::new(&settings.notifications, Metrics::new(), policy(), Outside::real()).err().unwrap();
-    assert_eq!(error.to_string(), "notifications.caFile holds no PEM certificates");
+    assert_eq!(error.to_string(), message);
 }

@@ -67,7 +67,8 @@ impl StandIn {
 
     /// The next request; waits for it.
     pub async fn next(&mut self) -> Received {
-        self.received.recv().await.expect("the stand-in runs as long as the test")
+        let request = tokio::time::timeout(crate::PATIENCE, self.received.recv()).await;
+        request.expect("a request comes in time").expect("the stand-in runs as long as the test")
     }
 
     /// The requests that have come and were not looked at.
