@@ -16,6 +16,8 @@ pub enum ConditionType {
     SLOAttainable,
     /// The rollout waits for a person (AgentDeployment).
     Suspended,
+    /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
+    ReceiversResolved,
 }
 
 impl ConditionType {
@@ -27,6 +29,7 @@ impl ConditionType {
             Self::Stalled => "Stalled",
             Self::SLOAttainable => "SLOAttainable",
             Self::Suspended => "Suspended",
+            Self::ReceiversResolved => "ReceiversResolved",
         }
     }
 }
@@ -130,6 +133,10 @@ reasons! {
     VerdictUnreachable,
     /// No gateway takes the route.
     RouteUnavailable,
+    /// `spec.alerts` names a receiver that the operator's configuration lacks.
+    UnknownReceiver,
+    /// Every receiver of `spec.alerts` is known.
+    ReceiversKnown,
     /// A revision serves.
     Serving,
     /// No revision serves yet.

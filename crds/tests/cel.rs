@@ -60,6 +60,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("bad-gateway-without-block")]
 #[case("bad-two-ways-of-traffic")]
 #[case("bad-alerts-without-objectives")]
+#[case("bad-receiver-named-twice")]
 fn a_broken_rule_says_what_to_do(#[case] name: &str) {
     let (expected, object) = fixture(name);
     let errors = object.validate_cel().expect_err("the rule must refuse this manifest");

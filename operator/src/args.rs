@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use clap::Parser;
@@ -14,13 +15,17 @@ use kube::runtime::events::{Recorder, Reporter};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     controllers::{Context, run_agent_deployments, run_engines, run_profiles},
     kube_io::client::{ClientError, connect},
     leader::{Candidate, Election, LeaderError, Leadership},
     metrics::{FailureCounts, Metrics},
+    notifications::{
+        decide::Policy,
+        deliver::{Notifier, NotifierError, Outside},
+    },
     server::{ServerState, serve},
     settings::{Settings, SettingsError},
 };
@@ -55,6 +60,9 @@ pub enum RunError {
     /// There is no client for the pods' own ports.
     #[error("failed to make the HTTP client")]
     Http(#[source] reqwest::Error),
+    /// Nobody can be told what happens.
+    #[error("failed to prepare notifications")]
+    Notifications(#[source] NotifierError),
     /// The process cannot be told to end.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
@@ -68,6 +76,9 @@ pub enum RunError {
     #[error("the task {0} ended on its own")]
     TaskEnded(&'static str),
 }
+
+/// How long notifications that still wait may take at the end.
+const LAST_NOTIFICATIONS: Duration = Duration::from_secs(5);
 
 /// Name of the leader's lease.
 const LEASE: &str = "slipway-operator";
@@ -85,6 +96,8 @@ impl Args {
         let shutdown = CancellationToken::new();
         let signals = end_on_signals(shutdown.clone())?;
         let metrics = Metrics::new();
+        let notifier = Notifier::new(&settings.notifications, metrics.clone(), Policy::default(), Outside::real())
+            .map_err(RunError::Notifications)?;
         let is_ready = Arc::new(AtomicBool::new(false));
         let server_stop = CancellationToken::new();
         let state = ServerState { metrics: metrics.clone(), is_ready: is_ready.clone() };
@@ -102,6 +115,7 @@ impl Args {
                 http,
                 settings,
                 leadership,
+                notifier,
                 metrics,
                 failures: FailureCounts::default(),
             };
@@ -130,12 +144,18 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     let stop = CancellationToken::new();
     let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
     let mut engines = tokio::spawn(run_engines(context.clone(), stop.clone()));
-    let mut profiles = tokio::spawn(run_profiles(context, stop.clone()));
+    let mut profiles = tokio::spawn(run_profiles(context.clone(), stop.clone()));
+    // Goes on after the controllers, for what they tell at last.
+    let told = CancellationToken::new();
+    let leadership = context.leadership.clone();
+    let may_send = move || leadership.check().is_ok();
+    let mut notifications = tokio::spawn(context.notifier.clone().run(may_send, told.clone()));
     let result = tokio::select! {
         held = election.hold(shutdown) => held.map_err(RunError::Leader),
         _ = &mut agent_deployments => Err(RunError::TaskEnded("agent-deployments")),
         _ = &mut engines => Err(RunError::TaskEnded("engines")),
         _ = &mut profiles => Err(RunError::TaskEnded("profiles")),
+        _ = &mut notifications => Err(RunError::TaskEnded("notifications")),
     };
     // Not the leader any more: nothing may be finished, least of all half a plan.
     result?;
@@ -143,6 +163,10 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     stop.cancel();
     // A task that has panicked has been reported by the runtime.
     drop(tokio::join!(agent_deployments, engines, profiles));
+    told.cancel();
+    if tokio::time::timeout(LAST_NOTIFICATIONS, notifications).await.is_err() {
+        warn!("receivers do not answer: notifications that wait for them are lost");
+    }
     election.release().await;
     Ok(())
 }

@@ -41,6 +41,7 @@ use crate::{
     },
     leader::{Leadership, NotLeading},
     metrics::Metrics,
+    notifications::deliver::Notifier,
     plan::Plan,
     profile,
     settings::Settings,
@@ -65,6 +66,8 @@ pub struct Context {
     pub recorder: Recorder,
     /// Whether this process may write.
     pub leadership: Leadership,
+    /// Tells receivers what happens.
+    pub notifier: Notifier,
     /// Counters.
     pub metrics: Metrics,
     /// Failures in a row, by object.
@@ -104,10 +107,10 @@ impl ReconcileError {
     }
 }
 
-/// Carries a plan out: status, children, removals, events.
+/// Carries a plan out: status, announcements, children, removals, events.
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed ends
-/// there. Children are applied in the order of the plan; nothing is removed before all of them are there.
+/// there. What receivers are told follows from it, and is told at once: the next reconciliation would not know. Children are applied in the order of the plan; nothing is removed before all of them are there.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -122,10 +125,11 @@ where
     S: Serialize + PartialEq,
 {
     // No `..`: a new part of a plan must be carried out here.
-    let Plan { children, removals, status, notes, requeue } = plan;
+    let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
     context.leadership.check().map_err(ReconcileError::Leadership)?;
     record::status(&context.client, object, observed, &status).await.map_err(ReconcileError::Record)?;
+    context.notifier.offer(announcements);
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         apply::apply(&context.client, &namespace, child).await.map_err(ReconcileError::Apply)?;

@@ -11,6 +11,7 @@ pub mod jobs;
 pub mod kube_io;
 pub mod leader;
 pub mod metrics;
+pub mod notifications;
 pub mod plan;
 pub mod profile;
 pub mod prometheus;

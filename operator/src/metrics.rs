@@ -19,6 +19,19 @@ struct ReconciliationLabels {
     outcome: &'static str,
 }
 
+/// Labels of a notification. Receivers are those of the operator's configuration, outcomes a closed vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NotificationLabels {
+    receiver: String,
+    outcome: &'static str,
+}
+
+/// Labels of a receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabels {
+    receiver: String,
+}
+
 /// Labels of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
@@ -32,6 +45,8 @@ pub struct Metrics {
     reconciliations: Family<ReconciliationLabels, Counter>,
     durations: Family<KindLabels, Histogram>,
     leading: Gauge,
+    notifications: Family<NotificationLabels, Counter>,
+    waiting: Family<ReceiverLabels, Gauge>,
 }
 
 impl Metrics {
@@ -51,13 +66,28 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("leading", "Whether this process leads", leading.clone());
-        Self { registry: Arc::new(registry), reconciliations, durations, leading }
+        let notifications = Family::<NotificationLabels, Counter>::default();
+        let waiting = Family::<ReceiverLabels, Gauge>::default();
+        registry.register("notifications", "Notifications by receiver and what became of them", notifications.clone());
+        registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
+        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting }
     }
 
     /// Counts a reconciliation.
     pub fn reconciled(&self, kind: &str, outcome: &'static str, duration: Duration) {
         self.reconciliations.get_or_create(&ReconciliationLabels { kind: kind.to_owned(), outcome }).inc();
         self.durations.get_or_create(&KindLabels { kind: kind.to_owned() }).observe(duration.as_secs_f64());
+    }
+
+    /// Counts what became of a notification.
+    pub fn notified(&self, receiver: &str, outcome: &'static str) {
+        self.notifications.get_or_create(&NotificationLabels { receiver: receiver.to_owned(), outcome }).inc();
+    }
+
+    /// Says how many notifications wait for a receiver.
+    pub fn waiting(&self, receiver: &str, count: usize) {
+        let labels = ReceiverLabels { receiver: receiver.to_owned() };
+        self.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Says that this process leads from now on.

@@ -13,7 +13,7 @@ use slipway_crds::{
     v1alpha1::{Engine, Profile},
 };
 
-use crate::prometheus::PrometheusRule;
+use crate::{notifications::happening::Announcement, prometheus::PrometheusRule};
 
 /// Without any news, everything is looked at again after this time: a watch that missed something heals.
 pub const RESYNC: Duration = Duration::from_secs(300);
@@ -129,6 +129,8 @@ pub struct Plan<Status> {
     pub status: Status,
     /// Events to publish.
     pub notes: Vec<Note>,
+    /// What receivers are told once the status is written.
+    pub announcements: Vec<Announcement>,
     /// When to look again without being woken.
     pub requeue: Duration,
 }

@@ -1,9 +1,15 @@
 //! The operator's own configuration: what the platform team decides once for all AgentDeployments.
 
+mod notifications;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+pub use notifications::{Notifications, PagerDutySettings, ReceiverSettings, SlackSettings, WebhookSettings};
+
+use crate::notifications::credentials::CredentialError;
 
 /// Why the configuration cannot be used.
 #[derive(Debug, Error)]
@@ -30,9 +36,21 @@ pub enum SettingsError {
     #[error("{field} of the configuration: {problem}")]
     Invalid {
         /// Path of the value.
-        field: &'static str,
+        field: String,
         /// What is wrong, and the remedy.
         problem: String,
+    },
+    /// A credential cannot be used.
+    #[error(
+        "{field} of the configuration needs a usable credential: put it into the Secret that notifications.secretName of the \
+         chart names"
+    )]
+    Credential {
+        /// Path of the value.
+        field: String,
+        /// What is wrong with the file.
+        #[source]
+        source: CredentialError,
     },
 }
 
@@ -51,6 +69,9 @@ pub struct Settings {
     /// How generated alerting rules are labelled and explained.
     #[serde(default)]
     pub alerts: Alerts,
+    /// Who can be told what happens.
+    #[serde(default)]
+    pub notifications: Notifications,
 }
 
 /// Images of this product, as the cluster pulls them.
@@ -167,13 +188,14 @@ impl Settings {
     /// Reads and checks a configuration file. Reads IO.
     ///
     /// # Errors
-    /// When the file cannot be read or parsed, or a value cannot be used.
+    /// When the file cannot be read or parsed, or a value or a credential cannot be used.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|source| SettingsError::Read { path: name.clone(), source })?;
         let settings: Self =
             serde_norway::from_str(&text).map_err(|source| SettingsError::Parse { path: name, source })?;
         settings.check()?;
+        settings.notifications.check_files()?;
         Ok(settings)
     }
 
@@ -182,8 +204,10 @@ impl Settings {
     /// # Errors
     /// When a value cannot be used; names the first.
     pub fn check(&self) -> Result<(), SettingsError> {
-        let invalid = |field, problem: &str| Err(SettingsError::Invalid { field, problem: problem.to_owned() });
-        let Self { images, store, jobs, alerts } = self;
+        let invalid = |field: &str, problem: &str| {
+            Err(SettingsError::Invalid { field: field.to_owned(), problem: problem.to_owned() })
+        };
+        let Self { images, store, jobs, alerts, notifications } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -221,7 +245,7 @@ impl Settings {
                 "has a label of slipway.dev, which are the operator's own: leave it out",
             );
         }
-        Ok(())
+        notifications.check()
     }
 }
 

@@ -180,6 +180,13 @@ pub enum Why {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// Someone is to be told whom the operator does not know. Keeps nothing from going on.
+    UnknownReceiver {
+        /// The names that it does not know.
+        unknown: Vec<String>,
+        /// The names that it knows.
+        known: Vec<String>,
+    },
 }
 
 impl Why {
@@ -208,6 +215,7 @@ impl Why {
             Self::RolloutPaused { .. } => Reason::RolloutPaused,
             Self::PlanRejected { .. } => Reason::RolledBack,
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
+            Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
         }
     }
 }
@@ -270,6 +278,15 @@ impl fmt::Display for Why {
                 "revision {revision} was rolled back {reason}. Change the spec, or set spec.rollout.retry to {revision}"
             ),
             Self::RouteUnavailable { problem } => write!(f, "spec.rollout.traffic.gatewayAPI: {problem}"),
+            Self::UnknownReceiver { unknown, known } => {
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                write!(
+                    f,
+                    "spec.alerts.receivers: the operator does not know {}; it knows {known}. Name one of those, or add it to \
+                     notifications.receivers of the chart",
+                    unknown.join(", ")
+                )
+            }
         }
     }
 }

@@ -105,6 +105,13 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
     (all, (total > 0).then(|| format!("{met}/{total}")))
 }
 
+/// Names of the objectives that are missed: an objective that traffic does not judge now stays as it was judged last, one that is
+/// declared no more is not missed.
+pub fn missed(slo: &[ObjectiveStatus], before: &[String]) -> Vec<String> {
+    let is_missed = |entry: &&ObjectiveStatus| !entry.met.unwrap_or(!before.contains(&entry.name));
+    slo.iter().filter(is_missed).map(|entry| entry.name.clone()).collect()
+}
+
 /// The row that says what serving will be like.
 fn predicting_row(profile: &ProfileStatus) -> Option<&Measurement> {
     let choice = profile.choice.as_ref()?;

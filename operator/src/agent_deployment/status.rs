@@ -57,10 +57,12 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     }
     let profile = status.profile.as_ref().and_then(|name| world.profiles.get(name));
     (status.slo, status.objectives_met) = objectives::summarise(world, profile);
+    status.missed_objectives = objectives::missed(&status.slo, &world.status.missed_objectives);
     let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
-        .chain(suspended_condition(world, outcome));
+        .chain(suspended_condition(world, outcome))
+        .chain(receivers_condition(world));
     status.conditions =
         drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
 }
@@ -120,6 +122,8 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
         Why::RolloutPaused { .. } => Stage::Paused,
+        // No step waits for it.
+        Why::UnknownReceiver { .. } => Stage::Serving,
         Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
@@ -201,6 +205,28 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
             message: "nothing stands in the way".to_owned(),
         },
     }
+}
+
+/// Whether everyone who is to be told is known; absent where nobody is to be told.
+fn receivers_condition(world: &World) -> Option<Draft> {
+    let condition = ConditionType::ReceiversResolved;
+    if world.spec.alerts.receivers.is_empty() {
+        return None;
+    }
+    let known = || format!("{} are told what happens", world.spec.alerts.receivers.join(", "));
+    Some(unknown_receivers(world).map_or_else(
+        || Draft { condition, is_true: true, reason: Reason::ReceiversKnown, message: known() },
+        |why| Draft { condition, is_true: false, reason: why.reason(), message: why.to_string() },
+    ))
+}
+
+/// Receivers that the operator's configuration lacks.
+pub fn unknown_receivers(world: &World) -> Option<Why> {
+    let notifications = &world.settings.notifications;
+    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name));
+    let unknown: Vec<String> = unknown.cloned().collect();
+    let known = notifications.receivers.iter().map(|receiver| receiver.name.clone()).collect();
+    (!unknown.is_empty()).then_some(Why::UnknownReceiver { unknown, known })
 }
 
 /// A condition with its times: the transition keeps its time as long as the status stays the same.

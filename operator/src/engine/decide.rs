@@ -53,6 +53,7 @@ pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
         removals: Vec::new(),
         status: world.status.clone(),
         notes: Vec::new(),
+        announcements: Vec::new(),
         requeue: RESYNC,
     };
     let step = if world.status.artifact.is_some() { Step::Done(()) } else { build_step(world, &mut plan) };

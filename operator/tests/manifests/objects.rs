@@ -155,7 +155,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
 
 /// The alerting rules as either kind of cluster holds them.
 fn rules(world: &World) -> Vec<Value> {
-    let is_wanted = world.spec.alerts.as_ref().is_some_and(|alerts| alerts.burn_rate);
+    let is_wanted = world.spec.alerts.burn_rate;
     let held = [false, true].into_iter().filter(|_| is_wanted).filter_map(|knows_prometheus_rules| {
         let rules = RulesView { knows_prometheus_rules, ..RulesView::default() };
         build::alerts::child(&World { rules, ..world.clone() }, &world.spec.slo)

@@ -112,7 +112,7 @@ pub struct AgentDeploymentSpec {
     /// How a changed plan takes over.
     #[serde(default)]
     pub rollout: Rollout,
-    /// Alerting rules that are generated from the objectives; none by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alerts: Option<Alerts>,
+    /// Alerting rules, and who is told of what happens; none and nobody by default.
+    #[serde(default, skip_serializing_if = "Alerts::is_default")]
+    pub alerts: Alerts,
 }

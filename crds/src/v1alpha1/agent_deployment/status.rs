@@ -47,6 +47,11 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub objectives_met: Option<String>,
+    /// Names of the objectives that were missed when traffic last judged them. An objective without traffic stays as it was; what
+    /// enters or leaves this list is what receivers are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(max = 63)))]
+    pub missed_objectives: Vec<String>,
     /// The revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,

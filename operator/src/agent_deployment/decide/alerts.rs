@@ -9,7 +9,7 @@ use crate::plan::{Removal, RemovalKind};
 /// that counts it has taken over. How runs end is counted by every pod, so the error rate is that of the spec. Where the record
 /// of the serving revision is lost, rules stay as they are.
 pub(super) fn decide(world: &World, draft: &mut Draft) {
-    let is_wanted = world.spec.alerts.as_ref().is_some_and(|alerts| alerts.burn_rate);
+    let is_wanted = world.spec.alerts.burn_rate;
     let rules = match world.stable().filter(|_| is_wanted) {
         None => None,
         Some(stable) => match world.revision(stable) {

@@ -1,6 +1,7 @@
 //! What comes next for an AgentDeployment. Pure: the same world gives the same plan.
 
 mod alerts;
+mod announce;
 mod engines;
 mod fetch;
 mod profiling;
@@ -79,11 +80,13 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     alerts::decide(world, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
     tell_of_stop(world, &outcome, &mut draft);
+    tell_of_unknown_receivers(world, &mut draft);
+    let announcements = announce::announce(world, &draft.status, &draft.notes);
     let Draft { children, removals, status, notes, mut requeue } = draft;
     if outcome.serving.is_some() && !status.slo.is_empty() {
         requeue = requeue.min(LOOK);
     }
-    Ok(Plan { children, removals, status, notes, requeue })
+    Ok(Plan { children, removals, status, notes, announcements, requeue })
 }
 
 /// A stop is told once: when its reason is new.
@@ -91,6 +94,16 @@ fn tell_of_stop(world: &World, outcome: &Outcome, draft: &mut Draft) {
     let Some(Step::Stopped(why)) = &outcome.next else { return };
     let line = why.to_string();
     let is_told = |c: &Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True" && c.message == line;
+    if !world.status.conditions.iter().any(is_told) {
+        draft.notes.push(Note::warning(why.reason(), line));
+    }
+}
+
+/// A name that the operator does not know is told once, and keeps nothing from going on.
+fn tell_of_unknown_receivers(world: &World, draft: &mut Draft) {
+    let Some(why) = status::unknown_receivers(world) else { return };
+    let line = why.to_string();
+    let is_told = |c: &Condition| c.type_ == ConditionType::ReceiversResolved.as_str() && c.message == line;
     if !world.status.conditions.iter().any(is_told) {
         draft.notes.push(Note::warning(why.reason(), line));
     }

@@ -1,6 +1,7 @@
 //! What comes next, told as stories and as properties. Both are played on a small cluster that carries plans out.
 
 mod alerts;
+mod announcements;
 mod canary;
 mod cluster;
 mod profiling;

@@ -64,6 +64,7 @@ pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
         removals: Vec::new(),
         status: world.status.clone(),
         notes: Vec::new(),
+        announcements: Vec::new(),
         requeue: RESYNC,
     };
     adopt::adopt(world, &mut plan);

@@ -19,7 +19,7 @@ objectives: [{name: reply, metric: RequestLatency, percentile: p95, max: 1s}]
 errorRate: {max: 1%}
 ";
     spec.slo = serde_norway::from_str(slo).expect("valid objectives");
-    spec.alerts = Some(Alerts { burn_rate: true });
+    spec.alerts.burn_rate = true;
 }
 
 /// An agent that serves and asks for alerts.
@@ -66,7 +66,7 @@ fn rules_are_held_by_the_kind_that_the_cluster_knows(#[case] knows: bool, #[case
 fn without_the_block_there_are_none() {
     let cluster = world().edited(|spec| {
         alerting(spec);
-        spec.alerts = None;
+        spec.alerts = Alerts::default();
     });
     assert_eq!(planned(&cluster.serving()), None);
 }
@@ -80,7 +80,7 @@ fn before_anything_serves_nothing_is_missing() {
 
 #[rstest]
 fn switched_off_they_go(#[values(true, false)] knows: bool) {
-    let mut cluster = alerted(knows).edited(|spec| spec.alerts = Some(Alerts { burn_rate: false }));
+    let mut cluster = alerted(knows).edited(|spec| spec.alerts.burn_rate = false);
     cluster.settle();
     assert_eq!((planned(&cluster), held(&cluster)), (None, vec![]));
 }
@@ -89,7 +89,7 @@ fn switched_off_they_go(#[values(true, false)] knows: bool) {
 fn alerts_change_no_pod() {
     let before = world().serving();
     let stable = before.stable();
-    let mut after = before.edited(|spec| spec.alerts = Some(Alerts { burn_rate: false }));
+    let mut after = before.edited(|spec| spec.alerts.burn_rate = false);
     after.settle();
     assert_eq!((after.stable(), after.running_jobs()), (stable, vec![]));
 }

@@ -12,6 +12,7 @@ use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_S
 use super::cluster::{Cluster, lines, world};
 use crate::{
     agent_deployment::world::{PodEvidence, RouteView},
+    notifications::happening::{Happening, Severity},
     plan::{Child, RemovalKind},
 };
 
@@ -243,6 +244,47 @@ fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
     trial.cluster.pass(3_600);
     trial.settle();
     assert_eq!(trial.canary(), None, "an unchanged spec starts nothing");
+}
+
+#[test]
+fn a_rollback_is_told_once_with_its_numbers_and_a_rejected_plan_that_comes_back_is_told_too() {
+    let mut trial = trial();
+    let (prompt, canary) = (trial.cluster.world.spec.agent.system_prompt.clone(), trial.cluster.canary());
+    trial.cluster = trial.cluster.clone().alerting();
+    trial.serve(20 * 60, Users { slowdown: 2.0, ..EQUAL });
+    let heard = trial.cluster.heard.clone();
+    let told: Vec<_> = heard.iter().map(|h| (h.happening, h.severity, h.plan.as_deref())).collect();
+    assert_eq!(told, [(Happening::RolledBack, Severity::Warning, Some(canary.as_str()))]);
+    let words = format!(
+        "revision {canary} was rolled back at 20 % of the traffic: RelativeHarm: AgentRunLatency/relative; log"
+    );
+    assert!(heard[0].message.starts_with(&words), "{}", heard[0].message);
+    trial.cluster.pass(3_600);
+    trial.settle();
+    trial.cluster.heard.clear();
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
+    trial.settle();
+    assert_eq!(trial.cluster.news(), ["RolloutOpened info", "Recovered info"]);
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = prompt);
+    trial.settle();
+    assert_eq!(trial.cluster.news(), ["PlanRejected warning"]);
+}
+
+#[test]
+fn a_rollout_without_verdict_is_told_once_for_a_person_must_decide() {
+    let mut trial = trial_with(&ROLLOUT.replace("maxSoak: 30m", "maxSoak: 2m"));
+    trial.cluster = trial.cluster.clone().alerting();
+    trial.serve(200, Users { runs: 10, ..EQUAL });
+    let suspended = trial
+        .cluster
+        .world
+        .status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Suspended")
+        .unwrap_or_else(|| panic!("{:?}", trial.rollout()));
+    assert_eq!(suspended.reason, "VerdictUnreachable");
+    assert_eq!(trial.cluster.news(), ["VerdictUnreachable warning"]);
 }
 
 #[test]

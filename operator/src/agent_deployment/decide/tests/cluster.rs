@@ -27,6 +27,7 @@ use crate::{
     },
     engine::decide::{self as engine_decide, EngineWorld},
     jobs::view::{JobPhase, JobView},
+    notifications::happening::Announcement,
     plan::{Child, Plan, Removal, RemovalKind},
     settings::Settings,
 };
@@ -47,12 +48,15 @@ pub(super) struct Cluster {
     pub(super) routed_to: Option<String>,
     /// The weights of the route, by Service.
     pub(super) weights: BTreeMap<String, i32>,
+    /// What receivers were told.
+    pub(super) heard: Vec<Announcement>,
     writes: u32,
 }
 
 pub(super) fn settings(version: &str) -> Arc<Settings> {
     let yaml = format!(
-        "images: {{worker: 'example.com/worker:{version}', agentRuntime: 'example.com/agent-runtime:{version}'}}"
+        "images: {{worker: 'example.com/worker:{version}', agentRuntime: 'example.com/agent-runtime:{version}'}}\n\
+         notifications: {{receivers: [{{name: team, slack: {{urlFile: url}}}}, {{name: on-call, slack: {{urlFile: url}}}}]}}"
     );
     Arc::new(serde_norway::from_str(&yaml).expect("valid settings"))
 }
@@ -84,7 +88,7 @@ pub(super) fn world() -> Cluster {
         serving: BTreeMap::new(),
         objects: BTreeMap::new(),
     };
-    Cluster { world, engines: BTreeMap::new(), routed_to: None, weights: BTreeMap::new(), writes: 0 }
+    Cluster { world, engines: BTreeMap::new(), routed_to: None, weights: BTreeMap::new(), heard: Vec::new(), writes: 0 }
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
@@ -171,6 +175,16 @@ impl Cluster {
         self.world.stable().expect("a revision serves").to_owned()
     }
 
+    /// What receivers were told since they were asked last: happening and severity.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        self.heard.drain(..).map(|heard| format!("{} {}", heard.happening.as_str(), heard.severity.as_str())).collect()
+    }
+
+    /// The team and whoever is on call want to be told.
+    pub(super) fn alerting(self) -> Self {
+        self.edited(|spec| spec.alerts.receivers = vec!["team".to_owned(), "on-call".to_owned()])
+    }
+
     pub(super) fn canary(&self) -> String {
         let rollout = self.world.status.rollout.as_ref();
         rollout.and_then(|rollout| rollout.canary.clone()).expect("a revision is being brought up")
@@ -202,6 +216,7 @@ impl Cluster {
         // The API server keeps JSON: what does not survive it does not survive.
         let status = serde_json::to_value(&plan.status).expect("a status is JSON");
         self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");
+        self.heard.extend(plan.announcements);
         for child in plan.children {
             self.apply(child);
         }
@@ -458,11 +473,14 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
 
 /// What people see of a plan: stage, conditions, objects, events. One line each.
 pub(super) fn lines(plan: &Plan<AgentDeploymentStatus>) -> Vec<String> {
-    let Plan { children, removals, status, notes, requeue: _ } = plan;
+    let Plan { children, removals, status, notes, announcements, requeue: _ } = plan;
     let mut lines = vec![format!("stage {:?}", status.stage.expect("every status has a stage"))];
     lines.extend(status.conditions.iter().map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)));
     lines.extend(children.iter().map(|child| format!("+ {}", name_of(child))));
     lines.extend(removals.iter().map(|removal| format!("- {:?} {}", removal.kind, removal.name)));
     lines.extend(notes.iter().map(|note| format!("{:?} {}: {}", note.severity, note.reason, note.message)));
+    lines.extend(
+        announcements.iter().map(|a| format!("to {}: {}: {}", a.receivers.join(", "), a.happening.title(), a.message)),
+    );
     lines
 }

@@ -22,7 +22,7 @@ agent: {systemPrompt: Answer.}
 ";
 
 /// Both engines are built, and the prompts are there.
-fn profiled() -> Cluster {
+pub(super) fn profiled() -> Cluster {
     let mut cluster = world().edited(|spec| *spec = serde_norway::from_str(PROFILED).expect("a valid spec"));
     let data = WorkloadView::Lines { digest: digest("prompts") };
     cluster.world.workloads.insert(("chat".to_owned(), "prompts.jsonl".to_owned()), data);
@@ -54,7 +54,7 @@ fn row(engine: &str) -> Measurement {
 }
 
 /// The campaign ends so.
-fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
+pub(super) fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
     cluster.settle();
     let engine = cluster.world.status.engines[1].name.clone();
     let name = cluster.world.status.profile.clone().expect("a campaign is under way");

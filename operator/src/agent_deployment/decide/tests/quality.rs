@@ -21,7 +21,7 @@ agent: {systemPrompt: Answer.}
 ";
 
 /// Both engines are built, and the data set is there.
-fn gated() -> Cluster {
+pub(super) fn gated() -> Cluster {
     let mut cluster = world().edited(|spec| *spec = serde_norway::from_str(GATED).expect("a valid spec"));
     let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
     cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
@@ -30,9 +30,9 @@ fn gated() -> Cluster {
 
 /// What a quality Job found, in parts per million: the score, and drop and bound if there is a reference.
 #[derive(Clone, Copy)]
-struct Found {
-    score: u32,
-    drop: Option<(i32, i32)>,
+pub(super) struct Found {
+    pub(super) score: u32,
+    pub(super) drop: Option<(i32, i32)>,
 }
 
 fn quality_jobs(cluster: &Cluster) -> Vec<String> {
@@ -40,7 +40,7 @@ fn quality_jobs(cluster: &Cluster) -> Vec<String> {
 }
 
 /// The only quality Job that runs ends so.
-fn scored(mut cluster: Cluster, found: Found) -> Cluster {
+pub(super) fn scored(mut cluster: Cluster, found: Found) -> Cluster {
     cluster.settle();
     let name = quality_jobs(&cluster).remove(0);
     let reference = found.drop.map(|(drop_ppm, drop_upper_ppm)| ReferenceScores {

@@ -1,0 +1,312 @@
+//! Delivers announcements, beside all reconciliations. Has the clock, the dice and the connections.
+
+use std::{
+    error::Error,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use reqwest::{Certificate, Client, header::RETRY_AFTER, redirect};
+use thiserror::Error;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::{
+    build::{Request, TemplateError},
+    credentials::{self, CredentialError},
+    decide::{Answer, Letter, Next, Offered, Outbox, Policy, Settled, answer},
+    happening::Announcement,
+    receiver::{Receiver, RequestError},
+};
+use crate::{metrics::Metrics, settings::Notifications};
+
+/// How long a connection may take to come about; the rest of an attempt's time is for the answer.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes of a refusal's body that are logged: Slack and PagerDuty say there what they did not like.
+const MAX_WORDS: usize = 200;
+
+/// Why nobody can be told anything.
+#[derive(Debug, Error)]
+pub enum NotifierError {
+    /// A template cannot be used.
+    #[error("failed to read a template")]
+    Template(#[source] TemplateError),
+    /// The certificates cannot be read.
+    #[error("failed to read notifications.caFile")]
+    ReadCertificates(#[source] CredentialError),
+    /// The certificates cannot be used.
+    #[error("failed to use the certificates of notifications.caFile")]
+    Certificates(#[source] reqwest::Error),
+    /// There are no certificates.
+    #[error("notifications.caFile holds no certificate: put PEM certificates into it, or leave it out")]
+    NoCertificates,
+    /// There is no client.
+    #[error("failed to make the HTTP client for receivers")]
+    Client(#[source] reqwest::Error),
+}
+
+/// What delivery takes from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Outside {
+    /// The time of day, for signatures and `Retry-After`.
+    pub clock: fn() -> Timestamp,
+    /// A number from 0 to 1, for back-off.
+    pub dice: fn() -> f64,
+}
+
+impl Outside {
+    /// The real ones.
+    pub fn real() -> Self {
+        Self { clock: Timestamp::now, dice: rand::random::<f64> }
+    }
+}
+
+/// Everyone who can be told, each with an outbox.
+#[derive(Clone)]
+pub struct Notifier(Arc<Inner>);
+
+struct Inner {
+    desks: Vec<Desk>,
+    http: Client,
+    policy: Policy,
+    outside: Outside,
+    metrics: Metrics,
+}
+
+/// One receiver and what waits for it.
+struct Desk {
+    receiver: Receiver,
+    outbox: Mutex<Outbox>,
+    wake: Notify,
+}
+
+impl Desk {
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Notifier {
+    /// Makes ready to tell the receivers of a configuration. Reads the file with certificates, if there is one.
+    ///
+    /// # Errors
+    /// When the client cannot be made, or a template cannot be used.
+    pub fn new(
+        settings: &Notifications,
+        metrics: Metrics,
+        policy: Policy,
+        outside: Outside,
+    ) -> Result<Self, NotifierError> {
+        let receivers = Receiver::all(settings).map_err(NotifierError::Template)?;
+        let desk = |receiver| Desk { receiver, outbox: Mutex::new(Outbox::new(policy.clone())), wake: Notify::new() };
+        let http = client(settings.ca_file.as_ref().map(|file| settings.path(file)).as_deref())?;
+        let desks = receivers.into_iter().map(desk).collect();
+        Ok(Self(Arc::new(Inner { desks, http, policy, outside, metrics })))
+    }
+
+    /// Puts announcements into the outboxes of those who want them. Never waits.
+    pub fn offer(&self, announcements: Vec<Announcement>) {
+        for announcement in announcements.into_iter().map(Arc::new) {
+            for desk in self.0.desks.iter().filter(|desk| desk.receiver.wants(&announcement)) {
+                self.0.put(desk, announcement.clone());
+            }
+        }
+    }
+
+    /// Delivers until `shutdown`, then tries once more whatever still waits. Sends only while `may_send` says so.
+    pub async fn run(self, may_send: impl Fn() -> bool + Sync, shutdown: CancellationToken) {
+        join_all(self.0.desks.iter().map(|desk| self.0.serve(desk, &may_send, &shutdown))).await;
+        // Without receivers there is nothing to do but to be there.
+        shutdown.cancelled().await;
+    }
+}
+
+impl Inner {
+    fn put(&self, desk: &Desk, announcement: Arc<Announcement>) {
+        let receiver = desk.receiver.name.as_str();
+        let (offer, waiting) = {
+            let mut outbox = desk.outbox();
+            (outbox.offer(announcement, Instant::now()), outbox.len())
+        };
+        if offer.took_back {
+            self.metrics.notified(receiver, "taken_back");
+        }
+        match offer.offered {
+            Offered::Duplicate => self.metrics.notified(receiver, "duplicate"),
+            Offered::Queued => desk.wake.notify_one(),
+        }
+        if let Some(dropped) = offer.dropped {
+            self.metrics.notified(receiver, "dropped");
+            warn!(
+                receiver,
+                subject = name_of(&dropped),
+                happening = dropped.happening.as_str(),
+                "too much waits for a receiver: the oldest notification is dropped"
+            );
+        }
+        self.metrics.waiting(receiver, waiting);
+    }
+
+    async fn serve(&self, desk: &Desk, may_send: &(impl Fn() -> bool + Sync), shutdown: &CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let next = if may_send() { desk.outbox().next(Instant::now()) } else { Next::Wait(self.policy.spacing) };
+            let pause = match next {
+                Next::Send(letter) => {
+                    self.send(desk, &letter).await;
+                    continue;
+                }
+                Next::Wait(time) => time,
+                Next::Idle => Duration::MAX,
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = desk.wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        while may_send() {
+            let next = {
+                let mut outbox = desk.outbox();
+                outbox.hurry(Instant::now());
+                outbox.next(Instant::now())
+            };
+            let Next::Send(letter) = next else { return };
+            self.send(desk, &letter).await;
+        }
+    }
+
+    /// One attempt, and what follows from it.
+    async fn send(&self, desk: &Desk, letter: &Letter) {
+        let answer = match tokio::time::timeout(self.policy.attempt_deadline, self.attempt(desk, letter)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let reason = format!("no answer within {} s", self.policy.attempt_deadline.as_secs_f64());
+                Answer::Later { reason, retry_after: None }
+            }
+        };
+        let (settled, waiting) = {
+            let mut outbox = desk.outbox();
+            (outbox.settle(&answer, Instant::now(), (self.outside.dice)()), outbox.len())
+        };
+        self.metrics.waiting(&desk.receiver.name, waiting);
+        self.report(desk, letter, (&answer, &settled));
+    }
+
+    async fn attempt(&self, desk: &Desk, letter: &Letter) -> Answer {
+        let now = (self.outside.clock)();
+        match desk.receiver.request(&letter.announcement, now) {
+            Ok(Some(request)) => self.post(request, now).await,
+            Ok(None) => Answer::Delivered,
+            // A Secret that is being exchanged is there again in a moment.
+            Err(error @ RequestError::Credential(_)) => Answer::Later { reason: chain(&error), retry_after: None },
+            Err(error @ RequestError::Template(_)) => Answer::Refused { reason: chain(&error) },
+        }
+    }
+
+    async fn post(&self, request: Request, now: Timestamp) -> Answer {
+        let Request { url, headers, body } = request;
+        let post = self.http.post(url).header("content-type", "application/json").body(body);
+        let post = headers.into_iter().fold(post, |post, (name, value)| post.header(name, value));
+        let response = match post.send().await {
+            Ok(response) => response,
+            // The address may be a credential.
+            Err(error) => return Answer::Later { reason: chain(&error.without_url()), retry_after: None },
+        };
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        match answer(response.status().as_u16(), retry_after.as_deref(), now) {
+            Answer::Delivered => Answer::Delivered,
+            Answer::Later { reason, retry_after } => Answer::Later { reason, retry_after },
+            Answer::Refused { reason } => Answer::Refused { reason: format!("{reason}{}", words(response).await) },
+        }
+    }
+
+    fn report(&self, desk: &Desk, letter: &Letter, (answer, settled): (&Answer, &Settled)) {
+        let receiver = desk.receiver.name.as_str();
+        let Letter { announcement, attempt } = letter;
+        let (subject, happening) = (name_of(announcement), announcement.happening.as_str());
+        let reason = match answer {
+            Answer::Delivered => "",
+            Answer::Later { reason, .. } | Answer::Refused { reason } => reason,
+        };
+        match (settled, answer) {
+            (Settled::Delivered, _) => {
+                self.metrics.notified(receiver, "delivered");
+                info!(receiver, subject, happening, attempt, "notified");
+            }
+            (Settled::Again { after }, _) => {
+                self.metrics.notified(receiver, "failed_attempt");
+                debug!(
+                    receiver,
+                    subject,
+                    happening,
+                    attempt,
+                    reason,
+                    after_seconds = after.as_secs_f64(),
+                    "a notification is tried again"
+                );
+            }
+            (Settled::GivenUp, Answer::Refused { .. }) => {
+                self.metrics.notified(receiver, "refused");
+                warn!(receiver, subject, happening, attempt, reason, "a receiver refused a notification");
+            }
+            (Settled::GivenUp, Answer::Delivered | Answer::Later { .. }) => {
+                self.metrics.notified(receiver, "given_up");
+                warn!(receiver, subject, happening, attempt, reason, "a notification is given up");
+            }
+        }
+    }
+}
+
+fn name_of(announcement: &Announcement) -> String {
+    format!("{}/{}", announcement.subject.namespace, announcement.subject.name)
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words.push_str(": ");
+        words.push_str(&error.to_string());
+        cause = error.source();
+    }
+    words
+}
+
+/// The beginning of a body.
+async fn words(mut response: reqwest::Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < MAX_WORDS {
+        let Ok(Some(chunk)) = response.chunk().await else { break };
+        bytes.extend_from_slice(&chunk);
+    }
+    let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
+    if text.is_empty() { text } else { format!(": {text}") }
+}
+
+/// The client for receivers: goes where it is told and nowhere else. The operator's image has no certificates; the roots are
+/// compiled in.
+fn client(ca_file: Option<&Path>) -> Result<Client, NotifierError> {
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root));
+    let mut roots = roots.collect::<Result<Vec<_>, _>>().map_err(NotifierError::Client)?;
+    if let Some(file) = ca_file {
+        let pem = credentials::text(file).map_err(NotifierError::ReadCertificates)?;
+        let own = Certificate::from_pem_bundle(pem.as_bytes()).map_err(NotifierError::Certificates)?;
+        if own.is_empty() {
+            return Err(NotifierError::NoCertificates);
+        }
+        roots.extend(own);
+    }
+    Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT)
+        .user_agent(concat!("slipway-operator/", env!("CARGO_PKG_VERSION")))
+        .tls_certs_only(roots)
+        .build()
+        .map_err(NotifierError::Client)
+}
