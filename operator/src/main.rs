@@ -1,6 +1,6 @@
 //! The Slipway operator.
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error as _, process::ExitCode};
 
 use clap::Parser;
 use slipway_operator::args::Args;
@@ -14,7 +14,14 @@ async fn main() -> ExitCode {
     match Args::parse().run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            error!(error = &failure as &dyn Error, "the operator ended");
+            // The formatter shows an error without its causes, and here there is no one else to tell.
+            let mut chain = failure.to_string();
+            let mut source = failure.source();
+            while let Some(cause) = source {
+                chain.push_str(&format!(": {cause}"));
+                source = cause.source();
+            }
+            error!(error = chain, "the operator ended");
             ExitCode::FAILURE
         }
     }
