@@ -11,7 +11,11 @@ use slipway_evidence::Evidence;
 use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
 use super::{objectives::ObservedObjectives, revision::Revision};
-use crate::{jobs::view::JobView, settings::Settings};
+use crate::{
+    jobs::view::JobView,
+    plan::{Removal, RemovalKind},
+    settings::Settings,
+};
 
 /// Everything that was observed.
 #[derive(Debug, Clone)]
@@ -216,11 +220,19 @@ pub struct ServingView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedObject {
     /// Its kind.
-    pub kind: crate::plan::RemovalKind,
+    pub kind: RemovalKind,
     /// Its name.
     pub name: String,
     /// Its UID.
     pub uid: String,
     /// Its resource version.
     pub resource_version: String,
+}
+
+impl OwnedObject {
+    /// Its removal, while it still is the object that was observed.
+    pub fn removal(&self) -> Removal {
+        let Self { kind, name, uid, resource_version } = self.clone();
+        Removal { kind, name, uid, resource_version }
+    }
 }

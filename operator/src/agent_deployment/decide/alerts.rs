@@ -3,7 +3,7 @@
 use slipway_crds::v1alpha1::agent_deployment::ServiceLevelObjectives;
 
 use super::{Draft, World, build};
-use crate::plan::{Removal, RemovalKind};
+use crate::{agent_deployment::world::OwnedObject, plan::RemovalKind};
 
 /// Rules are made of the latency objectives that the pods of the serving revision count: an edited one is alerted on once a revision
 /// that counts it has taken over. How runs end is counted by every pod, so the error rate is that of the spec. Where the record
@@ -22,11 +22,6 @@ pub(super) fn decide(world: &World, draft: &mut Draft) {
     };
     let kept = rules.as_ref().map(|_| RemovalKind::from(build::alerts::kind(world)));
     let others = world.rules.objects.iter().filter(|object| Some(object.kind) != kept);
-    draft.removals.extend(others.map(|object| Removal {
-        kind: object.kind,
-        name: object.name.clone(),
-        uid: object.uid.clone(),
-        resource_version: object.resource_version.clone(),
-    }));
+    draft.removals.extend(others.map(OwnedObject::removal));
     draft.children.extend(rules);
 }

@@ -18,8 +18,8 @@ use slipway_crds::{
 
 use super::{Draft, World, build, engines::BuiltEngine, resolve::Resolved};
 use crate::{
-    agent_deployment::world::WorkloadView,
-    plan::{Child, Note, Removal, SOON},
+    agent_deployment::world::{OwnedObject, WorkloadView},
+    plan::{Child, Note, SOON},
     why::{Step, Why},
 };
 
@@ -275,12 +275,7 @@ fn chosen(
 pub(super) fn forget_old(world: &World, draft: &mut Draft) {
     let current = draft.status.profile.clone();
     let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current.as_ref());
-    draft.removals.extend(others.skip(MAX_EARLIER_CAMPAIGNS).map(|campaign| Removal {
-        kind: campaign.kind,
-        name: campaign.name.clone(),
-        uid: campaign.uid.clone(),
-        resource_version: campaign.resource_version.clone(),
-    }));
+    draft.removals.extend(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal));
 }
 
 /// Tells of a new choice.

@@ -20,7 +20,7 @@ use crate::{
         build::traffic::Split,
         revision::Revision,
         status::Outcome,
-        world::{RouteView, ServingView},
+        world::{OwnedObject, RouteView, ServingView},
     },
     plan::{Child, Note, Removal, RemovalKind, SOON},
     why::{Step, Why},
@@ -171,12 +171,7 @@ fn remove_route(world: &World, draft: &mut Draft) {
     if world.spec.rollout.traffic.gateway_api.is_none()
         && let RouteView::Present { object, .. } = &world.route
     {
-        draft.removals.push(Removal {
-            kind: object.kind,
-            name: object.name.clone(),
-            uid: object.uid.clone(),
-            resource_version: object.resource_version.clone(),
-        });
+        draft.removals.push(object.removal());
     }
 }
 
@@ -207,12 +202,7 @@ fn remove_others(world: &World, kept: Vec<&str>, draft: &mut Draft) {
     let previous = draft.status.rollout.as_ref().and_then(|rollout| rollout.previous.clone());
     let is_kept = |revision: &String| kept.contains(&revision.as_str()) || previous.as_ref() == Some(revision);
     let others = world.objects.iter().filter(|(revision, _)| !is_kept(revision));
-    draft.removals.extend(others.flat_map(|(_, objects)| objects).map(|object| Removal {
-        kind: object.kind,
-        name: object.name.clone(),
-        uid: object.uid.clone(),
-        resource_version: object.resource_version.clone(),
-    }));
+    draft.removals.extend(others.flat_map(|(_, objects)| objects).map(OwnedObject::removal));
 }
 
 fn forget_old_revisions(world: &World, stable: &str, draft: &mut Draft) {
