@@ -5,7 +5,10 @@ use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
         agent_deployment::{LatencyObjective, ProfilingDriver},
-        profile::{MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs, ProfiledEngine},
+        profile::{
+            MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileInputs,
+            ProfiledEngine,
+        },
     },
 };
 
@@ -75,12 +78,11 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
     let is_engine = |engine: &&ProfiledEngine| engine.name == row.engine;
     let now = inputs.engines.iter().find(is_engine)?;
     let then = earlier.inputs.engines.iter().find(is_engine)?;
-    let settings = |inputs: &ProfileInputs| {
-        inputs.configurations.iter().find(|named| named.name == row.configuration).map(|named| named.settings.clone())
-    };
+    let is_configuration = |named: &&NamedConfiguration| named.name == row.configuration;
     let is_point = row.purpose == MeasurementPurpose::Explore
         && now.manifest_digest == then.manifest_digest
-        && settings(inputs)? == settings(&earlier.inputs)?
+        && inputs.configurations.iter().find(is_configuration)?.settings
+            == earlier.inputs.configurations.iter().find(is_configuration)?.settings
         && inputs.levels.contains(&row.level);
     if !is_point {
         return None;
