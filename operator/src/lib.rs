@@ -7,6 +7,7 @@ pub mod agent_deployment;
 pub mod args;
 pub mod controllers;
 pub mod engine;
+pub mod failure;
 pub mod jobs;
 pub mod kube_io;
 pub mod leader;

@@ -1,10 +1,9 @@
 //! The Slipway operator.
 
-use std::{error::Error as _, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
-use slipway_operator::args::Args;
-use tracing::error;
+use slipway_operator::{args::Args, failure};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
@@ -13,15 +12,8 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).init();
     match Args::parse().run().await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // The formatter shows an error without its causes, and here there is no one else to tell.
-            let mut chain = failure.to_string();
-            let mut source = failure.source();
-            while let Some(cause) = source {
-                chain.push_str(&format!(": {cause}"));
-                source = cause.source();
-            }
-            error!(error = chain, "the operator ended");
+        Err(error) => {
+            tracing::error!(error = failure::chain(&error), "the operator ended");
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,6 @@
 //! Delivers announcements, beside all reconciliations. Has the clock, the dice and the connections.
 
 use std::{
-    error::Error,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use super::{
     happening::Announcement,
     receiver::{Receiver, RequestError},
 };
-use crate::{metrics::Metrics, settings::Notifications};
+use crate::{failure::chain, metrics::Metrics, settings::Notifications};
 
 /// How long a connection may take to come about; the rest of an attempt's time is for the answer.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -263,18 +262,6 @@ impl Inner {
 
 fn name_of(announcement: &Announcement) -> String {
     format!("{}/{}", announcement.subject.namespace, announcement.subject.name)
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words.push_str(": ");
-        words.push_str(&error.to_string());
-        cause = error.source();
-    }
-    words
 }
 
 /// The beginning of a body.
