@@ -67,9 +67,9 @@ test-repository: ## TensorRT-LLM's serving repositories, read with Triton's own 
 	operator/tensorrt-llm/tests/repositories.sh
 
 .PHONY: test-alerts
-test-alerts: ## Generated alerting rules, evaluated by Prometheus' own promtool (root where that is missing).
+test-alerts: ## Generated alerting rules and budget queries, evaluated by Prometheus itself (root where that is missing).
 	e2e/cluster/prerequisites.sh promtool
-	cargo test --workspace --locked --test alerts -- --include-ignored
+	cargo test --workspace --locked --test alerts --test budgets -- --include-ignored
 
 .PHONY: test-api
 test-api: ## Tests against a real API server, in a cluster of their own (root).
@@ -77,7 +77,7 @@ test-api: ## Tests against a real API server, in a cluster of their own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; more than an hour).
-	e2e/run.sh api core bad-input quality operator prompts profile rollout rollout_edges choosing measuring
+	e2e/run.sh api core bad-input quality operator prompts profile rollout rollout_edges prometheus choosing measuring
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).

@@ -16,9 +16,10 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* ]] || images+=(slipway-traefik)
-[[ " $* " != *" rollout"* && " $* " != *" prompts "* ]] || images+=(slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" prometheus "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
+[[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet
 e2e/images/build.sh "${images[@]}"

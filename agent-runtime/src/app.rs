@@ -1,6 +1,7 @@
 //! Wiring: from a configuration to two servers, and from SIGTERM to an orderly end.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
@@ -22,6 +23,7 @@ use crate::{
     },
     backend::Backend,
     clock::Clock,
+    objectives::ObjectivesWatch,
     readiness::{Pauses, ReadinessWatch},
     telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
     tools::{PrepareToolError, Registry},
@@ -35,6 +37,8 @@ pub struct App {
     service: Arc<Service>,
     readiness: ReadinessWatch,
     drain_grace: Duration,
+    config: RuntimeConfig,
+    objectives: Option<ObjectivesWatch>,
 }
 
 /// Everything the sidecar is made from.
@@ -89,6 +93,7 @@ impl App {
     /// See [`SetUpError`].
     pub fn new(parts: Parts) -> Result<Self, SetUpError> {
         let Parts { config, pod, backend, clock } = parts;
+        let given = config.clone();
         let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
         let prompt = PromptBuilder {
             template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
@@ -140,7 +145,21 @@ impl App {
             service: Arc::new(service),
             readiness,
             drain_grace: Duration::from_millis(config.drain_grace_milliseconds),
+            config: given,
+            objectives: None,
         })
+    }
+
+    /// Takes edited objectives over from the file that the configuration was read from.
+    #[must_use]
+    pub fn with_objectives_from(mut self, path: PathBuf) -> Self {
+        self.objectives = Some(self.objectives_watch(path));
+        self
+    }
+
+    /// What would take edited objectives over from this file.
+    pub fn objectives_watch(&self, path: PathBuf) -> ObjectivesWatch {
+        ObjectivesWatch::new(Arc::clone(&self.service), path, self.config.clone())
     }
 
     /// The API, for clients.
@@ -166,11 +185,14 @@ impl App {
     pub async fn serve(self, listeners: Listeners, terminate: CancellationToken) -> Result<(), ServeError> {
         let stop = CancellationToken::new();
         let (api, admin) = (self.api(), self.admin());
-        let Self { service, readiness, drain_grace } = self;
+        let Self { service, readiness, drain_grace, config: _, objectives } = self;
         let mut tasks = JoinSet::new();
         tasks.spawn(named("api", serve_http(listeners.api, api, stop.clone())));
         tasks.spawn(named("admin", serve_http(listeners.admin, admin, stop.clone())));
         tasks.spawn(named("readiness", readiness.watch(stop.clone())));
+        if let Some(objectives) = objectives {
+            tasks.spawn(named("objectives", objectives.watch(stop.clone())));
+        }
         tokio::select! {
             ended = tasks.join_next() => return Err(ended_early(ended)),
             () = terminate.cancelled() => {}

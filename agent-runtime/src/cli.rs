@@ -159,12 +159,12 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     let ServeArgs { config: path, api_address, admin_address, pod_name, log } = args;
     start_logging(&log)?;
     let json = tokio::fs::read(&path).await.map_err(|source| CliError::ReadFile { path: path.clone(), source })?;
-    let config = RuntimeConfig::from_json(&json).map_err(|source| CliError::Config { path, source })?;
+    let config = RuntimeConfig::from_json(&json).map_err(|source| CliError::Config { path: path.clone(), source })?;
     let triton = Triton::new(&config.triton.endpoint, &config.triton.model_name).map_err(CliError::Endpoint)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
     let parts = Parts { config, pod: pod_name, backend: Arc::new(triton), clock: Clock::system(origin) };
-    let app = App::new(parts).map_err(CliError::SetUp)?;
+    let app = App::new(parts).map_err(CliError::SetUp)?.with_objectives_from(path);
     let terminate = on_signal()?;
     let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };
     app.serve(listeners, terminate).await.map_err(CliError::Serve)
@@ -221,12 +221,6 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         (Some(number), "m") => Ok(Duration::from_secs(number.saturating_mul(60))),
         _ => Err("write a whole number with its unit, such as 250ms, 5s or 2m".into()),
     }
-}
-
-/// An error with all its causes, on one line.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use slipway_agent_runtime::cli::{Cli, with_causes};
+use slipway_agent_runtime::{cli::Cli, failure::with_causes};
 
 #[tokio::main]
 async fn main() -> ExitCode {

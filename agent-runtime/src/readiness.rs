@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::admission::{Admission, Readiness},
     backend::{Backend, BackendError, Generation},
+    failure::with_causes,
 };
 
 /// What keeps a pod's readiness true.
@@ -78,11 +79,11 @@ impl ReadinessWatch {
     async fn find_out(&self, is_warm: &mut bool) -> Readiness {
         if let Err(error) = self.backend.ready().await {
             *is_warm = false;
-            return Readiness::NotReady { why: with_cause(&error) };
+            return Readiness::NotReady { why: with_causes(&error) };
         }
         if !*is_warm {
             if let Err(error) = self.warm_up().await {
-                return Readiness::NotReady { why: with_cause(&error) };
+                return Readiness::NotReady { why: with_causes(&error) };
             }
             *is_warm = true;
         }
@@ -123,11 +124,4 @@ impl ReadinessWatch {
 
 fn generation(id: &str) -> Generation {
     Generation { id: id.into(), prompt: String::new(), max_tokens: 1, stop_words: Vec::new() }
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }

@@ -14,6 +14,8 @@ pub enum ConditionType {
     Stalled,
     /// Some configuration meets every objective, as measured (AgentDeployment).
     SLOAttainable,
+    /// Traffic meets the objectives, over the window of their error budgets where these are known (AgentDeployment).
+    SLOMet,
     /// The rollout waits for a person (AgentDeployment).
     Suspended,
     /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
@@ -28,6 +30,7 @@ impl ConditionType {
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
             Self::SLOAttainable => "SLOAttainable",
+            Self::SLOMet => "SLOMet",
             Self::Suspended => "Suspended",
             Self::ReceiversResolved => "ReceiversResolved",
         }
@@ -107,6 +110,10 @@ reasons! {
     NoFeasibleConfiguration,
     /// Some configuration meets every objective.
     ConfigurationFound,
+    /// Traffic meets every objective that it judges.
+    ObjectivesMet,
+    /// Traffic misses an objective.
+    ObjectivesMissed,
     /// A configuration was chosen.
     ConfigurationChosen,
     /// A new revision is being brought up.
@@ -129,6 +136,8 @@ reasons! {
     EvidenceUnreachable,
     /// Traffic is not split as declared.
     TrafficSplitMismatch,
+    /// A guardrail of the user's is exceeded or has no value.
+    GuardrailHolds,
     /// A step's longest soak has passed without a verdict.
     VerdictUnreachable,
     /// No gateway takes the route.

@@ -58,6 +58,8 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("bad-steps-out-of-order")]
 #[case("bad-steps-without-split")]
 #[case("bad-gateway-without-block")]
+#[case("bad-guardrail-with-two-limits")]
+#[case("bad-guardrail-without-pods")]
 #[case("bad-two-ways-of-traffic")]
 #[case("bad-alerts-without-objectives")]
 #[case("bad-receiver-named-twice")]

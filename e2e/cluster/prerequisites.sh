@@ -3,7 +3,7 @@
 # them is missing. Needs root and, only when something is missing, apt.
 #
 #   prerequisites.sh             what the cluster and its images need
-#   prerequisites.sh COMMAND...  what some tests need besides: promtool
+#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus
 set -euo pipefail
 
 # command that proves it is there -> Debian package
@@ -27,6 +27,7 @@ declare -rA PACKAGES=(
 )
 declare -rA FURTHER_PACKAGES=(
   [promtool]=prometheus
+  [prometheus]=prometheus
 )
 
 missing_packages() {

@@ -143,13 +143,21 @@ impl Operator {
     /// # Errors
     /// When helm refuses, in its own words.
     pub fn upgrade(&self, image_tag: &str) -> Outcome<()> {
+        self.configure(&format!("image.tag={image_tag}"))
+    }
+
+    /// Sets a value of the operator's chart, as an administrator does.
+    ///
+    /// # Errors
+    /// When helm refuses, in its own words.
+    pub fn configure(&self, setting: &str) -> Outcome<()> {
         let (program, kubeconfig) = (env::var_os(HELM).unwrap_or_default(), env::var_os(cluster::KUBECONFIG));
         let chart = path("../charts/slipway");
         let output = Command::new(program)
             .arg("--kubeconfig")
             .arg(kubeconfig.unwrap_or_default())
             .args(["upgrade", "slipway", "--namespace", NAMESPACE, "--reuse-values", "--wait", "--timeout", "2m"])
-            .args(["--set", &format!("image.tag={image_tag}")])
+            .args(["--set", setting])
             .arg(chart)
             .output();
         let failure = match output {
@@ -157,7 +165,7 @@ impl Operator {
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
-        Err(ScenarioError::Refused { what: format!("helm upgrade to {image_tag}"), failure })
+        Err(ScenarioError::Refused { what: format!("helm upgrade with {setting}"), failure })
     }
 
     /// The end of the audit log.

@@ -26,6 +26,7 @@ use crate::{
         decide::Policy,
         deliver::{Notifier, NotifierError, Outside},
     },
+    promql::{ConnectError, Prometheus},
     server::{ServerState, serve},
     settings::{Settings, SettingsError},
 };
@@ -60,6 +61,9 @@ pub enum RunError {
     /// There is no client for the pods' own ports.
     #[error("failed to make the HTTP client")]
     Http(#[source] reqwest::Error),
+    /// Prometheus cannot be asked.
+    #[error("failed to prepare questions to Prometheus")]
+    Prometheus(#[source] ConnectError),
     /// Nobody can be told what happens.
     #[error("failed to prepare notifications")]
     Notifications(#[source] NotifierError),
@@ -93,6 +97,7 @@ impl Args {
         let settings = Arc::new(Settings::read(&config).map_err(RunError::Settings)?);
         let client = connect().await.map_err(RunError::Connect)?;
         let http = pods_client().map_err(RunError::Http)?;
+        let prometheus = Prometheus::connect(&settings.prometheus).map_err(RunError::Prometheus)?;
         let shutdown = CancellationToken::new();
         let signals = end_on_signals(shutdown.clone())?;
         let metrics = Metrics::new();
@@ -113,6 +118,7 @@ impl Args {
                 recorder: Recorder::new(client.clone(), reporter),
                 client,
                 http,
+                prometheus,
                 settings,
                 leadership,
                 notifier,

@@ -44,6 +44,7 @@ use crate::{
     notifications::deliver::Notifier,
     plan::Plan,
     profile,
+    promql::Prometheus,
     settings::Settings,
 };
 
@@ -60,6 +61,8 @@ pub struct Context {
     pub client: Client,
     /// The connection to pods: what they counted and measured.
     pub http: reqwest::Client,
+    /// What counted for weeks, where the configuration names one.
+    pub prometheus: Option<Prometheus>,
     /// The operator's configuration.
     pub settings: Arc<Settings>,
     /// Publishes events.

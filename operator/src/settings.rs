@@ -1,6 +1,7 @@
 //! The operator's own configuration: what the platform team decides once for all AgentDeployments.
 
 mod notifications;
+mod prometheus;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use notifications::{Notifications, PagerDutySettings, ReceiverSettings, SlackSettings, WebhookSettings};
+pub use prometheus::PrometheusSettings;
 
 use crate::notifications::credentials::CredentialError;
 
@@ -42,12 +44,13 @@ pub enum SettingsError {
     },
     /// A credential cannot be used.
     #[error(
-        "{field} of the configuration needs a usable credential: put it into the Secret that notifications.secretName of the \
-         chart names"
+        "{field} of the configuration needs a usable credential: put it into the Secret that {secret} of the chart names"
     )]
     Credential {
         /// Path of the value.
         field: String,
+        /// The chart's value that names the Secret.
+        secret: &'static str,
         /// What is wrong with the file.
         #[source]
         source: CredentialError,
@@ -72,6 +75,9 @@ pub struct Settings {
     /// Who can be told what happens.
     #[serde(default)]
     pub notifications: Notifications,
+    /// Where the agents' counters of weeks are found.
+    #[serde(default)]
+    pub prometheus: PrometheusSettings,
 }
 
 /// Images of this product, as the cluster pulls them.
@@ -196,6 +202,7 @@ impl Settings {
             serde_norway::from_str(&text).map_err(|source| SettingsError::Parse { path: name, source })?;
         settings.check()?;
         settings.notifications.check_files()?;
+        settings.prometheus.check_files()?;
         Ok(settings)
     }
 
@@ -207,7 +214,7 @@ impl Settings {
         let invalid = |field: &str, problem: &str| {
             Err(SettingsError::Invalid { field: field.to_owned(), problem: problem.to_owned() })
         };
-        let Self { images, store, jobs, alerts, notifications } = self;
+        let Self { images, store, jobs, alerts, notifications, prometheus } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -245,7 +252,8 @@ impl Settings {
                 "has a label of slipway.dev, which are the operator's own: leave it out",
             );
         }
-        notifications.check()
+        notifications.check()?;
+        prometheus.check()
     }
 }
 
@@ -321,6 +329,15 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {slipway.dev/revision: x}}\n",
         "alerts.ruleLabels of the configuration: has a label of slipway.dev, which are the operator's own: leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nprometheus: {url: 'prometheus:9090'}\n",
+        "prometheus.url of the configuration: \"prometheus:9090\" is no address: write one such as \
+         http://prometheus.monitoring:9090"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nprometheus: {tokenFile: token}\n",
+        "prometheus of the configuration: has credentials and no address: add url, or leave them out"
     )]
     fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
         assert_eq!(problem_of(yaml), message);

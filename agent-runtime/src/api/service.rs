@@ -11,7 +11,10 @@ use std::{
 use async_stream::stream;
 use futures::{Stream, StreamExt};
 use slipway_evidence::{CacheState, Stratum};
-use slipway_runtime_config::metrics::{Blame, RunOutcome};
+use slipway_runtime_config::{
+    Objective,
+    metrics::{Blame, RunOutcome},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -103,6 +106,12 @@ impl Service {
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges runs by these objectives from now on.
+    pub fn set_objectives(&self, objectives: Vec<Objective>) {
+        let before = self.recorder().set_objectives(objectives.clone());
+        self.metrics.set_objectives(&before, &objectives);
     }
 
     fn refuse(&self, refusal: Refusal, prompt_length: u64, at: Timestamp) -> ApiError {

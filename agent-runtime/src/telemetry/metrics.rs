@@ -24,7 +24,11 @@ const INTER_TOKEN_BOUNDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 /// Bounds in tokens that the conventions recommend, up to what one call can write.
 const TOKEN_BOUNDS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0];
 
+type ObjectiveGauges = Family<ObjectiveLabels, Gauge<f64, AtomicU64>>;
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// Values of the label `good`.
+const GOOD: [&str; 2] = ["true", "false"];
 
 /// Every metric of the process and the registry that encodes them.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub struct Metrics {
     in_flight: Gauge,
     ready: Gauge,
     slo_events: Family<SloLabels, Counter>,
+    slo_targets: ObjectiveGauges,
+    slo_thresholds: ObjectiveGauges,
     invoke_agent: Histograms<AgentLabels>,
     model_call: Histograms<ModelLabels>,
     first_token: Histograms<ModelLabels>,
@@ -120,6 +126,18 @@ impl Metrics {
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
             slo_events: register(r, counter_name(SLO_EVENTS_TOTAL), "Runs judged by an objective", Family::default()),
+            slo_targets: register(
+                r,
+                "slipway_slo_target_ratio",
+                "Share of events that must be good",
+                Family::default(),
+            ),
+            slo_thresholds: register(
+                r,
+                "slipway_slo_threshold_seconds",
+                "Longest latency of a good event",
+                Family::default(),
+            ),
             invoke_agent: histograms(r, "gen_ai_invoke_agent_duration_seconds", "Duration of agent runs", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
@@ -148,10 +166,11 @@ impl Metrics {
             model: identity.model.into(),
             registry,
         };
-        metrics.with_constants(&identity, objectives)
+        metrics.set_objectives(&[], objectives);
+        metrics.with_constants(&identity)
     }
 
-    fn with_constants(mut self, identity: &MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
+    fn with_constants(mut self, identity: &MetricsIdentity<'_>) -> Self {
         let r = &mut self.registry;
         let labels = [("agent", identity.agent), ("revision", identity.revision), ("version", identity.version)];
         let info = Info::new(labels.map(|(name, value)| (name, value.to_owned())).to_vec());
@@ -161,23 +180,32 @@ impl Metrics {
         for outcome in RunOutcome::ALL {
             drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
         }
-        let target: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
-            register(r, "slipway_slo_target_ratio", "Share of events that must be good", Family::default());
-        let bound: Family<ObjectiveLabels, Gauge<f64, AtomicU64>> =
-            register(r, "slipway_slo_threshold_seconds", "Longest latency of a good event", Family::default());
+        self
+    }
+
+    /// Exports these objectives instead of the ones of before. The events of an objective that keeps its name go on; its target and
+    /// threshold tell what they are judged by now.
+    pub fn set_objectives(&self, before: &[Objective], objectives: &[Objective]) {
+        let is_gone = |known: &&Objective| objectives.iter().all(|objective| objective.name != known.name);
+        for name in before.iter().filter(is_gone).map(|objective| &objective.name) {
+            for good in GOOD {
+                self.slo_events.remove(&SloLabels { objective: name.clone(), good });
+            }
+        }
+        self.slo_targets.clear();
+        self.slo_thresholds.clear();
         for objective in objectives {
             let labels = ObjectiveLabels {
                 objective: objective.name.clone(),
                 metric: objective.metric.as_str(),
                 percentile: objective.percentile.as_str(),
             };
-            target.get_or_create(&labels).set(f64::from(objective.percentile.per_mille()) / 1_000.0);
-            bound.get_or_create(&labels).set(seconds(objective.max_microseconds));
-            for good in ["true", "false"] {
+            self.slo_targets.get_or_create(&labels).set(f64::from(objective.percentile.per_mille()) / 1_000.0);
+            self.slo_thresholds.get_or_create(&labels).set(seconds(objective.max_microseconds));
+            for good in GOOD {
                 drop(self.slo_events.get_or_create(&SloLabels { objective: objective.name.clone(), good }));
             }
         }
-        self
     }
 
     /// Counts a run's end.
@@ -187,7 +215,8 @@ impl Metrics {
         let labels = AgentLabels { gen_ai_agent_name: self.agent.clone(), error_type };
         self.invoke_agent.get_or_create(&labels).observe(seconds(micros));
         for (objective, is_good) in judged {
-            let good = if *is_good { "true" } else { "false" };
+            let [yes, no] = GOOD;
+            let good = if *is_good { yes } else { no };
             self.slo_events.get_or_create(&SloLabels { objective: objective.clone(), good }).inc();
         }
     }

@@ -96,6 +96,11 @@ impl Recorder {
         }
     }
 
+    /// Judges runs by these objectives from now on, those in flight too. Returns the ones of before.
+    pub fn set_objectives(&mut self, objectives: Vec<Objective>) -> Vec<Objective> {
+        std::mem::replace(&mut self.objectives, objectives)
+    }
+
     /// Counts a run that was admitted.
     pub fn start(&mut self, now: Timestamp, stratum: Stratum, session: Session) -> UnitId {
         self.close_until(now);

@@ -9,12 +9,12 @@ use pretty_assertions::assert_eq;
 
 /// Each layer with those above it, which it must not name.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("agent", &["api", "app", "cli", "readiness"]),
-    ("tools", &["agent", "api", "app", "cli", "readiness"]),
-    ("backend", &["tools", "agent", "api", "app", "cli", "readiness", "telemetry"]),
-    ("telemetry", &["backend", "tools", "agent", "api", "app", "cli", "readiness"]),
-    ("clock.rs", &["backend", "tools", "agent", "api", "app", "cli", "readiness", "telemetry"]),
-    ("api", &["app", "cli", "readiness"]),
+    ("agent", &["api", "app", "cli", "objectives", "readiness"]),
+    ("tools", &["agent", "api", "app", "cli", "objectives", "readiness"]),
+    ("backend", &["tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
+    ("telemetry", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness"]),
+    ("clock.rs", &["backend", "tools", "agent", "api", "app", "cli", "objectives", "readiness", "telemetry"]),
+    ("api", &["app", "cli", "objectives", "readiness"]),
 ];
 
 /// Modules whose results depend on their arguments alone.

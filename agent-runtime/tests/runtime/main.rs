@@ -5,6 +5,7 @@ mod chat;
 mod drain;
 mod fixture;
 mod layers;
+mod objectives;
 mod process;
 mod proto;
 mod readiness;

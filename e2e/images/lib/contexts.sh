@@ -9,6 +9,7 @@ fill_context() {
     slipway-lognormal-builder) fill_lognormal_context "$context" ;;
     slipway-busybox) fill_busybox_context "$context" ;;
     slipway-traefik) fill_traefik_context "$context" ;;
+    slipway-prometheus) fill_prometheus_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
       copy_models "$context/models"
@@ -68,6 +69,14 @@ fill_traefik_context() {
   local binary
   binary=$("$REPOSITORY/e2e/tools/build.sh" traefik)
   [[ $1/traefik -nt $binary ]] || install -m 755 "$binary" "$1/traefik"
+}
+
+# The binary of this machine's package.
+fill_prometheus_context() {
+  local binary
+  build_image slipway-python
+  binary=$(command -v prometheus) || die "no prometheus: e2e/cluster/prerequisites.sh prometheus installs it"
+  [[ $1/prometheus -nt $binary ]] || install -m 755 "$binary" "$1/prometheus"
 }
 
 # Symbols are four fifths of a debug binary and of no use in a pod.

@@ -133,12 +133,19 @@ pub fn objectives(object: &AgentDeployment, measurements: &Measurements) -> Stri
         return String::new();
     }
     let rows: Vec<_> = known.iter().map(|entry| objective_row(object, entry, measurements)).collect();
-    let header = ["OBJECTIVE", "BOUNDS", "TARGET", "PREDICTED", "OBSERVED", "MET", "NOW"];
+    let mut header = vec!["OBJECTIVE", "BOUNDS", "TARGET", "PREDICTED", "OBSERVED", "MET", "NOW"];
+    let budget = known.iter().find_map(|entry| entry.budget.as_ref());
+    if budget.is_some() {
+        header.push("BUDGET LEFT");
+    }
+    let budget = budget.map_or(String::new(), |budget| {
+        format!("  BUDGET LEFT is of the runs of {}, as Prometheus counted them\n", budget.window)
+    });
     let window = known.iter().find_map(|entry| entry.window.as_ref());
     let window = window.map_or(String::new(), |window| format!("OBSERVED spans {window} (.status.slo); "));
     let runs = measurements.count(LatencyMetric::AgentRunLatency);
     let now = format!("  {window}NOW is what the pods counted in the last hour, {runs} runs\n");
-    format!("Objectives:\n{}{now}", indented(&table(&header, &rows)))
+    format!("Objectives:\n{}{now}{budget}", indented(&table(&header, &rows)))
 }
 
 fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements: &Measurements) -> Vec<String> {
@@ -146,7 +153,7 @@ fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements
     let met = entry.met.map_or("-", |met| if met { "yes" } else { "no" });
     let latency = object.spec.slo.objectives.iter().find(|objective| objective.name == entry.name);
     let now = latency.map_or("-".to_owned(), |objective| counted(objective, measurements));
-    vec![
+    let mut row = vec![
         entry.name.clone(),
         entry.objective.clone(),
         entry.target.clone(),
@@ -154,7 +161,10 @@ fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements
         or_dash(&entry.observed),
         met.to_owned(),
         now,
-    ]
+    ];
+    // The last column: where nobody knows of budgets, there is none.
+    row.push(entry.budget.as_ref().map_or("-".to_owned(), |budget| budget.left.clone()));
+    row
 }
 
 /// A bucket's upper edge: what is said is never better than what was.

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::{
     AgentDeployment,
-    agent_deployment::{RejectedPlan, RolloutStatus},
+    agent_deployment::{GuardrailStatus, RejectedPlan, RolloutStatus},
 };
 
 use crate::table::{indented, table};
@@ -23,7 +23,8 @@ pub fn rollout(object: &AgentDeployment) -> String {
     if rollout.canary.is_none() && rollout.rejected.is_empty() {
         return String::new();
     }
-    let parts = [shares(object, rollout), verdict(rollout), evidence(object, rollout), rejected(&rollout.rejected)];
+    let judged = [shares(object, rollout), verdict(rollout), evidence(object, rollout)];
+    let parts = judged.into_iter().chain([guardrails(rollout), rejected(&rollout.rejected)]).collect::<Vec<_>>();
     format!("Rollout:\n{}", indented(&parts.concat()))
 }
 
@@ -76,6 +77,28 @@ fn evidence(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
 fn bar(value: &str, bound: f64) -> String {
     let share = value.parse::<f64>().unwrap_or(0.0) / bound.max(f64::MIN_POSITIVE);
     "#".repeat((share.clamp(0.0, 1.0) * BAR).round() as usize)
+}
+
+/// What Prometheus says of the canary.
+fn guardrails(rollout: &RolloutStatus) -> String {
+    if rollout.guardrails.is_empty() || rollout.canary.is_none() {
+        return String::new();
+    }
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |found: &GuardrailStatus| {
+        let state = match (&found.problem, found.exceeded) {
+            (Some(problem), _) => problem.clone(),
+            (None, 0) => "holds".to_owned(),
+            (None, times) => format!("exceeded {times} times in a row"),
+        };
+        vec![found.name.clone(), or_dash(&found.value), or_dash(&found.limit), clock(&found.at), state]
+    };
+    let rows: Vec<_> = rollout.guardrails.iter().map(row).collect();
+    let header = ["GUARDRAIL", "VALUE", "AT MOST", "AT", "STATE"];
+    format!(
+        "guardrails of spec.rollout; one that is exceeded three times in a row rolls back\n{}",
+        indented(&table(&header, &rows))
+    )
 }
 
 fn rejected(plans: &[RejectedPlan]) -> String {

@@ -1,8 +1,10 @@
 //! The controller of AgentDeployments: observe -> decide -> build -> apply -> record.
 
+pub mod budget;
 pub mod build;
 pub mod decide;
 pub mod evidence;
+pub mod guardrails;
 pub mod objectives;
 pub mod observe;
 pub mod reconcile;

@@ -140,6 +140,7 @@ fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
         observed_at: None,
         window: None,
         met: None,
+        budget: None,
     }
 }
 

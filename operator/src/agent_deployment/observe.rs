@@ -1,11 +1,13 @@
 //! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
 
+mod budgets;
+mod guardrails;
 mod kinds;
+mod route;
 mod rules;
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Debug, sync::Arc};
 
-use gateway_api::httproutes::HttpRoute;
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -14,7 +16,6 @@ use k8s_openapi::{
         batch::v1::Job,
         core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
     },
-    apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
@@ -31,11 +32,12 @@ use super::{
     evidence,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{DatasetView, OwnedObject, RouteView, ServingView, WorkloadView, World},
+    world::{DatasetView, OwnedObject, ServingView, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
     plan::RemovalKind,
+    promql::Prometheus,
     settings::Settings,
 };
 
@@ -69,17 +71,29 @@ pub enum ObserveError {
     },
 }
 
+/// Where a world is read from.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The API server.
+    pub client: &'a Client,
+    /// The pods.
+    pub http: &'a reqwest::Client,
+    /// What counted for weeks, where there is one.
+    pub prometheus: Option<&'a Prometheus>,
+    /// The operator's configuration.
+    pub settings: &'a Arc<Settings>,
+}
+
 /// Observes an AgentDeployment as it is now; absent when it is gone or going.
 ///
 /// # Errors
 /// When the API server does not answer.
 pub async fn observe(
-    client: &Client,
-    http: &reqwest::Client,
-    settings: &Arc<Settings>,
+    sources: Sources<'_>,
     namespace: &str,
     name: &str,
 ) -> Result<Option<(AgentDeployment, World)>, ObserveError> {
+    let Sources { client, http, prometheus, settings } = sources;
     let Some(object) = get::<AgentDeployment>(client, namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -100,12 +114,15 @@ pub async fn observe(
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let kinds = KnownKinds::ask(client).await?;
-    let route = observe_route(client, kinds, &mine, &object).await?;
+    let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
+    let now = Timestamp::now();
+    let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
+    let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
-        now: Timestamp::now(),
+        now,
         settings: settings.clone(),
         name: name.to_owned(),
         namespace: namespace.to_owned(),
@@ -123,7 +140,9 @@ pub async fn observe(
             .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
             .collect(),
         observed,
+        budgets,
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
+        guardrails,
         route,
         rules,
         jobs: job_views(&jobs, &pods),
@@ -180,64 +199,6 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
             && pod.labels().get(labels::APP_COMPONENT).map(String::as_str) == Some(Component::Serve.as_str())
     };
     pods.iter().filter(is_judged).cloned().collect()
-}
-
-/// The route, where the cluster knows routes. Where none is asked for, one of an earlier spec may be left; a cluster without
-/// routes is not asked for them, for each such answer is a warning in the log.
-async fn observe_route(
-    client: &Client,
-    kinds: KnownKinds,
-    selector: &str,
-    object: &AgentDeployment,
-) -> Result<RouteView, ObserveError> {
-    if object.spec.rollout.traffic.gateway_api.is_none() && !kinds.routes {
-        return Ok(RouteView::UnknownKind);
-    }
-    let namespace = object.namespace().unwrap_or_default();
-    let routes = match list::<HttpRoute>(client, &namespace, selector).await {
-        Ok(routes) => routes,
-        Err(ObserveError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
-        Err(error) => return Err(error),
-    };
-    let Some(route) = routes.into_iter().find(|route| route.metadata.deletion_timestamp.is_none()) else {
-        return Ok(RouteView::Absent);
-    };
-    let (Some(uid), Some(resource_version)) = (route.uid(), route.resource_version()) else {
-        return Ok(RouteView::Absent);
-    };
-    let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
-    Ok(RouteView::Present { object, problem: route_problem(&route) })
-}
-
-/// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says
-/// so in plain text, which has no reason for programs.
-fn is_unknown_kind(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
-/// Why no Gateway serves a route as it stands: what its controllers say, or that none has said anything.
-fn route_problem(route: &HttpRoute) -> Option<String> {
-    let names: Vec<&str> = route.spec.parent_refs.iter().flatten().map(|parent| parent.name.as_str()).collect();
-    let parents = route.status.as_ref().map(|status| status.parents.as_slice()).unwrap_or_default();
-    if parents.is_empty() {
-        return Some(format!(
-            "no Gateway has taken HTTPRoute {} in: is {} there, does a controller serve it, and does a listener of it admit \
-             routes of this namespace?",
-            route.name_any(),
-            names.join(", ")
-        ));
-    }
-    parents.iter().find_map(|parent| {
-        let refused = parent.conditions.iter().find(|condition| {
-            matches!(condition.type_.as_str(), "Accepted" | "ResolvedRefs") && condition.status != "True"
-        })?;
-        let Condition { type_, reason, message, .. } = refused;
-        Some(format!(
-            "Gateway {} does not serve HTTPRoute {}: {type_} {reason} {message}",
-            parent.parent_ref.name,
-            route.name_any()
-        ))
-    })
 }
 
 /// The data set of the quality objective, which is a ConfigMap of the user's.
@@ -378,21 +339,4 @@ fn of_revision<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<(String,
     let owned =
         OwnedObject { kind, name: object.name_any(), uid: object.uid()?, resource_version: object.resource_version()? };
     Some((revision, owned))
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::Status;
-
-    use super::is_unknown_kind;
-
-    #[test]
-    fn a_cluster_without_routes_is_told_from_one_that_fails() {
-        let answer = |text: &str, code| {
-            let status = Status::failure(text, "Failed to parse error data").with_code(code);
-            is_unknown_kind(&kube::Error::Api(Box::new(status)))
-        };
-        assert!(answer("404 page not found\n", 404));
-        assert!(!answer("too many requests", 429));
-    }
 }

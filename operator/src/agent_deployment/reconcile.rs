@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use kube::{ResourceExt, runtime::controller::Action};
 use slipway_crds::v1alpha1::AgentDeployment;
 
-use super::{decide, observe};
+use super::{
+    decide,
+    observe::{self, Sources},
+};
 use crate::controllers::{Context, ReconcileError, carry_out};
 
 /// Observes, decides and carries out.
@@ -14,9 +17,13 @@ use crate::controllers::{Context, ReconcileError, carry_out};
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe::observe(&context.client, &context.http, &context.settings, &namespace, &object.name_any())
-        .await
-        .map_err(ReconcileError::Observe)?;
+    let sources = Sources {
+        client: &context.client,
+        http: &context.http,
+        prometheus: context.prometheus.as_ref(),
+        settings: &context.settings,
+    };
+    let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
     let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
     let plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
     carry_out(&context, &object, object.status.as_ref(), plan).await

@@ -38,7 +38,7 @@ pub enum RevisionError {
     },
 }
 
-/// Everything that decides what the pods of a revision are. Images of this product are pinned here, so that another version of
+/// Everything that decides what the pods of a revision are. Objectives are no part of it: pods take edited ones over as they run. Images of this product are pinned here, so that another version of
 /// the operator changes no running pod. Members that come later are optional and absent where they do nothing: the hash of a
 /// plan never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +59,6 @@ pub struct RevisionPlan {
     pub agent_runtime_image: String,
     /// The agent.
     pub agent: Agent,
-    /// The objectives that the agent runtime counts.
-    pub slo: ServiceLevelObjectives,
     /// Where the pods run.
     pub hardware: Hardware,
     /// Resources of Triton's container.

@@ -13,7 +13,7 @@ use slipway_crds::{
 };
 
 use super::{
-    objectives,
+    budget, objectives,
     world::{ServingView, World},
 };
 use crate::why::{Step, Why};
@@ -57,10 +57,12 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     }
     let profile = status.profile.as_ref().and_then(|name| world.profiles.get(name));
     (status.slo, status.objectives_met) = objectives::summarise(world, profile);
+    status.slo = budget::with_budgets(world, std::mem::take(&mut status.slo));
     status.missed_objectives = objectives::missed(&status.slo, &world.status.missed_objectives);
     let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
+        .chain(budget::met_condition(&status.slo, &world.budgets))
         .chain(suspended_condition(world, outcome))
         .chain(receivers_condition(world));
     status.conditions =

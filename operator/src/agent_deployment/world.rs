@@ -10,7 +10,7 @@ use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineS
 use slipway_evidence::Evidence;
 use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
-use super::{objectives::ObservedObjectives, revision::Revision};
+use super::{budget::BudgetsView, guardrails::GuardrailView, objectives::ObservedObjectives, revision::Revision};
 use crate::{
     jobs::view::JobView,
     plan::{Removal, RemovalKind},
@@ -48,8 +48,12 @@ pub struct World {
     pub campaigns: Vec<OwnedObject>,
     /// What the serving pods counted.
     pub observed: ObservedObjectives,
+    /// What Prometheus counted, of weeks.
+    pub budgets: BudgetsView,
     /// What every pod of stable and canary counted, by revision; empty while no rollout compares them.
     pub evidence: BTreeMap<String, Vec<PodEvidence>>,
+    /// What Prometheus says of the canary, by the name of the guardrail; empty while the last look stands.
+    pub guardrails: BTreeMap<String, GuardrailView>,
     /// The HTTPRoute.
     pub route: RouteView,
     /// The alerting rules.

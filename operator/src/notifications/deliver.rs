@@ -1,14 +1,13 @@
 //! Delivers announcements, beside all reconciliations. Has the clock, the dice and the connections.
 
 use std::{
-    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use reqwest::{Certificate, Client, header::RETRY_AFTER, redirect};
+use reqwest::{Client, header::RETRY_AFTER};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -16,15 +15,17 @@ use tracing::{debug, info, warn};
 
 use super::{
     build::{Request, TemplateError},
-    credentials::{self, CredentialError},
     decide::{Answer, Letter, Next, Offered, Outbox, Policy, Settled, answer},
     happening::Announcement,
     receiver::{Receiver, RequestError},
 };
-use crate::{failure::chain, metrics::Metrics, settings::Notifications};
+use crate::{
+    failure::chain,
+    metrics::Metrics,
+    outgoing::{self, OutgoingError},
+    settings::Notifications,
+};
 
-/// How long a connection may take to come about; the rest of an attempt's time is for the answer.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Bytes of a refusal's body that are logged: Slack and PagerDuty say there what they did not like.
 const MAX_WORDS: usize = 200;
 
@@ -34,18 +35,9 @@ pub enum NotifierError {
     /// A template cannot be used.
     #[error("failed to read a template")]
     Template(#[source] TemplateError),
-    /// The certificates cannot be read.
-    #[error("failed to read notifications.caFile")]
-    ReadCertificates(#[source] CredentialError),
-    /// The certificates cannot be used.
-    #[error("failed to use the certificates of notifications.caFile")]
-    Certificates(#[source] reqwest::Error),
-    /// There are no certificates.
-    #[error("notifications.caFile holds no certificate: put PEM certificates into it, or leave it out")]
-    NoCertificates,
     /// There is no client.
     #[error("failed to make the HTTP client for receivers")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] OutgoingError),
 }
 
 /// What delivery takes from outside.
@@ -102,7 +94,8 @@ impl Notifier {
     ) -> Result<Self, NotifierError> {
         let receivers = Receiver::all(settings).map_err(NotifierError::Template)?;
         let desk = |receiver| Desk { receiver, outbox: Mutex::new(Outbox::new(policy.clone())), wake: Notify::new() };
-        let http = client(settings.ca_file.as_ref().map(|file| settings.path(file)).as_deref())?;
+        let ca_file = settings.ca_file.as_ref().map(|file| settings.path(file));
+        let http = outgoing::client("notifications.caFile", ca_file.as_deref()).map_err(NotifierError::Client)?;
         let desks = receivers.into_iter().map(desk).collect();
         Ok(Self(Arc::new(Inner { desks, http, policy, outside, metrics })))
     }
@@ -273,27 +266,4 @@ async fn words(mut response: reqwest::Response) -> String {
     }
     let text: String = String::from_utf8_lossy(&bytes).chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
     if text.is_empty() { text } else { format!(": {text}") }
-}
-
-/// The client for receivers: goes where it is told and nowhere else. The operator's image has no certificates; the roots are
-/// compiled in.
-fn client(ca_file: Option<&Path>) -> Result<Client, NotifierError> {
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root));
-    let mut roots = roots.collect::<Result<Vec<_>, _>>().map_err(NotifierError::Client)?;
-    if let Some(file) = ca_file {
-        let pem = credentials::text(file).map_err(NotifierError::ReadCertificates)?;
-        let own = Certificate::from_pem_bundle(pem.as_bytes()).map_err(NotifierError::Certificates)?;
-        if own.is_empty() {
-            return Err(NotifierError::NoCertificates);
-        }
-        roots.extend(own);
-    }
-    Client::builder()
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT)
-        .user_agent(concat!("slipway-operator/", env!("CARGO_PKG_VERSION")))
-        .tls_certs_only(roots)
-        .build()
-        .map_err(NotifierError::Client)
 }

@@ -240,7 +240,9 @@ fn check_template(field: &str, template: Option<&str>) -> Result<(), SettingsErr
 fn usable<T>(field: impl Into<String>, credential: Result<T, CredentialError>) -> Result<(), SettingsError> {
     match credential {
         Ok(_) => Ok(()),
-        Err(source) => Err(SettingsError::Credential { field: field.into(), source }),
+        Err(source) => {
+            Err(SettingsError::Credential { field: field.into(), secret: "notifications.secretName", source })
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_operator::{
     agent_deployment::{
+        budget::BudgetsView,
         build::{self, quality_job::QualityOrder, traffic::Split},
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, input_hash},
@@ -64,6 +65,8 @@ fn world(object: &AgentDeployment) -> World {
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
         evidence: BTreeMap::new(),
+        budgets: BudgetsView::NotAsked,
+        guardrails: BTreeMap::new(),
         route: RouteView::Absent,
         rules: RulesView::default(),
         jobs: BTreeMap::new(),
@@ -158,7 +161,7 @@ fn rules(world: &World) -> Vec<Value> {
     let is_wanted = world.spec.alerts.burn_rate;
     let held = [false, true].into_iter().filter(|_| is_wanted).filter_map(|knows_prometheus_rules| {
         let rules = RulesView { knows_prometheus_rules, ..RulesView::default() };
-        build::alerts::child(&World { rules, ..world.clone() }, &world.spec.slo)
+        build::alerts::child(&World { rules, ..world.clone() })
     });
     held.map(|rules| child(&rules)).collect()
 }
@@ -205,7 +208,6 @@ fn plan(world: &World) -> RevisionPlan {
         worker_image: settings.images.worker.clone(),
         agent_runtime_image: settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
-        slo: world.spec.slo.clone(),
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),

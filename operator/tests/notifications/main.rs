@@ -380,5 +380,6 @@ fn certificates_that_are_none_are_named(#[case] text: &str, #[case] message: &st
     );
     let settings: Settings = serde_norway::from_str(&yaml).unwrap();
     let error = Notifier::new(&settings.notifications, Metrics::new(), policy(), Outside::real()).err().unwrap();
-    assert_eq!(error.to_string(), message);
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, message);
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod alerts;
+mod guardrail;
 mod model;
 mod profiling;
 mod rollout;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
+pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
@@ -27,8 +29,8 @@ pub use slo::{
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, JobAttempt, LogEvidence, MeasuredQuality, ObjectiveStatus, RejectedPlan,
-    ResolvedImage, ResolvedModel, RolloutStatus, SelectedConfiguration, Stage,
+    AgentDeploymentStatus, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence, MeasuredQuality,
+    ObjectiveStatus, RejectedPlan, ResolvedImage, ResolvedModel, RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Guardrail;
 use crate::values::{DurationText, Percent};
 
 /// How a changed plan takes over: who moves traffic, in which steps, and how the new revision is judged.
@@ -12,8 +13,8 @@ use crate::values::{DurationText, Percent};
 #[x_kube(
     validation = Rule::new(
         "(has(self.traffic) && has(self.traffic.type) && self.traffic.type != 'BlueGreen') || \
-         !(has(self.steps) || has(self.judge) || has(self.onInconclusive))")
-        .message("steps, judge and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio")
+         !(has(self.steps) || has(self.judge) || has(self.guardrails) || has(self.onInconclusive))")
+        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio")
 )]
 pub struct Rollout {
     /// Who moves traffic to the new revision.
@@ -33,6 +34,11 @@ pub struct Rollout {
     /// How the new revision is judged.
     #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
     pub judge: JudgeSettings,
+    /// Guardrails of your own, which Prometheus is asked for once a minute. One that is exceeded three times in a row rolls the new
+    /// revision back; while one is exceeded or has no value, the rollout stays at its step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub guardrails: Vec<Guardrail>,
     /// What happens when a step's longest soak passes without a verdict.
     #[serde(default, skip_serializing_if = "OnInconclusive::is_default")]
     pub on_inconclusive: OnInconclusive,
@@ -63,6 +69,7 @@ impl Default for Rollout {
             traffic: Traffic::default(),
             steps: Vec::new(),
             judge: JudgeSettings::default(),
+            guardrails: Vec::new(),
             on_inconclusive: OnInconclusive::default(),
             paused: false,
             promote: None,

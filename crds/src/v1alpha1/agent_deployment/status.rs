@@ -243,6 +243,23 @@ pub struct ObjectiveStatus {
     /// Whether what is observed meets the target; absent without traffic, and for capacity, which only profiling judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
+    /// What is left of the error budget of 30 days; absent where the operator's configuration names no Prometheus, and for capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ErrorBudget>,
+}
+
+/// An error budget: the share of runs that an objective lets be bad, and what of it is not spent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorBudget {
+    /// What is left, rounded down: `83%`; below zero it is overspent, and the objective is missed over the window.
+    #[schemars(length(max = 8))]
+    pub left: String,
+    /// The time that Prometheus really has counters of, at most 30 days: `12d`.
+    #[schemars(length(max = 16))]
+    pub window: String,
+    /// When it was asked.
+    pub at: Time,
 }
 
 /// The revisions of an AgentDeployment.
@@ -295,6 +312,10 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["guard"]))]
     pub evidence: Vec<LogEvidence>,
+    /// What the guardrails of `spec.rollout.guardrails` were found at, since the canary has its share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub guardrails: Vec<GuardrailStatus>,
     /// The judge's memory. Opaque; a new version of the judge starts anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
@@ -310,6 +331,32 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
     pub rejected: Vec<RejectedPlan>,
+}
+
+/// A guardrail of the user's as it was found last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuardrailStatus {
+    /// Its name.
+    #[schemars(length(max = 40))]
+    pub name: String,
+    /// The canary's value; absent where the expression had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub value: Option<String>,
+    /// The largest that it may be; absent where it is a multiple of a value that stable does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub limit: Option<String>,
+    /// Why there is no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub problem: Option<String>,
+    /// How often in a row it was exceeded.
+    #[serde(default)]
+    pub exceeded: i32,
+    /// When it was looked at.
+    pub at: Time,
 }
 
 /// The evidence of one guard.

@@ -46,6 +46,7 @@ pub(super) fn objectives(material: &Material<'_>) -> String {
         return String::new();
     }
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "–".to_owned());
+    let has_budgets = known.iter().any(|entry| entry.budget.is_some());
     let lines: Vec<Line> = known
         .iter()
         .map(|entry| {
@@ -54,7 +55,7 @@ pub(super) fn objectives(material: &Material<'_>) -> String {
                 Some(false) => Cell::Mark("bad", "missed".to_owned()),
                 None => Cell::Text("–".to_owned()),
             };
-            let cells = vec![
+            let mut cells = vec![
                 Cell::Text(entry.name.clone()),
                 Cell::Text(entry.objective.clone()),
                 Cell::Number(entry.target.clone()),
@@ -63,10 +64,17 @@ pub(super) fn objectives(material: &Material<'_>) -> String {
                 Cell::Number(or_dash(&entry.window)),
                 met,
             ];
+            if has_budgets {
+                let budget = entry.budget.as_ref().map(|budget| format!("{} over {}", budget.left, budget.window));
+                cells.push(Cell::Number(or_dash(&budget)));
+            }
             Line { class: "", cells }
         })
         .collect();
-    let header = ["Objective", "Bounds", "Target", "Predicted", "Observed", "Over", "Met"];
+    let mut header = vec!["Objective", "Bounds", "Target", "Predicted", "Observed", "Over", "Met"];
+    if has_budgets {
+        header.push("Error budget left");
+    }
     let table = table("What was asked for, predicted by the confirm run, and observed while serving", &header, &lines);
     format!("<section>\n<h2>Predicted and observed</h2>\n{table}</section>\n")
 }

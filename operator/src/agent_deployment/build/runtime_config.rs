@@ -2,7 +2,8 @@
 
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, Tool as ApiTool, ToolType,
+        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective, Tool as ApiTool,
+        ToolType,
     },
     values::Percentile as ApiPercentile,
 };
@@ -19,14 +20,17 @@ const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
-/// The configuration file's content.
-pub fn runtime_config(agent_deployment: &str, revision: &str, plan: &RevisionPlan) -> RuntimeConfig {
+/// The configuration file's content: what the plan says, and the objectives as they are now.
+pub fn runtime_config(
+    agent_deployment: &str,
+    revision: &str,
+    plan: &RevisionPlan,
+    objectives: &[LatencyObjective],
+) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
-    config.objectives = plan
-        .slo
-        .objectives
+    config.objectives = objectives
         .iter()
         .map(|objective| Objective {
             name: objective.name.clone(),

@@ -34,7 +34,7 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
 }
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
-    let config = runtime_config::runtime_config(&world.name, hash, plan);
+    let config = runtime_config::runtime_config(&world.name, hash, plan, &world.spec.slo.objectives);
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),

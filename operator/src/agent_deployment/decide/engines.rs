@@ -7,9 +7,7 @@ use slipway_crds::{
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{
-            Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration, ServiceLevelObjectives,
-        },
+        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
         engine::{EngineArtifact, EngineBuild},
     },
 };
@@ -151,16 +149,10 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
         worker_image: world.settings.images.worker.clone(),
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
-        slo: counted(&world.spec.slo),
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
     }
-}
-
-/// What the agent runtime counts: the bounds on latencies. Everything else of the objectives changes no pod.
-fn counted(slo: &ServiceLevelObjectives) -> ServiceLevelObjectives {
-    ServiceLevelObjectives { objectives: slo.objectives.clone(), ..ServiceLevelObjectives::default() }
 }
 
 fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {

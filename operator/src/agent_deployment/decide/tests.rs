@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announcements;
+mod budgets;
 mod canary;
 mod cluster;
 mod profiling;

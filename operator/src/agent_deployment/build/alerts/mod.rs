@@ -6,6 +6,7 @@
 //! whatever else is configured.
 
 mod alerting;
+mod budget;
 mod objective;
 mod recording;
 mod window;
@@ -19,11 +20,10 @@ use slipway_crds::{
 };
 
 pub use alerting::ALERTS;
+pub use budget::{BudgetQueries, budget_queries};
+pub use objective::{Objective, objectives};
 
-use self::{
-    objective::{Objective, objectives},
-    window::Window,
-};
+use self::window::Window;
 use super::{World, owned};
 use crate::{
     jobs::template::common_labels,
@@ -116,14 +116,14 @@ fn group(scope: &Scope<'_>, objectives: &[Objective], (name, windows): (&str, &[
 }
 
 /// The object that holds the rules; absent when there are none.
-pub fn child(world: &World, slo: &ServiceLevelObjectives) -> Option<Child> {
+pub fn child(world: &World) -> Option<Child> {
     let scope = Scope {
         namespace: &world.namespace,
         name: &world.name,
         replicas: world.spec.serving.replicas,
         runbooks: &world.settings.alerts.runbook_url,
     };
-    let rules = rules(&scope, slo)?;
+    let rules = rules(&scope, &world.spec.slo)?;
     Some(match kind(world) {
         RulesKind::PrometheusRule => Child::PrometheusRule(Box::new(prometheus_rule(world, rules))),
         RulesKind::ConfigMap => Child::ConfigMap(Box::new(config_map(world, &rules))),

@@ -23,6 +23,11 @@ impl Share {
         Self(self.0 * tenths as u64 / 10)
     }
 
+    /// The share as a number between 0 and 1.
+    pub const fn ratio(self) -> f64 {
+        self.0 as f64 / 1e7
+    }
+
     /// The share as a decimal number between 0 and 1, as PromQL reads it.
     pub fn decimal(self) -> String {
         decimal(self.0, 7)

@@ -1,5 +1,7 @@
 //! Recording rules: how many runs each objective judged in a window, and how many of them were bad. Pure.
 
+use std::fmt::Display;
+
 use slipway_runtime_config::metrics::{Blame, RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL};
 
 use super::{
@@ -52,12 +54,13 @@ pub fn recording_rules(scope: &Scope<'_>, objectives: &[Objective], window: Wind
     rules
 }
 
-fn increase(scope: &Scope<'_>, counter: &str, matcher: &str, window: Window) -> String {
+/// How far a counter went up within a window.
+pub fn increase(scope: &Scope<'_>, counter: &str, matcher: &str, window: impl Display) -> String {
     format!("increase({counter}{{{}{matcher}}}[{window}])", scope.pods())
 }
 
 /// The outcomes with one of these meanings, as a regular expression.
-fn outcomes(of: &[Blame]) -> String {
+pub fn outcomes(of: &[Blame]) -> String {
     let named = RunOutcome::ALL.into_iter().filter(|outcome| of.contains(&outcome.blame()));
     named.map(RunOutcome::as_str).collect::<Vec<_>>().join("|")
 }

@@ -19,7 +19,13 @@ use super::{
     schedule::{self, Planned},
     settle, tell_of_start,
 };
-use crate::{agent_deployment::world::RouteView, plan::Note};
+use crate::{
+    agent_deployment::{
+        guardrails::{self, Guarded},
+        world::RouteView,
+    },
+    plan::Note,
+};
 
 /// How often a canary with traffic is looked at: the length of a window of evidence.
 const LOOK: Duration = Duration::from_secs(10);
@@ -41,7 +47,8 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
         return Some(Step::Stopped(Why::PlanRejected { revision, reason }));
     }
     let schedule = schedule::schedule(&world.spec.rollout, world.spec.serving.replicas);
-    let mut canary = Canary { world, stable, target, schedule: &schedule, rollout: opened(stable, target, draft) };
+    let rollout = opened(stable, target, draft);
+    let mut canary = Canary { world, stable, target, schedule: &schedule, rollout, held: None };
     tell_of_start(world, target, canary.wanted(), draft);
     match canary.judge(draft) {
         Next::GoOn => canary.carry_on(draft),
@@ -61,6 +68,8 @@ struct Canary<'a> {
     target: &'a Target,
     schedule: &'a [Planned],
     rollout: RolloutStatus,
+    /// Why a guardrail of the user's keeps it at its step.
+    held: Option<String>,
 }
 
 impl Canary<'_> {
@@ -97,6 +106,12 @@ impl Canary<'_> {
         }
         let mut verdict = Verdict::Hold;
         if self.weight() > 0 && !self.schedule.is_empty() {
+            let (declared, views) = (&spec.guardrails, &self.world.guardrails);
+            match guardrails::judge(declared, views, self.world.now, &mut self.rollout) {
+                Guarded::Clear => {}
+                Guarded::Held(why) => self.held = Some(why),
+                Guarded::Harmed(harm) => return Next::RollBack(harm),
+            }
             let judged = self.judged();
             if judged.verdict == Verdict::Rollback {
                 return Next::RollBack(judged.reason);
@@ -104,7 +119,7 @@ impl Canary<'_> {
             self.rollout = judged.rollout;
             verdict = judged.verdict;
         }
-        if self.is_named_by(spec.promote.as_ref()) || (verdict == Verdict::Promote && !spec.paused) {
+        if self.is_named_by(spec.promote.as_ref()) || (verdict == Verdict::Promote && !self.is_held()) {
             self.enter(self.schedule.len() + 1, draft);
         } else if verdict == Verdict::Advance && self.may_advance() {
             self.enter(self.step() + 1, draft);
@@ -113,14 +128,19 @@ impl Canary<'_> {
     }
 
     fn judged(&self) -> Judged {
-        let Self { world, stable, target, schedule, rollout } = self;
+        let Self { world, stable, target, schedule, rollout, held: _ } = self;
         let may_advance = self.may_advance();
         Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan, may_advance }.judge()
     }
 
-    /// Not while a person holds it, and not before it has the share of its step.
+    /// A person, or a guardrail of theirs, keeps it at its step.
+    fn is_held(&self) -> bool {
+        self.world.spec.rollout.paused || self.held.is_some()
+    }
+
+    /// Not while it is held, and not before it has the share of its step.
     fn may_advance(&self) -> bool {
-        !self.world.spec.rollout.paused && self.planned().is_some_and(|step| step.weight == self.weight())
+        !self.is_held() && self.planned().is_some_and(|step| step.weight == self.weight())
     }
 
     /// A pod that ends with an error while users are sent to it needs no statistics.
@@ -158,6 +178,8 @@ impl Canary<'_> {
                 self.rollout.weight = Some(weight);
                 self.rollout.weight_since = Some(Time(world.now));
                 self.rollout.canary_share = Some(format!("{weight}%"));
+                // Another share is another load.
+                self.rollout.guardrails.clear();
             }
             Some(_) | None => {}
         }
@@ -194,6 +216,9 @@ impl Canary<'_> {
         let weight = self.weight();
         if self.world.spec.rollout.paused {
             return Step::Waiting(Why::RolloutPaused { revision, weight });
+        }
+        if let Some(message) = self.held.clone() {
+            return Step::Waiting(Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message });
         }
         let reason = reason(self.rollout.reason.as_deref());
         let message = self.rollout.message.clone().unwrap_or_else(|| "no evidence yet".to_owned());

@@ -219,13 +219,18 @@ fn write(rollout: &mut RolloutStatus, judge: &Judge, (verdict, code, text): (Ver
     let mut evidence: Vec<LogEvidence> = weighed
         .map(|evidence| LogEvidence {
             guard: Suspect { key: evidence.key, harm: evidence.harm }.to_string(),
-            log_evidence: format!("{:.2}", evidence.ln_e),
+            log_evidence: logarithm(evidence.ln_e),
         })
         .collect();
     evidence.sort_by(|a, b| a.guard.cmp(&b.guard));
     evidence.dedup_by(|a, b| a.guard == b.guard);
     evidence.truncate(64);
     rollout.evidence = evidence;
+}
+
+/// Two decimals; a rounded zero has no sign.
+fn logarithm(value: f64) -> String {
+    format!("{:.2}", if value.abs() < 0.005 { 0.0 } else { value })
 }
 
 /// What a revision changes decides what guards it: a slower tool is no engine's fault.

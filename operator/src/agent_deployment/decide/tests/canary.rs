@@ -1,5 +1,7 @@
 //! A canary with traffic: what its pods count decides. The clock is the test's, and so is what users send.
 
+mod guardrails;
+
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
@@ -11,7 +13,10 @@ use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_S
 
 use super::cluster::{Cluster, lines, world};
 use crate::{
-    agent_deployment::world::{PodEvidence, RouteView},
+    agent_deployment::{
+        guardrails::GuardrailView,
+        world::{PodEvidence, RouteView},
+    },
     notifications::happening::{Happening, Severity},
     plan::{Child, RemovalKind},
 };
@@ -39,6 +44,8 @@ const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0 };
 struct Trial {
     cluster: Cluster,
     counted: BTreeMap<String, Vec<Window>>,
+    /// What Prometheus says of the canary by every guardrail.
+    said: GuardrailView,
     /// Every share that the canary had, in turn.
     shares: Vec<i32>,
     events: Vec<String>,
@@ -58,7 +65,9 @@ fn trial() -> Trial {
 fn trial_with(rollout: &str) -> Trial {
     let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
     let cluster = cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned());
-    let mut trial = Trial { cluster, counted: BTreeMap::new(), shares: Vec::new(), events: Vec::new(), writes: 0 };
+    let said = GuardrailView::Values { canary: None, stable: None };
+    let (counted, shares, events) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let mut trial = Trial { cluster, counted, said, shares, events, writes: 0 };
     trial.settle();
     trial.cluster.ready_pods();
     trial.settle();
@@ -127,6 +136,7 @@ impl Trial {
             (revision.clone(), pods.collect())
         };
         self.cluster.world.evidence = arms.map(of).collect();
+        self.look_at_guardrails(is_compared);
     }
 
     /// Lets users send for so many seconds, with a look of the operator's after each window.

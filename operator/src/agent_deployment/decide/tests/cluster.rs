@@ -21,6 +21,7 @@ use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Ou
 use super::super::decide;
 use crate::{
     agent_deployment::{
+        budget::BudgetsView,
         objectives::ObservedObjectives,
         revision::Revision,
         world::{OwnedObject, RouteView, RulesView, ServingView, World},
@@ -79,7 +80,9 @@ pub(super) fn world() -> Cluster {
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
+        budgets: BudgetsView::NotAsked,
         evidence: BTreeMap::new(),
+        guardrails: BTreeMap::new(),
         route: RouteView::Absent,
         rules: RulesView::default(),
         jobs: BTreeMap::new(),

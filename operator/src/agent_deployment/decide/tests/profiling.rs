@@ -5,11 +5,12 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{Precision, Stage},
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfilePhase},
 };
+use slipway_runtime_config::RuntimeConfig;
 
 use super::cluster::{Cluster, digest, world};
 use crate::{
     agent_deployment::world::{OwnedObject, WorkloadView},
-    plan::RemovalKind,
+    plan::{Child, RemovalKind},
 };
 
 const PROFILED: &str = "
@@ -103,6 +104,29 @@ fn what_the_campaign_chose_is_served_as_it_was_measured() {
         ("int8", Some(2), "4")
     );
     assert_eq!((plan.max_in_flight, message(&cluster, "SLOAttainable").as_str()), (8, "18.5 requests/s"));
+}
+
+/// The bounds that the ConfigMap of the serving revision tells its pods to count by.
+fn counted_by(cluster: &Cluster) -> Vec<u64> {
+    let name = format!("support-{}", cluster.stable());
+    let config = cluster.plan().children.into_iter().find_map(|child| match child {
+        Child::ConfigMap(object) if object.metadata.name.as_ref() == Some(&name) => object.data,
+        _ => None,
+    });
+    let config = config.and_then(|mut data| data.remove("config.json")).expect("a configuration");
+    let config = RuntimeConfig::from_json(config.as_bytes()).expect("a valid configuration");
+    config.objectives.into_iter().map(|objective| objective.max_microseconds).collect()
+}
+
+#[test]
+fn an_edited_objective_that_changes_no_choice_restarts_nothing() {
+    let cluster = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
+    let stable = cluster.stable();
+    let edited = cluster.edited(|spec| spec.slo.objectives[0].max = "600ms".parse().expect("a duration"));
+    let cluster = ended(edited, ProfilePhase::Chosen);
+    assert_eq!((cluster.world.profiles.len(), cluster.world.status.stage), (2, Some(Stage::Serving)));
+    assert_eq!((cluster.stable(), cluster.world.serving.len()), (stable, 1));
+    assert_eq!(counted_by(&cluster), [600_000]);
 }
 
 #[test]

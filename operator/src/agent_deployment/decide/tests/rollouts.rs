@@ -1,10 +1,20 @@
 //! How one revision takes over from another.
 
+use k8s_openapi::{
+    api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::runtime::RawExtension,
+};
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::{Precision, RolloutStatus, Stage};
+use slipway_crds::{
+    labels,
+    v1alpha1::agent_deployment::{Precision, RolloutStatus, Stage},
+};
 
 use super::cluster::{Cluster, lines, world};
-use crate::plan::{Child, RemovalKind};
+use crate::{
+    agent_deployment::revision::{INPUT_HASH, Revision},
+    plan::{Child, RemovalKind},
+};
 
 fn replicas(cluster: &Cluster) -> Vec<(String, i32)> {
     let children = cluster.plan().children;
@@ -199,4 +209,26 @@ fn a_lost_record_stops_nobody_from_serving() {
     assert_eq!(other.routed_to, Some(stable.clone()));
     assert!(other.world.serving.contains_key(&stable));
     assert_ne!(other.with_pods_ready().stable(), stable);
+}
+
+/// Plans once held the objectives: their records stand on users' clusters.
+#[test]
+fn a_record_with_members_of_before_is_still_read() {
+    let cluster = world().serving();
+    let revision = cluster.world.revision(&cluster.stable()).expect("the plan is kept").clone();
+    let mut data = serde_json::to_value(&revision.plan).expect("a plan is JSON");
+    data["slo"] = serde_json::json!({"objectives": []});
+    let record = ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(revision.name.clone()),
+            labels: Some([(labels::REVISION.to_owned(), revision.hash.clone())].into()),
+            annotations: Some([(INPUT_HASH.to_owned(), revision.input_hash.clone())].into()),
+            uid: Some(revision.uid.clone()),
+            resource_version: Some(revision.resource_version.clone()),
+            ..ObjectMeta::default()
+        },
+        data: Some(RawExtension(data)),
+        revision: revision.number,
+    };
+    assert_eq!(Revision::read(&record).expect("a record can be read"), revision);
 }

@@ -1,0 +1,102 @@
+//! Takes edited objectives over while the agent serves: they change what is counted, not what is served. Everything else of a
+//! configuration stays as it is for the life of a pod. IO.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use slipway_runtime_config::{ReadConfigError, RuntimeConfig};
+use tokio_util::sync::CancellationToken;
+
+use crate::{api::service::Service, failure::with_causes};
+
+/// How often the file is read. The kubelet brings an edited ConfigMap within about a minute; reading adds little to that.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// What looks for edited objectives.
+pub struct ObjectivesWatch {
+    service: Arc<Service>,
+    path: PathBuf,
+    /// The configuration that is in force.
+    config: RuntimeConfig,
+    /// The bytes that were looked at last, so that a file that cannot be used is told of once.
+    seen: Vec<u8>,
+}
+
+/// What became of a look at the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing new.
+    Unchanged,
+    /// Other objectives are in force.
+    TakenOver,
+    /// The same, and there were other changes, which have no effect.
+    TakenOverInPart,
+}
+
+/// Why objectives were not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The file cannot be read.
+    #[error("failed to read the configuration {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Its content cannot be used.
+    #[error("failed to use the configuration {path}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Its problems.
+        #[source]
+        source: ReadConfigError,
+    },
+}
+
+impl ObjectivesWatch {
+    /// Watches the file that `config` was read from.
+    pub fn new(service: Arc<Service>, path: PathBuf, config: RuntimeConfig) -> Self {
+        Self { service, path, config, seen: Vec::new() }
+    }
+
+    /// Watches until `stop`. Objectives in force stay so while the file cannot be used.
+    pub async fn watch(mut self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+            match self.look().await {
+                Ok(Look::Unchanged) => {}
+                Ok(Look::TakenOver) => tracing::info!(objectives = self.config.objectives.len(), "objectives changed"),
+                Ok(Look::TakenOverInPart) => {
+                    tracing::warn!("of a changed configuration only the objectives are taken over: restart the pod");
+                }
+                Err(error) => tracing::warn!(error = with_causes(&error), "objectives stay as they were"),
+            }
+        }
+    }
+
+    /// Reads the file, and takes its objectives over if they are others.
+    ///
+    /// # Errors
+    /// See [`LookError`]; content that cannot be used is an error once, then it is nothing new.
+    pub async fn look(&mut self) -> Result<Look, LookError> {
+        let json =
+            tokio::fs::read(&self.path).await.map_err(|source| LookError::Read { path: self.path.clone(), source })?;
+        if json == self.seen {
+            return Ok(Look::Unchanged);
+        }
+        self.seen.clone_from(&json);
+        let edited =
+            RuntimeConfig::from_json(&json).map_err(|source| LookError::Config { path: self.path.clone(), source })?;
+        if edited == self.config {
+            return Ok(Look::Unchanged);
+        }
+        self.config.objectives.clone_from(&edited.objectives);
+        self.service.set_objectives(edited.objectives.clone());
+        Ok(if edited == self.config { Look::TakenOver } else { Look::TakenOverInPart })
+    }
+}
