@@ -5,9 +5,17 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, agent_deployment::ObjectiveStatus};
+use slipway_crds::{
+    labels,
+    v1alpha1::{AgentDeployment, agent_deployment::ObjectiveStatus},
+};
 use slipway_e2e::{
     namespace::condition_of,
     operator::Operator,
@@ -26,6 +34,7 @@ async fn what_prometheus_counts_stands_in_the_status_and_guards_rollouts() {
     let agent = bench.apply(&bench.manifest).await.unwrap();
     bench.namespace.wait_until_served(&agent, ROLLOUT_LIMIT).await.unwrap();
     let pods = bench.pod_uids(&bench.stable).await.unwrap();
+    tell_of_pods(&bench).await;
     bench.namespace.kubectl_apply("manifests/prometheus/prometheus.yaml").unwrap();
     bench.namespace.wait_until_available("prometheus", Duration::from_secs(120)).await.unwrap();
     Operator::find().await.unwrap().configure(&format!("prometheus.url=http://prometheus.{NAMESPACE}")).unwrap();
@@ -39,6 +48,25 @@ async fn what_prometheus_counts_stands_in_the_status_and_guards_rollouts() {
     a_prometheus_that_is_down_is_said(&bench).await;
     let (_, summary) = load.stop().await.unwrap();
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+}
+
+/// Writes the pods into the file that Prometheus finds its targets in.
+async fn tell_of_pods(bench: &Bench) {
+    let pods = bench.namespace.pods(&format!("{}=serve", labels::APP_COMPONENT)).await.unwrap();
+    let targets: Vec<Value> = pods
+        .iter()
+        .filter_map(|pod| {
+            let address = pod.status.as_ref()?.pod_ip.clone()?;
+            let labels = json!({"namespace": bench.namespace.name(), "pod": pod.name_any()});
+            Some(json!({"targets": [format!("{address}:9464")], "labels": labels}))
+        })
+        .collect();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "prometheus-targets"},
+        "data": {"targets.json": Value::from(targets).to_string()},
+    });
+    let api = bench.namespace.api::<ConfigMap>();
+    api.patch("prometheus-targets", &PatchParams::apply("e2e"), &Patch::Apply(&object)).await.unwrap();
 }
 
 async fn budgets_stand_beside_their_objectives(bench: &Bench) {
@@ -103,6 +131,7 @@ async fn a_guardrail_holds_and_then_rolls_back(bench: &Bench) {
     let canary = bench.wait_for_canary().await.unwrap();
     let held = "guardrail busy: its query has no value for the canary's pods";
     bench.namespace.wait_for_message(AGENT, "Reconciling", held, ROLLOUT_LIMIT).await.unwrap();
+    tell_of_pods(bench).await;
     // A mended query changes no plan: the same canary goes on, and is found to be busy.
     guarded["spec"]["rollout"]["guardrails"][0]["query"] = json!("sum(rate(slipway_runs_total{pod=~\"$pods\"}[30s]))");
     bench.apply(&guarded).await.unwrap();

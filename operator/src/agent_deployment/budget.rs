@@ -103,10 +103,11 @@ fn left(JudgedRuns { good, bad }: JudgedRuns, allowed: f64) -> Option<String> {
     Some(format!("{left:.0}%"))
 }
 
-/// A span for people: `40m`, `5h`, `12d`.
+/// A span for people: `45s`, `40m`, `5h`, `12d`.
 fn span(seconds: u64) -> String {
     match seconds {
-        0..7_200 => format!("{}m", seconds / 60),
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
         7_200..172_800 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     }
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn a_span_is_as_coarse_as_people_say_it() {
         assert_eq!(
-            [1_200, 7_199, 7_200, 172_799, 172_800, 2_592_000].map(span),
-            ["20m", "119m", "2h", "47h", "2d", "30d"]
+            [45, 1_200, 7_199, 7_200, 172_799, 172_800, 2_592_000].map(span),
+            ["45s", "20m", "119m", "2h", "47h", "2d", "30d"]
         );
     }
 }
