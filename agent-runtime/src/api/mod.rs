@@ -4,6 +4,7 @@ pub mod admin;
 pub mod admission;
 mod chat;
 pub mod error;
+mod feedback;
 mod models;
 mod runs;
 pub mod service;
@@ -28,11 +29,12 @@ pub const REVISION_HEADER: HeaderName = HeaderName::from_static("x-slipway-revis
 /// A conversation beyond this fits no model's context.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// The API of the agent: OpenAI-compatible chat, runs, models.
+/// The API of the agent: OpenAI-compatible chat, runs, feedback on them, models.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/runs", post(runs::run))
+        .route("/v1/feedback", post(feedback::give))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
         .fallback(no_such_path)

@@ -24,7 +24,9 @@ use crate::{
         timings,
     },
     clock::{Clock, Timestamp},
-    telemetry::{Completion, Metrics, ModelCallMetrics, Recorder, RunValues, Session, ToolCallMetrics, UnitId},
+    telemetry::{
+        Completion, Metrics, ModelCallMetrics, Recorder, RunValues, Session, TaskJudgement, ToolCallMetrics, UnitId,
+    },
 };
 
 use super::{
@@ -70,7 +72,7 @@ pub struct Start {
 
 /// A run that was admitted.
 pub struct Started {
-    /// Its name, unique across the agent's pods.
+    /// Its name, unique across the agent's pods: it begins with the revision, so that feedback is counted where it belongs.
     pub id: String,
     /// When it was admitted.
     pub at: Timestamp,
@@ -91,7 +93,7 @@ impl Service {
         let at = self.clock.now();
         let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{:x}-{number:x}", self.started_at.as_micros());
+        let id = format!("{}-{:x}-{number:x}", self.revision, self.started_at.as_micros());
         let in_flight = u64::try_from(permit.in_flight).unwrap_or(u64::MAX);
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
@@ -112,6 +114,13 @@ impl Service {
     pub fn set_objectives(&self, objectives: Vec<Objective>) {
         let before = self.recorder().set_objectives(objectives.clone());
         self.metrics.set_objectives(&before, &objectives);
+    }
+
+    /// Counts what a client says of a run.
+    pub fn judge(&self, judgement: TaskJudgement) {
+        let now = self.clock.now();
+        self.recorder().judge(now, judgement);
+        self.metrics.task_judged(judgement != TaskJudgement::Failed);
     }
 
     fn refuse(&self, refusal: Refusal, prompt_length: u64, at: Timestamp) -> ApiError {

@@ -27,7 +27,7 @@ const TOKEN_BOUNDS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0, 1
 type ObjectiveGauges = Family<ObjectiveLabels, Gauge<f64, AtomicU64>>;
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// Values of the label `good`.
+/// Values of the labels `good` and `success`.
 const GOOD: [&str; 2] = ["true", "false"];
 
 /// Every metric of the process and the registry that encodes them.
@@ -36,6 +36,7 @@ pub struct Metrics {
     registry: Registry,
     runs: Family<OutcomeLabel, Counter>,
     shed: Counter,
+    tasks: Family<TaskLabels, Counter>,
     in_flight: Gauge,
     ready: Gauge,
     slo_events: Family<SloLabels, Counter>,
@@ -83,6 +84,11 @@ struct OutcomeLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    success: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SloLabels {
     objective: String,
     good: &'static str,
@@ -123,6 +129,7 @@ impl Metrics {
         let metrics = Self {
             runs: register(r, counter_name(RUNS_TOTAL), "Runs that ended, by outcome", Family::default()),
             shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
+            tasks: register(r, "slipway_tasks_judged", "Runs that clients have judged", Family::default()),
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
             slo_events: register(r, counter_name(SLO_EVENTS_TOTAL), "Runs judged by an objective", Family::default()),
@@ -247,6 +254,12 @@ impl Metrics {
     /// Counts a run refused for load.
     pub fn run_shed(&self) {
         self.shed.inc();
+    }
+
+    /// Counts what a client says of a run.
+    pub fn task_judged(&self, is_success: bool) {
+        let [yes, no] = GOOD;
+        self.tasks.get_or_create(&TaskLabels { success: if is_success { yes } else { no } }).inc();
     }
 
     /// Notes how many runs are being served.

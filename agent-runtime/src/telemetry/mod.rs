@@ -5,5 +5,5 @@ mod recorder;
 mod values;
 
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, ToolCallMetrics};
-pub use recorder::{Completion, Identity, Recorder, Session, UnitId};
+pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};
 pub use values::{Progress, RunValues, Waiting};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use slipway_evidence::{
-    Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
+    CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
 };
 use slipway_runtime_config::Objective;
 
@@ -34,6 +34,18 @@ pub enum Completion {
     /// The client went away, or its own limit on tokens ended the run. Past an objective that is an error; before it,
     /// it says nothing about the agent.
     Cancelled,
+}
+
+/// What a client says of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskJudgement {
+    /// It did what it was for.
+    Done {
+        /// How well, up to a million.
+        score_millionths: u64,
+    },
+    /// It did not.
+    Failed,
 }
 
 /// Whether a run begins a conversation.
@@ -149,6 +161,21 @@ impl Recorder {
     pub fn shed(&mut self, now: Timestamp, stratum: Stratum) {
         self.close_until(now);
         self.series.entry((Metric::Shed, stratum)).or_default().count += 1;
+    }
+
+    /// Counts what a client says of a run that has ended. Whether a task is done does not depend on the load at which it was, so all
+    /// are of one stratum.
+    pub fn judge(&mut self, now: Timestamp, judgement: TaskJudgement) {
+        self.close_until(now);
+        let stratum = Stratum::new(CacheState::Miss, 0, 0);
+        let counts = self.series.entry((Metric::TaskSuccess, stratum)).or_default();
+        match judgement {
+            TaskJudgement::Done { score_millionths } => counts.record(score_millionths),
+            TaskJudgement::Failed => {
+                counts.count += 1;
+                counts.errors += 1;
+            }
+        }
     }
 
     /// The finished windows with a greater id than `after`; all that are kept when there is none.

@@ -86,7 +86,7 @@ impl RunValues {
             Metric::InterTokenLatency => self.worst_inter_token_micros,
             Metric::ModelCallsPerRun => Some(self.model_calls),
             Metric::OutputTokensPerRun => Some(self.output_tokens),
-            Metric::RunSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
+            Metric::RunSuccess | Metric::TaskSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
         }
     }
 }
@@ -110,7 +110,7 @@ impl Progress {
             Metric::RequestLatency => self.worst_request_micros.max(in_model),
             Metric::TimeToFirstToken => self.worst_first_token_micros.max(in_first_token),
             Metric::InterTokenLatency | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => 0,
-            Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => 0,
+            Metric::TaskSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => 0,
         }
     }
 }

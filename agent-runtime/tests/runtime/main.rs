@@ -3,6 +3,7 @@
 mod admin;
 mod chat;
 mod drain;
+mod feedback;
 mod fixture;
 mod layers;
 mod objectives;

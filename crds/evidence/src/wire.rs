@@ -96,8 +96,7 @@ pub enum Metric {
     ModelCallsPerRun,
     /// Output tokens of a run. Values are tokens.
     OutputTokensPerRun,
-    /// Whether runs succeeded by feedback or outcome: `count` runs, of which `errors` failed. Values are the scores of
-    /// the others in millionths, where feedback gave one.
+    /// Whether runs ended with an answer: `count` runs, of which `errors` did not. It has no values.
     RunSuccess,
     /// Time a run waited for a human's approval; not part of any latency.
     ApprovalWait,
@@ -105,11 +104,14 @@ pub enum Metric {
     Cancelled,
     /// Units refused for load (429), never started.
     Shed,
+    /// Whether runs did what they were for, as clients say afterwards: `count` runs were judged, of which `errors` did not. Values
+    /// are the scores of the others, in millionths.
+    TaskSuccess,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::AgentRunLatency,
         Self::ModelTime,
         Self::ToolTime,
@@ -122,6 +124,7 @@ impl Metric {
         Self::ApprovalWait,
         Self::Cancelled,
         Self::Shed,
+        Self::TaskSuccess,
     ];
 
     /// The metric's name on the wire.
@@ -140,6 +143,7 @@ impl Metric {
             Self::ApprovalWait => "ApprovalWait",
             Self::Cancelled => "Cancelled",
             Self::Shed => "Shed",
+            Self::TaskSuccess => "TaskSuccess",
         }
     }
 }

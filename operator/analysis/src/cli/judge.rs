@@ -263,6 +263,7 @@ const fn natural_unit(metric: Metric) -> Unit {
         | Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun
         | Metric::RunSuccess
+        | Metric::TaskSuccess
         | Metric::ApprovalWait => Unit::Run,
         Metric::RequestLatency
         | Metric::TimeToFirstToken

@@ -274,7 +274,7 @@ impl LiveTest {
                     differences
                         .push((Signal::Errors(latency), errors(&block.total(latency), &baseline.total(latency))));
                 }
-                Metric::RunSuccess => {
+                Metric::RunSuccess | Metric::TaskSuccess => {
                     differences.push((Signal::Errors(metric), errors(&block.total(metric), &baseline.total(metric))));
                 }
                 _ => {}

@@ -267,6 +267,7 @@ pub const fn is_latency(metric: Metric) -> bool {
         Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun
         | Metric::RunSuccess
+        | Metric::TaskSuccess
         | Metric::ApprovalWait
         | Metric::Cancelled
         | Metric::Shed => false,

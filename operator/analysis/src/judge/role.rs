@@ -24,7 +24,7 @@ pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
         Metric::ModelTime | Metric::RequestLatency | Metric::TimeToFirstToken | Metric::InterTokenLatency => {
             Some(if change == Change::Agent { Role::Diagnostic } else { Role::Guard })
         }
-        Metric::RunSuccess => Some(Role::Errors),
+        Metric::RunSuccess | Metric::TaskSuccess => Some(Role::Errors),
         Metric::ToolTime | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => Some(Role::Diagnostic),
         Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => None,
     }
