@@ -154,20 +154,13 @@ impl Agent {
         driven(kept, &all, reason)
     }
 
-    /// Sends Poisson arrivals for the whole length, whatever becomes of them; a latency counts from the arrival.
+    /// Sends arrivals at random for the whole length, whatever becomes of them; a latency counts from the arrival.
     pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let order = self.shuffled(seed);
         let started = Instant::now();
         let (mut runs, mut all) = (JoinSet::new(), Vec::new());
-        let (mut arrival, mut index) = (Duration::ZERO, 0);
-        loop {
-            // The gaps of a Poisson process are exponential: -ln(1 - U) / rate.
-            let gap = -(1.0 - rng.random::<f64>()).ln() * 1e3 / (arrivals_per_kilosecond.max(1) as f64);
-            arrival += Duration::from_secs_f64(gap);
-            if arrival >= length {
-                break;
-            }
+        let mut index = 0;
+        for arrival in arrivals(arrivals_per_kilosecond, length, seed) {
             tokio::time::sleep_until((started + arrival).into()).await;
             while let Some(done) = runs.try_join_next() {
                 all.extend(done);
@@ -224,6 +217,18 @@ impl Agent {
     }
 }
 
+/// Times of arrival: those of a Poisson process, given that as many come as the rate says. Their number is not left to chance, or a
+/// short run would be one at another rate. Given their number, they are uniform and independent.
+///
+/// Source: Kingman, Poisson Processes (1993), section 2.4.
+fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let number = (per_kilosecond as f64 * length.as_secs_f64() / 1e3).round().max(1.0) as u64;
+    let mut times: Vec<Duration> = (0..number).map(|_| length.mul_f64(rng.random())).collect();
+    times.sort_unstable();
+    times
+}
+
 /// The worst of a run's model requests, as the evidence of a served pod counts it.
 fn worst(steps: &[StepView]) -> Worst {
     Worst {
@@ -271,6 +276,26 @@ fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_arrive_as_the_rate_says_and_at_random() {
+        let length = Duration::from_secs(400);
+        for seed in 0..20 {
+            let times = arrivals(2_000, length, seed);
+            assert_eq!(times.len(), 800);
+            assert!(times.is_sorted() && times.iter().all(|time| *time < length));
+            // The gaps of a Poisson process have a standard deviation as large as their mean.
+            let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+            assert!((variance.sqrt() / mean - 1.0).abs() < 0.2, "{mean} {variance}");
+        }
+    }
+
+    #[test]
+    fn a_low_rate_still_has_an_arrival() {
+        assert_eq!(arrivals(1, Duration::from_secs(10), 7).len(), 1);
+    }
 
     #[test]
     fn a_runs_latencies_are_the_worst_of_its_model_requests() {
