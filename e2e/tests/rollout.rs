@@ -127,6 +127,8 @@ async fn an_operator_that_dies_at_every_step_brings_the_same_about() {
         kill_operator().unwrap();
     }
     bench.wait_for_promotion(&canary).await.unwrap();
+    // What was promoted is seen by the watch too, which is another connection.
+    load.next_intervals(1).await.unwrap();
 
     let history = watch.stop().await.unwrap();
     assert_eq!(shares_of(&history, &canary), [0, 20, 50, 100], "{:?}", verdicts(&history));

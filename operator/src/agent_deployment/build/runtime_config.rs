@@ -42,6 +42,22 @@ pub fn runtime_config(
     config
 }
 
+/// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
+pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
+    let config = agent_config(agent_deployment, "revision", agent, http_tool);
+    let problems = config.validate().err()?;
+    let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(&problem.to_string())).collect();
+    Some(lines.join("; "))
+}
+
+/// The sidecar's names of fields, as the API has them.
+fn in_words_of_the_spec(text: &str) -> String {
+    text.replace("kind.http.parameters", "http.arguments")
+        .replace("kind.http.", "http.")
+        .replace("add it to parameters", "add it to arguments")
+        .replace("is not a parameter", "is not an argument")
+}
+
 /// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of their own.
 pub fn agent_config(
     agent_deployment: &str,

@@ -111,6 +111,10 @@ fn tell_of_unknown_receivers(world: &World, draft: &mut Draft) {
 
 /// From the model's reference to a plan, one planner a step.
 fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step<Target>, IdentityError> {
+    // A sidecar would refuse it, but only after engines are built and measured.
+    if let Some(problem) = build::runtime_config::problem(&world.name, &world.spec.agent) {
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.agent", problem }));
+    }
     let resolved = match resolve::decide(world, draft)? {
         Step::Done(resolved) => resolved,
         Step::Waiting(why) => return Ok(Step::Waiting(why)),

@@ -241,3 +241,15 @@ fn without_any_engine_the_first_failure_is_told() {
     );
     assert_eq!(conditions(&cluster)[2], condition("Stalled", "True", &message));
 }
+
+#[test]
+fn a_tool_that_no_sidecar_would_take_is_refused_before_any_job() {
+    let tools = "[{name: lookup, type: HTTP, http: {url: 'http://facts/{entitie}', arguments: [entity]}}]";
+    let mut cluster = world().edited(|spec| spec.agent.tools = serde_norway::from_str(tools).expect("a tool"));
+    cluster.settle();
+    let problem = "spec.agent: tools[0].http.url: placeholder {entitie} is not an argument; add it to arguments; \
+                   tools[0].http.arguments[0].name: \"entity\" has no place in the URL of a GET; add {entity} to url, or use \
+                   POST to send it in the body";
+    assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
+    assert_eq!((cluster.running_jobs(), cluster.world.status.stage), (vec![], Some(Stage::Refused)));
+}
