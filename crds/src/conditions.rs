@@ -64,7 +64,7 @@ reasons! {
     SpecRefused,
     /// A Job is about to start.
     JobStarting,
-    /// A Job's pod waits for a node.
+    /// A pod waits for a node.
     WaitingForCapacity,
     /// A Job waits for its image.
     ImageUnavailable,
@@ -128,6 +128,12 @@ reasons! {
     RolloutAdvanced,
     /// The rollout is kept at its step by `spec.rollout.paused`.
     RolloutPaused,
+    /// The cluster has no room for the pods of a new revision.
+    InsufficientCapacity,
+    /// Pods of a new revision take the place of serving ones.
+    UpdatingInPlace,
+    /// Pods that made room for a new revision are brought back.
+    RestoringStable,
     /// A new revision did harm and lost its traffic.
     RolledBack,
     /// Nothing reaches the new revision.

@@ -88,6 +88,11 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 
 #[rstest]
 #[case("bad-percentile", "unknown variant `p55`")]
+#[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
+#[case(
+    "bad-capacity-deadline",
+    "\"600\" is not a duration: write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d"
+)]
 #[case(
     "bad-duration-without-unit",
     "\"2000\" is not a duration: write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d"

@@ -10,12 +10,18 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_crds::{
     labels,
-    v1alpha1::{AgentDeployment, agent_deployment::RolloutStatus},
+    v1alpha1::{
+        AgentDeployment,
+        agent_deployment::{CapacityPhase, RolloutStatus},
+    },
 };
 use slipway_e2e::{
+    agents::namespace_with_servers,
     load::report::NO_REVISION,
     rollouts::{
-        AGENT, Bench, rollout_of,
+        AGENT, Bench,
+        room::free_millicores,
+        rollout_of,
         watch::{Watch, shares_of},
     },
 };
@@ -175,6 +181,46 @@ async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
     bench.wait_for_promotion(&canary).await.unwrap();
     let (_, summary) = load.stop().await.unwrap();
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+}
+
+/// Both revisions do not fit on the node together. Nothing is drained until the user says so; then the one pod makes room.
+#[tokio::test]
+async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
+    let namespace = namespace_with_servers("rollout-no-room").await.unwrap();
+    // More than half of what is left: one pod fits, two do not.
+    let cpu = format!("{}m", free_millicores(&namespace).await.unwrap() * 6 / 10);
+    let bench = Bench::start_in(namespace, |manifest| {
+        manifest["spec"]["serving"]["tritonResources"] = json!({"requests": {"cpu": cpu}, "limits": {"cpu": "64"}});
+        manifest["spec"]["rollout"]["capacityDeadline"] = json!("5s");
+    });
+    let bench = bench.await.unwrap();
+    let before = bench.pod_uids(&bench.stable).await.unwrap();
+
+    let mut changed = bench.with(&[("medianMilliseconds", "195")]);
+    bench.apply(&changed).await.unwrap();
+    let canary = bench.wait_for_canary().await.unwrap();
+    let limit = Duration::from_secs(120);
+    let message = bench.namespace.wait_for_message(AGENT, "Stalled", "finds no room for 1 pod", limit).await.unwrap();
+    println!("without room: {message}");
+    assert!(message.contains("Insufficient cpu") && message.contains("spec.rollout.capacity: InPlace"), "{message}");
+    assert_eq!(current(&bench).await.capacity.map(|room| room.phase), Some(CapacityPhase::Waiting));
+    while !bench.pod_uids(&canary).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert_eq!(bench.pod_uids(&bench.stable).await.unwrap(), before, "stable is untouched");
+
+    changed["spec"]["rollout"]["capacity"] = json!("InPlace");
+    bench.apply(&changed).await.unwrap();
+    let has_place = |rollout: &RolloutStatus| {
+        rollout.capacity.as_ref().is_some_and(|room| (room.phase, room.drained) == (CapacityPhase::InPlace, 1))
+    };
+    bench.wait_for("a place made for the canary", has_place).await.unwrap();
+    bench.wait_for("all traffic for the canary", |rollout| rollout.weight == Some(100)).await.unwrap();
+    let load = bench.start_load().await.unwrap();
+    bench.wait_for_promotion(&canary).await.unwrap();
+    let (_, summary) = load.stop().await.unwrap();
+    assert_eq!((summary.failed(), summary.ok()), (0, summary.ok_of(&canary)), "{summary:?}");
+    assert_eq!(bench.pod_uids(&canary).await.unwrap().len(), 1);
 }
 
 async fn current(bench: &Bench) -> RolloutStatus {

@@ -150,6 +150,54 @@ pub enum Why {
         /// What the pod says.
         failure: String,
     },
+    /// A pod of a revision waits for a node.
+    RevisionUnscheduled {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// The scheduler's own words.
+        scheduler: String,
+        /// What comes next, and when.
+        then: String,
+    },
+    /// The cluster has no room for a revision beside the one that serves.
+    InsufficientCapacity {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// Pods that it goes on with.
+        pods: i32,
+        /// Pods that it needs.
+        wanted: i32,
+        /// The scheduler's own words.
+        scheduler: String,
+        /// What a person can do.
+        remedy: String,
+    },
+    /// Pods of a revision take the place of serving ones.
+    UpdatingInPlace {
+        /// Hash of the revision's plan.
+        revision: String,
+        /// Hash of the plan that serves.
+        stable: String,
+        /// Pods of the latter that made room.
+        drained: i32,
+        /// Pods of the latter that go on.
+        left: i32,
+        /// Pods of the revision that are ready.
+        ready: i32,
+        /// What the first says that is not, if it says anything.
+        failure: Option<String>,
+    },
+    /// Pods that made room are brought back.
+    RestoringStable {
+        /// Hash of the plan that serves.
+        stable: String,
+        /// Pods of it that are ready.
+        ready: i32,
+        /// Pods of it that are to serve in the end.
+        wanted: i32,
+        /// Why.
+        reason: String,
+    },
     /// A revision has a share of the traffic and is judged.
     CanaryJudged {
         /// Hash of the revision's plan.
@@ -211,6 +259,10 @@ impl Why {
             Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
+            Self::RevisionUnscheduled { .. } => Reason::WaitingForCapacity,
+            Self::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
+            Self::UpdatingInPlace { .. } => Reason::UpdatingInPlace,
+            Self::RestoringStable { .. } => Reason::RestoringStable,
             Self::CanaryJudged { reason, .. } => *reason,
             Self::RolloutPaused { .. } => Reason::RolloutPaused,
             Self::PlanRejected { .. } => Reason::RolledBack,
@@ -266,6 +318,29 @@ impl fmt::Display for Why {
                 write!(f, "revision {revision} has {ready} of {wanted} pods ready")
             }
             Self::RevisionFailing { revision, failure } => write!(f, "revision {revision} does not start: {failure}"),
+            Self::RevisionUnscheduled { revision, scheduler, then } => {
+                write!(f, "revision {revision} waits for a node: {scheduler}. {then}")
+            }
+            Self::InsufficientCapacity { revision, pods: 0, wanted, scheduler, remedy } => write!(
+                f,
+                "revision {revision} finds no room for {} beside those that serve: {scheduler}. All of these go on; it asks again from \
+                 time to time, and at once when the spec changes. {remedy}",
+                counted(*wanted)
+            ),
+            Self::InsufficientCapacity { revision, pods, wanted, scheduler, remedy } => write!(
+                f,
+                "revision {revision} cannot take over: it has {} and finds no room for {wanted} beside those that serve: {scheduler}. It \
+                 keeps its share, and asks again from time to time. {remedy}",
+                counted(*pods)
+            ),
+            Self::UpdatingInPlace { revision, stable, drained, left, ready, failure } => {
+                let drained = counted(*drained);
+                write!(f, "{drained} of {stable} made room for revision {revision}, which has {ready} ready; {left} of {stable} go on")?;
+                failure.as_ref().map_or(Ok(()), |failure| write!(f, ": {failure}"))
+            }
+            Self::RestoringStable { stable, ready, wanted, reason } => {
+                write!(f, "{stable} gets its pods back, {ready} of {wanted} are ready: {reason}")
+            }
             Self::CanaryJudged { revision, weight, message, reason: _ } => {
                 write!(f, "revision {revision} has {weight} % of the traffic; {message}")
             }
@@ -289,6 +364,10 @@ impl fmt::Display for Why {
             }
         }
     }
+}
+
+fn counted(pods: i32) -> String {
+    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
 /// How far a step has come.

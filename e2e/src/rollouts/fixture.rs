@@ -40,10 +40,18 @@ impl Bench {
     /// # Errors
     /// When the agent does not come to serve.
     pub async fn start(name: &str) -> Outcome<Self> {
-        let namespace = namespace_with_servers(name).await?;
+        Self::start_in(namespace_with_servers(name).await?, |_| ()).await
+    }
+
+    /// The same in a namespace with the servers that agents need, with a manifest that is edited before it is applied.
+    ///
+    /// # Errors
+    /// When the agent does not come to serve.
+    pub async fn start_in(namespace: Namespace, edit: impl FnOnce(&mut Value)) -> Outcome<Self> {
         let mut manifest: Value = serde_norway::from_str(include_str!("../../manifests/rollout/agent.yaml"))
             .map_err(ScenarioError::Manifest)?;
-        manifest["spec"]["rollout"]["traffic"]["gatewayAPI"]["hostnames"] = json!([host(name)]);
+        manifest["spec"]["rollout"]["traffic"]["gatewayAPI"]["hostnames"] = json!([host(namespace.name())]);
+        edit(&mut manifest);
         let agent = namespace.apply(&manifest).await?;
         let served = namespace.wait_until_served(&agent, READY_LIMIT).await?;
         let stable = rollout_of(&served).stable.unwrap_or_default();

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::{
     AgentDeployment,
-    agent_deployment::{GuardrailStatus, RejectedPlan, RolloutStatus},
+    agent_deployment::{CapacityPhase, GuardrailStatus, RejectedPlan, RolloutCapacity, RolloutStatus},
 };
 
 use crate::table::{indented, table};
@@ -23,8 +23,14 @@ pub fn rollout(object: &AgentDeployment) -> String {
     if rollout.canary.is_none() && rollout.rejected.is_empty() {
         return String::new();
     }
-    let judged = [shares(object, rollout), verdict(rollout), evidence(object, rollout)];
-    let parts = judged.into_iter().chain([guardrails(rollout), rejected(&rollout.rejected)]).collect::<Vec<_>>();
+    let parts = [
+        shares(object, rollout),
+        rollout.capacity.as_ref().map_or(String::new(), capacity),
+        verdict(rollout),
+        evidence(object, rollout),
+        guardrails(rollout),
+        rejected(&rollout.rejected),
+    ];
     format!("Rollout:\n{}", indented(&parts.concat()))
 }
 
@@ -43,6 +49,24 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
         "revision {stable} has {} % of the traffic, {canary} is tried with {weight} %{since}{schedule}\n",
         100 - weight
     )
+}
+
+/// What there is room for, and what is done about it.
+fn capacity(room: &RolloutCapacity) -> String {
+    let RolloutCapacity { wanted, pods, drained, message, .. } = room;
+    let since = clock(&room.since);
+    let retry = room.retry_at.as_ref().map_or(String::new(), |at| format!(", all are asked for again at {}", clock(at)));
+    match room.phase {
+        CapacityPhase::Waiting => format!("it has no room for {wanted} of its pods since {since}{retry}: {message}\n"),
+        CapacityPhase::Limited => format!("it has room for {pods} of {wanted} pods since {since}{retry}: {message}\n"),
+        CapacityPhase::InPlace => {
+            format!("in place: {drained} pods of the stable revision made room, the last at {since}, and it has {pods}: {message}\n")
+        }
+        CapacityPhase::Restoring => {
+            let reason = room.reason.as_deref().unwrap_or(message);
+            format!("the stable revision gets its pods back, {drained} are missing since {since}: {reason}\n")
+        }
+    }
 }
 
 fn verdict(rollout: &RolloutStatus) -> String {

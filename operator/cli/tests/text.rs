@@ -119,6 +119,36 @@ Rollout:
 }
 
 #[test]
+fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
+    let scheduler = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu";
+    let shown = |phase: &str, pods: i32, drained: i32, reason: Option<&str>| {
+        let capacity = json!({
+            "phase": phase, "wanted": 4, "pods": pods, "drained": drained, "since": "2026-01-01T12:00:00Z", "message": scheduler,
+            "retryAt": drained.eq(&0).then_some("2026-01-01T12:05:00Z"), "reason": reason,
+        });
+        let object = rolling_out(json!({"stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20, "capacity": capacity}));
+        rollout(&object).lines().nth(2).unwrap().trim().to_owned()
+    };
+    assert_eq!(
+        [
+            shown("Waiting", 0, 0, None),
+            shown("Limited", 1, 0, None),
+            shown("InPlace", 2, 2, None),
+            shown("Restoring", 2, 2, Some("a pod of it failed")),
+        ],
+        [
+            "it has no room for 4 of its pods since 12:00:00 UTC, all are asked for again at 12:05:00 UTC: 0/1 nodes are available: 1 \
+             Insufficient nvidia.com/gpu",
+            "it has room for 1 of 4 pods since 12:00:00 UTC, all are asked for again at 12:05:00 UTC: 0/1 nodes are available: 1 \
+             Insufficient nvidia.com/gpu",
+            "in place: 2 pods of the stable revision made room, the last at 12:00:00 UTC, and it has 2: 0/1 nodes are available: 1 \
+             Insufficient nvidia.com/gpu",
+            "the stable revision gets its pods back, 2 are missing since 12:00:00 UTC: a pod of it failed",
+        ]
+    );
+}
+
+#[test]
 fn a_rollback_is_shown_with_its_reason_and_a_quiet_agent_shows_none() {
     let back = rolling_out(json!({
         "stable": "1f2e3d4c5b",

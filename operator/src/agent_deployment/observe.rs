@@ -32,7 +32,7 @@ use super::{
     evidence,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{DatasetView, OwnedObject, ServingView, WorkloadView, World},
+    world::{DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -287,18 +287,27 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         .filter(|pod| pod.labels().get(labels::REVISION) == Some(&revision))
         .filter(|pod| pod.labels().get(labels::AGENT_DEPLOYMENT) == of_agent)
         .collect();
+    let lasting = || own.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let crash = own.iter().find_map(|pod| view::crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod));
     let view = ServingView {
         wanted,
         updated: status.updated_replicas.unwrap_or_default(),
+        scheduled: i32::try_from(lasting().filter(has_node).count()).unwrap_or(i32::MAX),
         ready: status.ready_replicas.unwrap_or_default(),
         is_observed: status.observed_generation == deployment.metadata.generation,
         is_past_deadline,
         failure,
         crash,
+        unscheduled: lasting().filter_map(|pod| unscheduled(pod)).min_by_key(|unscheduled| unscheduled.since),
     };
     Some((revision, view))
+}
+
+fn unscheduled(pod: &Pod) -> Option<Unscheduled> {
+    let (since, message) = view::no_room(pod)?;
+    Some(Unscheduled { since, message })
 }
 
 /// Why a serving pod does not come up.
@@ -339,4 +348,50 @@ fn of_revision<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<(String,
     let owned =
         OwnedObject { kind, name: object.name_any(), uid: object.uid()?, resource_version: object.resource_version()? };
     Some((revision, owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    use super::serving_view;
+    use crate::agent_deployment::world::Unscheduled;
+
+    fn labels(revision: &str) -> Value {
+        json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})
+    }
+
+    fn pod(revision: &str, node: Option<&str>, since: Option<&str>) -> Pod {
+        let condition = since.map(|since| {
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": format!("no node at {since}"),
+                "lastTransitionTime": since})
+        });
+        let conditions: Vec<Value> = condition.into_iter().collect();
+        let spec = json!({"containers": [], "nodeName": node});
+        let object = json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
+        serde_json::from_value(object).expect("a pod")
+    }
+
+    #[test]
+    fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
+        let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
+        let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
+        let mut leaving = pod("a", None, Some("2026-01-01T11:00:00Z"));
+        leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
+        let pods = [
+            pod("a", Some("node"), None),
+            leaving,
+            pod("a", None, Some("2026-01-01T12:05:00Z")),
+            pod("a", None, Some("2026-01-01T12:03:00Z")),
+            pod("b", None, Some("2026-01-01T12:00:00Z")),
+        ];
+        let (_, view) = serving_view(&deployment, &pods).expect("it has a revision");
+        let longest = Unscheduled {
+            since: "2026-01-01T12:03:00Z".parse().expect("a time"),
+            message: "no node at 2026-01-01T12:03:00Z".to_owned(),
+        };
+        assert_eq!((view.wanted, view.scheduled, view.unscheduled), (4, 1, Some(longest)));
+    }
 }

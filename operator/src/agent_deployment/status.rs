@@ -43,9 +43,10 @@ pub struct Draft {
 /// Completes the status: everything that follows from the outcome.
 pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentStatus) {
     let view = outcome.serving.as_ref().and_then(|revision| world.serving.get(revision));
-    let ready = view.map_or(0, |view| view.ready);
+    let stand_in = stand_in(world, status);
+    let ready = view.map_or(0, |view| view.ready) + stand_in.as_ref().map_or(0, |stand_in| stand_in.ready);
     status.observed_generation = Some(world.generation);
-    status.replicas = view.map_or(0, |view| view.wanted);
+    status.replicas = view.map_or(0, |view| view.wanted) + stand_in.as_ref().map_or(0, |stand_in| stand_in.wanted);
     status.ready_replicas = Some(format!("{ready}/{}", world.spec.serving.replicas));
     status.selector = outcome
         .serving
@@ -59,7 +60,8 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     (status.slo, status.objectives_met) = objectives::summarise(world, profile);
     status.slo = budget::with_budgets(world, std::mem::take(&mut status.slo));
     status.missed_objectives = objectives::missed(&status.slo, &world.status.missed_objectives);
-    let drafts = [ready_condition(world, outcome, view), reconciling_condition(outcome), stalled_condition(outcome)]
+    let ready = ready_condition(world, outcome, view, stand_in.as_ref());
+    let drafts = [ready, reconciling_condition(outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
         .chain(budget::met_condition(&status.slo, &world.budgets))
@@ -67,6 +69,21 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(receivers_condition(world));
     status.conditions =
         drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+}
+
+/// Pods of a canary that have traffic in the place of drained pods of the serving revision.
+struct StandIn {
+    revision: String,
+    ready: i32,
+    wanted: i32,
+}
+
+fn stand_in(world: &World, status: &AgentDeploymentStatus) -> Option<StandIn> {
+    let rollout = status.rollout.as_ref().filter(|rollout| rollout.weight.is_some_and(|weight| weight > 0))?;
+    rollout.capacity.as_ref().filter(|room| room.drained > 0)?;
+    let revision = rollout.canary.clone()?;
+    let view = world.serving.get(&revision)?;
+    Some(StandIn { revision, ready: view.ready, wanted: view.wanted })
 }
 
 /// The configuration of the serving revision, unless another one is on its way.
@@ -96,6 +113,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Some(Step::Done(())) => return Stage::Serving,
         Some(Step::Stopped(Why::SpecRefused { .. })) => return Stage::Refused,
         Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
+        Some(Step::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
         Some(Step::Stopped(_)) => return Stage::Failed,
         Some(Step::Waiting(why)) => why,
     };
@@ -123,21 +141,39 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::Profiling { .. }
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
-        Why::RolloutPaused { .. } => Stage::Paused,
+        Why::RolloutPaused { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
         // No step waits for it.
         Why::UnknownReceiver { .. } => Stage::Serving,
         Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
+        | Why::RevisionUnscheduled { .. }
+        | Why::UpdatingInPlace { .. }
+        | Why::RestoringStable { .. }
         | Why::CanaryJudged { .. }
         | Why::PlanRejected { .. }
         | Why::RouteUnavailable { .. } => Stage::RollingOut,
     }
 }
 
-fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>) -> Draft {
+fn ready_condition(
+    world: &World,
+    outcome: &Outcome,
+    view: Option<&ServingView>,
+    stand_in: Option<&StandIn>,
+) -> Draft {
     let condition = ConditionType::Ready;
     let draft = |is_true, reason, message| Draft { condition, is_true, reason, message };
+    if let (Some(revision), Some(stand_in)) = (&outcome.serving, stand_in.filter(|stand_in| stand_in.ready > 0)) {
+        let message = format!(
+            "revision {revision} serves with {} of {} pods, {} with {} in the place of the others",
+            view.map_or(0, |view| view.ready),
+            world.spec.serving.replicas,
+            stand_in.revision,
+            stand_in.ready
+        );
+        return draft(true, Reason::Serving, message);
+    }
     match (&outcome.serving, view) {
         (Some(revision), Some(view)) if view.ready > 0 => {
             let message =

@@ -208,6 +208,8 @@ pub struct ServingView {
     pub wanted: i32,
     /// Pods of the current template.
     pub updated: i32,
+    /// Pods that have a node.
+    pub scheduled: i32,
     /// Pods that are ready.
     pub ready: i32,
     /// Whether the Deployment controller has seen the current template.
@@ -218,6 +220,17 @@ pub struct ServingView {
     pub failure: Option<String>,
     /// What a pod says whose container ended with an error.
     pub crash: Option<String>,
+    /// The pod that no node has had room for the longest.
+    pub unscheduled: Option<Unscheduled>,
+}
+
+/// A pod that the scheduler finds no node for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unscheduled {
+    /// Since when.
+    pub since: Timestamp,
+    /// The scheduler's own words.
+    pub message: String,
 }
 
 /// An object of this AgentDeployment, so that it can be deleted while it still is that object.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
+    core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodCondition},
 };
 use slipway_worker_contract::{FailureClass, Message, Outcome};
 
@@ -188,6 +188,17 @@ pub fn unschedulable(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
     Some(condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned()))
+}
+
+/// Since when no node has room for the pod, and the scheduler's message. A pod that is held back by a gate is not asked for yet.
+pub fn no_room(pod: &Pod) -> Option<(Timestamp, String)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is_it = |c: &&PodCondition| {
+        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+    };
+    let condition = conditions.iter().find(is_it)?;
+    let since = condition.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref())?;
+    Some((since.0, condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned())))
 }
 
 /// The kubelet's message, if a container waits for its image.

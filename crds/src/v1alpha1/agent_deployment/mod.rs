@@ -21,7 +21,7 @@ pub use model::{
 };
 pub use profiling::{ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
 pub use rollout::{
-    GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic, TrafficType,
+    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic, TrafficType,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
@@ -29,8 +29,9 @@ pub use slo::{
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence, MeasuredQuality,
-    ObjectiveStatus, RejectedPlan, ResolvedImage, ResolvedModel, RolloutStatus, SelectedConfiguration, Stage,
+    AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence,
+    MeasuredQuality, ObjectiveStatus, RejectedPlan, ResolvedImage, ResolvedModel, RolloutCapacity, RolloutStatus,
+    SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -42,7 +42,18 @@ pub struct Rollout {
     /// What happens when a step's longest soak passes without a verdict.
     #[serde(default, skip_serializing_if = "OnInconclusive::is_default")]
     pub on_inconclusive: OnInconclusive,
-    /// Keeps the rollout at its step. A revision that does harm is rolled back all the same.
+    /// What happens when the cluster has no room for the pods of a new revision beside those that serve. Room is asked for by trying: a
+    /// pod is made, and the scheduler finds a node for it or says why not. SurgeIfPossible goes on with the pods that find room, at a
+    /// share of the traffic that they can carry, and waits where none does. RequireSurge waits unless all find room. Either leaves the
+    /// serving revision all its pods. InPlace lets serving pods make room, one at a time, where it would have to wait: capacity is one
+    /// pod short meanwhile, and with one replica nobody serves until the new pod, or after a failure the old one, is ready.
+    #[serde(default, skip_serializing_if = "Capacity::is_default")]
+    pub capacity: Capacity,
+    /// How long a pod of a new revision may wait for a node before `capacity` says what happens. Make it longer than the cluster takes
+    /// to add a node; where it never adds one, `0s` saves the wait.
+    #[serde(default = "default_capacity_deadline")]
+    pub capacity_deadline: DurationText,
+    /// Keeps the rollout at its step, and lets no serving pod make room. A revision that does harm is rolled back all the same.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
     /// Hash of the plan that takes over without further judgement. Does nothing to any other plan.
@@ -71,6 +82,8 @@ impl Default for Rollout {
             judge: JudgeSettings::default(),
             guardrails: Vec::new(),
             on_inconclusive: OnInconclusive::default(),
+            capacity: Capacity::default(),
+            capacity_deadline: default_capacity_deadline(),
             paused: false,
             promote: None,
             abort: None,
@@ -211,6 +224,25 @@ impl OnInconclusive {
     }
 }
 
+/// What happens when the cluster has no room for the pods of a new revision beside those that serve.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum Capacity {
+    /// It goes on with the pods that find room, and waits where none does.
+    #[default]
+    SurgeIfPossible,
+    /// Serving pods make room, one at a time, where it would have to wait.
+    InPlace,
+    /// It waits unless all its pods find room.
+    RequireSurge,
+}
+
+impl Capacity {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -229,6 +261,11 @@ fn default_min_soak() -> DurationText {
 
 fn default_max_soak() -> DurationText {
     duration("2h")
+}
+
+/// What a node with a GPU takes to be added and made ready, with some to spare.
+fn default_capacity_deadline() -> DurationText {
+    duration("10m")
 }
 
 fn default_warm_up() -> DurationText {

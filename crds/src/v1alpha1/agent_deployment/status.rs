@@ -91,7 +91,7 @@ pub enum Stage {
     Profiling,
     /// Bringing up the selected revision, or giving it traffic step by step.
     RollingOut,
-    /// A rollout that waits for a person.
+    /// A rollout that waits for a person, or for room in the cluster.
     Paused,
     /// A revision serves; the selected one did harm and was rolled back.
     RolledBack,
@@ -320,6 +320,9 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub judge_state: Option<String>,
+    /// What the cluster has room for, where that is less than the canary needs; absent while nothing is short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<RolloutCapacity>,
     /// Hash of the plan that served before, whose pods are kept a little longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -357,6 +360,57 @@ pub struct GuardrailStatus {
     pub exceeded: i32,
     /// When it was looked at.
     pub at: Time,
+}
+
+/// How a canary goes about a cluster that has no room for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutCapacity {
+    /// What is done about it.
+    pub phase: CapacityPhase,
+    /// Pods that the canary lacked room for when it last asked: this many in all.
+    pub wanted: i32,
+    /// Pods that it goes on with.
+    pub pods: i32,
+    /// Pods of the stable revision that made room for it.
+    pub drained: i32,
+    /// Since when these numbers hold.
+    pub since: Time,
+    /// What the scheduler said.
+    #[schemars(length(max = 512))]
+    pub message: String,
+    /// When room for all pods is asked for again; a changed spec asks at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Time>,
+    /// Times in a row that room was asked for in vain.
+    #[serde(default)]
+    pub attempts: i32,
+    /// Generation of the spec that asked last.
+    #[serde(default)]
+    pub generation: i64,
+    /// Why the canary is rolled back once the stable revision has its pods again; absent if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub reason: Option<String>,
+    /// Set when pods made room and the canary found none all the same: what stood in `spec.rollout.retry` then. Nothing is drained
+    /// for this plan until another word stands there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub drained_in_vain: Option<String>,
+}
+
+/// What a canary does that lacks room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum CapacityPhase {
+    /// It has no pods, and asks again from time to time.
+    Waiting,
+    /// It goes on with fewer pods, and a share of the traffic that these can carry.
+    Limited,
+    /// It takes the place of pods of the stable revision, one at a time.
+    InPlace,
+    /// The stable revision gets its pods back, one at a time.
+    Restoring,
 }
 
 /// The evidence of one guard.

@@ -54,7 +54,6 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
     for container in [&mut materialize, &mut triton, &mut agent_runtime] {
         complete_container(settings, container);
     }
-    let longest_run_seconds = i64::try_from(plan.agent.run_timeout.seconds_rounded_up()).unwrap_or(i64::MAX);
     PodSpec {
         init_containers: Some(vec![materialize, triton]),
         containers: vec![agent_runtime],
@@ -62,12 +61,16 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
         node_selector: Some(plan.hardware.node_selector.clone()).filter(|selector| !selector.is_empty()),
         tolerations: Some(plan.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect::<Vec<_>>())
             .filter(|tolerations| !tolerations.is_empty()),
-        termination_grace_period_seconds: Some(
-            longest_run_seconds + PRE_STOP_SECONDS + TRITON_EXIT_SECONDS + GRACE_MARGIN_SECONDS,
-        ),
+        termination_grace_period_seconds: Some(grace_seconds(plan)),
         restart_policy: Some("Always".to_owned()),
         ..pod_defaults()
     }
+}
+
+/// How long a pod may take to end: its longest run, and the way out.
+pub fn grace_seconds(plan: &RevisionPlan) -> i64 {
+    let longest_run_seconds = i64::try_from(plan.agent.run_timeout.seconds_rounded_up()).unwrap_or(i64::MAX);
+    longest_run_seconds.saturating_add(PRE_STOP_SECONDS + TRITON_EXIT_SECONDS + GRACE_MARGIN_SECONDS)
 }
 
 /// Copies the engine out of the store and checks every byte; Triton starts only after it.

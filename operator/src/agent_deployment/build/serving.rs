@@ -22,7 +22,7 @@ pub const SERVICE_PORT: i32 = 80;
 /// Revision that no pod has: what the Service of an AgentDeployment selects before anything serves.
 const NO_REVISION: &str = "none";
 /// Seconds in which a new pod must become ready before its revision counts as failed.
-const PROGRESS_DEADLINE_SECONDS: i32 = 600;
+pub const PROGRESS_DEADLINE_SECONDS: i32 = 600;
 
 /// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes before the pod.
 pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Vec<Child> {

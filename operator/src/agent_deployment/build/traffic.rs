@@ -16,10 +16,14 @@ pub struct Split<'a> {
 
 /// The objects that bring about a split.
 pub fn traffic(world: &World, split: Split<'_>) -> Vec<Child> {
-    let kind = world.spec.rollout.traffic.r#type;
-    let mixes_pods = kind == TrafficType::ReplicaRatio && split.canary.is_some_and(|(_, weight)| weight > 0);
-    let service =
-        if mixes_pods { serving::common_service(world) } else { serving::stable_service(world, split.stable) };
+    // Without a gateway the Service takes pods of both revisions, by ratio or while one replaces the other pod by pod.
+    let has_gateway = world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
+    let service = match split.canary {
+        Some((_, weight)) if weight > 0 && !has_gateway => serving::common_service(world),
+        // Nobody else is there for those who come past the gateway.
+        Some((canary, 100)) => serving::stable_service(world, Some(canary)),
+        Some(_) | None => serving::stable_service(world, split.stable),
+    };
     let mut children = vec![Child::Service(Box::new(service))];
     children.extend(http_route(world, split).map(|route| Child::HttpRoute(Box::new(route))));
     children

@@ -170,9 +170,10 @@ fn problem(status: &AgentDeploymentStatus) -> Option<Problem> {
     ];
     let is_it = |(reason, _): &&(Reason, Happening)| reason.as_str() == condition.reason;
     let happening = named.iter().find(is_it).map_or(Happening::Stalled, |(_, happening)| *happening);
-    let is_wordy = [Reason::RevisionFailing, Reason::VerdictUnreachable].iter().any(|r| r.as_str() == condition.reason);
+    let wordy = [Reason::RevisionFailing, Reason::VerdictUnreachable, Reason::InsufficientCapacity];
+    let is_wordy = wordy.iter().any(|reason| reason.as_str() == condition.reason);
     let canary = || status.rollout.as_ref().and_then(|rollout| rollout.canary.clone()).unwrap_or_default();
-    // The kubelet's words and the judge's numbers change while the problem stays.
+    // The words of the kubelet and the scheduler and the judge's numbers change while the problem stays.
     let what = if is_wordy { canary() } else { condition.message.clone() };
     let fingerprint = format!("{}/{what}", condition.reason);
     Some(Problem { happening, fingerprint, message: condition.message.clone() })

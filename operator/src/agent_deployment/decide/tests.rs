@@ -4,6 +4,8 @@ mod alerts;
 mod announcements;
 mod budgets;
 mod canary;
+mod capacity;
+mod capacity_histories;
 mod cluster;
 mod profiling;
 mod properties;

@@ -388,3 +388,21 @@ fn a_serving_container_that_crashed_before_is_still_a_crash_while_it_waits() {
     });
     assert_eq!(crash(&fixture.0), Some("triton exited with code 1: failed to load 'agent'".to_owned()));
 }
+
+#[test]
+fn a_pod_without_room_says_since_when_and_one_behind_a_gate_is_not_asked_for_yet() {
+    let pod = |reason: &str| {
+        pod().status(|status| {
+            status.conditions.get_or_insert_default().push(PodCondition {
+                type_: "PodScheduled".to_owned(),
+                status: "False".to_owned(),
+                reason: Some(reason.to_owned()),
+                message: Some("0/1 nodes are available".to_owned()),
+                last_transition_time: Some(Time(at(7))),
+                ..Default::default()
+            });
+        })
+    };
+    assert_eq!(no_room(&pod("Unschedulable").0), Some((at(7), "0/1 nodes are available".to_owned())));
+    assert_eq!(no_room(&pod("SchedulingGated").0), None);
+}

@@ -13,9 +13,9 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, Step, Target, Why, World, build,
+    Draft, Split, Step, Target, Why, World, build, capacity,
     judge::{Case, Judged},
-    keep, keep_beside, progress, promote, remove_others, route_problem,
+    keep, keep_split, progress, promote, remove_others, route_problem,
     schedule::{self, Planned},
     settle, tell_of_start,
 };
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How often a canary with traffic is looked at: the length of a window of evidence.
-const LOOK: Duration = Duration::from_secs(10);
+pub(super) const LOOK: Duration = Duration::from_secs(10);
 /// How long the pods of the revision before stay after another has taken over.
 const KEEP_PREVIOUS: SignedDuration = SignedDuration::from_secs(30);
 /// Rejected plans that are remembered.
@@ -46,52 +46,95 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
         let (revision, reason) = (target.hash.clone(), rejected.reason.clone());
         return Some(Step::Stopped(Why::PlanRejected { revision, reason }));
     }
-    let schedule = schedule::schedule(&world.spec.rollout, world.spec.serving.replicas);
-    let rollout = opened(stable, target, draft);
-    let mut canary = Canary { world, stable, target, schedule: &schedule, rollout, held: None };
+    let mut canary = Canary::new(world, stable, target, opened(world, stable, target, draft));
     tell_of_start(world, target, canary.wanted(), draft);
-    match canary.judge(draft) {
+    if canary.is_to_give_way() {
+        return canary.give_way(draft);
+    }
+    let next = match canary.judge(draft) {
+        Next::GoOn => canary.ask_for_room(draft),
+        Next::RollBack(reason) => Next::RollBack(reason),
+    };
+    match next {
         Next::GoOn => canary.carry_on(draft),
-        Next::RollBack(reason) => Some(canary.roll_back(&reason, draft)),
+        Next::RollBack(reason) => canary.roll_back(&reason, draft),
     }
 }
 
+/// A canary that stands where several pods of stable stood gives their places back, pod by pod, before anything else is done: for
+/// another plan, for stable's own, or for one that is not known yet.
+pub(super) fn bring_back_first(
+    world: &World,
+    stable: &str,
+    target: Option<&Target>,
+    draft: &mut Draft,
+) -> Option<Step<()>> {
+    let rollout = draft.status.rollout.clone()?;
+    let hash = rollout.canary.clone()?;
+    let goes_on = target.is_some_and(|target| target.hash == hash) && schedule::problem(&world.spec.rollout).is_none();
+    // Without a record of it there is nothing that it could be kept by.
+    let revision = world.revision(&hash).filter(|_| !goes_on)?;
+    let target = Target { hash, input_hash: revision.input_hash.clone(), plan: revision.plan.clone() };
+    let mut canary = Canary::new(world, stable, &target, rollout);
+    let holds_several = canary.holds_several_places() && canary.hands_back(None, draft);
+    holds_several.then(|| canary.keep_handing_back(draft))
+}
+
 /// What follows from the verdict.
-enum Next {
+pub(super) enum Next {
     GoOn,
     RollBack(String),
 }
 
-struct Canary<'a> {
-    world: &'a World,
-    stable: &'a str,
-    target: &'a Target,
-    schedule: &'a [Planned],
-    rollout: RolloutStatus,
+/// A rollout on its way.
+pub(super) struct Canary<'a> {
+    pub(super) world: &'a World,
+    pub(super) stable: &'a str,
+    pub(super) target: &'a Target,
+    /// The steps, with the pods that there is room for; none where nothing splits the traffic.
+    pub(super) schedule: Vec<Planned>,
+    pub(super) rollout: RolloutStatus,
     /// Why a guardrail of the user's keeps it at its step.
     held: Option<String>,
 }
 
+impl<'a> Canary<'a> {
+    fn new(world: &'a World, stable: &'a str, target: &'a Target, rollout: RolloutStatus) -> Self {
+        let schedule = capacity::schedule(world, rollout.capacity.as_ref());
+        Self { world, stable, target, schedule, rollout, held: None }
+    }
+}
+
 impl Canary<'_> {
     /// Position of the step in the schedule, from 1; beyond its end the canary is about to take over.
-    fn step(&self) -> usize {
+    pub(super) fn step(&self) -> usize {
         self.rollout.step.and_then(|step| usize::try_from(step).ok()).unwrap_or(1).clamp(1, self.schedule.len() + 1)
     }
 
-    fn planned(&self) -> Option<&Planned> {
+    pub(super) fn planned(&self) -> Option<&Planned> {
         self.schedule.get(self.step() - 1)
     }
 
-    fn weight(&self) -> i32 {
+    pub(super) fn weight(&self) -> i32 {
         self.rollout.weight.unwrap_or(0)
     }
 
+    pub(super) fn set_weight(&mut self, weight: i32) {
+        if weight != self.weight() {
+            self.rollout.weight = Some(weight);
+            self.rollout.weight_since = Some(Time(self.world.now));
+            self.rollout.canary_share = Some(format!("{weight}%"));
+            // Another share is another load.
+            self.rollout.guardrails.clear();
+        }
+    }
+
     /// Pods that the step needs; all of them before the canary takes over.
-    fn wanted(&self) -> i32 {
+    pub(super) fn needed(&self) -> i32 {
         self.planned().map_or(self.world.spec.serving.replicas, |step| step.pods)
     }
 
-    fn is_named_by(&self, token: Option<&String>) -> bool {
+    pub(super) fn is_named_by(&self, token: Option<&String>) -> bool {
         token.is_some_and(|token| *token == self.target.hash)
     }
 
@@ -157,46 +200,58 @@ impl Canary<'_> {
         self.rollout.step = i32::try_from(step).ok();
         let next = match self.planned() {
             Some(planned) => format!("{} % of the traffic once {} pods are ready", planned.weight, planned.pods),
-            None => format!("it takes over once {} pods are ready", self.wanted()),
+            None => format!("it takes over once {} pods are ready", self.needed()),
         };
         let line = format!("plan {} passed at {} %: {next}", self.target.hash, self.weight());
         draft.notes.push(Note::normal(Reason::RolloutAdvanced, line));
     }
 
-    /// Brings up what the step needs, and moves the traffic when it is there.
-    fn carry_on(mut self, draft: &mut Draft) -> Option<Step<()>> {
+    /// Brings up what the step needs and there is room for, and moves the traffic when it is there.
+    pub(super) fn carry_on(mut self, draft: &mut Draft) -> Option<Step<()>> {
         let (world, wanted) = (self.world, self.wanted());
         let progress = progress(self.target, world.serving.get(&self.target.hash), wanted);
-        let is_ready = matches!(progress, Step::Done(()));
-        let may_move = is_ready && !world.spec.rollout.paused && self.is_route_there();
+        let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
         let planned = self.planned().map(|step| step.weight);
         match planned {
-            None if is_ready => return self.take_over(draft),
-            Some(weight) if may_move && weight != self.weight() => {
+            None if is_ready && wanted >= world.spec.serving.replicas => return self.take_over(draft),
+            None => self.share_by_pods(),
+            Some(weight) if is_ready && weight != self.weight() && self.may_move() => {
                 let line = format!("plan {} is given {weight} % of the traffic, {wanted} pods", self.target.hash);
                 draft.notes.push(Note::normal(Reason::RolloutProgressing, line));
-                self.rollout.weight = Some(weight);
-                self.rollout.weight_since = Some(Time(world.now));
-                self.rollout.canary_share = Some(format!("{weight}%"));
-                // Another share is another load.
-                self.rollout.guardrails.clear();
+                self.set_weight(weight);
             }
-            Some(_) | None => {}
+            Some(_) => {}
         }
         if self.weight() > 0 {
             draft.requeue = draft.requeue.min(LOOK);
         }
-        let target = self.target;
-        keep_beside(world, Some(self.stable), Some((&target.hash, self.weight())), draft);
-        draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, wanted));
-        remove_others(world, vec![self.stable, &target.hash], draft);
-        let why = self.why(progress);
+        self.look_again_in_time(draft);
+        self.keep_both(draft);
+        let why = self.shortage().unwrap_or_else(|| self.why(progress));
         draft.status.rollout = Some(self.rollout);
         Some(why)
     }
 
+    /// Both revisions, with the pods and shares that the rollout gives them. Stable comes first.
+    pub(super) fn keep_both(&self, draft: &mut Draft) {
+        let (world, stable, target) = (self.world, self.stable, self.target);
+        let split = Split { stable: Some(stable), canary: Some((&target.hash, self.weight())) };
+        keep_split(world, split, self.stable_pods(), draft);
+        draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, self.wanted()));
+        remove_others(world, vec![stable, &target.hash], draft);
+    }
+
+    /// A canary that nobody is left beside is sent to whatever a person or a gateway says, and as long as it is so.
+    fn may_move(&self) -> bool {
+        if self.stable_pods() == 0 {
+            return true;
+        }
+        let is_alone = self.weight() == 100 && self.stable_ready() == 0;
+        !is_alone && !self.world.spec.rollout.paused && self.is_route_there()
+    }
+
     /// Traffic moves only through a route that a gateway serves.
-    fn is_route_there(&self) -> bool {
+    pub(super) fn is_route_there(&self) -> bool {
         match self.world.spec.rollout.traffic.r#type {
             TrafficType::BlueGreen | TrafficType::ReplicaRatio => true,
             TrafficType::GatewayAPI => matches!(self.world.route, RouteView::Present { problem: None, .. }),
@@ -227,9 +282,12 @@ impl Canary<'_> {
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {
         let Self { world, stable, target, rollout, .. } = self;
+        // Where the Service goes over at once, nobody is on the way to the pods before.
+        let is_kept = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
+        let until = || world.now.checked_add(KEEP_PREVIOUS).ok().map(Time);
         draft.status.rollout = Some(RolloutStatus {
-            previous: Some(stable.to_owned()),
-            previous_until: world.now.checked_add(KEEP_PREVIOUS).ok().map(Time),
+            previous: is_kept.then(|| stable.to_owned()),
+            previous_until: is_kept.then(until).flatten(),
             rejected: rollout.rejected,
             ..rollout_of(stable)
         });
@@ -238,7 +296,11 @@ impl Canary<'_> {
         None
     }
 
-    fn roll_back(self, reason: &str, draft: &mut Draft) -> Step<()> {
+    /// Stable first, whatever room was made for the canary.
+    pub(super) fn roll_back(mut self, reason: &str, draft: &mut Draft) -> Option<Step<()>> {
+        if self.holds_several_places() && self.hands_back(Some(reason), draft) {
+            return Some(self.keep_handing_back(draft));
+        }
         let Self { world, stable, target, rollout, .. } = self;
         let reason: String =
             format!("at {} % of the traffic: {reason}", rollout.weight.unwrap_or(0)).chars().take(512).collect();
@@ -258,21 +320,27 @@ impl Canary<'_> {
         draft.status.rollout = Some(RolloutStatus { rejected, ..rollout_of(stable) });
         keep(world, Some(stable), draft);
         remove_others(world, vec![stable], draft);
-        Step::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason })
+        Some(Step::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason }))
     }
 }
 
 /// The rollout of this plan: as it was recorded, or opened now.
-fn opened(stable: &str, target: &Target, draft: &Draft) -> RolloutStatus {
+fn opened(world: &World, stable: &str, target: &Target, draft: &Draft) -> RolloutStatus {
     let recorded = draft.status.rollout.clone().unwrap_or_default();
     if recorded.canary.as_deref() == Some(&target.hash) {
         return recorded;
     }
+    from_the_start(world, stable, target, recorded)
+}
+
+/// The rollout of this plan before anything has happened. Where nothing splits the traffic there are no steps and no shares.
+pub(super) fn from_the_start(world: &World, stable: &str, target: &Target, recorded: RolloutStatus) -> RolloutStatus {
+    let is_split = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
     RolloutStatus {
         canary: Some(target.hash.clone()),
-        step: Some(1),
-        weight: Some(0),
-        canary_share: Some("0%".to_owned()),
+        step: is_split.then_some(1),
+        weight: is_split.then_some(0),
+        canary_share: is_split.then(|| "0%".to_owned()),
         previous: recorded.previous.filter(|previous| *previous != target.hash),
         previous_until: recorded.previous_until,
         rejected: recorded.rejected,
@@ -287,14 +355,19 @@ fn rollout_of(stable: &str) -> RolloutStatus {
 /// The rejection of a plan, unless `spec.rollout.retry` asks for another try.
 fn rejection<'a>(world: &'a World, target: &Target) -> Option<&'a RejectedPlan> {
     let rejected = world.status.rollout.as_ref()?.rejected.iter().find(|rejected| rejected.plan == target.hash)?;
-    let is_for_it = |token: &&String| {
-        token.strip_prefix(target.hash.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let retry = world.spec.rollout.retry.as_ref().filter(is_for_it);
+    let retry = retry_word(world, target);
     // While it is tried once more it stands as canary; until then only a new word opens it.
     let is_tried = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) == Some(&target.hash);
     let is_new = retry.is_some() && retry != rejected.retry.as_ref();
     (!is_tried && !is_new).then_some(rejected)
+}
+
+/// What `spec.rollout.retry` says of this plan.
+pub(super) fn retry_word<'a>(world: &'a World, target: &Target) -> Option<&'a String> {
+    let is_for_it = |token: &&String| {
+        token.strip_prefix(target.hash.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    world.spec.rollout.retry.as_ref().filter(is_for_it)
 }
 
 /// Stable goes on, and nothing else.

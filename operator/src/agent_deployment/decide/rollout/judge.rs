@@ -132,7 +132,8 @@ impl Case<'_> {
             error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
             predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
             change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),
-            is_first_revision: false,
+            // Where no stable pod is left there is nothing to compare with.
+            is_first_revision: self.schedule.iter().all(|step| step.weight == 100),
         }
     }
 
@@ -154,8 +155,9 @@ impl Case<'_> {
     }
 
     fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> Window {
-        let share = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
-        let mut window = Window { end_seconds: window_end(id), weight_percent: share, ..Window::default() };
+        let planned = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
+        let weight_percent = planned.or(self.rollout.weight.map(f64::from));
+        let mut window = Window { end_seconds: window_end(id), weight_percent, ..Window::default() };
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
             let Some(evidence) = &pod.evidence else { continue };
             // A container that was started anew counts anew: it is another pod to the judge.

@@ -1,9 +1,11 @@
 //! Step 5: the revision of the plan takes over. Pure.
 //!
-//! Stable keeps its full capacity until then; promotion retargets Service and route and restarts nothing. With BlueGreen the new
-//! revision takes over once its pods are ready; else it is given traffic step by step and judged ([`canary`]).
+//! Stable keeps its full capacity until then, unless the user lets it make room ([`capacity`]); promotion retargets Service and route
+//! and restarts nothing. With BlueGreen the new revision takes over once its pods are ready; else it is given traffic step by step and
+//! judged ([`canary`]).
 
 mod canary;
+mod capacity;
 mod judge;
 mod prediction;
 mod schedule;
@@ -11,7 +13,7 @@ mod schedule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{RolloutStatus, TrafficType},
+    v1alpha1::agent_deployment::RolloutStatus,
 };
 
 use super::{Draft, Target, World, build};
@@ -34,6 +36,9 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
         Step::Waiting(why) => (None, Some(Step::Waiting(why))),
         Step::Stopped(why) => (None, Some(Step::Stopped(why))),
     };
+    if let Some(step) = stable.and_then(|stable| canary::bring_back_first(world, stable, target.as_ref(), draft)) {
+        return Outcome { serving: stable.map(str::to_owned), next: Some(step) };
+    }
     let Some(target) = target else {
         settle(stable, draft);
         keep(world, stable, draft);
@@ -55,8 +60,7 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
 /// Brings the target up and lets it take over; says what is still to be done.
 fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
     let is_stable = stable == Some(target.hash.as_str());
-    let is_judged = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen && world.spec.serving.replicas > 0;
-    if let Some(stable) = stable.filter(|_| is_judged && !is_stable) {
+    if let Some(stable) = stable.filter(|_| world.spec.serving.replicas > 0 && !is_stable) {
         return canary::advance(world, stable, target, draft);
     }
     let view = world.serving.get(&target.hash);
@@ -120,16 +124,15 @@ fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dra
 /// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
 /// stable is left as it is.
 fn keep(world: &World, stable: Option<&str>, draft: &mut Draft) {
-    keep_beside(world, stable, None, draft);
+    keep_split(world, Split { stable, canary: None }, world.spec.serving.replicas, draft);
 }
 
-/// The same while a canary has a share of the traffic.
-fn keep_beside(world: &World, stable: Option<&str>, canary: Option<(&str, i32)>, draft: &mut Draft) {
-    if let Some(revision) = stable.and_then(|stable| world.revision(stable)) {
-        let replicas = world.spec.serving.replicas;
-        draft.children.extend(build::serving::revision_children(world, &revision.hash, &revision.plan, replicas));
+/// The same with so many pods of stable, while a canary has a share of the traffic.
+fn keep_split(world: &World, split: Split<'_>, pods: i32, draft: &mut Draft) {
+    if let Some(revision) = split.stable.and_then(|stable| world.revision(stable)) {
+        draft.children.extend(build::serving::revision_children(world, &revision.hash, &revision.plan, pods));
     }
-    draft.children.extend(build::traffic::traffic(world, Split { stable, canary }));
+    draft.children.extend(build::traffic::traffic(world, split));
 }
 
 fn progress(target: &Target, view: Option<&ServingView>, wanted: i32) -> Step<()> {

@@ -20,24 +20,66 @@ pub(super) struct Planned {
     pub(super) max_soak_seconds: u64,
 }
 
+/// Pods between which the traffic is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arms {
+    /// Pods of stable.
+    pub(super) stable: i32,
+    /// Pods that the canary has room for.
+    pub(super) canary_at_most: i32,
+}
+
+impl Arms {
+    /// As many as are wanted.
+    pub(super) fn unlimited(replicas: i32) -> Self {
+        Self { stable: replicas, canary_at_most: i32::MAX }
+    }
+
+    /// Pods for a share, and the share that these can carry: a pod of the canary never carries more than one of stable for want of room.
+    fn carrying(self, weight: i32) -> (i32, i32) {
+        let pods = canary_pods(self.stable, weight);
+        if pods <= self.canary_at_most {
+            return (pods, weight);
+        }
+        let (pods, stable) = (i64::from(self.canary_at_most.max(1)), i64::from(self.stable));
+        let parity = (100 * pods / (stable + pods)).clamp(1, i64::from(weight));
+        (self.canary_at_most.max(1), i32::try_from(parity).unwrap_or(weight))
+    }
+}
+
+/// The one step of a canary that no stable pod is left beside: it has all the traffic, for the longest soak that was asked for.
+pub(super) fn alone(rollout: &Rollout) -> Vec<Planned> {
+    let steps = schedule(rollout, Arms::unlimited(1));
+    let longest = |soak: fn(&Planned) -> u64| steps.iter().map(soak).max();
+    let soaks = longest(|step| step.min_soak_seconds).zip(longest(|step| step.max_soak_seconds));
+    let only = soaks.map(|(min_soak_seconds, max_soak_seconds)| Planned {
+        weight: 100,
+        share: 100.0,
+        pods: 1,
+        min_soak_seconds,
+        max_soak_seconds,
+    });
+    only.into_iter().collect()
+}
+
 /// The steps before the canary takes over. A share of 100 percent is the taking over itself.
-pub(super) fn schedule(rollout: &Rollout, replicas: i32) -> Vec<Planned> {
+pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<Planned> {
     let defaults: Vec<RolloutStep> = DEFAULT_WEIGHTS.map(RolloutStep::with_weight).to_vec();
     let steps = if rollout.steps.is_empty() { &defaults } else { &rollout.steps };
     let mut planned: Vec<Planned> = Vec::new();
     for step in steps.iter().filter(|step| step.weight < 100) {
-        let pods = canary_pods(replicas, step.weight);
+        let (pods, weight) = arms.carrying(step.weight);
         let share = match rollout.traffic.r#type {
-            TrafficType::GatewayAPI | TrafficType::BlueGreen => f64::from(step.weight),
-            TrafficType::ReplicaRatio => 100.0 * f64::from(pods) / f64::from(pods + replicas),
+            TrafficType::GatewayAPI | TrafficType::BlueGreen => f64::from(weight),
+            TrafficType::ReplicaRatio => 100.0 * f64::from(pods) / f64::from(pods + arms.stable),
         };
         let min_soak_seconds = step.min_soak.seconds_rounded_up();
         let max_soak_seconds = step.max_soak.seconds_rounded_up();
-        let next = Planned { weight: step.weight, share, pods, min_soak_seconds, max_soak_seconds };
+        let next = Planned { weight, share, pods, min_soak_seconds, max_soak_seconds };
         match planned.last_mut() {
-            // With whole pods two steps can be the same: the later one, for as long as both.
+            // With whole pods, or too few of them, two steps can be the same: the later one, for as long as both.
             Some(last) if last.share >= share => {
-                last.weight = step.weight;
+                last.weight = weight;
                 last.min_soak_seconds += min_soak_seconds;
                 last.max_soak_seconds += max_soak_seconds;
             }
@@ -78,7 +120,7 @@ mod tests {
     }
 
     fn shares(traffic: &str, steps: &str, replicas: i32) -> Vec<(i32, i32, f64)> {
-        let planned = schedule(&rollout(traffic, steps), replicas);
+        let planned = schedule(&rollout(traffic, steps), Arms::unlimited(replicas));
         planned.into_iter().map(|step| (step.weight, step.pods, step.share)).collect()
     }
 
@@ -94,8 +136,32 @@ mod tests {
             shares("ReplicaRatio", "[{weight: 5}, {weight: 20}, {weight: 50}]", 4),
             [(20, 1, 20.0), (50, 4, 50.0)]
         );
-        let merged = schedule(&rollout("ReplicaRatio", "[{weight: 5, minSoak: 1m}, {weight: 50, minSoak: 2m}]"), 1);
+        let steps = rollout("ReplicaRatio", "[{weight: 5, minSoak: 1m}, {weight: 50, minSoak: 2m}]");
+        let merged = schedule(&steps, Arms::unlimited(1));
         assert_eq!(merged.iter().map(|step| (step.share, step.min_soak_seconds)).collect::<Vec<_>>(), [(50.0, 180)]);
+    }
+
+    #[rstest]
+    #[case("GatewayAPI", 1, &[(5, 1, 5.0), (20, 1, 20.0)])]
+    #[case("GatewayAPI", 2, &[(5, 1, 5.0), (20, 1, 20.0), (33, 2, 33.0)])]
+    #[case("GatewayAPI", 4, &[(5, 1, 5.0), (20, 1, 20.0), (50, 4, 50.0)])]
+    #[case("ReplicaRatio", 1, &[(20, 1, 20.0)])]
+    fn too_few_pods_carry_no_more_than_as_many_of_stable(
+        #[case] traffic: &str,
+        #[case] room: i32,
+        #[case] expected: &[(i32, i32, f64)],
+    ) {
+        let planned = schedule(&rollout(traffic, "[]"), Arms { stable: 4, canary_at_most: room });
+        let shares: Vec<_> = planned.into_iter().map(|step| (step.weight, step.pods, step.share)).collect();
+        assert_eq!(shares, expected);
+    }
+
+    #[test]
+    fn a_canary_alone_has_all_traffic_for_the_longest_soak() {
+        let steps = rollout("GatewayAPI", "[{weight: 5, minSoak: 1m, maxSoak: 3h}, {weight: 50, minSoak: 2m}]");
+        let step = Planned { weight: 100, share: 100.0, pods: 1, min_soak_seconds: 120, max_soak_seconds: 10_800 };
+        assert_eq!(alone(&steps), [step]);
+        assert_eq!(alone(&rollout("GatewayAPI", "[{weight: 100}]")), []);
     }
 
     #[rstest]

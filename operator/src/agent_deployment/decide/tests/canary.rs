@@ -29,20 +29,20 @@ judge: {warmUp: 0s}
 
 /// What users send, and how revisions take it.
 #[derive(Debug, Clone, Copy)]
-struct Users {
+pub(super) struct Users {
     /// Runs in a window, of both revisions together.
-    runs: u64,
+    pub(super) runs: u64,
     /// How much slower the canary is.
-    slowdown: f64,
+    pub(super) slowdown: f64,
     /// Failures among 100 runs of the canary.
-    failures: u64,
+    pub(super) failures: u64,
 }
 
-const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0 };
+pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0 };
 
 /// A cluster with users.
-struct Trial {
-    cluster: Cluster,
+pub(super) struct Trial {
+    pub(super) cluster: Cluster,
     counted: BTreeMap<String, Vec<Window>>,
     /// What Prometheus says of the canary by every guardrail.
     said: GuardrailView,
@@ -65,9 +65,7 @@ fn trial() -> Trial {
 fn trial_with(rollout: &str) -> Trial {
     let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
     let cluster = cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned());
-    let said = GuardrailView::Values { canary: None, stable: None };
-    let (counted, shares, events) = (BTreeMap::new(), Vec::new(), Vec::new());
-    let mut trial = Trial { cluster, counted, said, shares, events, writes: 0 };
+    let mut trial = Trial::on(cluster);
     trial.settle();
     trial.cluster.ready_pods();
     trial.settle();
@@ -82,7 +80,12 @@ fn microseconds(index: u64, window: u64, slowdown: f64) -> u64 {
 }
 
 impl Trial {
-    fn rollout(&self) -> RolloutStatus {
+    pub(super) fn on(cluster: Cluster) -> Self {
+        let said = GuardrailView::Values { canary: None, stable: None };
+        Self { cluster, counted: BTreeMap::new(), said, shares: Vec::new(), events: Vec::new(), writes: 0 }
+    }
+
+    pub(super) fn rollout(&self) -> RolloutStatus {
         self.cluster.world.status.rollout.clone().expect("something serves")
     }
 
@@ -140,7 +143,7 @@ impl Trial {
     }
 
     /// Lets users send for so many seconds, with a look of the operator's after each window.
-    fn serve(&mut self, seconds: i64, users: Users) {
+    pub(super) fn serve(&mut self, seconds: i64, users: Users) {
         self.serve_unseen(seconds, users, true);
     }
 

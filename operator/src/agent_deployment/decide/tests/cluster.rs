@@ -415,6 +415,7 @@ impl Cluster {
     pub(super) fn ready_pods(&mut self) {
         for view in self.world.serving.values_mut() {
             *view = ServingView {
+                scheduled: view.wanted,
                 ready: view.wanted,
                 updated: view.wanted,
                 is_observed: true,

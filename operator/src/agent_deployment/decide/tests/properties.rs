@@ -197,7 +197,7 @@ fn check_status(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
 
 /// With its status recorded and nothing else done, a plan is made once more: nothing is lost, and no event is told twice. A plan
 /// that records an attempt is the exception: the Job of an earlier time may already exist.
-fn check_repetition(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
+pub(super) fn check_repetition(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
     if plan.status.jobs != cluster.world.status.jobs {
         return;
     }

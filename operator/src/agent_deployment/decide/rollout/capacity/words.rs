@@ -1,0 +1,123 @@
+//! What is said of a canary that is short of room. Pure.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase};
+
+use super::{
+    super::{
+        Draft, Step, Why,
+        canary::{Canary, LOOK, retry_word},
+    },
+    shortened,
+};
+use crate::agent_deployment::world::Unscheduled;
+
+impl Canary<'_> {
+    /// Why the canary is short of room, if it is.
+    pub(in super::super) fn shortage(&self) -> Option<Step<()>> {
+        let wanted = self.wanted();
+        let view = self.view().filter(|view| view.wanted == wanted);
+        let is_ready = view.is_some_and(|view| view.ready >= wanted);
+        let has_passed = self.planned().is_none();
+        match self.phase() {
+            Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Step::Stopped(self.insufficient())),
+            Some(CapacityPhase::Limited) if has_passed && !(self.is_asking() && self.has_nodes()) => {
+                Some(Step::Stopped(self.insufficient()))
+            }
+            Some(CapacityPhase::InPlace) if !is_ready || (has_passed && !self.world.spec.rollout.paused) => {
+                Some(Step::Waiting(self.updating_in_place()))
+            }
+            Some(CapacityPhase::Restoring) => Some(Step::Waiting(self.restoring())),
+            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited | CapacityPhase::InPlace) => {
+                // What a pod with a node says of its failure is worth more than that another has none.
+                let unscheduled = view.filter(|view| view.crash.is_none())?.unscheduled.as_ref()?;
+                Some(Step::Waiting(self.unscheduled(unscheduled)))
+            }
+        }
+    }
+
+    fn unscheduled(&self, unscheduled: &Unscheduled) -> Why {
+        let deadline = &self.world.spec.rollout.capacity_deadline;
+        let then = match self.world.spec.rollout.capacity {
+            Capacity::InPlace if !self.was_in_vain() => "a serving pod makes room",
+            Capacity::SurgeIfPossible if !self.schedule.is_empty() => {
+                "it goes on with the pods that have a node, or gives up for a while if none has"
+            }
+            Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => "it gives up for a while",
+        };
+        Why::RevisionUnscheduled {
+            revision: self.target.hash.clone(),
+            scheduler: shortened(&unscheduled.message),
+            then: format!("After {deadline} (spec.rollout.capacityDeadline) {then}"),
+        }
+    }
+
+    fn insufficient(&self) -> Why {
+        let room = self.room();
+        let (pods, wanted) = room.map_or((0, 0), |room| (room.pods, room.wanted));
+        let scheduler = room.map(|room| room.message.clone()).unwrap_or_default();
+        Why::InsufficientCapacity { revision: self.target.hash.clone(), pods, wanted, scheduler, remedy: self.remedy() }
+    }
+
+    fn remedy(&self) -> String {
+        let make_room = "Free capacity, add a node or lower spec.serving.replicas";
+        let is_in_vain = self.was_in_vain();
+        match self.world.spec.rollout.capacity {
+            Capacity::InPlace if is_in_vain => format!(
+                "The place of a drained pod did not become its own: is there a node that it fits on (spec.hardware, \
+                 spec.serving.tritonResources)? To drain one again, set spec.rollout.retry to {}",
+                self.next_word()
+            ),
+            Capacity::InPlace => make_room.to_owned(),
+            Capacity::SurgeIfPossible | Capacity::RequireSurge => {
+                format!("{make_room}, or let serving pods make room with spec.rollout.capacity: InPlace")
+            }
+        }
+    }
+
+    /// A word for `spec.rollout.retry` that has not been used.
+    fn next_word(&self) -> String {
+        let hash = &self.target.hash;
+        let used = retry_word(self.world, self.target).map(|word| word.rsplit_once('/').map_or("1", |(_, count)| count));
+        let next = used.map(|count| count.parse::<u32>().unwrap_or(1).saturating_add(1));
+        next.map_or_else(|| hash.clone(), |next| format!("{hash}/{next}"))
+    }
+
+    fn updating_in_place(&self) -> Why {
+        let view = self.view();
+        Why::UpdatingInPlace {
+            revision: self.target.hash.clone(),
+            stable: self.stable.to_owned(),
+            drained: self.room().map_or(0, |room| room.drained),
+            left: self.stable_pods(),
+            ready: view.map_or(0, |view| view.ready.min(self.wanted())),
+            failure: view.and_then(|view| view.failure.clone()),
+        }
+    }
+
+    pub(super) fn restoring(&self) -> Why {
+        let reason = self.room().and_then(|room| room.reason.clone());
+        let no_room = || self.room().filter(|room| room.drained_in_vain.is_some()).map(|room| room.message.clone());
+        Why::RestoringStable {
+            stable: self.stable.to_owned(),
+            ready: self.stable_ready(),
+            wanted: self.replicas(),
+            reason: reason.or_else(no_room).unwrap_or_else(|| "another plan is asked for".to_owned()),
+        }
+    }
+
+    /// Deadlines and back-offs are no events of the API server's.
+    pub(in super::super) fn look_again_in_time(&self, draft: &mut Draft) {
+        let is_waited_for = self.view().is_some_and(|view| view.unscheduled.is_some());
+        if is_waited_for || matches!(self.phase(), Some(CapacityPhase::InPlace | CapacityPhase::Restoring)) {
+            draft.requeue = draft.requeue.min(LOOK);
+        }
+        let retry_at = self.room().and_then(|room| room.retry_at.as_ref()).filter(|at| at.0 > self.world.now);
+        if let Some(Time(at)) = retry_at {
+            let wait = at.duration_since(self.world.now).unsigned_abs();
+            draft.requeue = draft.requeue.min(wait.max(Duration::from_secs(1)));
+        }
+    }
+}
