@@ -19,9 +19,8 @@ use slipway_e2e::{
     agents::namespace_with_servers,
     load::report::NO_REVISION,
     rollouts::{
-        AGENT, Bench,
+        AGENT, Bench, rollout_of,
         room::free_millicores,
-        rollout_of,
         watch::{Watch, shares_of},
     },
 };

@@ -335,7 +335,10 @@ impl fmt::Display for Why {
             ),
             Self::UpdatingInPlace { revision, stable, drained, left, ready, failure } => {
                 let drained = counted(*drained);
-                write!(f, "{drained} of {stable} made room for revision {revision}, which has {ready} ready; {left} of {stable} go on")?;
+                write!(
+                    f,
+                    "{drained} of {stable} made room for revision {revision}, which has {ready} ready; {left} of {stable} go on"
+                )?;
                 failure.as_ref().map_or(Ok(()), |failure| write!(f, ": {failure}"))
             }
             Self::RestoringStable { stable, ready, wanted, reason } => {

@@ -13,7 +13,8 @@ use crate::namespace::{Namespace, Outcome, ScenarioError};
 /// # Errors
 /// When the API server refuses.
 pub async fn free_millicores(namespace: &Namespace) -> Outcome<u64> {
-    let refused = |source| ScenarioError::Kubernetes { action: "look at the node".to_owned(), source: Box::new(source) };
+    let refused =
+        |source| ScenarioError::Kubernetes { action: "look at the node".to_owned(), source: Box::new(source) };
     let nodes: Api<Node> = Api::all(namespace.client());
     let nodes = nodes.list(&ListParams::default()).await.map_err(refused)?.items;
     let pods: Api<Pod> = Api::all(namespace.client());
@@ -56,7 +57,8 @@ mod tests {
     fn what_runs_has_asked_for_what_its_containers_name() {
         let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
         let spec = json!({"containers": [container("1"), {"name": "d"}], "initContainers": [container("250m")]});
-        let pod = |phase: &str| serde_json::from_value(json!({"spec": spec, "status": {"phase": phase}})).expect("a pod");
+        let pod =
+            |phase: &str| serde_json::from_value(json!({"spec": spec, "status": {"phase": phase}})).expect("a pod");
         assert_eq!((asked(&pod("Running")), asked(&pod("Succeeded"))), (1_250, 0));
     }
 }

@@ -55,12 +55,15 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
 fn capacity(room: &RolloutCapacity) -> String {
     let RolloutCapacity { wanted, pods, drained, message, .. } = room;
     let since = clock(&room.since);
-    let retry = room.retry_at.as_ref().map_or(String::new(), |at| format!(", all are asked for again at {}", clock(at)));
+    let retry =
+        room.retry_at.as_ref().map_or(String::new(), |at| format!(", all are asked for again at {}", clock(at)));
     match room.phase {
         CapacityPhase::Waiting => format!("it has no room for {wanted} of its pods since {since}{retry}: {message}\n"),
         CapacityPhase::Limited => format!("it has room for {pods} of {wanted} pods since {since}{retry}: {message}\n"),
         CapacityPhase::InPlace => {
-            format!("in place: {drained} pods of the stable revision made room, the last at {since}, and it has {pods}: {message}\n")
+            format!(
+                "in place: {drained} pods of the stable revision made room, the last at {since}, and it has {pods}: {message}\n"
+            )
         }
         CapacityPhase::Restoring => {
             let reason = room.reason.as_deref().unwrap_or(message);

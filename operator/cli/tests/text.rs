@@ -126,7 +126,8 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
             "phase": phase, "wanted": 4, "pods": pods, "drained": drained, "since": "2026-01-01T12:00:00Z", "message": scheduler,
             "retryAt": drained.eq(&0).then_some("2026-01-01T12:05:00Z"), "reason": reason,
         });
-        let object = rolling_out(json!({"stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20, "capacity": capacity}));
+        let object =
+            rolling_out(json!({"stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20, "capacity": capacity}));
         rollout(&object).lines().nth(2).unwrap().trim().to_owned()
     };
     assert_eq!(

@@ -370,16 +370,19 @@ mod tests {
         });
         let conditions: Vec<Value> = condition.into_iter().collect();
         let spec = json!({"containers": [], "nodeName": node});
-        let object = json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
+        let object =
+            json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
         serde_json::from_value(object).expect("a pod")
     }
 
     #[test]
     fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
-        let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
+        let object =
+            json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
         let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
         let mut leaving = pod("a", None, Some("2026-01-01T11:00:00Z"));
-        leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
+        leaving.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
         let pods = [
             pod("a", Some("node"), None),
             leaving,

@@ -156,12 +156,7 @@ fn stage(outcome: &Outcome) -> Stage {
     }
 }
 
-fn ready_condition(
-    world: &World,
-    outcome: &Outcome,
-    view: Option<&ServingView>,
-    stand_in: Option<&StandIn>,
-) -> Draft {
+fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>, stand_in: Option<&StandIn>) -> Draft {
     let condition = ConditionType::Ready;
     let draft = |is_true, reason, message| Draft { condition, is_true, reason, message };
     if let (Some(revision), Some(stand_in)) = (&outcome.serving, stand_in.filter(|stand_in| stand_in.ready > 0)) {

@@ -21,7 +21,8 @@ pub use model::{
 };
 pub use profiling::{ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
 pub use rollout::{
-    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic, TrafficType,
+    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
+    TrafficType,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{

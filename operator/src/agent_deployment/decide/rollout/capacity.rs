@@ -75,6 +75,10 @@ impl<'a> Canary<'a> {
         self.world.serving.get(&self.target.hash)
     }
 
+    fn stable_view(&self) -> Option<&'a ServingView> {
+        self.world.serving.get(self.stable)
+    }
+
     fn room(&self) -> Option<&RolloutCapacity> {
         self.rollout.capacity.as_ref()
     }
@@ -94,7 +98,7 @@ impl<'a> Canary<'a> {
 
     /// Pods of stable that can be sent to.
     pub(super) fn stable_ready(&self) -> i32 {
-        self.world.serving.get(self.stable).map_or(0, |view| view.ready.min(self.stable_pods()))
+        self.stable_view().map_or(0, |view| view.ready.min(self.stable_pods()))
     }
 
     /// Pods that the canary is given.
@@ -111,9 +115,11 @@ impl<'a> Canary<'a> {
         }
     }
 
-    /// Whether the time until which it was to wait is over.
+    /// Whether the time until which it was to wait is over, and no pod of stable asks for the same room.
     fn is_asking(&self) -> bool {
-        self.room().and_then(|room| room.retry_at.as_ref()).is_none_or(|at| at.0 <= self.world.now)
+        let is_stable_short = self.stable_view().is_some_and(|view| view.unscheduled.is_some());
+        let is_time = self.room().and_then(|room| room.retry_at.as_ref()).is_none_or(|at| at.0 <= self.world.now);
+        is_time && !is_stable_short
     }
 
     /// Whether every pod that the canary is given has a node.
@@ -150,13 +156,20 @@ impl Canary<'_> {
         match self.phase() {
             Some(CapacityPhase::InPlace) => return self.look_after_places(view, draft),
             Some(CapacityPhase::Restoring) => {}
-            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => match self.overdue(view) {
-                Some(unscheduled) => self.fall_back(view, &shortened(&unscheduled.message), draft),
-                None if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
-                    self.rollout.capacity = None;
+            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => {
+                let stable = self.stable_view().and_then(|stable| self.overdue(stable));
+                match (stable, self.overdue(view)) {
+                    // Stable has grown, or has lost a node: its own pods come first.
+                    (Some(unscheduled), _) if view.scheduled > 0 => {
+                        self.wait_for_room(&shortened(&unscheduled.message))
+                    }
+                    (_, Some(unscheduled)) => self.fall_back(view, &shortened(&unscheduled.message), draft),
+                    (_, None) if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
+                        self.rollout.capacity = None;
+                    }
+                    (_, None) => {}
                 }
-                None => {}
-            },
+            }
         }
         Next::GoOn
     }
@@ -176,7 +189,8 @@ impl Canary<'_> {
         let unscheduled = view.unscheduled.as_ref()?;
         let room = self.room();
         let asked = [room.map(|room| room.since.0), room.and_then(|room| room.retry_at.as_ref()).map(|at| at.0)];
-        let asked = asked.into_iter().flatten().filter(|at| *at <= self.world.now).fold(unscheduled.since, Timestamp::max);
+        let asked =
+            asked.into_iter().flatten().filter(|at| *at <= self.world.now).fold(unscheduled.since, Timestamp::max);
         let deadline = self.world.spec.rollout.capacity_deadline.microseconds();
         let deadline = SignedDuration::from_micros(i64::try_from(deadline).unwrap_or(i64::MAX));
         // A deadline beyond all times never passes.
@@ -188,11 +202,13 @@ impl Canary<'_> {
     fn fall_back(&mut self, view: &ServingView, scheduler: &str, draft: &mut Draft) {
         let found = view.scheduled;
         let is_split = !self.schedule.is_empty();
+        let is_unfit = found > view.ready || view.crash.is_some();
         match self.world.spec.rollout.capacity {
             Capacity::SurgeIfPossible if found > 0 && is_split => self.go_on_with(found, scheduler, draft),
             Capacity::InPlace if found > 0 && self.planned().is_some() => self.go_on_with(found, scheduler, draft),
-            // A pod that does not get ready where there is room shows nothing that is worth a serving pod.
-            Capacity::InPlace if found > view.ready => {}
+            // A canary that does not get ready where there is room is not worth a serving pod.
+            Capacity::InPlace if is_unfit && !view.is_past_deadline => {}
+            Capacity::InPlace if is_unfit => self.wait_for_room(scheduler),
             Capacity::InPlace if self.may_take_a_place() => self.take_a_place(found, scheduler, draft),
             Capacity::InPlace if self.world.spec.rollout.paused && !self.was_in_vain() => {}
             Capacity::InPlace if found > 0 && is_split => self.go_on_with(found, scheduler, draft),

@@ -11,10 +11,7 @@ mod prediction;
 mod schedule;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::{
-    conditions::Reason,
-    v1alpha1::agent_deployment::RolloutStatus,
-};
+use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::RolloutStatus};
 
 use super::{Draft, Target, World, build};
 use crate::{

@@ -113,7 +113,7 @@ impl Full {
     }
 
     pub(super) fn crash(&mut self, revision: &str) {
-        if let Some(view) = self.cluster.world.serving.get_mut(revision) {
+        if let Some(view) = self.cluster.world.serving.get_mut(revision).filter(|view| view.scheduled > 0) {
             view.ready = (view.ready - 1).max(0);
             view.crash = Some("triton exited with code 1".to_owned());
         }
@@ -263,6 +263,23 @@ fn a_canary_that_must_have_all_its_pods_gets_none_of_the_traffic_without_them() 
 }
 
 #[test]
+fn pods_of_stable_that_lack_room_come_before_those_of_a_canary() {
+    let mut full = full(2, &format!("{{{GATEWAY}, steps: [{{weight: 20}}]}}"));
+    let (stable, canary) = full.revisions();
+    full.places = 3;
+    full.settle();
+    full.ready();
+    assert_eq!((full.rollout().weight, full.pods(&canary)), (Some(20), (1, 1)));
+    full.edit(|spec| spec.serving.replicas = 3);
+    full.pass(9);
+    assert_eq!((full.rollout().weight, full.pods(&stable)), (Some(20), (3, 2)));
+    full.pass(1);
+    full.ready();
+    assert_eq!((full.rollout().weight, full.pods(&stable), full.pods(&canary)), (Some(0), (3, 3), (0, 0)));
+    assert!(full.condition("Stalled").starts_with("True InsufficientCapacity: "));
+}
+
+#[test]
 fn in_place_the_one_pod_makes_room_and_the_new_one_takes_over_when_it_is_ready() {
     let mut full = full(1, "{capacity: InPlace}");
     let (stable, canary) = full.revisions();
@@ -408,7 +425,9 @@ fn trades(full: &mut Full, (stable, canary): &(String, String)) -> Vec<(i32, i32
 
 #[test]
 fn in_a_full_cluster_pods_are_replaced_one_by_one_and_traffic_goes_with_them() {
-    for (rollout, is_mixed) in [("{capacity: InPlace}".to_owned(), true), (format!("{{{GATEWAY}, capacity: InPlace}}"), false)] {
+    for (rollout, is_mixed) in
+        [("{capacity: InPlace}".to_owned(), true), (format!("{{{GATEWAY}, capacity: InPlace}}"), false)]
+    {
         let mut full = full(3, &rollout);
         let revisions = full.revisions();
         let word = revisions.1.clone();
@@ -501,7 +520,10 @@ fn a_canary_alone_is_judged_by_the_objectives() {
     let (bad, canary) = alone(Users { slowdown: 6.0, ..EQUAL });
     assert_ne!(bad.cluster.stable(), canary);
     let reasons: Vec<String> = bad.rollout().rejected.into_iter().map(|rejected| rejected.reason).collect();
-    assert!(matches!(reasons.as_slice(), [reason] if reason.starts_with("at 100 % of the traffic: AbsoluteHarm")), "{reasons:?}");
+    assert!(
+        matches!(reasons.as_slice(), [reason] if reason.starts_with("at 100 % of the traffic: AbsoluteHarm")),
+        "{reasons:?}"
+    );
     assert_eq!(bad.cluster.world.serving[&bad.cluster.stable()].wanted, 1);
 }
 

@@ -26,7 +26,11 @@ enum Event {
 }
 
 fn capacity() -> impl Strategy<Value = Capacity> {
-    prop_oneof![Just(Capacity::SurgeIfPossible), 3 => Just(Capacity::InPlace), Just(Capacity::RequireSurge)]
+    prop_oneof![
+        1 => Just(Capacity::SurgeIfPossible),
+        3 => Just(Capacity::InPlace),
+        1 => Just(Capacity::RequireSurge),
+    ]
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -133,8 +137,10 @@ impl Full {
     /// Traffic is given to pods that are ready.
     fn check_shares(&self, plan: &Plan<AgentDeploymentStatus>) {
         let world = &self.cluster.world;
-        let weight = |status: &AgentDeploymentStatus| status.rollout.as_ref().and_then(|rollout| rollout.weight).unwrap_or(0);
-        let ready = |revision: Option<&String>| revision.and_then(|r| world.serving.get(r)).map_or(0, |view| view.ready);
+        let weight =
+            |status: &AgentDeploymentStatus| status.rollout.as_ref().and_then(|rollout| rollout.weight).unwrap_or(0);
+        let ready =
+            |revision: Option<&String>| revision.and_then(|r| world.serving.get(r)).map_or(0, |view| view.ready);
         let rollout = plan.status.rollout.clone().unwrap_or_default();
         if weight(&plan.status) > weight(&world.status) {
             assert!(ready(rollout.canary.as_ref()) > 0, "{:?}", lines(plan));
@@ -145,17 +151,18 @@ impl Full {
     fn come_to_rest(mut self) -> Self {
         self.places = self.places.max(self.cluster.world.spec.serving.replicas);
         self.edited(|spec| (spec.rollout.paused, spec.rollout.abort) = (false, None));
-        for _ in 0..40 {
-            for _ in 0..12 {
-                self.checked_step();
+        for _ in 0..24 {
+            for _ in 0..6 {
+                self.step();
                 self.pods_with_a_node_get_ready();
-                self.cluster.pass(20);
+                self.cluster.pass(30);
             }
+            self.checked_step();
             let canary = self.cluster.world.status.rollout.as_ref().and_then(|rollout| rollout.canary.clone());
             if canary.is_some() && canary != self.cluster.world.spec.rollout.promote {
                 self.edited(|spec| spec.rollout.promote = canary);
             }
-            self.cluster.pass(180);
+            self.cluster.pass(600);
         }
         self
     }

@@ -64,7 +64,7 @@ impl Canary<'_> {
             }
             return Next::GoOn;
         }
-        if let Some(crash) = &view.crash {
+        if let Some(crash) = view.crash.as_ref().filter(|_| view.ready < wanted) {
             return Next::RollBack(format!("a pod of it failed in the place of one of {}: {crash}", self.stable));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {

@@ -80,7 +80,8 @@ impl Canary<'_> {
     /// A word for `spec.rollout.retry` that has not been used.
     fn next_word(&self) -> String {
         let hash = &self.target.hash;
-        let used = retry_word(self.world, self.target).map(|word| word.rsplit_once('/').map_or("1", |(_, count)| count));
+        let used =
+            retry_word(self.world, self.target).map(|word| word.rsplit_once('/').map_or("1", |(_, count)| count));
         let next = used.map(|count| count.parse::<u32>().unwrap_or(1).saturating_add(1));
         next.map_or_else(|| hash.clone(), |next| format!("{hash}/{next}"))
     }
