@@ -7,6 +7,7 @@ mod canary;
 mod capacity;
 mod capacity_histories;
 mod cluster;
+mod in_place;
 mod profiling;
 mod properties;
 mod quality;
