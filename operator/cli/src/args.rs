@@ -13,7 +13,8 @@ use thiserror::Error;
 
 use crate::{
     cluster::{Cluster, ClusterError, Place},
-    conversation::conversation,
+    conversation::{Run, conversation},
+    failure::chain,
     measured::Measurements,
     overview::overview,
     report::{Material, report},
@@ -78,7 +79,7 @@ enum Command {
         #[arg(long)]
         watch: bool,
     },
-    /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none.
+    /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none, with 5 if every call failed.
     Ask {
         /// Name of the AgentDeployment.
         name: String,
@@ -105,6 +106,9 @@ pub enum CommandError {
     /// The agent gave no answer.
     #[error("the agent gave no answer")]
     NoAnswer,
+    /// The agent answered without what its tools should have told it.
+    #[error("every call of a tool failed: the answer rests on none")]
+    NoToolWorked,
     /// There is nothing to report.
     #[error("{0} has no campaign to report: it has no spec.profiling, or its engines are still being built")]
     NoProfile(String),
@@ -123,11 +127,12 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// 3 if the AgentDeployment is stalled, 4 if time was over, else 1.
+    /// 3 if the AgentDeployment is stalled, 4 if time was over, 5 if an answer came though every call of a tool failed, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Wait(WaitError::Stalled { .. }) => 3,
             Self::Wait(WaitError::TimedOut { .. }) => 4,
+            Self::NoToolWorked => 5,
             Self::Wait(WaitError::Cluster(_) | WaitError::Write(_))
             | Self::Connect(_)
             | Self::Show(_)
@@ -177,9 +182,20 @@ impl Args {
             Command::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
-                if run.has_succeeded() { Ok(()) } else { Err(CommandError::NoAnswer) }
+                judged(&run)
             }
         }
+    }
+}
+
+/// Whether a run gave what it was asked for.
+fn judged(run: &Run) -> Result<(), CommandError> {
+    if !run.has_succeeded() {
+        Err(CommandError::NoAnswer)
+    } else if run.rests_on_no_tool() {
+        Err(CommandError::NoToolWorked)
+    } else {
+        Ok(())
     }
 }
 
@@ -192,7 +208,7 @@ async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Re
     };
     write!(out, "{}", overview(&object, profile.as_ref(), &measurements)).map_err(CommandError::Write)?;
     if let Some(error) = unreachable {
-        writeln!(out, "  (the pods' measurements cannot be read: {error})").map_err(CommandError::Write)?;
+        writeln!(out, "  (the pods' measurements cannot be read: {})", chain(&error)).map_err(CommandError::Write)?;
     }
     Ok(())
 }

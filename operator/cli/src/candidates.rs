@@ -7,7 +7,7 @@ use slipway_crds::v1alpha1::{
 
 use crate::{
     study::{Study, bounded, rate, time, verdict},
-    table::{indented, table},
+    table::{counted, indented, table},
 };
 
 /// Every measurement with what became of it, what was not measured, and the decision.
@@ -52,15 +52,16 @@ fn explored(study: &Study<'_>) -> String {
     table(&header, &rows.collect::<Vec<_>>())
 }
 
-/// `62 runs, 2.01 a second, AgentRunLatency p95 812 ms (760 ms to 901 ms)`.
+/// `62 runs, 2.01 a second, AgentRunLatency p95 812ms (760ms to 901ms)`.
 fn measured(study: &Study<'_>, row: &Measurement) -> String {
     let latencies = study.inputs().objectives.iter().filter_map(|objective| {
         let found =
             row.latencies.iter().find(|l| l.metric == objective.metric && l.percentile == objective.percentile)?;
         Some(format!(", {} {} {}", objective.metric.as_str(), objective.percentile, bounded(found)))
     });
-    let unit = study.unit(row.purpose);
-    format!("{} {unit}, {} a second{}", row.count, rate(row.per_kilosecond), latencies.collect::<String>())
+    let thing = study.unit(row.purpose).trim_end_matches('s');
+    let count = counted(u64::try_from(row.count).unwrap_or(0), thing);
+    format!("{count}, {} a second{}", rate(row.per_kilosecond), latencies.collect::<String>())
 }
 
 /// One line for a measurement that has just finished.

@@ -1,6 +1,6 @@
 //! The cluster: reads AgentDeployments, events and evidence, asks agents. Reads and writes IO.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
@@ -17,7 +17,7 @@ use slipway_crds::{
 use slipway_evidence::{Evidence, PATH as EVIDENCE_PATH};
 use thiserror::Error;
 
-use crate::{conversation::Run, measured::Measurements};
+use crate::{conversation::Run, failure::said, measured::Measurements};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
@@ -25,8 +25,17 @@ const ADMIN_PORT: u16 = 9464;
 /// Why the cluster gave no answer.
 #[derive(Debug, Error)]
 pub enum ClusterError {
+    /// The kubeconfig cannot be read.
+    #[error("failed to read the kubeconfig {path}")]
+    NoKubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: io::Error,
+    },
     /// The kubeconfig cannot be used.
-    #[error("failed to read the kubeconfig")]
+    #[error("failed to use the kubeconfig")]
     Kubeconfig(#[source] KubeconfigError),
     /// The client cannot be set up.
     #[error("failed to set up a client")]
@@ -41,12 +50,22 @@ pub enum ClusterError {
         /// The namespace.
         namespace: String,
     },
-    /// The API server refused.
-    #[error("failed to {action}")]
+    /// A server refused.
+    #[error("failed to {action}: HTTP {code}: {said}")]
     Refused {
         /// What was tried.
         action: String,
-        /// What the API server said.
+        /// The HTTP status.
+        code: u16,
+        /// What it said.
+        said: String,
+    },
+    /// No server answered.
+    #[error("failed to {action}")]
+    Unreachable {
+        /// What was tried.
+        action: String,
+        /// What stood in the way.
         #[source]
         source: Box<kube::Error>,
     },
@@ -103,7 +122,7 @@ impl Cluster {
             Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
             Err(error) => Err(error),
         };
-        let config = config.map_err(ClusterError::Kubeconfig)?;
+        let config = config.map_err(unusable)?;
         let namespace = place.namespace.unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|source| ClusterError::Client(Box::new(source)))?;
         Ok(Self { client, namespace })
@@ -172,8 +191,9 @@ impl Cluster {
     /// Asks an agent, through the API server's proxy to its Service. A run that failed is an answer too.
     ///
     /// # Errors
-    /// When the API server refuses, or the agent does not answer.
+    /// When there is no such agent, the API server refuses, or the agent does not answer.
     pub async fn ask(&self, name: &str, question: &str) -> Result<Run, ClusterError> {
+        self.get(name).await?;
         let target = format!("services/{name}:80/proxy/v1/runs");
         self.proxied("POST", &target, json!({ "input": question }).to_string().into_bytes()).await
     }
@@ -184,11 +204,25 @@ impl Cluster {
             .method(method)
             .uri(&path)
             .header("content-type", "application/json")
-            .body(body)
+            .body(kube::client::Body::from(body))
             .map_err(|source| ClusterError::Request { path: path.clone(), source })?;
-        let text = self.client.request_text(request).await.map_err(refused(format!("{method} {path}")))?;
+        let action = format!("{method} {path}");
+        // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be lost.
+        let response = self.client.send(request).await.map_err(refused(action.clone()))?;
+        let code = response.status();
+        let body = response.into_body().collect_bytes().await.map_err(refused(action.clone()))?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        if !code.is_success() && is_refusal(&text) {
+            return Err(ClusterError::Refused { action, code: code.as_u16(), said: said(&text) });
+        }
         serde_json::from_str(&text).map_err(|source| ClusterError::Answer { text, source })
     }
+}
+
+/// Whether the body of an unsuccessful answer is an error of a server; the record of a run that failed is none.
+fn is_refusal(body: &str) -> bool {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    parsed.is_none_or(|json| json.get("steps").is_none())
 }
 
 fn is_ready(pod: &Pod) -> bool {
@@ -196,6 +230,48 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+fn unusable(error: KubeconfigError) -> ClusterError {
+    match error {
+        KubeconfigError::ReadConfig(source, path) => ClusterError::NoKubeconfig { path, source },
+        other => ClusterError::Kubeconfig(other),
+    }
+}
+
 fn refused(action: String) -> impl FnOnce(kube::Error) -> ClusterError {
-    |source| ClusterError::Refused { action, source: Box::new(source) }
+    |source| match source {
+        kube::Error::Api(status) => ClusterError::Refused { action, code: status.code, said: said(&status.message) },
+        other => ClusterError::Unreachable { action, source: Box::new(other) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::failure::chain;
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named_once_with_its_reason() {
+        let place = Place { kubeconfig: Some(PathBuf::from("/nowhere/kubeconfig")), ..Place::default() };
+        let message = Cluster::connect(place).await.err().map(|error| chain(&error));
+        let expected = "failed to read the kubeconfig /nowhere/kubeconfig: No such file or directory (os error 2)";
+        assert_eq!(message.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_record_of_a_run_that_failed_is_no_refusal() {
+        let run = r#"{"status":"failed","error":{"message":"more than 8 steps"},"steps":[]}"#;
+        let bodies = [run, r#"{"kind":"Status","status":"Failure"}"#, r#"{"error":{"message":"x"}}"#, "not found"];
+        assert_eq!(bodies.map(is_refusal), [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_own_words() {
+        let status = Status::failure("agentdeployments is forbidden: not you", "Forbidden").with_code(403);
+        let error = refused("read AgentDeployment x".to_owned())(kube::Error::Api(Box::new(status)));
+        let expected = "failed to read AgentDeployment x: HTTP 403: agentdeployments is forbidden: not you";
+        assert_eq!(chain(&error), expected);
+    }
 }

@@ -73,6 +73,12 @@ impl Run {
     pub fn has_succeeded(&self) -> bool {
         self.status == "succeeded"
     }
+
+    /// Whether tools were called, and none gave what it was asked for.
+    pub fn rests_on_no_tool(&self) -> bool {
+        let mut calls = self.steps.iter().flat_map(|step| &step.tool_calls).peekable();
+        calls.peek().is_some() && calls.all(|call| call.status != "ok")
+    }
 }
 
 /// The question, each step with its calls, and the answer.

@@ -8,6 +8,7 @@ pub mod args;
 pub mod candidates;
 pub mod cluster;
 pub mod conversation;
+pub mod failure;
 pub mod measured;
 pub mod overview;
 pub mod progress;

@@ -11,7 +11,7 @@ use crate::{
     measured::Measurements,
     rollout,
     study::{Study, bounded, rate},
-    table::{duration, indented, table},
+    table::{counted, duration, indented, table},
 };
 
 /// Stage, conditions, model, engines, candidates, choice and objectives.
@@ -23,7 +23,8 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
     let stage = status.stage.map_or("unknown".to_owned(), |stage| format!("{stage:?}"));
     let mut text = format!("{} in {namespace}: {stage}", object.name_any());
     if let Some(ready) = &status.ready_replicas {
-        text.push_str(&format!(", {ready} replicas ready"));
+        let noun = if ready.as_str() == "1/1" { "replica" } else { "replicas" };
+        text.push_str(&format!(", {ready} {noun} ready"));
     }
     text.push('\n');
     text.push_str(&outdated(object, status));
@@ -100,10 +101,8 @@ pub fn quality(quality: &MeasuredQuality) -> String {
 
 fn selected(status: &AgentDeploymentStatus) -> String {
     status.selected.as_ref().map_or(String::new(), |selected| {
-        format!(
-            "Selected: {}, at most {} runs in flight on a replica\n  {}\n",
-            selected.display_name, selected.max_in_flight, selected.why
-        )
+        let most = counted(u64::try_from(selected.max_in_flight).unwrap_or(0), "run");
+        format!("Selected: {}, at most {most} in flight on a replica\n  {}\n", selected.display_name, selected.why)
     })
 }
 
@@ -142,17 +141,21 @@ pub fn objectives(object: &AgentDeployment, measurements: &Measurements) -> Stri
         format!("  BUDGET LEFT is of the runs of {}, as Prometheus counted them\n", budget.window)
     });
     let window = known.iter().find_map(|entry| entry.window.as_ref());
-    let window = window.map_or(String::new(), |window| format!("OBSERVED spans {window} (.status.slo); "));
-    let runs = measurements.count(LatencyMetric::AgentRunLatency);
-    let now = format!("  {window}NOW is what the pods counted in the last hour, {runs} runs\n");
-    format!("Objectives:\n{}{now}{budget}", indented(&table(&header, &rows)))
+    let window = window.map_or(String::new(), |window| {
+        format!("  OBSERVED spans {window} (.status.slo); it has two digits and may be some minutes old\n")
+    });
+    let runs = counted(measurements.count(LatencyMetric::AgentRunLatency), "run");
+    let now = format!(
+        "  NOW is read from the pods at this moment: {runs} of the last hour; a latency is at most its bucket's upper edge\n"
+    );
+    format!("Objectives:\n{}{window}{now}{budget}", indented(&table(&header, &rows)))
 }
 
 fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements: &Measurements) -> Vec<String> {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let met = entry.met.map_or("-", |met| if met { "yes" } else { "no" });
     let latency = object.spec.slo.objectives.iter().find(|objective| objective.name == entry.name);
-    let now = latency.map_or("-".to_owned(), |objective| counted(objective, measurements));
+    let now = latency.map_or("-".to_owned(), |objective| at_most(objective, measurements));
     let mut row = vec![
         entry.name.clone(),
         entry.objective.clone(),
@@ -168,7 +171,7 @@ fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements
 }
 
 /// A bucket's upper edge: what is said is never better than what was.
-fn counted(objective: &LatencyObjective, measurements: &Measurements) -> String {
+fn at_most(objective: &LatencyObjective, measurements: &Measurements) -> String {
     match measurements.percentile(objective.metric, objective.percentile) {
         Some(measured) => format!("≤ {}", duration(measured.upper_microseconds)),
         None if measurements.count(objective.metric) > 0 => "beyond what succeeded".to_owned(),

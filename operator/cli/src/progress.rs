@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::{api::core::v1::Event, jiff::Timestamp};
 use slipway_crds::{
     conditions::ConditionType,
-    v1alpha1::{AgentDeployment, Profile, profile::MeasurementPurpose},
+    v1alpha1::{
+        AgentDeployment, Profile,
+        profile::{Measurement, MeasurementPurpose},
+    },
 };
 
 use crate::{candidates::news, study::Study};
@@ -48,7 +51,10 @@ pub fn standing(object: &AgentDeployment) -> Standing {
 pub struct Narrator {
     told: BTreeSet<String>,
     rows: Option<Told>,
-    last_standing: Option<Standing>,
+    /// Where it stood at the last look.
+    standing: Option<Standing>,
+    /// What was said to be under way, and when.
+    under_way: Option<(String, Duration)>,
     last_line: Duration,
 }
 
@@ -57,6 +63,15 @@ pub struct Narrator {
 struct Told {
     profile: String,
     rows: usize,
+}
+
+/// When something happened, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// Before the first look.
+    Earlier,
+    /// So long after it.
+    At(Duration),
 }
 
 /// What was seen at one look.
@@ -71,34 +86,51 @@ pub struct Look<'a> {
 }
 
 impl Narrator {
-    /// The lines that a look adds; each begins with the time elapsed.
+    /// The lines that a look adds; each begins with the time elapsed. What the first look finds had happened before it, and is told
+    /// so; what belongs to an earlier spec is not told.
     pub fn tell(&mut self, elapsed: Duration, look: Look<'_>) -> Vec<String> {
         let Look { object, events, profile } = look;
+        let at = if self.standing.is_none() { Moment::Earlier } else { Moment::At(elapsed) };
+        let since = changed_at(object);
         let mut fresh: Vec<&Event> = events.iter().filter(|event| self.told.insert(key(event))).collect();
+        fresh.retain(|event| time_of(event).is_none_or(|time| since.is_none_or(|since| time >= since)));
         fresh.sort_by_key(|event| time_of(event));
+        // Until the operator has seen a spec, the status names the campaign of the one before.
+        let profile = profile.filter(|_| is_seen(object));
         // A measurement ends before the event that speaks of it.
-        let measured = profile.map_or(Vec::new(), |profile| self.measured(elapsed, profile));
+        let measured = profile.map_or(Vec::new(), |profile| self.measured(at, profile));
         let mut lines: Vec<String> =
-            measured.into_iter().chain(fresh.into_iter().map(|event| happened(elapsed, event))).collect();
+            measured.into_iter().chain(fresh.into_iter().map(|event| happened(at, event))).collect();
         let standing = standing(object);
-        let is_new = self.last_standing.as_ref() != Some(&standing);
         let is_silent = lines.is_empty() && elapsed.saturating_sub(self.last_line) >= SILENCE;
         // A condition's message may count seconds; its news is told when nothing else is.
         if let Standing::UnderWay(text) = &standing
-            && (is_silent || (is_new && self.last_standing.is_none()))
+            && (is_silent || self.standing.is_none())
         {
-            lines.push(line(elapsed, "...", text));
+            lines.push(self.under_way(elapsed, text));
         }
-        self.last_standing = Some(standing);
+        self.standing = Some(standing);
         if !lines.is_empty() {
             self.last_line = elapsed;
         }
         lines
     }
 
+    /// What is under way in full where it is news, else how long it has been so.
+    fn under_way(&mut self, elapsed: Duration, text: &str) -> String {
+        let at = Moment::At(elapsed);
+        if let Some((said, since)) = &self.under_way
+            && said == text
+        {
+            return line(at, "...", &format!("still so after {} s", elapsed.saturating_sub(*since).as_secs()));
+        }
+        self.under_way = Some((text.to_owned(), elapsed));
+        line(at, "...", text)
+    }
+
     /// Measurements that finished since the last look. Those that an earlier call may have told are passed over: a campaign that had
     /// ended is no news.
-    fn measured(&mut self, elapsed: Duration, profile: &Profile) -> Vec<String> {
+    fn measured(&mut self, at: Moment, profile: &Profile) -> Vec<String> {
         let Some(study) = Study::of(profile) else { return Vec::new() };
         let name = profile.metadata.name.clone().unwrap_or_default();
         let rows = study.status().measurements.len();
@@ -108,12 +140,13 @@ impl Narrator {
             Some(_) | None => 0,
         };
         self.rows = Some(Told { profile: name, rows });
-        let word = |purpose| match purpose {
-            MeasurementPurpose::Explore => "measured",
-            MeasurementPurpose::Confirm => "confirm run",
+        let word = |row: &Measurement| match (row.purpose, &row.measured_in) {
+            (_, Some(_)) => "known before",
+            (MeasurementPurpose::Explore, None) => "measured",
+            (MeasurementPurpose::Confirm, None) => "confirm run",
         };
         let fresh = study.rows().skip(before);
-        fresh.map(|(_, row)| line(elapsed, word(row.purpose), &news(&study, row))).collect()
+        fresh.map(|(_, row)| line(at, word(row), &news(&study, row))).collect()
     }
 }
 
@@ -121,17 +154,34 @@ fn key(event: &Event) -> String {
     event.metadata.uid.clone().or_else(|| event.metadata.name.clone()).unwrap_or_default()
 }
 
-fn time_of(event: &Event) -> Option<String> {
+fn time_of(event: &Event) -> Option<Timestamp> {
     let time = event.event_time.as_ref().map(|time| time.0);
-    time.or_else(|| event.first_timestamp.as_ref().map(|time| time.0)).map(|time| time.to_string())
+    time.or_else(|| event.first_timestamp.as_ref().map(|time| time.0))
 }
 
-fn happened(elapsed: Duration, event: &Event) -> String {
+/// When the spec was last written, to the second.
+fn changed_at(object: &AgentDeployment) -> Option<Timestamp> {
+    let writes = object.metadata.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
+    let of_spec =
+        writes.filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some()));
+    of_spec.filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()
+}
+
+/// Whether the status speaks of the spec as it is.
+fn is_seen(object: &AgentDeployment) -> bool {
+    object.status.as_ref().is_some_and(|status| status.observed_generation == object.metadata.generation)
+}
+
+fn happened(at: Moment, event: &Event) -> String {
     let reason = event.reason.as_deref().unwrap_or_default();
     let warning = if event.type_.as_deref() == Some("Warning") { "warning: " } else { "" };
-    line(elapsed, reason, &format!("{warning}{}", event.message.as_deref().unwrap_or_default()))
+    line(at, reason, &format!("{warning}{}", event.message.as_deref().unwrap_or_default()))
 }
 
-fn line(elapsed: Duration, what: &str, text: &str) -> String {
-    format!("{:>5} s  {what:<20} {text}", elapsed.as_secs())
+fn line(at: Moment, what: &str, text: &str) -> String {
+    let at = match at {
+        Moment::Earlier => "earlier".to_owned(),
+        Moment::At(elapsed) => format!("{:>5} s", elapsed.as_secs()),
+    };
+    format!("{at}  {what:<20} {text}")
 }

@@ -92,7 +92,7 @@ impl<'a> Study<'a> {
         format!("{}/{} at {} in flight", self.engine(&row.engine), row.configuration, row.level)
     }
 
-    /// What a measurement counts.
+    /// What a measurement counts, in the plural.
     pub fn unit(&self, purpose: MeasurementPurpose) -> &'static str {
         match (purpose, self.inputs.driver) {
             (MeasurementPurpose::Explore, ProfilingDriver::ModelAnalyzer) => "requests",
@@ -193,7 +193,7 @@ pub fn time(microseconds: i64) -> String {
     duration(u64::try_from(microseconds).unwrap_or(0))
 }
 
-/// `312 ms (290 ms to 341 ms)`; an open end where there are too few requests for a bound.
+/// `312ms (290ms to 341ms)`; an open end where there are too few requests for a bound.
 pub fn bounded(latency: &MeasuredLatency) -> String {
     let upper = latency.upper.map_or("?".to_owned(), time);
     format!("{} ({} to {upper})", time(latency.microseconds), time(latency.lower))

@@ -23,16 +23,31 @@ pub fn indented(text: &str) -> String {
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }).collect()
 }
 
-/// Microseconds as people read them: three significant digits and a unit.
+/// Microseconds as specs and statuses write them, with three significant digits: `74us`, `2.65ms`, `147ms`, `1.2s`.
 pub fn duration(microseconds: u64) -> String {
-    let value = microseconds as f64;
-    let (scaled, unit) = match microseconds {
-        0..1_000 => return format!("{microseconds} µs"),
-        1_000..1_000_000 => (value / 1e3, "ms"),
-        _ => (value / 1e6, "s"),
+    let value = rounded(microseconds);
+    let decimal = |value: f64| {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     };
-    let places = if scaled < 9.995 { 2 } else { usize::from(scaled < 99.95) };
-    format!("{scaled:.places$} {unit}")
+    match value {
+        0..1_000 => format!("{value}us"),
+        1_000..1_000_000 => format!("{}ms", decimal(value as f64 / 1e3)),
+        _ => format!("{}s", decimal(value as f64 / 1e6)),
+    }
+}
+
+/// The value with three significant digits.
+fn rounded(value: u64) -> u64 {
+    let length = value.checked_ilog10().map_or(1, |log| log + 1);
+    let unit = 10u64.pow(length.saturating_sub(3));
+    value.saturating_add(unit / 2) / unit * unit
+}
+
+/// A number of things: `1 run`, `2 runs`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{ending}")
 }
 
 #[cfg(test)]
@@ -48,8 +63,14 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_three_digits_and_a_unit() {
-        let shown = [0, 999, 1_000, 12_345, 999_999, 1_234_567, 61_000_000].map(duration);
-        assert_eq!(shown, ["0 µs", "999 µs", "1.00 ms", "12.3 ms", "1000 ms", "1.23 s", "61.0 s"]);
+    fn durations_have_three_digits_and_a_unit_and_are_written_as_in_a_spec() {
+        let shown = [0, 999, 1_000, 12_345, 548_499, 999_999, 1_234_567, 61_000_000].map(duration);
+        assert_eq!(shown, ["0us", "999us", "1ms", "12.3ms", "548ms", "1s", "1.23s", "61s"]);
+        assert_eq!(duration(u64::MAX), "18446744073709s");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "run")), ["0 runs", "1 run", "2 runs"]);
     }
 }

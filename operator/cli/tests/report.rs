@@ -142,6 +142,13 @@ fn measurements_are_told_as_they_finish_and_those_of_an_ended_campaign_are_no_ne
         [1, 0, 2]
     );
 
+    let mut unseen = agent.clone();
+    unseen.metadata.generation = Some(unseen.metadata.generation.unwrap_or(1) + 1);
+    let under_way = with_rows(2, false);
+    let look = Look { object: &unseen, events: &[], profile: Some(&under_way) };
+    let told = Narrator::default().tell(Duration::ZERO, look);
+    assert!(!told.iter().any(|line| line.contains("measured")), "the campaign of an earlier spec: {told:?}");
+
     let look = Look { object: &agent, events: &[], profile: Some(&profile) };
     assert_eq!(Narrator::default().tell(Duration::ZERO, look), Vec::<String>::new());
 }

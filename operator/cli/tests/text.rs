@@ -239,7 +239,36 @@ fn each_event_is_told_once_in_the_order_of_time_and_silence_is_broken_by_where_i
             "    1 s  ...                  BuildingEngines: 1 of 2 built",
             "    3 s  ModelResolved        done",
             "    3 s  ModelFetched         done",
-            "   18 s  ...                  BuildingEngines: 1 of 2 built",
+            "   18 s  ...                  still so after 17 s",
         ]
     );
+}
+
+#[test]
+fn what_had_happened_before_the_first_look_is_told_as_earlier_and_what_belongs_to_an_earlier_spec_not_at_all() {
+    let mut object = agent(2, &at_rest());
+    let written = |manager: &str, second: u8, fields: Value| {
+        json!({"manager": manager, "operation": "Update", "apiVersion": "slipway.dev/v1alpha1", "fieldsType": "FieldsV1",
+               "fieldsV1": fields, "time": format!("2026-01-01T00:00:{second:02}Z")})
+    };
+    object.metadata.managed_fields = Some(vec![
+        serde_json::from_value(written("kubectl", 10, json!({"f:spec": {}}))).unwrap(),
+        serde_json::from_value(written("other", 30, json!({"f:metadata": {"f:labels": {}}}))).unwrap(),
+    ]);
+    let events = [event("a", 9, "ModelFetched"), event("b", 10, "RevisionStarting")];
+    let told = Narrator::default().tell(Duration::ZERO, Look { object: &object, events: &events, profile: None });
+    assert_eq!(told, ["earlier  RevisionStarting     done"]);
+}
+
+#[test]
+fn an_answer_after_calls_that_all_failed_rests_on_no_tool() {
+    let run = |statuses: &[&str]| -> Run {
+        let call = |status: &&str| json!({"name": "lookup", "input": "a.b", "status": status, "microseconds": 1});
+        let calls: Vec<_> = statuses.iter().map(call).collect();
+        let steps = json!([{"step": 1, "modelMicroseconds": 1, "toolCalls": calls}]);
+        serde_json::from_value(json!({"status": "succeeded", "answer": "error: HTTP status 404", "steps": steps}))
+            .unwrap()
+    };
+    let judged = [&["error"][..], &["error", "cancelled"], &["error", "ok"], &[]].map(|s| run(s).rests_on_no_tool());
+    assert_eq!(judged, [true, true, false, false]);
 }

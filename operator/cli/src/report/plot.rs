@@ -153,13 +153,13 @@ fn axes(study: &Study<'_>, horizontal: &Scale, vertical: &Scale) -> String {
     text
 }
 
-/// Without digits that say nothing: `200 ms`, not `200.0 ms`.
+/// Without digits that say nothing: `200ms`, not `200.0ms`.
 fn tick_label(microseconds: f64) -> String {
     match microseconds {
         0.0 => "0".to_owned(),
-        value if value >= 1e6 => format!("{} s", value / 1e6),
-        value if value >= 1e3 => format!("{} ms", value / 1e3),
-        value => format!("{value} µs"),
+        value if value >= 1e6 => format!("{}s", value / 1e6),
+        value if value >= 1e3 => format!("{}ms", value / 1e3),
+        value => format!("{value}us"),
     }
 }
 
