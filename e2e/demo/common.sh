@@ -11,13 +11,23 @@ readonly NAMESPACE=${DEMO_NAMESPACE:-slipway-demo}
 readonly LOGS=$SLIPWAY_CACHE/demo
 readonly KUBECONFIG_FILE=${DEMO_KUBECONFIG:-${SLIPWAY_CLUSTER_DIR:-$SLIPWAY_CACHE/clusters/$CLUSTER}/kubeconfig}
 readonly CONTEXT=${DEMO_CONTEXT:-}
+# What people look further with: programs under the names that they type, and a copy of the kubeconfig with the demo's namespace.
+readonly HAND_BIN=$LOGS/bin HAND_KUBECONFIG=$LOGS/hand-kubeconfig
 readonly SLIPWAY=("$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug/kubectl-slipway")
 unset KUBECONFIG
 
-# Builds them where they are missing; a warm call costs some milliseconds.
-find_tools() {
-  e2e/tools/build.sh helm
-  e2e/cluster/build.sh
+# Builds the tools where they are missing, a step each; a warm call costs some milliseconds.
+find_helm() {
+  step "helm" "install Go 1.26 from go.dev/dl" e2e/tools/build.sh helm
+}
+
+find_kubernetes() {
+  [[ -x $SLIPWAY_CACHE/bin/slipway-cluster ]] || printf 'The next step compiles Kubernetes: about 5 minutes, the first time only.\n'
+  step "kubernetes" "install Go 1.26 from go.dev/dl" e2e/cluster/build.sh
+}
+
+find_coredns() {
+  step "coredns" "install Go 1.26 from go.dev/dl" e2e/tools/build.sh coredns
 }
 
 name_tools() {
@@ -25,7 +35,7 @@ name_tools() {
   KUBECTL=("$SLIPWAY_CACHE/bin/slipway-cluster" kubectl)
 }
 
-# The command by which people look further: with the demo's kubeconfig, never the ambient one.
+# The command by which people look further when a step fails: with the demo's kubeconfig, never the ambient one.
 kubectl_line() { printf '%s --kubeconfig %s%s' "${KUBECTL[*]}" "$KUBECONFIG_FILE" "${CONTEXT:+ --context $CONTEXT}"; }
 
 run_helm() { "$HELM" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--kube-context "$CONTEXT"} "$@"; }
@@ -42,10 +52,26 @@ use_existing_cluster() {
   [[ -r $KUBECONFIG_FILE ]] || fail "kubeconfig" /dev/null "DEMO_KUBECONFIG names no file that can be read: $KUBECONFIG_FILE"
   [[ -n ${DEMO_REGISTRY:-} ]] || fail "registry" /dev/null \
     "set DEMO_REGISTRY to where the nodes pull from; make images builds, and you push slipway.dev/NAME:dev there as NAME:dev"
-  step "kubectl" "install Go 1.26 from go.dev/dl" find_tools
+  find_kubernetes
+  find_helm
   name_tools
   printf 'context:   %s\nserver:    %s\nnamespace: %s (agent and operator)\n' \
     "${CONTEXT:-$(run_kubectl config current-context)}" \
     "$(run_kubectl config view --minify --output 'jsonpath={.clusters[0].cluster.server}')" \
     "$NAMESPACE"
 }
+
+# Puts kubectl and kubectl-slipway where people find them, with a kubeconfig of their own: the user's stays as it is.
+hand_over() {
+  mkdir -p "$HAND_BIN"
+  printf '#!/bin/sh\nexec "%s" kubectl "$@"\n' "${KUBECTL[0]}" >"$HAND_BIN/kubectl"
+  chmod +x "$HAND_BIN/kubectl"
+  ln -sfn "$(realpath "${SLIPWAY[0]}")" "$HAND_BIN/kubectl-slipway"
+  (umask 077 && run_kubectl config view --raw --flatten --minify >"$HAND_KUBECONFIG.partial")
+  mv "$HAND_KUBECONFIG.partial" "$HAND_KUBECONFIG"
+  "${KUBECTL[@]}" --kubeconfig "$HAND_KUBECONFIG" config set-context --current --namespace "$NAMESPACE"
+}
+
+# The two lines after which short commands work.
+# shellcheck disable=SC2016 # the reader's shell expands it
+exports() { printf '  export KUBECONFIG=%q\n  export PATH=%q:$PATH\n' "$HAND_KUBECONFIG" "$HAND_BIN"; }

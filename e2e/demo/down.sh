@@ -9,8 +9,17 @@ source "$here/steps.sh"
 # shellcheck source=common.sh
 source "$here/common.sh"
 
+say_kept() {
+  rm -rf "$HAND_BIN" "$HAND_KUBECONFIG"
+  printf 'kept, so that the next demo starts sooner: %s (binaries, images, logs, report), and the caches of Go and cargo:\n' "$SLIPWAY_CACHE"
+  printf '  %s\n' "$(go env GOCACHE)" "$(go env GOMODCACHE)" "${CARGO_HOME:-$HOME/.cargo}"
+  printf 'README.md says how to remove them\n'
+}
+
 if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
-  exec e2e/cluster/down.sh --name "$CLUSTER"
+  e2e/cluster/down.sh --name "$CLUSTER"
+  say_kept
+  exit 0
 fi
 name_tools
 [[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG names no file that can be read: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
@@ -26,3 +35,4 @@ for release in slipway slipway-crds; do
     run_helm uninstall "$release" --namespace "$NAMESPACE" --wait
 done
 run_kubectl delete "$mine" --timeout 5m
+say_kept

@@ -48,24 +48,35 @@ install_charts() {
 # The manifests, with images from where the nodes pull them.
 manifest() { sed "s|slipway\.dev/slipway-\([a-z0-9-]*\):dev|${DEMO_REGISTRY:-slipway.dev}/slipway-\1:dev|" "e2e/manifests/demo/$1"; }
 
+# What is about to happen, before the first step. Durations and disk were measured on two cores.
+say_plan() {
+  local cluster='a Kubernetes cluster of its own'
+  [[ -z ${DEMO_KUBECONFIG:-} ]] || cluster='your cluster'
+  printf 'Builds Slipway and what it needs, installs it on %s, and shows %s.\n' "$cluster" "$1"
+  printf 'The first time takes about 25 minutes on two cores and 12 GB of disk, Go and cargo caches included; later about 7 minutes.\n'
+  printf 'The log of each step lies in %s.\n' "$LOGS"
+}
+
 # start_operator IMAGE...: on a cluster of its own, or on the one that DEMO_KUBECONFIG names.
 start_operator() {
   mkdir -p "$LOGS"
   if [[ -n ${DEMO_KUBECONFIG:-} ]]; then
     use_existing_cluster
     step "build" "install Rust from rustup.rs; the log names what does not compile" build_binaries
-    step "helm" "install Go 1.26 from go.dev/dl" find_tools
   else
     [[ $EUID -eq 0 ]] || fail "root" /dev/null "run as root, or name a cluster with DEMO_KUBECONFIG=FILE"
     step "prerequisites" "install the packages that the log names" e2e/cluster/prerequisites.sh
     step "build" "install Rust from rustup.rs; the log names what does not compile" build_binaries
     step "images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" \
       e2e/images/build.sh "$@"
-    step "helm" "install Go 1.26 from go.dev/dl" find_tools
+    find_helm
+    find_kubernetes
+    find_coredns
     step "cluster" "if another cluster holds the image store: e2e/cluster/down.sh --name THAT, or SLIPWAY_IMAGE_STORE=FOLDER make demo" \
       start_cluster
     step "import images" "make demo-down, and call make demo again" e2e/images/import.sh --name "$CLUSTER" "$@"
   fi
   name_tools
   step "install the charts" "$(kubectl_line) -n $SYSTEM_NAMESPACE describe pods" install_charts
+  hand_over >/dev/null
 }

@@ -74,6 +74,7 @@ main() {
   local started=$SECONDS
   [[ -z ${DEMO_KUBECONFIG:-} ]] || fail "cluster" /dev/null \
     "this demo brings a gateway of its own: call it without DEMO_KUBECONFIG, for a cluster of its own"
+  say_plan 'how a slow revision is found out'
   start_operator "${IMAGES[@]}"
   open_step "simulate" "install Rust from rustup.rs; the log names what does not compile" simulate
   step "start the gateway" "$(kubectl_line) -n gateway describe pods" start_gateway

@@ -8,15 +8,30 @@ STEPS=()
 
 seconds_since() { printf '%d' $((SECONDS - $1)); }
 
+# How long the last line of a log was the same; the line itself says nothing new then.
+LAST_SHOWN='' LAST_SHOWN_AT=0
+
 last_line() { tail -c 2000 "$1" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | cut -c1-100 || true; }
+
+# Sets NEWS: the last line of a log, or that it still is so.
+find_news() {
+  NEWS=$(last_line "$1")
+  if [[ $NEWS == "$LAST_SHOWN" ]]; then
+    ((SECONDS - LAST_SHOWN_AT < SIGN_EVERY)) ||
+      NEWS="still at work (nothing new in the log for $(seconds_since "$LAST_SHOWN_AT") s)"
+  else
+    LAST_SHOWN=$NEWS LAST_SHOWN_AT=$SECONDS
+  fi
+}
 
 show_life() {
   local name=$1 started=$2 log=$3 format='   %4d s  %s: %s'
+  find_news "$log"
   # shellcheck disable=SC2059 # the format is the line's
   if [[ -t 1 ]]; then
-    printf "\r\033[K$format" "$(seconds_since "$started")" "$name" "$(last_line "$log")"
+    printf "\r\033[K$format" "$(seconds_since "$started")" "$name" "$NEWS"
   else
-    printf "$format\n" "$(seconds_since "$started")" "$name" "$(last_line "$log")"
+    printf "$format\n" "$(seconds_since "$started")" "$name" "$NEWS"
   fi
 }
 
@@ -24,6 +39,7 @@ show_life() {
 watch_step() {
   local pid=$1 name=$2 started=$3 log=$4 pause=1 next=$((SECONDS + SIGN_EVERY))
   [[ -t 1 ]] && next=$((SECONDS + 1))
+  LAST_SHOWN=''
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
     ((SECONDS >= next)) || continue

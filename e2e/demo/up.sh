@@ -16,7 +16,7 @@ source "$here/common.sh"
 # shellcheck source=operator.sh
 source "$here/operator.sh"
 
-readonly REPORT=$LOGS/facts-agent.html
+readonly REPORT=$LOGS/facts-agent.html DRAWN=$LOGS/question.json
 IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-triton slipway-model-builder)
 
 # The traffic to measure with, and the questions that engines are judged by.
@@ -38,14 +38,23 @@ apply_agent() {
 
 # A question that the model has never seen: names and numbers are drawn anew. The look-up service learns the numbers.
 ask_agent() {
-  local seed drawn question
+  local seed drawn
   seed=$(date +%s)
   drawn=$(python3 e2e/model/questions.py --seed "$seed")
-  question=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["question"])' <<<"$drawn")
+  printf '%s\n' "$drawn" >"$DRAWN"
   teach <<<"$drawn"
-  run_slipway ask facts-agent "$question"
+  run_slipway ask facts-agent "$(drawn question)"
   printf 'The answer that the question was made with: %s\n' \
-    "$(python3 -c 'import json, sys; print(json.load(sys.stdin)["answer"])' <<<"$drawn")"
+    "$(drawn answer)"
+}
+
+# Of what was drawn: a field, or with "lookup" the first fact as "ENTITY PROPERTY VALUE".
+drawn() {
+  python3 -c 'import json, sys
+drawn = json.load(open(sys.argv[1]))
+fact = drawn["lookups"][0]
+print("%s %s %s" % (fact["entity"], fact["property"], fact["value"]) if sys.argv[2] == "lookup" else drawn[sys.argv[2]])
+' "$DRAWN" "$1"
 }
 
 # `kubectl replace --raw` says no content type, hence the proxy.
@@ -87,25 +96,33 @@ show_status() {
 }
 
 more_commands() {
-  local place="--kubeconfig $KUBECONFIG_FILE${CONTEXT:+ --context $CONTEXT} --namespace $NAMESPACE"
-  printf '\nLook further:\n'
-  printf '  alias k="%s --namespace %s"\n' "$(kubectl_line)" "$NAMESPACE"
-  printf '  k describe agd facts-agent\n  k get jobs,pods,engines\n  k get profiles -o yaml\n'
-  printf '  %s %s status facts-agent\n' "${SLIPWAY[*]}" "$place"
-  printf '  k apply -f e2e/manifests/demo/latency.yaml      # the same agent, other objectives: another campaign\n'
+  local entity property value
+  read -r entity property value <<<"$(drawn lookup)"
+  printf '\nLook further; first, in this shell:\n'
+  exports
+  printf 'then\n'
+  printf '  kubectl slipway ask facts-agent "%s"\n' "$(drawn question)"
+  printf '  kubectl slipway ask facts-agent "What is the product of 3 and the %s of %s?"      # of %s\n' "$property" "$entity" "$value"
+  printf '  kubectl slipway status facts-agent\n  kubectl describe agd facts-agent\n  kubectl get jobs,pods,engines\n'
+  printf '  kubectl get profiles -o yaml\n'
+  if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
+    printf '  kubectl apply -f %q      # the same agent, other objectives: another campaign\n' "$PWD/e2e/manifests/demo/latency.yaml"
+    printf '  kubectl slipway wait facts-agent\n'
+  fi
   printf 'The report of the campaign, for a browser:\n  %s\n' "$REPORT"
   printf '  make demo-down\n'
 }
 
 main() {
   local started=$SECONDS
+  say_plan 'an agent that it measured, chose and serves'
   start_operator "${IMAGES[@]}"
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
   open_step "deploy the agent" "when nothing fails, it goes on by itself: call make demo again; $(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_agent
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
   open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
-  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
+  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
   printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
   more_commands
 }
