@@ -107,6 +107,14 @@ pub struct Cluster {
     namespace: String,
 }
 
+/// A request through the API server's proxy.
+struct Call {
+    method: &'static str,
+    /// Below the namespace: `services/NAME:PORT/proxy/...`.
+    target: String,
+    body: Vec<u8>,
+}
+
 impl Cluster {
     /// Connects.
     ///
@@ -183,7 +191,8 @@ impl Cluster {
         let mut evidence = Vec::new();
         for pod in pods.items.iter().filter(|pod| is_ready(pod)) {
             let target = format!("pods/{}:{ADMIN_PORT}/proxy{EVIDENCE_PATH}?after=0", pod.name_any());
-            evidence.push(self.proxied::<Evidence>("GET", &target, Vec::new()).await?);
+            let action = format!("read the evidence of pod {}", pod.name_any());
+            evidence.push(self.proxied::<Evidence>(action, Call { method: "GET", target, body: Vec::new() }).await?);
         }
         Ok(Measurements::of(&evidence))
     }
@@ -195,18 +204,19 @@ impl Cluster {
     pub async fn ask(&self, name: &str, question: &str) -> Result<Run, ClusterError> {
         self.get(name).await?;
         let target = format!("services/{name}:80/proxy/v1/runs");
-        self.proxied("POST", &target, json!({ "input": question }).to_string().into_bytes()).await
+        let body = json!({ "input": question }).to_string().into_bytes();
+        self.proxied(format!("call /v1/runs of {name}"), Call { method: "POST", target, body }).await
     }
 
-    async fn proxied<T: DeserializeOwned>(&self, method: &str, target: &str, body: Vec<u8>) -> Result<T, ClusterError> {
+    async fn proxied<T: DeserializeOwned>(&self, action: String, call: Call) -> Result<T, ClusterError> {
+        let Call { method, target, body } = call;
         let path = format!("/api/v1/namespaces/{}/{target}", self.namespace);
         let request = http::Request::builder()
             .method(method)
             .uri(&path)
             .header("content-type", "application/json")
             .body(kube::client::Body::from(body))
-            .map_err(|source| ClusterError::Request { path: path.clone(), source })?;
-        let action = format!("{method} {path}");
+            .map_err(|source| ClusterError::Request { path, source })?;
         // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be lost.
         let response = self.client.send(request).await.map_err(refused(action.clone()))?;
         let code = response.status();
