@@ -68,7 +68,7 @@ impl Canary<'_> {
             return Next::RollBack(format!("a pod of it failed in the place of one of {}: {crash}", self.stable));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {
-            self.find_no_place(&shortened(&unscheduled.message));
+            self.find_no_place(&shortened(&unscheduled.message), draft);
         } else if self.is_past(&room, self.coming_up()) {
             let minutes = self.coming_up().as_mins();
             let failure = view.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
@@ -99,16 +99,13 @@ impl Canary<'_> {
     }
 
     /// A place was made, and is not the canary's.
-    fn find_no_place(&mut self, scheduler: &str) {
-        let word = retry_word(self.world, self.target).cloned().unwrap_or_default();
-        let now = self.world.now;
-        let Some(room) = self.rollout.capacity.as_mut() else { return };
-        room.drained_in_vain = Some(word);
-        if room.drained > 1 {
-            room.phase = CapacityPhase::Restoring;
-            room.since = Time(now);
+    fn find_no_place(&mut self, scheduler: &str, draft: &mut Draft) {
+        if let Some(room) = self.rollout.capacity.as_mut() {
+            room.drained_in_vain = Some(retry_word(self.world, self.target).cloned().unwrap_or_default());
             room.message = scheduler.to_owned();
-        } else {
+        }
+        let holds_several = self.holds_several_places() && self.hands_back(None, draft);
+        if !holds_several {
             self.wait_for_room(scheduler);
         }
     }
@@ -157,7 +154,8 @@ impl Canary<'_> {
             room.phase = CapacityPhase::Restoring;
             room.since = now.clone();
             room.reason = reason.map(|reason| reason.chars().take(MAX_MESSAGE).collect());
-            let why = reason.unwrap_or("another plan is asked for");
+            let in_vain = room.drained_in_vain.as_ref().map(|_| room.message.as_str());
+            let why = reason.or(in_vain).unwrap_or("another plan is asked for");
             let line = format!("{} gets its {} pods back one by one: {why}", self.stable, room.drained);
             draft.notes.push(Note::warning(Reason::RestoringStable, line));
         }
