@@ -48,7 +48,8 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
     }
     let mut canary = Canary::new(world, stable, target, opened(world, stable, target, draft));
     tell_of_start(world, target, canary.wanted(), draft);
-    if canary.is_to_give_way() {
+    let is_aborted = canary.is_named_by(world.spec.rollout.abort.as_ref());
+    if canary.is_to_give_way() && !is_aborted {
         return canary.give_way(draft);
     }
     let next = match canary.judge(draft) {
