@@ -1,7 +1,7 @@
 //! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
 //!
 //! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with, so a judge that resumes
-//! from any prefix gives the same bits as one that never stopped. The string is `1:` and the bytes in Z85 (ZeroMQ RFC
+//! from any prefix gives the same bits as one that never stopped. The string is `2:` and the bytes in Z85 (ZeroMQ RFC
 //! 32: five printable characters for four bytes, none of which JSON or YAML has to escape).
 
 pub(crate) mod codec;
@@ -18,6 +18,7 @@ use super::{
     observation::{Arm, Key},
     pods::{Load, MAX_PODS, Pod, Pods},
     process::{MAX_ACTIVE, Mixture, RestartProduct, SequentialT, Start},
+    role::{Role, role},
     rollout::Judge,
     sessions::{self, Sessions},
     split,
@@ -32,7 +33,7 @@ pub const MAX_STATE_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StateError {
     /// The state is of another version.
-    #[error("stored state has version {found:?}, this program reads version \"1\"")]
+    #[error("stored state has version {found:?}, this program reads version \"2\"")]
     Version {
         /// What stands before the colon.
         found: String,
@@ -149,6 +150,11 @@ fn fingerprint(config: &Config) -> u32 {
     hash(&format!("{config:?}"))
 }
 
+/// Whether a guard looks at values beside errors.
+fn has_values(metric: Metric, config: &Config) -> bool {
+    role(metric, config.change) != Some(Role::Errors)
+}
+
 impl Guard {
     fn write(&self, config: &Config, writer: &mut Writer) {
         let Self {
@@ -171,22 +177,25 @@ impl Guard {
         writer.u8(Metric::ALL.iter().position(|metric| *metric == key.metric).unwrap_or(0) as u8);
         writer.u8(super::pods::unit_index(key.unit) as u8);
         writer.f32(*weight);
-        writer.list(&strata.known, |writer, stratum| stratum.write(writer));
-        fast.write(writer);
-        slow.iter().for_each(|slow| slow.write(writer));
-        block.iter().flatten().for_each(|sum| writer.f32(*sum));
         errors.write(writer);
         if config.is_first_revision {
             errors_above_limit.write(writer);
         }
-        hang.canary.write(writer);
-        hang.stable.write(writer);
-        hanging.write(writer);
-        writer.list(absolutes, |writer, absolute| absolute.write(writer));
         for totals in [canary, stable] {
             writer.u32(totals.count);
             writer.u32(totals.errors);
         }
+        if !has_values(key.metric, config) {
+            return;
+        }
+        writer.list(&strata.known, |writer, stratum| stratum.write(writer));
+        fast.write(writer);
+        slow.iter().for_each(|slow| slow.write(writer));
+        block.iter().flatten().for_each(|sum| writer.f32(*sum));
+        hang.canary.write(writer);
+        hang.stable.write(writer);
+        hanging.write(writer);
+        writer.list(absolutes, |writer, absolute| absolute.write(writer));
         at_percentile.iter().for_each(|sum| writer.f32(*sum));
         [pace.excess, pace.variance, pace.units].into_iter().for_each(|sum| writer.f32(sum));
         writer.u32(pace.windows);
@@ -199,28 +208,34 @@ impl Guard {
             1 => Unit::Request,
             _ => Unit::Session,
         };
+        let mut guard = Self::new(Key { metric, unit }, reader.f32()?, config);
+        guard.errors = RestartProduct::read(reader, &ERROR_MIXTURE)?;
+        if config.is_first_revision {
+            guard.errors_above_limit = RestartProduct::read(reader, &ERROR_MIXTURE)?;
+        }
+        for totals in [&mut guard.canary, &mut guard.stable] {
+            *totals = Totals { count: reader.u32()?, errors: reader.u32()? };
+        }
+        if has_values(metric, config) {
+            guard.read_values(config, reader)?;
+        }
+        Ok(guard)
+    }
+
+    fn read_values(&mut self, config: &Config, reader: &mut Reader<'_>) -> Result<(), StateError> {
+        let metric = self.key.metric;
         let objectives = config.objectives.iter().filter(|objective| objective.metric == metric).count();
-        Ok(Self {
-            key: Key { metric, unit },
-            weight: reader.f32()?,
-            strata: Strata { known: reader.list(MAX_STRATA, Stratum::read)? },
-            fast: RestartProduct::read(reader, &split::MIXTURE)?,
-            slow: [SequentialT::read(reader)?, SequentialT::read(reader)?],
-            block: [[reader.f32()?, reader.f32()?], [reader.f32()?, reader.f32()?]],
-            errors: RestartProduct::read(reader, &ERROR_MIXTURE)?,
-            errors_above_limit: if config.is_first_revision {
-                RestartProduct::read(reader, &ERROR_MIXTURE)?
-            } else {
-                RestartProduct::new(&ERROR_MIXTURE)
-            },
-            hang: Hang { canary: ArmHistory::read(reader)?, stable: ArmHistory::read(reader)? },
-            hanging: RestartProduct::read(reader, &hang::MIXTURE)?,
-            absolutes: reader.list(objectives, Absolute::read)?,
-            canary: Totals { count: reader.u32()?, errors: reader.u32()? },
-            stable: Totals { count: reader.u32()?, errors: reader.u32()? },
-            at_percentile: [reader.f32()?, reader.f32()?],
-            pace: Pace { excess: reader.f32()?, variance: reader.f32()?, units: reader.f32()?, windows: reader.u32()? },
-        })
+        self.strata = Strata { known: reader.list(MAX_STRATA, Stratum::read)? };
+        self.fast = RestartProduct::read(reader, &split::MIXTURE)?;
+        self.slow = [SequentialT::read(reader)?, SequentialT::read(reader)?];
+        self.block = [[reader.f32()?, reader.f32()?], [reader.f32()?, reader.f32()?]];
+        self.hang = Hang { canary: ArmHistory::read(reader)?, stable: ArmHistory::read(reader)? };
+        self.hanging = RestartProduct::read(reader, &hang::MIXTURE)?;
+        self.absolutes = reader.list(objectives, Absolute::read)?;
+        self.at_percentile = [reader.f32()?, reader.f32()?];
+        self.pace =
+            Pace { excess: reader.f32()?, variance: reader.f32()?, units: reader.f32()?, windows: reader.u32()? };
+        Ok(())
     }
 }
 

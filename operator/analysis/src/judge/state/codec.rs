@@ -3,7 +3,7 @@
 use super::StateError;
 
 /// What stands before the text: its version.
-const PREFIX: &str = "1:";
+const PREFIX: &str = "2:";
 
 /// Appends fixed-width numbers, little-endian.
 #[derive(Default)]

@@ -22,7 +22,7 @@ fn a_fresh_judge_resumes() {
 #[test]
 fn a_state_of_another_version_says_which() {
     let error = Judge::resume(Config::default(), "7:00000").unwrap_err();
-    assert_eq!(error.to_string(), "stored state has version \"7\", this program reads version \"1\"");
+    assert_eq!(error.to_string(), "stored state has version \"7\", this program reads version \"2\"");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_damaged_state_is_refused() {
     assert!(matches!(Judge::resume(Config::default(), cut), Err(StateError::Damaged { .. })));
     let changed = state.replacen('0', "1", 1);
     assert!(matches!(Judge::resume(Config::default(), &changed), Err(StateError::Damaged { .. })));
-    let error = Judge::resume(Config::default(), "1:00000\"0000").unwrap_err();
+    let error = Judge::resume(Config::default(), "2:00000\"0000").unwrap_err();
     assert_eq!(error.to_string(), "stored state is damaged at byte 5");
 }
 

@@ -232,7 +232,10 @@ fn alone(users: Users) -> (Trial, String) {
     let mut full = Full::serving(1, &format!("{{{GATEWAY}, {steps}, capacity: InPlace, capacityDeadline: 0s}}"));
     let objectives = "[{name: tail, metric: AgentRunLatency, percentile: p95, max: 1s}]";
     let objectives = serde_norway::from_str(objectives).expect("valid objectives");
-    full.cluster = full.cluster.edited(|spec| spec.slo.objectives = objectives);
+    full.cluster = full.cluster.edited(|spec| {
+        spec.slo.objectives = objectives;
+        spec.agent.system_prompt = "Think twice.".to_owned();
+    });
     full.settle();
     let canary = full.cluster.canary();
     assert_eq!((full.pods(&canary).0, full.rollout().weight), (1, Some(0)));
