@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use slipway_runtime_config::{DEFAULT_CONFIG_PATH, ReadConfigError, RuntimeConfig};
+use slipway_runtime_config::DEFAULT_CONFIG_PATH;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -14,6 +14,7 @@ use crate::{
     app::{App, Listeners, Parts, ServeError, SetUpError},
     backend::{EndpointError, Triton},
     clock::{Clock, Timestamp},
+    config_file::{self, ConfigFileError},
 };
 
 /// Serves an agent beside Triton.
@@ -68,24 +69,9 @@ enum Verb {
 /// Why the process ends with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The configuration file cannot be read.
-    #[error("failed to read the configuration {path}")]
-    ReadFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The configuration cannot be used.
-    #[error("failed to use the configuration {path}")]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// Its problems.
-        #[source]
-        source: ReadConfigError,
-    },
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Config(ConfigFileError),
     /// The log directives cannot be used.
     #[error("failed to set up logging with --log {directives:?}")]
     Logging {
@@ -158,8 +144,8 @@ impl Cli {
 async fn run(args: ServeArgs) -> Result<(), CliError> {
     let ServeArgs { config: path, api_address, admin_address, pod_name, log } = args;
     start_logging(&log)?;
-    let json = tokio::fs::read(&path).await.map_err(|source| CliError::ReadFile { path: path.clone(), source })?;
-    let config = RuntimeConfig::from_json(&json).map_err(|source| CliError::Config { path: path.clone(), source })?;
+    let json = config_file::read(&path).await.map_err(CliError::Config)?;
+    let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
     let triton = Triton::new(&config.triton.endpoint, &config.triton.model_name).map_err(CliError::Endpoint)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");

@@ -10,6 +10,7 @@ pub mod app;
 pub mod backend;
 pub mod cli;
 pub mod clock;
+pub mod config_file;
 pub mod failure;
 pub mod objectives;
 pub mod readiness;

@@ -1,12 +1,16 @@
 //! Takes edited objectives over while the agent serves: they change what is counted, not what is served. Everything else of a
 //! configuration stays as it is for the life of a pod. IO.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use slipway_runtime_config::{ReadConfigError, RuntimeConfig};
+use slipway_runtime_config::RuntimeConfig;
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::service::Service, failure::with_causes};
+use crate::{
+    api::service::Service,
+    config_file::{self, ConfigFileError},
+    failure::with_causes,
+};
 
 /// How often the file is read. The kubelet brings an edited ConfigMap within about a minute; reading adds little to that.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -30,29 +34,6 @@ pub enum Look {
     TakenOver,
     /// The same, and there were other changes, which have no effect.
     TakenOverInPart,
-}
-
-/// Why objectives were not taken over.
-#[derive(Debug, thiserror::Error)]
-pub enum LookError {
-    /// The file cannot be read.
-    #[error("failed to read the configuration {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// Its content cannot be used.
-    #[error("failed to use the configuration {path}")]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// Its problems.
-        #[source]
-        source: ReadConfigError,
-    },
 }
 
 impl ObjectivesWatch {
@@ -82,16 +63,14 @@ impl ObjectivesWatch {
     /// Reads the file, and takes its objectives over if they are others.
     ///
     /// # Errors
-    /// See [`LookError`]; content that cannot be used is an error once, then it is nothing new.
-    pub async fn look(&mut self) -> Result<Look, LookError> {
-        let json =
-            tokio::fs::read(&self.path).await.map_err(|source| LookError::Read { path: self.path.clone(), source })?;
+    /// When the file cannot be read or used; content that cannot be used is an error once, then it is nothing new.
+    pub async fn look(&mut self) -> Result<Look, ConfigFileError> {
+        let json = config_file::read(&self.path).await?;
         if json == self.seen {
             return Ok(Look::Unchanged);
         }
         self.seen.clone_from(&json);
-        let edited =
-            RuntimeConfig::from_json(&json).map_err(|source| LookError::Config { path: self.path.clone(), source })?;
+        let edited = config_file::parse(&self.path, &json)?;
         if edited == self.config {
             return Ok(Look::Unchanged);
         }
