@@ -43,6 +43,7 @@ e2e/images/import.sh --name "$cluster" "${images[@]}"
 e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force \
   slipway.dev/slipway-operator:dev slipway.dev/slipway-operator:next >/dev/null
 
+[[ " $* " != *" core "* ]] || e2e/images/test.sh --name "$cluster"
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway-crds charts/slipway-crds
 "$helm" --kubeconfig "$SLIPWAY_E2E_KUBECONFIG" upgrade --install slipway charts/slipway \
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
@@ -55,7 +56,7 @@ lines=()
 for suite in "$@"; do
   started=$SECONDS
   outcome=passed
-  cargo test --workspace --locked --test "$suite" -- --test-threads=1 --nocapture ${SLIPWAY_TEST_FILTER:-} 2>&1 | tee "$records/$suite.log" ||
+  cargo test --workspace --locked --test "$suite" -- --test-threads="${SLIPWAY_TEST_THREADS:-1}" --nocapture ${SLIPWAY_TEST_FILTER:-} 2>&1 | tee "$records/$suite.log" ||
     { outcome=FAILED && failed+=("$suite"); }
   lines+=("| $suite | $((SECONDS - started)) s | $outcome |")
 done

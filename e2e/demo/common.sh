@@ -18,16 +18,16 @@ unset KUBECONFIG
 
 # Builds the tools where they are missing, a step each; a warm call costs some milliseconds.
 find_helm() {
-  step "helm" "install Go 1.26 from go.dev/dl" e2e/tools/build.sh helm
+  step "helm" "install Go 1.24 from go.dev/dl" e2e/tools/build.sh helm
 }
 
 find_kubernetes() {
   [[ -x $SLIPWAY_CACHE/bin/slipway-cluster ]] || printf 'The next step compiles Kubernetes: about 5 minutes, the first time only.\n'
-  step "kubernetes" "install Go 1.26 from go.dev/dl" e2e/cluster/build.sh
+  step "kubernetes" "install Go 1.24 from go.dev/dl" e2e/cluster/build.sh
 }
 
 find_coredns() {
-  step "coredns" "install Go 1.26 from go.dev/dl" e2e/tools/build.sh coredns
+  step "coredns" "install Go 1.24 from go.dev/dl" e2e/tools/build.sh coredns
 }
 
 name_tools() {
