@@ -152,7 +152,9 @@ mod tests {
             options: BTreeMap::from([("variant".to_owned(), "small".to_owned())]),
             ..build()
         };
-        insta::assert_snapshot!(format!("{}\n{}", hash_of(&build()), hash_of(&with_everything)));
+        let of_a_variant = EngineBuild { variant: Some("react-256".to_owned()), ..build() };
+        let hashes = [build(), with_everything, of_a_variant].map(|build| hash_of(&build));
+        insta::assert_snapshot!(hashes.join("\n"));
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub enum ValueError {
     PositiveDecimal(String),
 }
 
-const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
-const PERCENT_PATTERN: &str = r"^(100|[1-9]?[0-9])(\.[0-9]{1,4})?%$";
-const POSITIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+pub(crate) const DURATION_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,3})?(us|ms|s|m|h|d)$";
+pub(crate) const PERCENT_PATTERN: &str = r"^(100|[1-9]?[0-9])(\.[0-9]{1,4})?%$";
+pub(crate) const POSITIVE_DECIMAL_PATTERN: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
 
 /// Splits `12.5` into its integer part and its fraction in units of 10^-`places`.
 fn parse_scaled(number: &str, places: u32) -> Option<u64> {
@@ -138,6 +138,22 @@ impl FromStr for PositiveDecimal {
         let invalid = || ValueError::PositiveDecimal(text.to_owned());
         let ten_thousandths = parse_scaled(text, 4).filter(|v| *v > 0).ok_or_else(invalid)?;
         Ok(Self { text: text.to_owned(), ten_thousandths })
+    }
+}
+
+/// Microseconds with so many significant digits, written as a [`DurationText`] is where that has a unit for it: `870us`, `430ms`, `2.1s`.
+pub fn readable_duration(microseconds: u64, digits: u32) -> String {
+    let length = microseconds.checked_ilog10().map_or(1, |log| log + 1);
+    let unit = 10u64.pow(length.saturating_sub(digits));
+    let value = microseconds.saturating_add(unit / 2) / unit * unit;
+    let decimal = |value: f64| {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match value {
+        0..1_000 => format!("{value}us"),
+        1_000..1_000_000 => format!("{}ms", decimal(value as f64 / 1e3)),
+        _ => format!("{}s", decimal(value as f64 / 1e6)),
     }
 }
 

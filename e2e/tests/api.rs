@@ -46,21 +46,6 @@ fn fixtures() -> Vec<Fixture> {
     fixtures
 }
 
-/// Applies a JSON merge patch (RFC 7386).
-fn merge(target: &mut Value, patch: &Value) {
-    let Some(members) = patch.as_object() else {
-        *target = patch.clone();
-        return;
-    };
-    for (name, member) in members {
-        if member.is_null() {
-            target.as_object_mut().unwrap().remove(name);
-        } else {
-            merge(&mut target[name], member);
-        }
-    }
-}
-
 async fn client() -> Client {
     slipway_e2e::cluster::client().await.unwrap()
 }
@@ -92,7 +77,7 @@ fn each_manifest_is_accepted_or_refused_in_the_words_that_its_fixture_expects() 
 #[test]
 fn each_bad_manifest_is_accepted_once_it_is_mended() {
     let mended = fixtures().into_iter().filter_map(|mut fixture| {
-        merge(&mut fixture.object, &fixture.mended_by.take()?);
+        json_patch::merge(&mut fixture.object, &fixture.mended_by.take()?);
         Some(Fixture { expected: "accepted".to_owned(), ..fixture })
     });
     let mended: Vec<_> = mended.collect();

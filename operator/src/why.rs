@@ -325,16 +325,16 @@ impl fmt::Display for Why {
                 f,
                 "revision {revision} finds no room for {} beside those that serve: {scheduler}. All of these go on; it asks again from \
                  time to time, and at once when the spec changes. {remedy}",
-                counted(*wanted)
+                counted_pods(*wanted)
             ),
             Self::InsufficientCapacity { revision, pods, wanted, scheduler, remedy } => write!(
                 f,
                 "revision {revision} cannot take over: it has {} and finds no room for {wanted} beside those that serve: {scheduler}. It \
                  keeps its share, and asks again from time to time. {remedy}",
-                counted(*pods)
+                counted_pods(*pods)
             ),
             Self::UpdatingInPlace { revision, stable, drained, left, ready, failure } => {
-                let drained = counted(*drained);
+                let drained = counted_pods(*drained);
                 write!(
                     f,
                     "{drained} of {stable} made room for revision {revision}, which has {ready} ready; {left} of {stable} go on"
@@ -369,7 +369,8 @@ impl fmt::Display for Why {
     }
 }
 
-fn counted(pods: i32) -> String {
+/// A number of pods for people: `1 pod`, `3 pods`.
+pub fn counted_pods(pods: i32) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 

@@ -129,6 +129,14 @@ pub struct EngineArtifact {
     pub size_bytes: i64,
     /// Milliseconds that the build took, from the start of its pod to its end.
     pub build_milliseconds: i64,
+    /// Milliseconds of each step: those that the builder reported, then what became of its output.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shared::step_milliseconds")]
+    pub step_milliseconds: BTreeMap<String, i64>,
+    /// Versions of its tools, as the builder reported them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shared::option_values")]
+    pub versions: BTreeMap<String, String>,
 }
 
 /// One attempt to build.

@@ -259,8 +259,6 @@ pub enum MeasurementVerdict {
     Unbounded,
     /// The measurement did not come about.
     Failed,
-    /// Something else than the workload was measured.
-    Invalid,
 }
 
 /// One configuration at one level.

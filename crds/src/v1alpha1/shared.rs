@@ -171,6 +171,15 @@ pub(crate) fn option_values(_: &mut schemars::SchemaGenerator) -> schemars::Sche
     })
 }
 
+/// A map of steps to milliseconds, bounded in number.
+pub(crate) fn step_milliseconds(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": { "type": "integer", "format": "int64", "minimum": 0 },
+    })
+}
+
 /// The conditions of a status: a list keyed by type.
 pub(crate) fn conditions(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

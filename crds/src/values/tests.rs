@@ -64,6 +64,17 @@ fn zero_is_not_a_positive_number() {
     );
 }
 
+#[rstest]
+#[case(0, "0us")]
+#[case(870, "870us")]
+#[case(1_449, "1.4ms")]
+#[case(436_000, "440ms")]
+#[case(996_000, "1s")]
+#[case(2_149_000, "2.1s")]
+fn a_measured_time_is_written_with_two_digits(#[case] microseconds: u64, #[case] text: &str) {
+    assert_eq!(readable_duration(microseconds, 2), text);
+}
+
 #[test]
 fn percentiles_are_written_as_people_say_them() {
     let written = serde_json::to_string(&[Percentile::P50, Percentile::P99_9]).map_err(|e| e.to_string());

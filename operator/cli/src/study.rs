@@ -129,7 +129,7 @@ impl<'a> Study<'a> {
             MeasurementVerdict::Feasible => self.among_feasible(position, row),
             MeasurementVerdict::Infeasible => Standing::Misses,
             MeasurementVerdict::Unbounded => Standing::Undecided,
-            MeasurementVerdict::Failed | MeasurementVerdict::Invalid => Standing::Failed,
+            MeasurementVerdict::Failed => Standing::Failed,
         }
     }
 
@@ -179,7 +179,6 @@ pub const fn verdict(verdict: MeasurementVerdict) -> &'static str {
         MeasurementVerdict::Infeasible => "misses",
         MeasurementVerdict::Unbounded => "undecided",
         MeasurementVerdict::Failed => "failed",
-        MeasurementVerdict::Invalid => "invalid",
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tables of text, as kubectl prints them: columns as wide as their widest cell.
 
+use slipway_crds::values::readable_duration;
+
 /// Lays out rows below a header. Rows shorter than the header end early.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = header
@@ -25,23 +27,7 @@ pub fn indented(text: &str) -> String {
 
 /// Microseconds as specs and statuses write them, with three significant digits: `74us`, `2.65ms`, `147ms`, `1.2s`.
 pub fn duration(microseconds: u64) -> String {
-    let value = rounded(microseconds);
-    let decimal = |value: f64| {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match value {
-        0..1_000 => format!("{value}us"),
-        1_000..1_000_000 => format!("{}ms", decimal(value as f64 / 1e3)),
-        _ => format!("{}s", decimal(value as f64 / 1e6)),
-    }
-}
-
-/// The value with three significant digits.
-fn rounded(value: u64) -> u64 {
-    let length = value.checked_ilog10().map_or(1, |log| log + 1);
-    let unit = 10u64.pow(length.saturating_sub(3));
-    value.saturating_add(unit / 2) / unit * unit
+    readable_duration(microseconds, 3)
 }
 
 /// A number of things: `1 run`, `2 runs`.

@@ -52,7 +52,7 @@ fn infeasible() -> Value {
     }
     status["infeasible"] = json!({
         "bindingObjective": "reply", "nearest": 3,
-        "whatItWouldTake": "reply would have to be at least 305ms (is 100ms) with int8/instances-2 at 4 in flight",
+        "whatItWouldTake": "reply would be met with a max of 305ms or more (it is 100ms), by int8/instances-2 at 4 in flight",
     });
     status["notMeasured"] = json!([{"engine": "engine-x", "configuration": "instances-2", "reason": "budget used up"}]);
     campaign

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::v1alpha1::{
-    ProfileStatus,
-    agent_deployment::{LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
-    profile::{Measurement, MeasurementPurpose},
+use slipway_crds::{
+    v1alpha1::{
+        ProfileStatus,
+        agent_deployment::{LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
+        profile::{Measurement, MeasurementPurpose},
+    },
+    values::readable_duration,
 };
 use slipway_evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
 
@@ -150,7 +153,8 @@ fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measu
         value.metric == *metric && value.percentile == *percentile
     };
     let predicted = predicted.and_then(|row| row.latencies.iter().find(is_it));
-    let predicted = predicted.and_then(|value| u64::try_from(value.microseconds).ok()).map(|value| duration(value, 3));
+    let predicted =
+        predicted.and_then(|value| u64::try_from(value.microseconds).ok()).map(|value| readable_duration(value, 3));
     let entry = declared(name, &format!("{} {percentile}", metric.as_str()), &format!("≤ {max}"));
     let Some(counted) = world.observed.of_metric(*metric) else {
         return standing(world, ObjectiveStatus { predicted, ..entry });
@@ -160,7 +164,8 @@ fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measu
     let value = counted.values.value_at_rank(rank);
     let beyond = counted.values.count_above(max.microseconds()).at_least + counted.errors;
     let is_met = beyond as f64 <= counted.count as f64 * (1.0 - percentile.probability());
-    let observed = value.map_or_else(|| "an error".to_owned(), |value| duration(value.lower.midpoint(value.upper), 2));
+    let observed =
+        value.map_or_else(|| "an error".to_owned(), |value| readable_duration(value.lower.midpoint(value.upper), 2));
     standing(world, ObjectiveStatus { predicted, observed: Some(observed), met: Some(is_met), ..entry })
 }
 
@@ -197,44 +202,11 @@ fn window(seconds: u64) -> String {
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m", seconds.div_ceil(60)) }
 }
 
-/// A time for people: `430ms`, `2.1s`.
-fn duration(microseconds: u64, digits: u32) -> String {
-    let value = rounded(microseconds, digits);
-    let decimal = |value: f64| {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match value {
-        0..1_000 => format!("{value}us"),
-        1_000..1_000_000 => format!("{}ms", decimal(value as f64 / 1e3)),
-        _ => format!("{}s", decimal(value as f64 / 1e6)),
-    }
-}
-
-/// The value with so many significant digits.
-fn rounded(value: u64, digits: u32) -> u64 {
-    let length = value.checked_ilog10().map_or(1, |log| log + 1);
-    let unit = 10u64.pow(length.saturating_sub(digits));
-    (value + unit / 2) / unit * unit
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use rstest::rstest;
 
     use super::*;
-
-    #[rstest]
-    #[case(0, "0us")]
-    #[case(870, "870us")]
-    #[case(1_449, "1.4ms")]
-    #[case(436_000, "440ms")]
-    #[case(996_000, "1s")]
-    #[case(2_149_000, "2.1s")]
-    fn a_time_is_written_with_two_digits(#[case] microseconds: u64, #[case] text: &str) {
-        assert_eq!(duration(microseconds, 2), text);
-    }
 
     #[test]
     fn what_a_figure_spans_is_read_as_it_was_written() {

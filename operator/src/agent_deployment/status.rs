@@ -114,6 +114,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Some(Step::Stopped(Why::SpecRefused { .. })) => return Stage::Refused,
         Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
         Some(Step::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
+        Some(Step::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
         Some(Step::Stopped(_)) => return Stage::Failed,
         Some(Step::Waiting(why)) => why,
     };

@@ -23,6 +23,13 @@ use crate::{
     why::{Step, Why},
 };
 
+/// Steps and tools of a builder that a status tells of.
+const MAX_TOLD: usize = 32;
+/// Characters of their names.
+const MAX_NAME: usize = 63;
+/// Characters of a version.
+const MAX_VERSION: usize = 256;
+
 /// Everything that was observed of an Engine.
 #[derive(Debug, Clone)]
 pub struct EngineWorld {
@@ -178,7 +185,18 @@ fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64,
         location: paths::engine(&reference),
         size_bytes,
         build_milliseconds: milliseconds,
+        step_milliseconds: told(&result.durations_millis)
+            .map(|(step, taken)| (step, i64::try_from(*taken).unwrap_or(i64::MAX)))
+            .collect(),
+        versions: told(&result.versions)
+            .map(|(tool, version)| (tool, version.chars().take(MAX_VERSION).collect()))
+            .collect(),
     });
+}
+
+/// What a builder may tell of: its words have no other bound.
+fn told<T>(by_name: &BTreeMap<String, T>) -> impl Iterator<Item = (String, &T)> {
+    by_name.iter().take(MAX_TOLD).map(|(name, value)| (name.chars().take(MAX_NAME).collect(), value))
 }
 
 #[cfg(test)]

@@ -76,15 +76,20 @@ pub use status::{
         .message("slo.throughput is judged by measuring: add profiling with a workload").field_path(".slo.throughput"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
-         !self.slo.objectives.exists(o, o.metric == 'AgentRunLatency') || \
+         self.slo.objectives.all(o, o.metric == 'RequestLatency') || \
          self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("an AgentRunLatency objective is measured by replaying runs: add a workload with agentTrace")
+        .message("objectives other than RequestLatency are measured by replaying runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
         .message("a throughput in Runs is measured by replaying runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
+         self.slo.throughput.unit != 'Requests' || self.profiling.driver == 'ModelAnalyzer'")
+        .message("a throughput in Requests is measured by driver ModelAnalyzer: set it, or count Runs")
+        .field_path(".slo.throughput.unit"),
     validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")

@@ -75,8 +75,6 @@ pub enum OptimizeFor {
     Throughput,
     /// Lowest latency at the percentile of the first objective.
     Latency,
-    /// Most requests or runs per GPU second.
-    Cost,
 }
 
 impl OptimizeFor {

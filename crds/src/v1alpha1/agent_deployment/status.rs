@@ -97,7 +97,9 @@ pub enum Stage {
     RolledBack,
     /// A revision serves and nothing is left to do.
     Serving,
-    /// A step failed for good.
+    /// A revision serves; a step towards what the spec asks for failed for good. Condition Stalled says which and why.
+    Stalled,
+    /// A step failed for good, and no revision serves.
     Failed,
 }
 

@@ -95,8 +95,7 @@ pub(super) fn plot(study: &Study<'_>) -> Option<String> {
 }
 
 fn is_drawn(row: &Measurement) -> bool {
-    row.purpose == MeasurementPurpose::Explore
-        && !matches!(row.verdict, MeasurementVerdict::Failed | MeasurementVerdict::Invalid)
+    row.purpose == MeasurementPurpose::Explore && row.verdict != MeasurementVerdict::Failed
 }
 
 fn point<'a>(

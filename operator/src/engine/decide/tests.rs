@@ -88,8 +88,8 @@ fn built() -> JobPhase {
         manifest_digest: manifest_digest(),
         files: 7,
         bytes: 17_400_000,
-        durations_millis: BTreeMap::new(),
-        versions: BTreeMap::new(),
+        durations_millis: BTreeMap::from([("export".to_owned(), 29_000), ("hash".to_owned(), 400)]),
+        versions: BTreeMap::from([("onnxruntime".to_owned(), "1.31".to_owned())]),
         quality: None,
     };
     JobPhase::Succeeded { outcome: Box::new(Outcome::Build(result)), milliseconds: 31_200 }
@@ -141,6 +141,8 @@ fn a_built_engine_knows_its_artifact_and_tells_of_it_once() {
         location: format!("engines/engine-0f1e2d3c4b/{digest}"),
         size_bytes: 17_400_000,
         build_milliseconds: 31_200,
+        step_milliseconds: BTreeMap::from([("export".to_owned(), 29_000), ("hash".to_owned(), 400)]),
+        versions: BTreeMap::from([("onnxruntime".to_owned(), "1.31".to_owned())]),
     };
     let note = "engine-0f1e2d3c4b INT8: 17.4 MB in 31.2 s, manifest abababababab";
     assert_eq!(plan.status.artifact, Some(artifact));

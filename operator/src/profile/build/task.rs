@@ -35,6 +35,7 @@ pub fn task(
     order: &Order<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = order.engine();
+    let counted_by = order_driver(inputs, order);
     let driver = driver(inputs, order)?;
     let (explored, is_explore) = match order {
         Order::Explore { .. } => (recorded(status, order.subject()), true),
@@ -46,31 +47,23 @@ pub fn task(
         model: MODEL.to_owned(),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, order, driver.clone()),
-        workloads: if order_driver(inputs, order) == ProfilingDriver::ModelAnalyzer {
-            workloads(inputs)?
-        } else {
-            Vec::new()
-        },
+        workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },
         objectives: objectives(inputs, &driver),
         error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
         optimize_for: match inputs.optimize_for {
             ApiOptimizeFor::Throughput => OptimizeFor::Throughput,
             ApiOptimizeFor::Latency => OptimizeFor::Latency,
-            ApiOptimizeFor::Cost => OptimizeFor::Cost,
         },
         measure: MeasureSettings::default(),
         measured: explored,
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
-        target_per_kilosecond: select::target_per_kilosecond(inputs),
+        target_per_kilosecond: select::target_per_kilosecond(inputs, counted_by),
     })
 }
 
 /// What generates the load of an order: a confirm run always replays runs.
 pub fn order_driver(inputs: &ProfileInputs, order: &Order<'_>) -> ProfilingDriver {
-    match order {
-        Order::Explore { .. } => inputs.driver,
-        Order::Confirm { .. } => ProfilingDriver::AgentRun,
-    }
+    select::driver_for(inputs, order.purpose())
 }
 
 fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Result<Driver, InvalidDigest> {

@@ -96,7 +96,7 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
 fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerdict, String)> {
     match row.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {}
-        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => return None,
+        MeasurementVerdict::Failed => return None,
     }
     let total = natural(i64::from(row.count)) + natural(i64::from(row.errors));
     let failed = natural(i64::from(row.errors)) * 1_000_000 / total.max(1);

@@ -92,7 +92,7 @@ fn passes(row: &Measurement, world: &ProfileWorld) -> bool {
     match row.verdict {
         MeasurementVerdict::Feasible => true,
         MeasurementVerdict::Unbounded => infeasible::judged(&world.spec.inputs, MeasurementPurpose::Confirm).is_empty(),
-        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
     }
 }
 
@@ -179,7 +179,7 @@ fn choose(world: &ProfileWorld, chosen: Chosen, plan: &mut Plan<ProfileStatus>) 
 
 fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileStatus>) -> Stand {
     let confirms = || plan.status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Confirm);
-    let is_broken = |m: &Measurement| matches!(m.verdict, MeasurementVerdict::Failed | MeasurementVerdict::Invalid);
+    let is_broken = |m: &Measurement| m.verdict == MeasurementVerdict::Failed;
     if confirms().all(is_broken) {
         let first = confirms().find(|m| !m.reason.is_empty()).map_or("no reason was given", |m| m.reason.as_str());
         let message = format!("no confirm run came about: {first}");

@@ -78,7 +78,7 @@ fn nothing_usable(status: &ProfileStatus) -> Option<String> {
     let explored = || status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Explore);
     let is_usable = |verdict| match verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
-        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+        MeasurementVerdict::Failed => false,
     };
     if explored().any(|m| is_usable(m.verdict)) {
         return None;

@@ -2,7 +2,7 @@
 
 use slipway_analysis::slo::{Bound, Limit, nearest};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{LatencyObjective, ProfilingDriver},
+    agent_deployment::LatencyObjective,
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
@@ -30,15 +30,15 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
         Some(objective) => {
             let value = select::milliseconds(nearest.binding.value.ceil() as i64);
             let limit = String::from(objective.max.clone());
-            format!("{missed} would have to be at least {value} (is {limit}) with {place}")
+            format!("{missed} would be met with a max of {value} or more (it is {limit}), by {place}")
         }
         None if missed == THROUGHPUT => format!(
-            "throughput would have to be at most {:.3} a second for each replica (is {:.3}) with {place}",
+            "throughput would be met with a min of {:.3} a second or less for each replica (it is {:.3}), by {place}",
             nearest.binding.value / 1e3,
-            select::target_per_kilosecond(inputs).unwrap_or(0) as f64 / 1e3
+            target(inputs, purpose) as f64 / 1e3
         ),
         None => format!(
-            "the error rate would have to be allowed up to {:.2} % (is {:.2} %) with {place}",
+            "the error rate would be met with a max of {:.2} % or more (it is {:.2} %), by {place}",
             nearest.binding.value / 1e4,
             inputs.error_rate.as_ref().map_or(0.0, |rate| f64::from(rate.max.parts_per_million()) / 1e4)
         ),
@@ -52,24 +52,21 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
 
 /// The objectives that the rows of a purpose are judged by.
 pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<LatencyObjective> {
-    let metrics = measured_metrics(match purpose {
-        MeasurementPurpose::Explore => inputs.driver,
-        MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
-    });
+    let metrics = measured_metrics(select::driver_for(inputs, purpose));
     inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
+}
+
+fn target(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> u64 {
+    select::target_per_kilosecond(inputs, select::driver_for(inputs, purpose)).unwrap_or(0)
 }
 
 fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
     let latencies = objectives.iter().map(|o| Limit::new(&o.name, Bound::AtMost(o.max.microseconds() as f64)));
     let most_errors = inputs.error_rate.as_ref().map_or(1e6, |rate| f64::from(rate.max.parts_per_million()));
-    let target = match purpose {
-        MeasurementPurpose::Explore => select::target_per_kilosecond(inputs).unwrap_or(0),
-        MeasurementPurpose::Confirm => 0,
-    };
     latencies
         .chain([
             Limit::new(ERROR_RATE, Bound::AtMost(most_errors)),
-            Limit::new(THROUGHPUT, Bound::AtLeast(target as f64)),
+            Limit::new(THROUGHPUT, Bound::AtLeast(target(inputs, purpose) as f64)),
         ])
         .collect()
 }
@@ -79,7 +76,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: Meas
 fn values(inputs: &ProfileInputs, objectives: &[LatencyObjective], measurement: &Measurement) -> Vec<Option<f64>> {
     let is_measured = match measurement.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
-        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+        MeasurementVerdict::Failed => false,
     };
     let latency = |objective: &LatencyObjective| {
         let found = measurement

@@ -9,7 +9,6 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::rows::natural;
-use crate::profile::build::budget::gpus;
 
 /// Scores that differ by a smaller share are told apart by other things.
 const TIE: f64 = 0.01;
@@ -34,18 +33,27 @@ pub fn ranked(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<usize
 
 fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
     let reaches = |target| natural(measurement.per_kilosecond) >= target;
-    measurement.verdict == MeasurementVerdict::Feasible && target_per_kilosecond(inputs).is_none_or(reaches)
+    measurement.verdict == MeasurementVerdict::Feasible
+        && target_per_kilosecond(inputs, inputs.driver).is_none_or(reaches)
 }
 
-/// The throughput that one replica must reach, in what the driver counts, per 1,000 seconds; absent where nothing of that kind
-/// is asked for.
-pub fn target_per_kilosecond(inputs: &ProfileInputs) -> Option<u64> {
+/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that kind is
+/// asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
+pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
     let throughput = inputs.throughput.as_ref()?;
-    let fits = matches!(
-        (throughput.unit, inputs.driver),
-        (ThroughputUnit::Requests, ProfilingDriver::ModelAnalyzer) | (ThroughputUnit::Runs, ProfilingDriver::AgentRun)
-    );
-    fits.then(|| per_replica(throughput.min.value(), inputs.replicas))
+    let counted = match driver {
+        ProfilingDriver::ModelAnalyzer => ThroughputUnit::Requests,
+        ProfilingDriver::AgentRun => ThroughputUnit::Runs,
+    };
+    (throughput.unit == counted).then(|| per_replica(throughput.min.value(), inputs.replicas))
+}
+
+/// What generates the load of measurements for a purpose: a confirm run always replays runs.
+pub fn driver_for(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> ProfilingDriver {
+    match purpose {
+        MeasurementPurpose::Explore => inputs.driver,
+        MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
+    }
 }
 
 /// The share of one replica in a throughput a second, per 1,000 seconds.
@@ -72,7 +80,6 @@ fn microseconds(inputs: &ProfileInputs, measurement: &Measurement) -> i64 {
 fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
     match inputs.optimize_for {
         OptimizeFor::Throughput => measurement.per_kilosecond as f64,
-        OptimizeFor::Cost => measurement.per_kilosecond as f64 / f64::from(gpus(inputs).max(1)),
         OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),
     }
 }
@@ -100,7 +107,7 @@ pub fn front(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<i32> {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {
             m.purpose == MeasurementPurpose::Explore
         }
-        MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+        MeasurementVerdict::Failed => false,
     };
     let (positions, points): (Vec<usize>, Vec<Vec<f64>>) = measurements
         .iter()
@@ -119,7 +126,6 @@ pub fn why(inputs: &ProfileInputs, measurements: &[Measurement], best: usize) ->
     let looked_for = match inputs.optimize_for {
         OptimizeFor::Throughput => "highest throughput",
         OptimizeFor::Latency => "lowest latency",
-        OptimizeFor::Cost => "most for a GPU second",
     };
     let count = ranked.len();
     let own = point(inputs, &measurements[best]);
@@ -138,9 +144,9 @@ fn is_after(ranked: &[usize], best: usize, other: usize) -> bool {
 
 /// A point in words: `int8/instances-2 at 4 in flight, 12.3 requests a second, p95 340ms`.
 pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
-    let unit = match (measurement.purpose, inputs.driver) {
-        (MeasurementPurpose::Explore, ProfilingDriver::ModelAnalyzer) => "requests",
-        (MeasurementPurpose::Explore, ProfilingDriver::AgentRun) | (MeasurementPurpose::Confirm, _) => "runs",
+    let unit = match driver_for(inputs, measurement.purpose) {
+        ProfilingDriver::ModelAnalyzer => "requests",
+        ProfilingDriver::AgentRun => "runs",
     };
     let rate = measurement.per_kilosecond as f64 / 1_000.0;
     let latency = latency(inputs, measurement)

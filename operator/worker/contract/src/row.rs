@@ -67,8 +67,6 @@ pub enum Verdict {
     Unbounded,
     /// The measurement did not come about.
     Failed,
-    /// The measurement measures something else than the workload (bodies repeated under KV reuse, client saturated).
-    Invalid,
 }
 
 /// A percentile with its confidence bounds, in microseconds; `[metric, percentile, value, lower, upper]` in JSON.

@@ -25,6 +25,7 @@ use crate::{
         world::RouteView,
     },
     plan::Note,
+    why::counted_pods,
 };
 
 /// How often a canary with traffic is looked at: the length of a window of evidence.
@@ -200,8 +201,8 @@ impl Canary<'_> {
         }
         self.rollout.step = i32::try_from(step).ok();
         let next = match self.planned() {
-            Some(planned) => format!("{} % of the traffic once {} pods are ready", planned.weight, planned.pods),
-            None => format!("it takes over once {} pods are ready", self.needed()),
+            Some(planned) => format!("{} % of the traffic with {} ready", planned.weight, counted_pods(planned.pods)),
+            None => format!("it takes over with {} ready", counted_pods(self.needed())),
         };
         let line = format!("plan {} passed at {} %: {next}", self.target.hash, self.weight());
         draft.notes.push(Note::normal(Reason::RolloutAdvanced, line));
@@ -217,7 +218,8 @@ impl Canary<'_> {
             None if is_ready && wanted >= world.spec.serving.replicas => return self.take_over(draft),
             None => self.share_by_pods(),
             Some(weight) if is_ready && weight != self.weight() && self.may_move() => {
-                let line = format!("plan {} is given {weight} % of the traffic, {wanted} pods", self.target.hash);
+                let line =
+                    format!("plan {} is given {weight} % of the traffic, {}", self.target.hash, counted_pods(wanted));
                 draft.notes.push(Note::normal(Reason::RolloutProgressing, line));
                 self.set_weight(weight);
             }

@@ -22,7 +22,7 @@ use crate::{
         world::{OwnedObject, RouteView, ServingView},
     },
     plan::{Child, Note, Removal, RemovalKind, SOON},
-    why::{Step, Why},
+    why::{Step, Why, counted_pods},
 };
 
 pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> Outcome {
@@ -89,7 +89,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
 
 fn tell_of_start(world: &World, target: &Target, pods: i32, draft: &mut Draft) {
     if world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) != Some(&target.hash) {
-        let line = format!("plan {}: {pods} pods of {}", target.hash, target.plan.engine.display_name);
+        let line = format!("plan {}: {} of {}", target.hash, counted_pods(pods), target.plan.engine.display_name);
         draft.notes.push(Note::normal(Reason::RevisionStarting, line));
     }
 }

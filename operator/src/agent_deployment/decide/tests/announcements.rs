@@ -54,7 +54,7 @@ fn a_rollout_is_told_when_it_opens_and_when_it_serves() {
     assert_eq!(
         told,
         [
-            (rollout.clone(), format!("plan {stable}: 1 pods of fp32")),
+            (rollout.clone(), format!("plan {stable}: 1 pod of fp32")),
             (rollout, format!("plan {stable} serves: 1 ready")),
         ]
     );
@@ -115,7 +115,7 @@ fn objectives_that_nothing_meets_are_told_whether_something_serves_or_not() {
         let opens = |heard: &Announcement| heard.happening.role() == Role::Opens;
         heard.into_iter().filter(opens).map(|heard| (heard.happening, heard.message)).collect::<Vec<_>>()
     };
-    let answer = "reply would have to be at least 620ms";
+    let answer = "reply would be met with a max of 620ms or more";
     let keeps_running = told(profiled());
     let [(Happening::ObjectivesInfeasible, message)] = keeps_running.as_slice() else { panic!("{keeps_running:?}") };
     assert!(message.ends_with(answer), "{message}");

@@ -199,7 +199,7 @@ fn a_canary_that_fails_in_several_places_gives_them_back_one_by_one() {
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (0, 0)));
     let stalled = full.condition("Stalled");
     assert!(stalled.contains("a pod of it failed"), "{stalled}");
-    let told = format!("Warning {stable} gets its 3 pods back one by one: ");
+    let told = format!("Warning {stable} gets 3 pods back one by one: ");
     assert!(full.events.iter().any(|event| event.starts_with(&told)), "{:?}", full.events);
 }
 

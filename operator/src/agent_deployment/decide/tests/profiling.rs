@@ -76,7 +76,7 @@ pub(super) fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
             profile.infeasible = Some(Infeasible {
                 binding_objective: "reply".to_owned(),
                 nearest: Some(0),
-                what_it_would_take: "reply would have to be at least 620ms".to_owned(),
+                what_it_would_take: "reply would be met with a max of 620ms or more".to_owned(),
             });
         }
         ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Failed => {
@@ -134,7 +134,7 @@ fn an_impossible_objective_starts_nothing_and_names_what_binds() {
     let cluster = ended(profiled(), ProfilePhase::Infeasible);
     let profile = cluster.world.status.profile.clone().expect("a campaign was made");
     let stalled = message(&cluster, "Stalled");
-    let answer = "reply would have to be at least 620ms";
+    let answer = "reply would be met with a max of 620ms or more";
     assert_eq!(stalled, format!("no configuration that Profile {profile} measured meets spec.slo: {answer}"));
     assert_eq!((cluster.world.serving.len(), message(&cluster, "SLOAttainable").as_str()), (0, answer));
 }

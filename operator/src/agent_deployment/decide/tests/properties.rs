@@ -255,7 +255,7 @@ proptest! {
                 let replicas = cluster.world.spec.serving.replicas;
                 prop_assert_eq!(views, vec![(replicas, replicas)]);
             }
-            Some(Stage::Failed) => prop_assert!(stalled.is_some_and(|stalled| !stalled.message.is_empty())),
+            Some(Stage::Failed | Stage::Stalled) => prop_assert!(stalled.is_some_and(|stalled| !stalled.message.is_empty())),
             _ => prop_assert!(false, "neither serving nor stopped: {:?}", lines(&cluster.plan())),
         }
         prop_assert_eq!(cluster.running_jobs(), Vec::<String>::new());

@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
-    agent_deployment::OptimizeFor,
+    agent_deployment::{OptimizeFor, ProfilingDriver},
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
@@ -34,7 +34,6 @@ fn inputs(optimize_for: OptimizeFor) -> ProfileInputs {
 #[rstest]
 #[case::most_requests(OptimizeFor::Throughput, 1)]
 #[case::lowest_latency(OptimizeFor::Latency, 0)]
-#[case::equal_gpus_as_throughput(OptimizeFor::Cost, 1)]
 fn what_is_looked_for_decides(#[case] optimize_for: OptimizeFor, #[case] best: usize) {
     let measurements = measured(&[(1, 5_000, 50_000), (4, 9_000, 90_000), (8, 12_000, 190_000)]);
     assert_eq!(select::ranked(&inputs(optimize_for), &measurements).first(), Some(&best), "the third misses its bound");
@@ -54,6 +53,30 @@ fn a_throughput_of_requests_rules_points_out_by_the_share_of_a_replica() {
     assert_eq!(select::ranked(&inputs, &measurements), [1], "12 a second over 2 replicas");
     inputs.throughput = Some(serde_norway::from_str("{min: '12', unit: Runs}").expect("an objective"));
     assert_eq!(select::ranked(&inputs, &measurements), [0, 1], "requests are no runs");
+}
+
+#[rstest]
+#[case::confirmed(ProfilingDriver::ModelAnalyzer, "Runs", [None, Some(6_000)])]
+#[case::compared(ProfilingDriver::ModelAnalyzer, "Requests", [Some(6_000), None])]
+#[case::both(ProfilingDriver::AgentRun, "Runs", [Some(6_000), Some(6_000)])]
+fn a_throughput_is_asked_of_what_counts_the_same(
+    #[case] driver: ProfilingDriver,
+    #[case] unit: &str,
+    #[case] asked: [Option<u64>; 2],
+) {
+    let throughput = serde_norway::from_str(&format!("{{min: '12', unit: {unit}}}")).expect("an objective");
+    let inputs = ProfileInputs { driver, throughput: Some(throughput), ..inputs(OptimizeFor::Throughput) };
+    let target = |purpose| select::target_per_kilosecond(&inputs, select::driver_for(&inputs, purpose));
+    assert_eq!([MeasurementPurpose::Explore, MeasurementPurpose::Confirm].map(target), asked);
+}
+
+#[test]
+fn one_altered_row_changes_the_choice() {
+    let mut measurements = measured(&[(1, 5_000, 50_000), (4, 9_000, 90_000)]);
+    let best = |measurements: &[Measurement]| select::ranked(&inputs(OptimizeFor::Throughput), measurements)[0];
+    assert_eq!(best(&measurements), 1);
+    measurements[1].per_kilosecond = 4_000;
+    assert_eq!(best(&measurements), 0);
 }
 
 fn points() -> impl Strategy<Value = Vec<(u32, u64, u64)>> {

@@ -224,7 +224,7 @@ fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
     }
     let infeasible = cluster.finish().infeasible.clone().expect("an answer");
     assert_eq!((infeasible.binding_objective.as_str(), infeasible.nearest), ("fast", Some(4)));
-    let words = "fast would have to be at least 55ms (is 20ms) with int8/instances-1 at 1 in flight";
+    let words = "fast would be met with a max of 55ms or more (it is 20ms), by int8/instances-1 at 1 in flight";
     assert_eq!(infeasible.what_it_would_take, words);
     assert_eq!(conditions(&cluster.world.status)[0], "Ready=True NoFeasibleConfiguration");
 }

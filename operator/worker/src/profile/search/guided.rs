@@ -347,7 +347,7 @@ fn measurement(
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
     let log_sd = log_sd(row);
     let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (Verdict::Failed | Verdict::Invalid, _) => analysis::Outcome::Failed,
+        (Verdict::Failed, _) => analysis::Outcome::Failed,
         (Verdict::Feasible | Verdict::Unbounded, Some(values)) => analysis::Outcome::Measured { values, log_sd },
         (Verdict::Feasible | Verdict::Unbounded | Verdict::Infeasible, _) => {
             analysis::Outcome::Aborted { values, log_sd }

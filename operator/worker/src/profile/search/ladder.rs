@@ -21,7 +21,7 @@ impl Ladder {
         let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
         let left = of_arm().any(|row| match row.verdict {
             Verdict::Infeasible | Verdict::Failed => true,
-            Verdict::Feasible | Verdict::Unbounded | Verdict::Invalid => false,
+            Verdict::Feasible | Verdict::Unbounded => false,
         });
         let open = |level: &u32| !of_arm().any(|row| row.level == *level);
         if left { None } else { self.plan.levels.iter().copied().find(open) }

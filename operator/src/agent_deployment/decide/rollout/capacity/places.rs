@@ -14,7 +14,7 @@ use super::{
     },
     MAX_MESSAGE, shortened,
 };
-use crate::{agent_deployment::world::ServingView, plan::Note};
+use crate::{agent_deployment::world::ServingView, plan::Note, why::counted_pods};
 
 /// Within this time of a place being free the scheduler has given it away.
 const SCHEDULING: SignedDuration = SignedDuration::from_secs(60);
@@ -156,7 +156,7 @@ impl Canary<'_> {
             room.reason = reason.map(|reason| reason.chars().take(MAX_MESSAGE).collect());
             let in_vain = room.drained_in_vain.as_ref().map(|_| room.message.as_str());
             let why = reason.or(in_vain).unwrap_or("another plan is asked for");
-            let line = format!("{} gets its {} pods back one by one: {why}", self.stable, room.drained);
+            let line = format!("{} gets {} back one by one: {why}", self.stable, counted_pods(room.drained));
             draft.notes.push(Note::warning(Reason::RestoringStable, line));
         }
         while self.has_stable_back()

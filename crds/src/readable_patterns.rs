@@ -1,0 +1,98 @@
+//! What to write where a pattern asks for it. An API server answers a text that does not match with the pattern alone; a rule beside
+//! the pattern says it in words.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+
+use crate::values::{DURATION_PATTERN, PERCENT_PATTERN, POSITIVE_DECIMAL_PATTERN};
+
+/// Each pattern of a spec, with what to write.
+const WORDS: &[(&str, &str)] = &[
+    (DURATION_PATTERN, "write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d"),
+    (PERCENT_PATTERN, "write a number from 0% to 100%, such as 2% or 0.1%"),
+    (POSITIVE_DECIMAL_PATTERN, "write a number, such as 1.5 or 20"),
+    (
+        r"^(hf|pvc|https?)://[^\s]+$",
+        "write where the model lies: hf://organisation/name@revision, pvc://claim/path, http://host/path or https://host/path",
+    ),
+    (r"^https?://[^\s]+$", "write a URL that begins with http:// or https://"),
+    (r"^(/.*)?$", "write a JSON Pointer, which begins with a slash, such as /value"),
+    (
+        r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        "write small letters, digits and dashes, with a letter first and no dash last, such as fast-answer",
+    ),
+    (
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "write small letters, digits and dashes, with no dash first or last, such as int8-small",
+    ),
+    (r"^[a-z][a-z0-9_]*$", "write small letters, digits and underscores, with a letter first, such as look_up"),
+    (r"^[a-zA-Z][a-zA-Z0-9_]*$", "write letters, digits and underscores, with a letter first, such as orderId"),
+    (
+        r"^[A-Za-z][A-Za-z0-9_.-]*$",
+        "write letters, digits, dots, dashes and underscores, with a letter first, such as max_batch",
+    ),
+    (
+        r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        "write letters, digits, dots, dashes and underscores, with a letter or a digit first, such as react-256",
+    ),
+    (
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        "write letters, digits, dots, dashes and underscores, with a letter or a digit first, such as 16",
+    ),
+    (r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$", "write a quantity, such as 1, 500m or 4Gi"),
+];
+
+/// Adds to each pattern below a schema the rule that says it in words.
+pub(crate) fn say_patterns_in_words(schema: &mut JSONSchemaProps) {
+    if let Some(rule) = schema.pattern.as_deref().and_then(rule) {
+        schema.x_kubernetes_validations.get_or_insert_default().push(rule);
+    }
+    for_each_below(schema, say_patterns_in_words);
+}
+
+fn rule(pattern: &str) -> Option<ValidationRule> {
+    let (_, words) = WORDS.iter().find(|(known, _)| *known == pattern)?;
+    Some(ValidationRule {
+        rule: format!("self.matches(r'{pattern}')"),
+        message: Some((*words).to_owned()),
+        ..ValidationRule::default()
+    })
+}
+
+fn for_each_below(schema: &mut JSONSchemaProps, mut visit: impl FnMut(&mut JSONSchemaProps)) {
+    schema.properties.iter_mut().flat_map(|below| below.values_mut()).for_each(&mut visit);
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &mut schema.items {
+        visit(item);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(value)) = &mut schema.additional_properties {
+        visit(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn every_pattern_that_a_user_can_miss_is_said_in_words() {
+        let mut definitions = crate::definitions();
+        let mut silent = Vec::new();
+        for definition in &mut definitions {
+            let schema = definition.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+            collect_silent(schema.properties.as_mut().unwrap().get_mut("spec").unwrap(), &mut silent);
+        }
+        assert_eq!(silent, Vec::<String>::new());
+    }
+
+    fn collect_silent(schema: &mut JSONSchemaProps, silent: &mut Vec<String>) {
+        if let Some(pattern) = &schema.pattern
+            && schema.x_kubernetes_validations.is_none()
+        {
+            silent.push(pattern.clone());
+        }
+        for_each_below(schema, |below| collect_silent(below, silent));
+    }
+}
