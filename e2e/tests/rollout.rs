@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
+use std::time::Instant;
+
 use pretty_assertions::assert_eq;
 use slipway_e2e::{
     load::report::{NO_REVISION, Report, typical},
+    operator::{Mark, Operator, Write},
     rollouts::{
         AGENT, Bench, kill_operator,
         watch::{Watch, shares_of, unready_with_traffic, verdicts},
@@ -14,6 +17,15 @@ use slipway_e2e::{
 
 /// Intervals of ten seconds before a rollout, with which those within it are compared.
 const BEFORE: usize = 3;
+
+/// Writes to the objects of a scenario; events apart.
+fn writes_here(operator: &Operator, since: Mark, bench: &Bench) -> Vec<Write> {
+    let is_here = |write: &Write| {
+        let object = write.object_ref.clone().unwrap_or_default();
+        object.namespace == bench.namespace.name() && object.resource != "events"
+    };
+    operator.writes_since(since).unwrap().into_iter().filter(is_here).collect()
+}
 
 #[tokio::test]
 async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
@@ -25,8 +37,11 @@ async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
 
     bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
+    let operator = Operator::find().await.unwrap();
+    let (begun, mark) = (Instant::now(), operator.mark().unwrap());
     assert_eq!(bench.pod_uids(&bench.stable).await.unwrap(), stable_pods, "a canary restarts no stable pod");
     bench.wait_for_promotion(&canary).await.unwrap();
+    let (writes, taken) = (writes_here(&operator, mark, &bench), begun.elapsed());
     let promoted = bench.pod_uids(&canary).await.unwrap();
     load.next_intervals(2).await.unwrap();
 
@@ -41,6 +56,10 @@ async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
     let (_, summary) = load.stop().await.unwrap();
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
     assert!(summary.ok_of(&bench.stable) > 0 && summary.ok_of(&canary) > 0, "{summary:?}");
+    println!("promoted in {} s with {} writes; {} requests, none failed", taken.as_secs(), writes.len(), summary.ok());
+    // The canary comes, has 20, 50 and 100 %.
+    let most = 4 * 6 + taken.as_secs().div_ceil(60);
+    assert!(writes.len() as u64 <= most, "{} writes, at most {most}: {writes:?}", writes.len());
 }
 
 #[tokio::test]
@@ -52,7 +71,10 @@ async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower(
 
     bench.apply(&bench.with(&[("medianMilliseconds", "300")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
+    bench.wait_for("20 %", |rollout| rollout.weight == Some(20)).await.unwrap();
+    let begun = Instant::now();
     let rolled_back = bench.wait_for_rejection(&canary).await.unwrap();
+    let taken = begun.elapsed();
     load.next_intervals(1).await.unwrap();
 
     let history = watch.stop().await.unwrap();
@@ -69,6 +91,7 @@ async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower(
     assert!(events.iter().any(|reason| reason == "RolledBack"), "{events:?}");
 
     let (intervals, summary) = load.stop().await.unwrap();
+    println!("rolled back {} s after its first traffic; {} requests, none failed", taken.as_secs(), summary.ok());
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
     let p95 = |intervals: &[Report], revision: &str| typical(intervals, revision, |latency| latency.p95).unwrap();
     let within = &intervals[intervals.len().min(BEFORE + 1)..];
