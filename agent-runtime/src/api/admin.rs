@@ -39,6 +39,7 @@ async fn readyz(State(service): State<Arc<Service>>) -> (StatusCode, String) {
 
 async fn metrics(State(service): State<Arc<Service>>) -> Result<Response, ApiError> {
     service.metrics.set_in_flight(service.admission.in_flight());
+    service.metrics.set_model_requests_in_flight(service.recorder().model_requests_in_flight());
     service.metrics.set_ready(service.admission.readiness() == Readiness::Ready);
     match service.metrics.encode() {
         Ok(text) => Ok(([(CONTENT_TYPE, OPENMETRICS)], text).into_response()),

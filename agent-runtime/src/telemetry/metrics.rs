@@ -38,6 +38,7 @@ pub struct Metrics {
     shed: Counter,
     tasks: Family<TaskLabels, Counter>,
     in_flight: Gauge,
+    model_requests: Gauge,
     ready: Gauge,
     slo_events: Family<SloLabels, Counter>,
     slo_targets: ObjectiveGauges,
@@ -131,6 +132,12 @@ impl Metrics {
             shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
             tasks: register(r, "slipway_tasks_judged", "Runs that clients have judged", Family::default()),
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
+            model_requests: register(
+                r,
+                "slipway_model_requests_in_flight",
+                "Model requests that runs wait for",
+                Gauge::default(),
+            ),
             ready: register(r, "slipway_ready", "1 when the pod serves", Gauge::default()),
             slo_events: register(r, counter_name(SLO_EVENTS_TOTAL), "Runs judged by an objective", Family::default()),
             slo_targets: register(
@@ -265,6 +272,11 @@ impl Metrics {
     /// Notes how many runs are being served.
     pub fn set_in_flight(&self, runs: usize) {
         self.in_flight.set(i64::try_from(runs).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many model requests are in flight.
+    pub fn set_model_requests_in_flight(&self, requests: u64) {
+        self.model_requests.set(i64::try_from(requests).unwrap_or(i64::MAX));
     }
 
     /// Notes whether the pod serves.

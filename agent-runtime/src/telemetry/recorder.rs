@@ -9,7 +9,10 @@ use slipway_runtime_config::Objective;
 
 use crate::clock::Timestamp;
 
-use super::values::{Progress, RUN_METRICS, RunValues, evidence_metric};
+use super::{
+    load::LoadMeter,
+    values::{Progress, RUN_METRICS, RunValues, evidence_metric},
+};
 
 /// Who reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +75,7 @@ pub struct Recorder {
     open: u64,
     series: BTreeMap<(Metric, Stratum), Counts>,
     in_flight: BTreeMap<UnitId, InFlight>,
+    load: LoadMeter,
     next_unit: u64,
 }
 
@@ -104,6 +108,7 @@ impl Recorder {
             open: window_id(started_at.as_seconds()),
             series: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            load: LoadMeter::new(started_at),
             next_unit: 0,
         }
     }
@@ -121,6 +126,7 @@ impl Recorder {
             counts.started += 1;
             counts.new_sessions += u64::from(session == Session::New);
         }
+        self.load.start_run(now);
         let unit = UnitId(self.next_unit);
         self.next_unit += 1;
         self.in_flight.insert(unit, InFlight { stratum, started: now, progress: Progress::default() });
@@ -131,6 +137,7 @@ impl Recorder {
     pub fn progress(&mut self, now: Timestamp, unit: UnitId, progress: Progress) {
         self.close_until(now);
         if let Some(in_flight) = self.in_flight.get_mut(&unit) {
+            self.load.wait(now, in_flight.progress.waiting, progress.waiting);
             in_flight.progress = progress;
         }
     }
@@ -140,6 +147,7 @@ impl Recorder {
     pub fn finish(&mut self, now: Timestamp, unit: UnitId, completion: Completion) -> Vec<(String, bool)> {
         self.close_until(now);
         let Some(run) = self.in_flight.remove(&unit) else { return Vec::new() };
+        self.load.end_run(now, run.progress.waiting);
         let judged = self.objectives.iter().filter_map(|objective| {
             let is_good = is_good_event(objective, &run, now, &completion)?;
             Some((objective.name.clone(), is_good))
@@ -176,6 +184,11 @@ impl Recorder {
                 counts.errors += 1;
             }
         }
+    }
+
+    /// Model requests in flight now.
+    pub fn model_requests_in_flight(&self) -> u64 {
+        self.load.model_requests()
     }
 
     /// The finished windows with a greater id than `after`; all that are kept when there is none.
@@ -230,8 +243,9 @@ impl Recorder {
         }
     }
 
-    /// Ends the open window: its counts, and what was in flight at its last moment.
+    /// Ends the open window: its counts, what was in flight at its last moment, and what was on average.
     fn close(&mut self) -> Window {
+        let begin = Timestamp::from_micros(window_end(self.open.saturating_sub(1)) * 1_000_000);
         let end = Timestamp::from_micros(window_end(self.open) * 1_000_000);
         let mut rows: BTreeMap<(Metric, Stratum), MetricWindow> = BTreeMap::new();
         for ((metric, stratum), counts) in std::mem::take(&mut self.series) {
@@ -246,7 +260,8 @@ impl Recorder {
                 row.oldest_in_flight_microseconds = row.oldest_in_flight_microseconds.max(at_least);
             }
         }
-        Window { id: self.open, metrics: rows.into_values().collect() }
+        let load = Some(self.load.take(begin, end));
+        Window { id: self.open, metrics: rows.into_values().collect(), load }
     }
 }
 

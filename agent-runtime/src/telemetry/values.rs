@@ -61,6 +61,13 @@ pub enum Waiting {
     },
 }
 
+impl Waiting {
+    /// Whether a model request is in flight.
+    pub(super) const fn is_for_model(self) -> bool {
+        matches!(self, Self::Model { .. })
+    }
+}
+
 /// The metrics of a run, in the order of the wire.
 pub(super) const RUN_METRICS: [Metric; 9] = [
     Metric::AgentRunLatency,

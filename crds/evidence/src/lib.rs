@@ -13,7 +13,7 @@ pub mod wire;
 
 pub use histogram::{CountBounds, Histogram, HistogramError, Quantile, ValueBounds};
 pub use stratum::{CacheState, Stratum, StratumError};
-pub use wire::{Evidence, Metric, MetricWindow, Unit, Window};
+pub use wire::{Evidence, Load, Metric, MetricWindow, Unit, Window};
 
 /// Path of the evidence on a pod's admin port.
 pub const PATH: &str = "/slipway/v1/evidence";

@@ -29,6 +29,20 @@ pub struct Window {
     pub id: u64,
     /// One entry per (metric, unit, stratum) that started, finished or was in flight.
     pub metrics: Vec<MetricWindow>,
+    /// What the pod carried; absent from pods that do not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+}
+
+/// What a pod carried in one window: the time that each was in flight within it, summed. Over the window's length this is the mean number
+/// in flight, without the noise of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Load {
+    /// Of runs, from admission to their end.
+    pub run_microseconds: u64,
+    /// Of model requests, from send to last token; a run waits for one at a time.
+    pub model_request_microseconds: u64,
 }
 
 /// What happened to one metric in one stratum within one window. All are deltas, but for the in-flight figures.

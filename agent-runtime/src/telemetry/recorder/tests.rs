@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_evidence::CacheState;
+use slipway_evidence::{CacheState, Load};
 use slipway_runtime_config::{ObjectiveMetric, Percentile};
 
 use super::*;
@@ -135,6 +135,40 @@ fn a_wait_for_the_first_token_shows_before_it_ends_and_not_after() {
     assert_eq!(oldest(&windows[1], Metric::TimeToFirstToken), 3_000_000);
     assert_eq!(oldest(&windows[1], Metric::RequestLatency), 12_000_000);
     assert_eq!(oldest(&windows[1], Metric::ToolTime), 0);
+}
+
+#[test]
+fn what_is_carried_is_added_up_over_time() {
+    let mut recorder = recorder();
+    let waiting = |waiting| Progress { waiting, ..Progress::default() };
+    let model = |since| waiting(Waiting::Model { since: at(since), has_first_token: false });
+    let loads = |recorder: &mut Recorder, now| {
+        let windows = recorder.evidence(at(now), None).windows;
+        windows.into_iter().map(|window| window.load.expect("it is counted")).collect::<Vec<_>>()
+    };
+    let one = recorder.start(at(0.0), stratum(), Session::New);
+    recorder.progress(at(1.0), one, model(1.0));
+    let other = recorder.start(at(4.0), stratum(), Session::New);
+    recorder.progress(at(4.0), other, model(4.0));
+    // The first token changes nothing, a tool does.
+    recorder.progress(at(5.0), one, waiting(Waiting::Model { since: at(1.0), has_first_token: true }));
+    recorder.progress(at(7.0), one, waiting(Waiting::Tools { since: at(7.0) }));
+    assert_eq!(recorder.model_requests_in_flight(), 1);
+    let first = Load { run_microseconds: 16_000_000, model_request_microseconds: 12_000_000 };
+    assert_eq!(loads(&mut recorder, 10.0), [first]);
+    recorder.finish(at(12.0), one, Completion::Failed);
+    recorder.finish(at(13.0), other, Completion::Cancelled);
+    let second = Load { run_microseconds: 5_000_000, model_request_microseconds: 3_000_000 };
+    assert_eq!(loads(&mut recorder, 30.0), [first, second, Load::default()]);
+}
+
+#[test]
+fn what_is_in_flight_for_longer_than_the_ring_counts_once_in_each_window() {
+    let mut recorder = recorder();
+    recorder.start(at(1.0), stratum(), Session::New);
+    let windows = recorder.evidence(at(86_400.0), None).windows;
+    let full = Load { run_microseconds: 10_000_000, model_request_microseconds: 0 };
+    assert!(windows.iter().all(|window| window.load == Some(full)), "{windows:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use pretty_assertions::assert_eq;
 
-use super::{Evidence, Metric, MetricWindow, Unit, Window};
+use super::{Evidence, Load, Metric, MetricWindow, Unit, Window};
 use crate::{window_end, window_id};
 
 fn evidence() -> Evidence {
@@ -23,6 +23,7 @@ fn evidence() -> Evidence {
                 sum_microseconds: 501_000,
                 buckets: [1_000, 500_000].into_iter().collect(),
             }],
+            load: Some(Load { run_microseconds: 9_000_000, model_request_microseconds: 6_500_000 }),
         }],
     }
 }
@@ -32,7 +33,8 @@ fn the_wire_form_has_the_documented_names() {
     let expected = concat!(
         r#"{"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
         r#"{"metric":"TimeToFirstToken","unit":"Request","stratum":"miss/p11/f2","started":4,"newSessions":1,"inFlight":2,"#,
-        r#""oldestInFlightMicroseconds":1500,"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}]}]}"#,
+        r#""oldestInFlightMicroseconds":1500,"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}],"#,
+        r#""load":{"runMicroseconds":9000000,"modelRequestMicroseconds":6500000}}]}"#,
     );
     assert_eq!(serde_json::to_string(&evidence()).unwrap(), expected);
     assert_eq!(serde_json::from_str::<Evidence>(expected).unwrap(), evidence());
@@ -43,6 +45,13 @@ fn a_newer_pod_may_add_fields() {
     let text = r#"{"metric":"ModelTime","unit":"Run","count":1,"errors":0,"fresh":true}"#;
     let read: MetricWindow = serde_json::from_str(text).unwrap();
     assert_eq!((read.metric, read.count, read.stratum.as_str()), (Metric::ModelTime, 1, ""));
+}
+
+#[test]
+fn a_pod_that_does_not_count_its_load_says_nothing_of_it() {
+    let window: Window = serde_json::from_str(r#"{"id":7,"metrics":[]}"#).unwrap();
+    assert_eq!(window, Window { id: 7, metrics: Vec::new(), load: None });
+    assert_eq!(serde_json::to_string(&window).unwrap(), r#"{"id":7,"metrics":[]}"#);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn window(id: u64, users: Users, is_canary: bool) -> Window {
         sum_microseconds: 0,
         buckets: buckets.clone(),
     };
-    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] } }
+    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] }, load: None }
 }
 
 #[test]
