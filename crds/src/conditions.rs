@@ -20,6 +20,10 @@ pub enum ConditionType {
     Suspended,
     /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
     ReceiversResolved,
+    /// The load is known by which `spec.serving.autoscaling` scales (AgentDeployment).
+    ScalingActive,
+    /// Somebody scales an AgentDeployment that scales itself; absent otherwise.
+    ReplicasContested,
 }
 
 impl ConditionType {
@@ -33,6 +37,8 @@ impl ConditionType {
             Self::SLOMet => "SLOMet",
             Self::Suspended => "Suspended",
             Self::ReceiversResolved => "ReceiversResolved",
+            Self::ScalingActive => "ScalingActive",
+            Self::ReplicasContested => "ReplicasContested",
         }
     }
 }
@@ -152,6 +158,20 @@ reasons! {
     UnknownReceiver,
     /// Every receiver of `spec.alerts` is known.
     ReceiversKnown,
+    /// There are as many pods as the load needs.
+    ScaledToLoad,
+    /// Pods were added for the load.
+    ScaledUp,
+    /// Pods that the load does not need were taken away.
+    ScaledDown,
+    /// Fewer pods would do, and are waited for.
+    ScaleDownDelayed,
+    /// The load needs more pods than are allowed.
+    ScalingLimited,
+    /// It is not known how much load there is.
+    LoadUnknown,
+    /// Somebody scales an agent that scales itself.
+    ScaledByOthers,
     /// A revision serves.
     Serving,
     /// No revision serves yet.

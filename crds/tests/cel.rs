@@ -58,6 +58,7 @@ const NO_RULE: &[&str] = &[
     "bad-capacity-deadline",
     "bad-duration-without-unit",
     "bad-empty-axis",
+    "bad-min-of-none",
     "bad-model-uri",
     "bad-objective-named-twice",
     "bad-percentile",

@@ -161,3 +161,27 @@ async fn a_profile_keeps_its_inputs() {
     assert!(answer.contains("a Profile's inputs cannot change: other inputs are another Profile"), "{answer}");
     namespace.delete().await.unwrap();
 }
+
+/// `kubectl scale`, HorizontalPodAutoscalers and KEDA know nothing of an AgentDeployment but this.
+#[tokio::test]
+async fn an_agent_is_scaled_through_the_api_of_any_workload_and_the_api_server_keeps_who_did_it() {
+    let namespace = Namespace::create("api-scale").await.unwrap();
+    let mut object = fixtures().into_iter().find(|fixture| fixture.name == "good").unwrap().object;
+    object["spec"].as_object_mut().unwrap().remove("serving");
+    namespace.apply(&object).await.unwrap();
+    let agents = namespace.api::<AgentDeployment>();
+    let scale = agents.get_scale("support-agent").await.unwrap();
+    assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(1));
+    assert_eq!(agents.get("support-agent").await.unwrap().scaled_by(), None);
+    let arguments = ["scale", "agd", "support-agent", "--replicas", "5", "--namespace", namespace.name()];
+    let output = slipway_e2e::cluster::kubectl(&arguments).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let scaled = agents.get("support-agent").await.unwrap();
+    assert_eq!((scaled.spec.serving.replicas, scaled.scaled_by()), (5, Some("kubectl")));
+    // A manifest with another number takes the field back, and with it the warning.
+    object["spec"]["serving"] = json!({"replicas": 2});
+    namespace.apply(&object).await.unwrap();
+    let edited = agents.get("support-agent").await.unwrap();
+    assert_eq!((edited.spec.serving.replicas, edited.scaled_by()), (2, None));
+    namespace.delete().await.unwrap();
+}

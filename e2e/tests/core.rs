@@ -41,9 +41,22 @@ async fn a_question_with_names_and_numbers_of_this_run_is_answered_by_calling_to
     let completion = namespace.request("POST", "facts-agent", "/v1/chat/completions", Some(&chat)).await.unwrap();
     assert_eq!(completion["choices"][0]["message"]["content"], json!(question.answer), "{completion}");
 
+    an_autoscaler_finds_the_pods_that_serve(&namespace).await;
     a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(&namespace).await;
     a_second_agent_of_the_same_files_from_a_claim_shares_engine_and_build(&namespace).await;
     a_changed_prompt_takes_over_once_its_pod_is_ready(&namespace).await;
+}
+
+/// What a HorizontalPodAutoscaler reads: how many pods there are, and by which labels it finds them.
+async fn an_autoscaler_finds_the_pods_that_serve(namespace: &Namespace) {
+    let agents = namespace.api::<slipway_crds::v1alpha1::AgentDeployment>();
+    let scale = agents.get_scale("facts-agent").await.unwrap().status.unwrap();
+    let pods = namespace.pods(&scale.selector.unwrap()).await.unwrap();
+    let ready = pods.iter().filter(|pod| {
+        let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    });
+    assert_eq!((scale.replicas, ready.count(), pods.len()), (1, 1, 1));
 }
 
 async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespace: &Namespace) {

@@ -1,8 +1,12 @@
 //! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
 
+mod scaling;
+
 use std::fmt;
 
 use slipway_crds::conditions::Reason;
+
+pub use scaling::{Because, Needed, Scaling};
 
 /// Why a step waits or has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -96,7 +96,7 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
             ThroughputUnit::Runs => "runs/s",
             ThroughputUnit::Requests => "requests/s",
         };
-        let replicas = f64::from(world.spec.serving.replicas.max(1));
+        let replicas = f64::from(world.most_replicas().max(1));
         let measured = predicted.filter(|row| counts_the_same(row, throughput.unit));
         let predicted = measured.map(|row| format!("{:.2} {unit}", row.per_kilosecond as f64 * replicas / 1e3));
         let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));

@@ -30,6 +30,7 @@ use self::kinds::KnownKinds;
 use super::{
     build::store,
     evidence,
+    load::ObservedLoad,
     objectives::ObservedObjectives,
     revision::Revision,
     world::{DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
@@ -113,6 +114,7 @@ pub async fn observe(
     let asked = evidence::read(http, &judged_pods(&object, &pods)).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
+    let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
@@ -140,6 +142,8 @@ pub async fn observe(
             .map(|profile| (profile.name_any(), profile.status.unwrap_or_default()))
             .collect(),
         observed,
+        load,
+        scaled_by: object.scaled_by().map(str::to_owned),
         budgets,
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
         guardrails,

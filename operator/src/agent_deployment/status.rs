@@ -13,7 +13,7 @@ use slipway_crds::{
 };
 
 use super::{
-    budget, objectives,
+    budget, objectives, scaling,
     world::{ServingView, World},
 };
 use crate::why::{Step, Why};
@@ -47,7 +47,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     let ready = view.map_or(0, |view| view.ready) + stand_in.as_ref().map_or(0, |stand_in| stand_in.ready);
     status.observed_generation = Some(world.generation);
     status.replicas = view.map_or(0, |view| view.wanted) + stand_in.as_ref().map_or(0, |stand_in| stand_in.wanted);
-    status.ready_replicas = Some(format!("{ready}/{}", world.spec.serving.replicas));
+    status.ready_replicas = Some(format!("{ready}/{}", world.replicas()));
     status.selector = outcome
         .serving
         .as_ref()
@@ -66,7 +66,8 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(profile.and_then(attainable_condition))
         .chain(budget::met_condition(&status.slo, &world.budgets))
         .chain(suspended_condition(world, outcome))
-        .chain(receivers_condition(world));
+        .chain(receivers_condition(world))
+        .chain(scaling::conditions(world, status.autoscaling.as_ref()));
     status.conditions =
         drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
 }
@@ -164,7 +165,7 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>,
         let message = format!(
             "revision {revision} serves with {} of {} pods, {} with {} in the place of the others",
             view.map_or(0, |view| view.ready),
-            world.spec.serving.replicas,
+            world.replicas(),
             stand_in.revision,
             stand_in.ready
         );
@@ -172,11 +173,10 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>,
     }
     match (&outcome.serving, view) {
         (Some(revision), Some(view)) if view.ready > 0 => {
-            let message =
-                format!("revision {revision} serves with {} of {} pods", view.ready, world.spec.serving.replicas);
+            let message = format!("revision {revision} serves with {} of {} pods", view.ready, world.replicas());
             draft(true, Reason::Serving, message)
         }
-        (Some(revision), _) if world.spec.serving.replicas == 0 => {
+        (Some(revision), _) if world.replicas() == 0 => {
             draft(false, Reason::NotServing, format!("revision {revision} is scaled to 0: set spec.serving.replicas"))
         }
         (Some(revision), _) => draft(false, Reason::NotServing, format!("no pod of revision {revision} is ready")),

@@ -10,7 +10,10 @@ use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineS
 use slipway_evidence::Evidence;
 use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
-use super::{budget::BudgetsView, guardrails::GuardrailView, objectives::ObservedObjectives, revision::Revision};
+use super::{
+    budget::BudgetsView, guardrails::GuardrailView, load::ObservedLoad, objectives::ObservedObjectives,
+    revision::Revision,
+};
 use crate::{
     jobs::view::JobView,
     plan::{Removal, RemovalKind},
@@ -48,6 +51,10 @@ pub struct World {
     pub campaigns: Vec<OwnedObject>,
     /// What the serving pods counted.
     pub observed: ObservedObjectives,
+    /// What the pods with traffic carry.
+    pub load: ObservedLoad,
+    /// Who set `spec.serving.replicas` last, if it was through /scale.
+    pub scaled_by: Option<String>,
     /// What Prometheus counted, of weeks.
     pub budgets: BudgetsView,
     /// What every pod of stable and canary counted, by revision; empty while no rollout compares them.
@@ -79,6 +86,35 @@ impl World {
     /// Hash of the revision that takes traffic. Its record may be lost or unreadable; it serves all the same.
     pub fn stable(&self) -> Option<&str> {
         self.status.rollout.as_ref()?.stable.as_deref()
+    }
+
+    /// Pods that a revision with all the traffic has: those that were asked for, or those that the load was found to need.
+    pub fn replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        let Some(asked) = &serving.autoscaling else { return serving.replicas.max(self.kept_in_rollout()) };
+        let found = self.status.autoscaling.as_ref().map(|scaled| scaled.replicas).or_else(|| self.pods_of_stable());
+        found.unwrap_or(serving.replicas).min(asked.max_replicas).max(asked.min_replicas)
+    }
+
+    /// Pods that a revision has when there is all the traffic that is planned for.
+    pub fn most_replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.max_replicas)
+    }
+
+    /// Pods that no autoscaler takes away: it sees the traffic that stable has left beside a canary, but stable is to carry all of it
+    /// whenever the canary goes. Who edits the spec knows better.
+    pub fn kept_in_rollout(&self) -> i32 {
+        let is_rolling_out = self.status.rollout.as_ref().is_some_and(|rollout| rollout.canary.is_some());
+        let is_kept = is_rolling_out && self.scaled_by.is_some();
+        self.pods_of_stable().filter(|_| is_kept).unwrap_or(0)
+    }
+
+    /// Pods of stable, with those that made room for a canary.
+    fn pods_of_stable(&self) -> Option<i32> {
+        let drained =
+            self.status.rollout.as_ref().and_then(|rollout| rollout.capacity.as_ref()).map(|room| room.drained);
+        Some(self.serving.get(self.stable()?)?.wanted + drained.unwrap_or(0))
     }
 }
 

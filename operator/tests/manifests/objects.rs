@@ -13,6 +13,7 @@ use slipway_operator::{
     agent_deployment::{
         budget::BudgetsView,
         build::{self, quality_job::QualityOrder, traffic::Split},
+        load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, input_hash},
         world::{RouteView, RulesView, World},
@@ -64,6 +65,8 @@ fn world(object: &AgentDeployment) -> World {
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
+        load: ObservedLoad::default(),
+        scaled_by: None,
         evidence: BTreeMap::new(),
         budgets: BudgetsView::NotAsked,
         guardrails: BTreeMap::new(),
@@ -125,9 +128,7 @@ impl Objects {
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
         all.push(value(&build::revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
-        all.extend(
-            build::serving::revision_children(&world, &revision, &plan, world.spec.serving.replicas).iter().map(child),
-        );
+        all.extend(build::serving::revision_children(&world, &revision, &plan, world.replicas()).iter().map(child));
         let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| ("0123456789", 20));
         let split = Split { stable: Some(&revision), canary };
         all.extend(build::traffic::traffic(&world, split).iter().map(child));

@@ -2,6 +2,7 @@
 
 mod agent;
 mod alerts;
+mod autoscaling;
 mod guardrail;
 mod model;
 mod profiling;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
+pub use autoscaling::{Autoscaling, AutoscalingStatus};
 pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Autoscaling;
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
 /// The nodes on which engines are built and served.
@@ -25,10 +26,15 @@ pub struct Hardware {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Serving {
-    /// Pods that serve the agent.
+    /// Pods that serve the agent: the number that `kubectl scale`, a HorizontalPodAutoscaler and KEDA set through /scale. While a
+    /// rollout is under way they may raise it, a lower number waits for its end; an edit of the spec does not wait. With
+    /// `autoscaling` it is the number of pods that the agent starts with, and does nothing later.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
+    /// As many pods as the load needs, in place of `replicas`. Not beside a HorizontalPodAutoscaler or KEDA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<Autoscaling>,
     /// Resources of Triton's container; the GPU request stands here. The build gets the same.
     #[serde(default)]
     pub triton_resources: ContainerResources,
@@ -41,6 +47,7 @@ impl Default for Serving {
     fn default() -> Self {
         Self {
             replicas: default_replicas(),
+            autoscaling: None,
             triton_resources: ContainerResources::default(),
             agent_resources: ContainerResources::default(),
         }

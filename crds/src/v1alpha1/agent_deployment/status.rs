@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::model::Precision;
+use super::{autoscaling::AutoscalingStatus, model::Precision};
 use crate::v1alpha1::shared::{self, ServingConfiguration};
 
 /// Observed state of an AgentDeployment.
@@ -69,6 +69,9 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub ready_replicas: Option<String>,
+    /// How many pods the load needs, with `spec.serving.autoscaling`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<AutoscalingStatus>,
     /// Label selector of the serving pods, for /scale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]

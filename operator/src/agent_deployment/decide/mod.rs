@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announce;
+mod autoscaling;
 mod engines;
 mod fetch;
 mod profiling;
@@ -24,6 +25,7 @@ use slipway_crds::{
 use super::{
     build,
     revision::{self, RevisionPlan},
+    scaling,
     status::{self, Outcome},
     world::World,
 };
@@ -76,11 +78,13 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
         None => pipeline(world, &mut draft, input_hash)?,
     };
     let outcome = rollout::decide(world, target, &mut draft);
+    autoscaling::decide(world, &mut draft);
     profiling::forget_old(world, &mut draft);
     alerts::decide(world, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
     tell_of_stop(world, &outcome, &mut draft);
     tell_of_unknown_receivers(world, &mut draft);
+    tell_of_contest(world, &mut draft);
     let announcements = announce::announce(world, &draft.status, &draft.notes);
     let Draft { children, removals, status, notes, mut requeue } = draft;
     if outcome.serving.is_some() && !status.slo.is_empty() {
@@ -106,6 +110,14 @@ fn tell_of_unknown_receivers(world: &World, draft: &mut Draft) {
     let is_told = |c: &Condition| c.type_ == ConditionType::ReceiversResolved.as_str() && c.message == line;
     if !world.status.conditions.iter().any(is_told) {
         draft.notes.push(Note::warning(why.reason(), line));
+    }
+}
+
+/// Somebody who scales in vain is told once.
+fn tell_of_contest(world: &World, draft: &mut Draft) {
+    let is_told = |c: &Condition| c.type_ == ConditionType::ReplicasContested.as_str();
+    if let Some(contested) = scaling::contested(world).filter(|_| !world.status.conditions.iter().any(is_told)) {
+        draft.notes.push(Note::warning(contested.reason, contested.message));
     }
 }
 

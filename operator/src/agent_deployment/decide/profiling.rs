@@ -133,8 +133,8 @@ fn freeze(
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
-        // A deployment scaled to 0 is profiled for one replica. Without a throughput its replicas change nothing.
-        replicas: slo.throughput.as_ref().map_or(1, |_| world.spec.serving.replicas.max(1)),
+        // A deployment scaled to 0 is profiled for one replica, one that scales itself for as many as it may have. Without a throughput its replicas change nothing.
+        replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
         optimize_for: slo.optimize_for,
         budget: profiling.budget.clone(),
         agent: world.spec.agent.clone(),

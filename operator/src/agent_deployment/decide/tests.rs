@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announcements;
+mod autoscaling;
 mod budgets;
 mod canary;
 mod capacity;

@@ -120,7 +120,7 @@ pub fn child(world: &World) -> Option<Child> {
     let scope = Scope {
         namespace: &world.namespace,
         name: &world.name,
-        replicas: world.spec.serving.replicas,
+        replicas: world.replicas(),
         runbooks: &world.settings.alerts.runbook_url,
     };
     let rules = rules(&scope, &world.spec.slo)?;

@@ -133,7 +133,7 @@ impl Canary<'_> {
 
     /// Pods that the step needs; all of them before the canary takes over.
     pub(super) fn needed(&self) -> i32 {
-        self.planned().map_or(self.world.spec.serving.replicas, |step| step.pods)
+        self.planned().map_or(self.world.replicas(), |step| step.pods)
     }
 
     pub(super) fn is_named_by(&self, token: Option<&String>) -> bool {
@@ -215,7 +215,7 @@ impl Canary<'_> {
         let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
         let planned = self.planned().map(|step| step.weight);
         match planned {
-            None if is_ready && wanted >= world.spec.serving.replicas => return self.take_over(draft),
+            None if is_ready && wanted >= world.replicas() => return self.take_over(draft),
             None => self.share_by_pods(),
             Some(weight) if is_ready && weight != self.weight() && self.may_move() => {
                 let line =

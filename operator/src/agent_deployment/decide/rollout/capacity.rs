@@ -38,7 +38,7 @@ const MAX_MESSAGE: usize = 400;
 
 /// The steps that there is room for; none where nothing splits the traffic.
 pub(super) fn schedule(world: &World, room: Option<&RolloutCapacity>) -> Vec<Planned> {
-    let (rollout, replicas) = (&world.spec.rollout, world.spec.serving.replicas);
+    let (rollout, replicas) = (&world.spec.rollout, world.replicas());
     if rollout.traffic.r#type == TrafficType::BlueGreen {
         return Vec::new();
     }
@@ -88,7 +88,7 @@ impl<'a> Canary<'a> {
     }
 
     fn replicas(&self) -> i32 {
-        self.world.spec.serving.replicas
+        self.world.replicas()
     }
 
     /// Pods of stable: all but those that made room.

@@ -57,17 +57,17 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
 /// Brings the target up and lets it take over; says what is still to be done.
 fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
     let is_stable = stable == Some(target.hash.as_str());
-    if let Some(stable) = stable.filter(|_| world.spec.serving.replicas > 0 && !is_stable) {
+    if let Some(stable) = stable.filter(|_| world.replicas() > 0 && !is_stable) {
         return canary::advance(world, stable, target, draft);
     }
     let view = world.serving.get(&target.hash);
-    let progress = progress(target, view, world.spec.serving.replicas);
+    let progress = progress(target, view, world.replicas());
     let is_ready = matches!(progress, Step::Done(()));
     if is_stable || is_ready {
         promote(world, stable, target, draft);
         return (!is_ready).then_some(progress);
     }
-    tell_of_start(world, target, world.spec.serving.replicas, draft);
+    tell_of_start(world, target, world.replicas(), draft);
     let kept = draft.status.rollout.take().unwrap_or_default();
     draft.status.rollout = Some(RolloutStatus {
         stable: stable.map(str::to_owned),
@@ -76,12 +76,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
         ..RolloutStatus::default()
     });
     keep(world, stable, draft);
-    draft.children.extend(build::serving::revision_children(
-        world,
-        &target.hash,
-        &target.plan,
-        world.spec.serving.replicas,
-    ));
+    draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, world.replicas()));
     let kept = stable.into_iter().chain([target.hash.as_str()]).collect();
     remove_others(world, kept, draft);
     Some(progress)
@@ -106,12 +101,12 @@ fn settle(stable: Option<&str>, draft: &mut Draft) {
 fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) {
     if stable != Some(target.hash.as_str()) {
         let from = stable.map(|stable| format!(" from {stable}")).unwrap_or_default();
-        let line = format!("plan {} serves{from}: {} ready", target.hash, world.spec.serving.replicas);
+        let line = format!("plan {} serves{from}: {} ready", target.hash, world.replicas());
         draft.notes.push(Note::normal(Reason::RevisionPromoted, line));
     }
     draft.status.rollout.get_or_insert_default();
     settle(Some(&target.hash), draft);
-    let replicas = world.spec.serving.replicas;
+    let replicas = world.replicas();
     draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, replicas));
     draft.children.extend(build::traffic::traffic(world, Split { stable: Some(&target.hash), canary: None }));
     remove_others(world, vec![&target.hash], draft);
@@ -121,7 +116,7 @@ fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dra
 /// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
 /// stable is left as it is.
 fn keep(world: &World, stable: Option<&str>, draft: &mut Draft) {
-    keep_split(world, Split { stable, canary: None }, world.spec.serving.replicas, draft);
+    keep_split(world, Split { stable, canary: None }, world.replicas(), draft);
 }
 
 /// The same with so many pods of stable, while a canary has a share of the traffic.

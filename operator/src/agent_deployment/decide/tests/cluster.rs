@@ -22,6 +22,7 @@ use super::super::decide;
 use crate::{
     agent_deployment::{
         budget::BudgetsView,
+        load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::Revision,
         world::{OwnedObject, RouteView, RulesView, ServingView, World},
@@ -80,6 +81,8 @@ pub(super) fn world() -> Cluster {
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
+        load: ObservedLoad::default(),
+        scaled_by: None,
         budgets: BudgetsView::NotAsked,
         evidence: BTreeMap::new(),
         guardrails: BTreeMap::new(),

@@ -62,7 +62,11 @@ impl Canary<'_> {
     }
 
     fn remedy(&self) -> String {
-        let make_room = "Free capacity, add a node or lower spec.serving.replicas";
+        let number = match self.world.spec.serving.autoscaling {
+            None => "spec.serving.replicas",
+            Some(_) => "spec.serving.autoscaling.maxReplicas",
+        };
+        let make_room = format!("Free capacity, add a node or lower {number}");
         let is_in_vain = self.was_in_vain();
         match self.world.spec.rollout.capacity {
             Capacity::InPlace if is_in_vain => format!(
@@ -70,7 +74,7 @@ impl Canary<'_> {
                  spec.serving.tritonResources)? To drain one again, set spec.rollout.retry to {}",
                 self.next_word()
             ),
-            Capacity::InPlace => make_room.to_owned(),
+            Capacity::InPlace => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge => {
                 format!("{make_room}, or let serving pods make room with spec.rollout.capacity: InPlace")
             }

@@ -1,0 +1,130 @@
+//! Pods by load: what is asked for, and what the operator makes of it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AgentDeployment;
+use crate::values::DurationText;
+
+/// As many pods as the load needs. Load is counted in model requests in flight, not in runs: a slow tool keeps runs waiting, and more
+/// pods would not make it faster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.minReplicas <= self.maxReplicas")
+        .message("minReplicas must not be greater than maxReplicas: lower the one or raise the other").field_path(".minReplicas")
+)]
+pub struct Autoscaling {
+    /// Fewest pods.
+    #[serde(default = "default_min_replicas")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub min_replicas: i32,
+    /// Most pods. A throughput of `spec.slo` is measured for so many.
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_replicas: i32,
+    /// Model requests in flight that one pod is to carry at most. Pods are added at 90 % of it, and taken away when the others would
+    /// carry no more than 80 %. By default the level that was chosen for the configuration that is served
+    /// (`status.selected.maxInFlight`), which is also the number of runs that a pod admits: a lower target adds pods before any run is
+    /// refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4096))]
+    pub target_requests_in_flight: Option<i32>,
+    /// How long fewer pods must have been enough before pods are taken away. At most an hour: pods remember no more. Make it longer than
+    /// a pod takes to load its model.
+    #[serde(default = "default_scale_down_delay")]
+    #[x_kube(validation = Rule::new("!self.endsWith('d') && duration(self) <= duration('1h')")
+        .message("scaleDownDelay must be at most 1h"))]
+    pub scale_down_delay: DurationText,
+}
+
+fn default_min_replicas() -> i32 {
+    1
+}
+
+fn default_scale_down_delay() -> DurationText {
+    "5m".parse().expect("a duration")
+}
+
+/// How many pods the load needs, and how many there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalingStatus {
+    /// Pods that a revision with all the traffic has.
+    pub replicas: i32,
+    /// Pods that the load needs, whatever is allowed; absent while nothing is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_replicas: Option<i32>,
+    /// Since when this number of pods and these revisions serve.
+    pub since: Time,
+    /// The revisions that carry the load, by the hashes of their plans.
+    #[schemars(length(max = 2), inner(length(max = 63)))]
+    pub revisions: Vec<String>,
+    /// Model requests in flight that one pod is to carry at most; absent while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_requests_in_flight: Option<i32>,
+    /// Model requests in flight of all pods, on average over half a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub requests_in_flight: Option<String>,
+    /// Why there are so many pods, in one word.
+    #[schemars(length(max = 63))]
+    pub reason: String,
+    /// Why there are so many pods, with numbers.
+    #[schemars(length(max = 512))]
+    pub message: String,
+    /// When the load was as said here. Figures stand for five minutes unless something else follows from later ones.
+    pub at: Time,
+}
+
+impl AgentDeployment {
+    /// Who set `spec.serving.replicas` through /scale, if it still is as they set it: the API server keeps who set a field, and forgets
+    /// them when somebody else sets it to another value.
+    pub fn scaled_by(&self) -> Option<&str> {
+        let owns_replicas = |entry: &ManagedFieldsEntry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:serving/f:replicas").is_some())
+        };
+        let mut entries = self.metadata.managed_fields.iter().flatten();
+        let entry = entries.find(|entry| entry.subresource.as_deref() == Some("scale") && owns_replicas(entry))?;
+        Some(entry.manager.as_deref().unwrap_or("somebody"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn entry(manager: &str, subresource: Option<&str>, fields: Value) -> Value {
+        json!({"manager": manager, "operation": "Update", "subresource": subresource, "apiVersion": "slipway.dev/v1alpha1",
+            "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn replicas() -> Value {
+        json!({"f:spec": {"f:serving": {"f:replicas": {}}}})
+    }
+
+    #[rstest]
+    #[case::an_autoscaler(entry("kube-controller-manager", Some("scale"), replicas()), Some("kube-controller-manager"))]
+    #[case::an_edit(entry("kubectl-edit", None, replicas()), None)]
+    #[case::one_whose_number_was_changed_since(entry("kubectl", Some("scale"), json!({})), None)]
+    #[case::our_own_status(entry("slipway-operator", Some("status"), json!({"f:status": {}})), None)]
+    fn who_scales_is_read_from_what_the_api_server_keeps(#[case] entry: Value, #[case] expected: Option<&str>) {
+        let object = json!({
+            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
+            "metadata": {"name": "support", "managedFields": [entry]},
+            "spec": {
+                "model": {"uri": "http://models.example/react"},
+                "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
+                "agent": {"systemPrompt": "Answer."},
+            },
+        });
+        let object: AgentDeployment = serde_json::from_value(object).expect("an AgentDeployment");
+        assert_eq!(object.scaled_by(), expected);
+    }
+}
