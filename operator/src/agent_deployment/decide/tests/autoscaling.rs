@@ -32,6 +32,7 @@ fn waiting_for_the_model(requests: f64) -> Users {
 }
 
 /// An agent whose pods count what users send.
+#[derive(Clone)]
 struct Served {
     cluster: Cluster,
     pods: Vec<Vec<Window>>,
@@ -470,14 +471,24 @@ proptest! {
         }
     }
 
+    /// Of runs in flight the same number: were there more that wait for tools, refusals would say less.
     #[test]
-    fn more_load_never_means_fewer_pods(load in any_users(), more in 1.0_f64..3.0, refused in 0_u64..100) {
+    fn more_load_never_means_fewer_pods(
+        load in any_users(), more in 1.0_f64..3.0, refused in 0_u64..100, windows in prop_oneof![Just(3), Just(33)],
+    ) {
+        let mut before = served(BOUNDS, waiting_for_the_model(30.0));
+        before.pass(400, waiting_for_the_model(30.0));
         let after = |users: Users| {
-            let mut served = served(BOUNDS, waiting_for_the_model(30.0));
-            served.pass(700, users);
+            let mut served = before.clone();
+            for _ in 0..windows {
+                served.count(users);
+                served.cluster.pass(10);
+            }
+            served.reconcile();
             served.scaled().replicas
         };
-        let (less, more) = (load, Users { requests: load.requests * more, runs: load.runs * more, refused: load.refused + refused, ..load });
+        let less = Users { runs: load.runs * more, ..load };
+        let more = Users { requests: load.requests * more, refused: load.refused + refused, ..less };
         prop_assert!(after(less) <= after(more));
     }
 
