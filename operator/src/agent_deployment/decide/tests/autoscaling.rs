@@ -427,15 +427,6 @@ fn an_autoscaler_takes_no_pod_away_while_a_canary_has_traffic_and_whoever_edits_
     assert_eq!(served.pods_of(&stable), 1);
 }
 
-#[test]
-fn a_throughput_is_measured_for_as_many_pods_as_there_may_be() {
-    let scaled = world().edited(|spec| {
-        spec.serving.replicas = 2;
-        spec.serving.autoscaling = Some(asked(BOUNDS));
-    });
-    assert_eq!((scaled.world.most_replicas(), world().world.most_replicas()), (10, 1));
-}
-
 fn any_users() -> impl Strategy<Value = Users> {
     (0.0_f64..120.0, 1.0_f64..6.0, 0_u64..200, 0_u64..100).prop_map(|(requests, part, admitted, refused)| Users {
         requests,

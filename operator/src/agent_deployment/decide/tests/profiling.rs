@@ -178,6 +178,22 @@ fn other_inputs_are_another_campaign_and_the_same_inputs_are_the_same() {
     assert_eq!((first == replicas, first == levels), (true, false));
 }
 
+/// The number of pods changes with the load, what is measured does not.
+#[test]
+fn a_throughput_is_measured_for_as_many_pods_as_there_may_be() {
+    let campaign = |serving: &str| {
+        let cluster = profiled().edited(|spec| {
+            spec.slo.throughput = serde_norway::from_str("{min: '12', unit: Requests}").expect("a valid objective");
+            spec.serving = serde_norway::from_str(serving).expect("a valid number of pods");
+        });
+        cluster.plan().status.profile.expect("it is measured")
+    };
+    let scaled = campaign("{replicas: 2, autoscaling: {maxReplicas: 3}}");
+    assert_eq!(scaled, campaign("{replicas: 1, autoscaling: {minReplicas: 2, maxReplicas: 3}}"));
+    assert_eq!(scaled, campaign("{replicas: 3}"));
+    assert_ne!(scaled, campaign("{replicas: 2}"));
+}
+
 #[test]
 fn several_configurations_without_a_campaign_are_refused() {
     let cluster = profiled().edited(|spec| spec.profiling = None);
