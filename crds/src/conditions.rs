@@ -134,6 +134,8 @@ reasons! {
     RolloutAdvanced,
     /// The rollout is kept at its step by `spec.rollout.paused`.
     RolloutPaused,
+    /// A new choice waits for approval.
+    AwaitingApproval,
     /// The cluster has no room for the pods of a new revision.
     InsufficientCapacity,
     /// Pods of a new revision take the place of serving ones.

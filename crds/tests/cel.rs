@@ -143,6 +143,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 
 #[rstest]
 #[case("bad-percentile", "unknown variant `p55`")]
+#[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
 #[case(
     "bad-capacity-deadline",

@@ -220,6 +220,15 @@ pub enum Why {
         /// Its share in percent.
         weight: i32,
     },
+    /// A new choice waits for a person.
+    AwaitingApproval {
+        /// Hash of the plan.
+        revision: String,
+        /// Hash of the plan that serves.
+        stable: String,
+        /// What of the choice would change, as `field: from -> to`.
+        choice: Vec<String>,
+    },
     /// A plan did harm.
     PlanRejected {
         /// Hash of the plan.
@@ -269,6 +278,7 @@ impl Why {
             Self::RestoringStable { .. } => Reason::RestoringStable,
             Self::CanaryJudged { reason, .. } => *reason,
             Self::RolloutPaused { .. } => Reason::RolloutPaused,
+            Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
             Self::PlanRejected { .. } => Reason::RolledBack,
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
             Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
@@ -354,6 +364,12 @@ impl fmt::Display for Why {
             Self::RolloutPaused { revision, weight } => write!(
                 f,
                 "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
+            ),
+            Self::AwaitingApproval { revision, stable, choice } => write!(
+                f,
+                "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed has all that it changes; set \
+                 spec.rollout.approve to {revision}, or take the edit back",
+                choice.join("; ")
             ),
             Self::PlanRejected { revision, reason } => write!(
                 f,

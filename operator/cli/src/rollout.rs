@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::{
     AgentDeployment,
-    agent_deployment::{CapacityPhase, GuardrailStatus, RejectedPlan, RolloutCapacity, RolloutStatus},
+    agent_deployment::{CapacityPhase, GuardrailStatus, ProposedPlan, RejectedPlan, RolloutCapacity, RolloutStatus},
 };
 
 use crate::table::{indented, table};
@@ -16,11 +16,11 @@ pub fn is_under_way(object: &AgentDeployment) -> bool {
     status(object).is_some_and(|rollout| rollout.canary.is_some())
 }
 
-/// Revisions with their shares, verdict, evidence, and the plans that were rolled back; nothing where one revision serves and none was
-/// ever rolled back.
+/// Revisions with their shares, verdict, evidence, the plans that were rolled back, and one that waits for approval; nothing where one
+/// revision serves, none was ever rolled back and none waits.
 pub fn rollout(object: &AgentDeployment) -> String {
     let Some(rollout) = status(object) else { return String::new() };
-    if rollout.canary.is_none() && rollout.rejected.is_empty() {
+    if rollout.canary.is_none() && rollout.rejected.is_empty() && rollout.proposed.is_none() {
         return String::new();
     }
     let parts = [
@@ -30,6 +30,7 @@ pub fn rollout(object: &AgentDeployment) -> String {
         evidence(object, rollout),
         guardrails(rollout),
         rejected(&rollout.rejected),
+        rollout.proposed.as_ref().map_or(String::new(), |proposed| proposal(object, proposed)),
     ];
     format!("Rollout:\n{}", indented(&parts.concat()))
 }
@@ -131,6 +132,21 @@ fn guardrails(rollout: &RolloutStatus) -> String {
 fn rejected(plans: &[RejectedPlan]) -> String {
     let line = |plan: &RejectedPlan| format!("{} was rolled back at {}: {}\n", plan.plan, clock(&plan.at), plan.reason);
     plans.iter().map(line).collect()
+}
+
+/// What waits for approval, what it would change, and the command that lets it go on.
+fn proposal(object: &AgentDeployment, proposed: &ProposedPlan) -> String {
+    let ProposedPlan { plan_hash, since, why, changes } = proposed;
+    let changes: String = changes.iter().map(|change| format!("{change}\n")).collect();
+    let place = object.metadata.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    let patch = format!(r#"{{"spec":{{"rollout":{{"approve":"{plan_hash}"}}}}}}"#);
+    format!(
+        "{plan_hash} waits for approval since {}: {why}\n{}approve it with\n  kubectl patch agd {name}{place} --type merge \
+         -p '{patch}'\n",
+        clock(since),
+        indented(&changes)
+    )
 }
 
 fn clock(time: &Time) -> String {

@@ -119,6 +119,26 @@ Rollout:
 }
 
 #[test]
+fn what_waits_for_approval_shows_what_it_would_change_and_how_to_approve_it() {
+    let object = rolling_out(json!({
+        "stable": "1f2e3d4c5b",
+        "proposed": {
+            "planHash": "5b4c3d2e1f", "since": "2026-01-01T12:00:00Z", "why": "highest throughput of 8 measured points",
+            "changes": ["engine.displayName: fp32 -> int8", "maxInFlight: 4 -> 8"],
+        },
+    }));
+    let expected = r#"Rollout:
+  revision 1f2e3d4c5b has all traffic
+  5b4c3d2e1f waits for approval since 12:00:00 UTC: highest throughput of 8 measured points
+    engine.displayName: fp32 -> int8
+    maxInFlight: 4 -> 8
+  approve it with
+    kubectl patch agd facts-agent -n demo --type merge -p '{"spec":{"rollout":{"approve":"5b4c3d2e1f"}}}'
+"#;
+    assert_eq!((is_under_way(&object), rollout(&object).as_str()), (false, expected));
+}
+
+#[test]
 fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
     let scheduler = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu";
     let shown = |phase: &str, pods: i32, drained: i32, reason: Option<&str>| {

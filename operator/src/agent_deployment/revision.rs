@@ -7,7 +7,7 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives,
+            Agent, Approval, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -142,10 +142,16 @@ struct PlanInput<'a> {
     hardware: &'a Hardware,
     slo: &'a ServiceLevelObjectives,
     #[serde(skip_serializing_if = "Option::is_none")]
-    profiling: Option<&'a Profiling>,
+    profiling: Option<Profiling>,
     agent: &'a Agent,
     triton_resources: &'a ContainerResources,
     agent_resources: &'a ContainerResources,
+}
+
+/// What of `spec.profiling` leads to a plan: not who approves of it.
+fn deciding(profiling: &Profiling) -> Profiling {
+    let Profiling { driver, workloads, budget, approval: _ } = profiling;
+    Profiling { driver: *driver, workloads: workloads.clone(), budget: budget.clone(), approval: Approval::default() }
 }
 
 /// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once.
@@ -161,7 +167,7 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         search,
         hardware,
         slo,
-        profiling: profiling.as_ref(),
+        profiling: profiling.as_ref().map(deciding),
         agent,
         triton_resources: &serving.triton_resources,
         agent_resources: &serving.agent_resources,

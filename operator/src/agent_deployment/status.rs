@@ -90,22 +90,27 @@ fn stand_in(world: &World, status: &AgentDeploymentStatus) -> Option<StandIn> {
 /// The configuration of the serving revision, unless another one is on its way.
 fn served_configuration(world: &World, outcome: &Outcome) -> Option<SelectedConfiguration> {
     let serving = outcome.serving.as_deref().filter(|_| outcome.next.is_none())?;
-    let plan = &world.revision(serving)?.plan;
+    configuration_of(world, serving).filter(|served| world.status.selected.as_ref() != Some(served))
+}
+
+/// The configuration of a kept revision: as the status knows it, or as its plan has it.
+pub fn configuration_of(world: &World, revision: &str) -> Option<SelectedConfiguration> {
+    let plan = &world.revision(revision)?.plan;
     let manifest_digest = plan.engine.manifest_digest.to_string();
-    let is_known = world.status.selected.as_ref().is_some_and(|known| {
+    let known = world.status.selected.clone().filter(|known| {
         known.engine == plan.engine.name
             && known.manifest_digest == manifest_digest
             && known.max_in_flight == plan.max_in_flight
             && known.configuration == plan.configuration
     });
-    (!is_known).then(|| SelectedConfiguration {
+    Some(known.unwrap_or_else(|| SelectedConfiguration {
         display_name: plan.engine.display_name.clone(),
         engine: plan.engine.name.clone(),
         manifest_digest,
         max_in_flight: plan.max_in_flight,
         configuration: plan.configuration.clone(),
-        why: format!("kept revision {serving} has the same inputs"),
-    })
+        why: format!("kept revision {revision} has the same inputs"),
+    }))
 }
 
 fn stage(outcome: &Outcome) -> Stage {
@@ -144,6 +149,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
         Why::RolloutPaused { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
+        Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
         // No step waits for it.
         Why::UnknownReceiver { .. } => Stage::Serving,
         Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
@@ -206,7 +212,7 @@ fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
     let Some(Step::Waiting(why)) = &outcome.next else { return None };
     let is_left_to_people = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
-        Why::RolloutPaused { .. } => true,
+        Why::RolloutPaused { .. } | Why::AwaitingApproval { .. } => true,
         Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_left_to_people,
         _ => false,
     };
@@ -221,10 +227,11 @@ fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
 fn reconciling_condition(outcome: &Outcome) -> Draft {
     let condition = ConditionType::Reconciling;
     match &outcome.next {
-        Some(Step::Waiting(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
-        Some(Step::Stopped(_) | Step::Done(())) | None => {
+        // Nothing goes on by itself before somebody has looked at it.
+        Some(Step::Waiting(Why::AwaitingApproval { .. }) | Step::Stopped(_) | Step::Done(())) | None => {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is under way".to_owned() }
         }
+        Some(Step::Waiting(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Happening {
     ObjectivesInfeasible,
     /// The campaign of measurements could not be carried out.
     ProfilingFailed,
+    /// A new choice waits for a person to approve of it.
+    ApprovalRequested,
     /// An engine answers worse than `spec.slo.quality` allows.
     EngineRefused,
     /// Traffic misses an objective.
@@ -47,7 +49,7 @@ pub enum Role {
 
 impl Happening {
     /// Every happening.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RolloutOpened,
         Self::RolloutPromoted,
         Self::RolledBack,
@@ -55,6 +57,7 @@ impl Happening {
         Self::VerdictUnreachable,
         Self::ObjectivesInfeasible,
         Self::ProfilingFailed,
+        Self::ApprovalRequested,
         Self::EngineRefused,
         Self::ObjectiveMissed,
         Self::ObjectiveMet,
@@ -72,6 +75,7 @@ impl Happening {
             Self::VerdictUnreachable => "VerdictUnreachable",
             Self::ObjectivesInfeasible => "ObjectivesInfeasible",
             Self::ProfilingFailed => "ProfilingFailed",
+            Self::ApprovalRequested => "ApprovalRequested",
             Self::EngineRefused => "EngineRefused",
             Self::ObjectiveMissed => "ObjectiveMissed",
             Self::ObjectiveMet => "ObjectiveMet",
@@ -90,6 +94,7 @@ impl Happening {
             Self::VerdictUnreachable => "rollout without verdict",
             Self::ObjectivesInfeasible => "no configuration meets the objectives",
             Self::ProfilingFailed => "profiling failed",
+            Self::ApprovalRequested => "new choice waits for approval",
             Self::EngineRefused => "engine refused",
             Self::ObjectiveMissed => "objective missed",
             Self::ObjectiveMet => "objective met again",
@@ -109,7 +114,7 @@ impl Happening {
             | Self::ObjectiveMissed
             | Self::Stalled => Role::Opens,
             Self::ObjectiveMet | Self::Recovered => Role::Closes,
-            Self::RolloutOpened | Self::RolloutPromoted | Self::EngineRefused => Role::Tells,
+            Self::RolloutOpened | Self::RolloutPromoted | Self::ApprovalRequested | Self::EngineRefused => Role::Tells,
         }
     }
 }

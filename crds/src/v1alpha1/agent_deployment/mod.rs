@@ -21,7 +21,7 @@ pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
-pub use profiling::{ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
+pub use profiling::{Approval, ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
 pub use rollout::{
     Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,
@@ -33,8 +33,8 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence,
-    MeasuredQuality, ObjectiveStatus, RejectedPlan, ResolvedImage, ResolvedModel, RolloutCapacity, RolloutStatus,
-    SelectedConfiguration, Stage,
+    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel, RolloutCapacity,
+    RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -33,6 +33,27 @@ pub struct Profiling {
     /// What a campaign may cost.
     #[serde(default)]
     pub budget: ProfilingBudget,
+    /// Whether what a campaign chose takes over by itself. It concerns choices that differ from the one that serves: the first revision
+    /// takes over whatever stands here, and so does a plan that was approved before.
+    #[serde(default, skip_serializing_if = "Approval::is_default")]
+    pub approval: Approval,
+}
+
+/// Whether a new choice takes over by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum Approval {
+    /// It is rolled out.
+    #[default]
+    Automatic,
+    /// It stands in `status.rollout.proposed`, with what it would change, until `spec.rollout.approve` names it.
+    Manual,
+}
+
+impl Approval {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What generates load.

@@ -68,6 +68,11 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub retry: Option<String>,
+    /// Hash of the plan in `status.rollout.proposed` that may take over, where `spec.profiling.approval` is Manual. Does nothing to any
+    /// other plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub approve: Option<String>,
     /// Superseded revisions that are kept, so that going back to one needs no Job.
     #[serde(default = "default_revision_history_limit")]
     #[schemars(range(min = 0, max = 20))]
@@ -88,6 +93,7 @@ impl Default for Rollout {
             promote: None,
             abort: None,
             retry: None,
+            approve: None,
             revision_history_limit: default_revision_history_limit(),
         }
     }

@@ -96,6 +96,8 @@ pub enum Stage {
     RollingOut,
     /// A rollout that waits for a person, or for room in the cluster.
     Paused,
+    /// A revision serves; a new choice waits for approval.
+    AwaitingApproval,
     /// A revision serves; the selected one did harm and was rolled back.
     RolledBack,
     /// A revision serves and nothing is left to do.
@@ -339,6 +341,26 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
     pub rejected: Vec<RejectedPlan>,
+    /// The plan that waits for `spec.rollout.approve`; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed: Option<ProposedPlan>,
+}
+
+/// A plan that waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProposedPlan {
+    /// Hash of the plan: the word that approves it.
+    #[schemars(length(max = 63))]
+    pub plan_hash: String,
+    /// Since when it waits.
+    pub since: Time,
+    /// Why it was chosen.
+    #[schemars(length(max = 512))]
+    pub why: String,
+    /// What it would change, as `field: from -> to`: the choice, what profiling predicts of it, and whatever else the plan changes.
+    #[schemars(length(max = 24), inner(length(max = 256)))]
+    pub changes: Vec<String>,
 }
 
 /// A guardrail of the user's as it was found last.

@@ -52,6 +52,8 @@ impl Teller<'_> {
             (Happening::RolloutOpened, rollout())
         } else if note.reason == Reason::RevisionPromoted {
             (Happening::RolloutPromoted, rollout())
+        } else if note.reason == Reason::AwaitingApproval {
+            (Happening::ApprovalRequested, rollout())
         } else if note.reason == Reason::EngineRefused {
             // The message begins with the name that people call the engine.
             let name = note.message.split(':').next().unwrap_or_default();
@@ -142,10 +144,11 @@ impl Teller<'_> {
         }
     }
 
-    /// The plan on its way, else the one that serves.
+    /// The plan on its way or waiting for approval, else the one that serves.
     fn plan(&self) -> Option<String> {
         let rollout = self.status.rollout.as_ref()?;
-        rollout.canary.clone().or_else(|| rollout.stable.clone())
+        let proposed = || rollout.proposed.as_ref().map(|proposed| proposed.plan_hash.clone());
+        rollout.canary.clone().or_else(proposed).or_else(|| rollout.stable.clone())
     }
 }
 

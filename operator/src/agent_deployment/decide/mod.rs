@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announce;
+mod approval;
 mod autoscaling;
 mod engines;
 mod fetch;
@@ -21,6 +22,8 @@ use slipway_crds::{
     identity::IdentityError,
     v1alpha1::{AgentDeploymentStatus, agent_deployment::JobAttempt},
 };
+
+use rollout::prediction;
 
 use super::{
     build,
@@ -77,7 +80,11 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
         Some(kept) => Step::Done(Target { hash: kept.hash.clone(), input_hash, plan: kept.plan.clone() }),
         None => pipeline(world, &mut draft, input_hash)?,
     };
+    let approval::Asked { target, proposal } = approval::ask(world, target, &mut draft);
     let outcome = rollout::decide(world, target, &mut draft);
+    if let Some(rollout) = &mut draft.status.rollout {
+        rollout.proposed = proposal;
+    }
     autoscaling::decide(world, &mut draft);
     profiling::forget_old(world, &mut draft);
     alerts::decide(world, &mut draft);

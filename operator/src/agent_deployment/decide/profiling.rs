@@ -209,7 +209,7 @@ pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
     match name.len() {
         0 => "default".to_owned(),
         1..=40 => name,
-        _ => format!("configuration-{}", index + 1),
+        _ => format!("configuration-{}", index.saturating_add(1)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod announcements;
+mod approval;
 mod autoscaling;
 mod budgets;
 mod canary;

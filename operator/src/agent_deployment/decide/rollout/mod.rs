@@ -7,7 +7,7 @@
 mod canary;
 mod capacity;
 mod judge;
-mod prediction;
+pub(super) mod prediction;
 mod schedule;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -2,12 +2,16 @@
 
 use slipway_analysis::judge::Prediction;
 use slipway_crds::v1alpha1::{
-    agent_deployment::LatencyMetric,
-    profile::{Measurement, MeasurementPurpose, MeasurementVerdict},
+    ProfileStatus,
+    agent_deployment::{LatencyMetric, LatencyObjective},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
 
 use super::World;
-use crate::agent_deployment::{decide::profiling, objectives::counted_as, revision::RevisionPlan};
+use crate::{
+    agent_deployment::{decide::profiling, objectives::counted_as, revision::RevisionPlan},
+    profile::decide::select::milliseconds,
+};
 
 /// The ratio of the new plan's latency to that of the serving one, for every metric that confirm runs of both measured.
 pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
@@ -28,19 +32,48 @@ pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan
         .collect()
 }
 
+/// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
+pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, canary: &RevisionPlan) -> Vec<String> {
+    let row = |plan: &RevisionPlan| {
+        // The latest that chose it, where it is known which that is.
+        let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get(&campaign.name));
+        latest.chain(world.profiles.values()).find_map(|profile| predicting(profile, plan))
+    };
+    let (before, after) = (stable.and_then(row), row(canary));
+    let both = |of: &dyn Fn(&Measurement) -> Option<String>| {
+        let text = |row: Option<&Measurement>| row.and_then(of).unwrap_or_else(|| "not measured".to_owned());
+        (text(before), text(after))
+    };
+    let mut lines = Vec::new();
+    for LatencyObjective { name, metric, percentile, max } in &world.spec.slo.objectives {
+        let is_it = |value: &&MeasuredLatency| value.metric == *metric && value.percentile == *percentile;
+        let (before, after) =
+            both(&|row| row.latencies.iter().find(is_it).map(|value| milliseconds(value.microseconds)));
+        lines.push(format!("predicted {name} ({} {percentile}, at most {max}): {before} -> {after}", metric.as_str()));
+    }
+    let (before, after) = both(&|row| Some(format!("{:.2}", row.per_kilosecond as f64 / 1e3)));
+    lines.push(format!("predicted throughput of a replica, a second: {before} -> {after}"));
+    lines
+}
+
 /// The confirm run of a plan, from any campaign that is kept.
 fn confirmed<'a>(world: &'a World, plan: &RevisionPlan) -> Option<&'a Measurement> {
     world.profiles.values().find_map(|profile| {
-        let choice = profile.choice.as_ref().filter(|choice| {
-            // A configuration that is named by its number is known to its own campaign only.
-            choice.engine == plan.engine.name
-                && choice.level == plan.max_in_flight
-                && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
-        })?;
-        let row = profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)?;
+        let row = predicting(profile, plan)?;
         let is_confirmed = row.purpose == MeasurementPurpose::Confirm && row.verdict == MeasurementVerdict::Feasible;
         is_confirmed.then_some(row)
     })
+}
+
+/// The row by which a campaign predicts what a plan will be, if it chose that plan.
+fn predicting<'a>(profile: &'a ProfileStatus, plan: &RevisionPlan) -> Option<&'a Measurement> {
+    let choice = profile.choice.as_ref().filter(|choice| {
+        // A configuration that is named by its number is known to its own campaign only.
+        choice.engine == plan.engine.name
+            && choice.level == plan.max_in_flight
+            && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
+    })?;
+    profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
 }
 
 /// The same percentile of both, the highest that both have.

@@ -30,12 +30,12 @@ pub(super) fn profiled() -> Cluster {
     cluster.resolved().fetched().with_engine_built(Precision::FP32).with_engine_built(Precision::INT8)
 }
 
-fn message(cluster: &Cluster, condition: &str) -> String {
+pub(super) fn message(cluster: &Cluster, condition: &str) -> String {
     let conditions = cluster.plan().status.conditions;
     conditions.into_iter().find(|c| c.type_ == condition).map(|c| c.message).unwrap_or_default()
 }
 
-fn row(engine: &str) -> Measurement {
+pub(super) fn row(engine: &str) -> Measurement {
     Measurement {
         engine: engine.to_owned(),
         configuration: "instances-2,max_batch-4".to_owned(),
@@ -57,9 +57,16 @@ fn row(engine: &str) -> Measurement {
 /// The campaign ends so.
 pub(super) fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
     cluster.settle();
-    let engine = cluster.world.status.engines[1].name.clone();
     let name = cluster.world.status.profile.clone().expect("a campaign is under way");
-    let profile = cluster.world.profiles.get_mut(&name).expect("the Profile exists");
+    let engine = cluster.world.status.engines[1].name.clone();
+    end(&mut cluster, &name, (phase, engine));
+    cluster.settle();
+    cluster
+}
+
+/// The campaign of this name ends so.
+pub(super) fn end(cluster: &mut Cluster, name: &str, (phase, engine): (ProfilePhase, String)) {
+    let profile = cluster.world.profiles.get_mut(name).expect("the Profile exists");
     profile.phase = Some(phase);
     profile.measurements = vec![row(&engine)];
     match phase {
@@ -83,8 +90,6 @@ pub(super) fn ended(mut cluster: Cluster, phase: ProfilePhase) -> Cluster {
             profile.message = "the image has no program model-analyzer".to_owned();
         }
     }
-    cluster.settle();
-    cluster
 }
 
 #[test]
