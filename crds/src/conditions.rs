@@ -18,6 +18,8 @@ pub enum ConditionType {
     SLOMet,
     /// The rollout waits for a person (AgentDeployment).
     Suspended,
+    /// What serves is measured anew in the background (AgentDeployment).
+    Profiling,
     /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
     ReceiversResolved,
     /// The load is known by which `spec.serving.autoscaling` scales (AgentDeployment).
@@ -36,6 +38,7 @@ impl ConditionType {
             Self::SLOAttainable => "SLOAttainable",
             Self::SLOMet => "SLOMet",
             Self::Suspended => "Suspended",
+            Self::Profiling => "Profiling",
             Self::ReceiversResolved => "ReceiversResolved",
             Self::ScalingActive => "ScalingActive",
             Self::ReplicasContested => "ReplicasContested",
@@ -110,6 +113,10 @@ reasons! {
     ConfigurationMeasured,
     /// The campaign could not be carried out.
     ProfilingFailed,
+    /// What serves is measured anew at a later time.
+    ReprofilingPlanned,
+    /// What serves may not be measured anew before the month is over.
+    ReprofilingBudgetUsed,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
     /// No configuration meets the objectives.

@@ -125,6 +125,13 @@ pub struct PositiveDecimal {
 }
 
 impl PositiveDecimal {
+    /// So many ten-thousandths; `None` for zero, which is not positive, and beyond nine digits before the point.
+    pub fn from_ten_thousandths(ten_thousandths: u64) -> Option<Self> {
+        let (whole, fraction) = (ten_thousandths / 10_000, ten_thousandths % 10_000);
+        let text = format!("{whole}.{fraction:04}").trim_end_matches('0').trim_end_matches('.').to_owned();
+        text.parse().ok().filter(|_| whole < 1_000_000_000)
+    }
+
     /// The number as a floating-point value.
     pub fn value(&self) -> f64 {
         self.ten_thousandths as f64 / 1e4

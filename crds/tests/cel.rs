@@ -125,6 +125,22 @@ fn an_engine_keeps_its_build_and_may_be_built_elsewhere() {
     assert!(text.contains("an engine's build cannot change: another build is another Engine"), "{text}");
 }
 
+#[rstest]
+#[case("0 3 31 2 *", false)]
+#[case("0 3 30,31 FEB *", false)]
+#[case("0 3 31 4,6,9,11 *", false)]
+#[case::a_day_of_the_week_may_fit("0 3 31 2 1", true)]
+#[case::one_of_the_months_has_it("0 3 31 1,2 *", true)]
+#[case("0 3 29 2 *", true)]
+#[case("*/30 1-5 1,15 JAN-DEC MON#1", true)]
+#[case("0 3 * *", false)]
+fn a_schedule_must_be_able_to_come_up(#[case] cron: &str, #[case] is_accepted: bool) {
+    let (_, mut object) = fixture("good");
+    let schedule = object.spec.profiling.as_mut().and_then(|profiling| profiling.schedule.as_mut()).unwrap();
+    schedule.cron = cron.to_owned();
+    assert_eq!(object.validate_cel().is_ok(), is_accepted);
+}
+
 #[test]
 fn every_bad_manifest_is_accepted_once_it_is_mended() {
     for entry in fs::read_dir(folder()).unwrap() {

@@ -131,6 +131,26 @@ pub enum Why {
         /// What happened.
         failure: String,
     },
+    /// What serves is measured anew later.
+    ReprofilingPlanned {
+        /// When it is due.
+        at: String,
+        /// What it waits for, where it is due.
+        held: Option<&'static str>,
+        /// What came of it last.
+        latest: Option<String>,
+    },
+    /// The month's budget does not allow for measuring anew.
+    ReprofilingBudgetUsed {
+        /// The month.
+        month: String,
+        /// GPU hours that were used in it.
+        used: String,
+        /// GPU hours that may be.
+        limit: String,
+        /// GPU hours that it is expected to take.
+        expected: String,
+    },
     /// No configuration meets the objectives.
     NoFeasibleConfiguration {
         /// Name of the Profile.
@@ -228,6 +248,8 @@ pub enum Why {
         stable: String,
         /// What of the choice would change, as `field: from -> to`.
         choice: Vec<String>,
+        /// What a person does who does not want it.
+        refusal: String,
     },
     /// A plan did harm.
     PlanRejected {
@@ -269,6 +291,8 @@ impl Why {
             Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
             Self::Profiling { .. } => Reason::Profiling,
             Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
+            Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,
+            Self::ReprofilingBudgetUsed { .. } => Reason::ReprofilingBudgetUsed,
             Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
@@ -325,6 +349,18 @@ impl fmt::Display for Why {
             Self::ProfilingFailed { profile, failure } => {
                 write!(f, "Profile {profile} failed: {failure}. Delete the Profile to try again")
             }
+            Self::ReprofilingPlanned { at, held, latest } => {
+                match held {
+                    None => write!(f, "what serves is measured anew at {at}")?,
+                    Some(held) => write!(f, "what serves is to be measured anew since {at}: it begins once {held}")?,
+                }
+                latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
+            }
+            Self::ReprofilingBudgetUsed { month, used, limit, expected } => write!(
+                f,
+                "spec.profiling.budget.perMonth: {used} of {limit} GPU hours are used in {month}, and measuring anew takes about \
+                 {expected}: it waits for the next month, or for a higher limit"
+            ),
             Self::NoFeasibleConfiguration { profile, answer } => {
                 write!(f, "no configuration that Profile {profile} measured meets spec.slo: {answer}")
             }
@@ -365,10 +401,10 @@ impl fmt::Display for Why {
                 f,
                 "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
             ),
-            Self::AwaitingApproval { revision, stable, choice } => write!(
+            Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
                 f,
                 "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed has all that it changes; set \
-                 spec.rollout.approve to {revision}, or take the edit back",
+                 spec.rollout.approve to {revision}, or {refusal}",
                 choice.join("; ")
             ),
             Self::PlanRejected { revision, reason } => write!(

@@ -86,6 +86,9 @@ pub struct ProfileInputs {
     pub optimize_for: OptimizeFor,
     /// What the campaign may cost.
     pub budget: ProfilingBudget,
+    /// Number of the repetition, where what serves is measured anew: it takes no rows over from earlier campaigns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<i32>,
     /// The agent whose runs are replayed.
     pub agent: Agent,
     /// Where Triton runs.

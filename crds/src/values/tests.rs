@@ -90,3 +90,16 @@ proptest! {
         prop_assert_eq!(serde_json::to_value(&value)?, json);
     }
 }
+
+#[rstest]
+#[case(10_000, Some("1"))]
+#[case(12_000, Some("1.2"))]
+#[case(1, Some("0.0001"))]
+#[case(70_010_000, Some("7001"))]
+#[case(0, None)]
+#[case(10_000_000_000_000, None)]
+fn a_number_is_written_as_people_write_it(#[case] ten_thousandths: u64, #[case] text: Option<&str>) {
+    let number = PositiveDecimal::from_ten_thousandths(ten_thousandths);
+    assert_eq!(number.as_ref().map(ToString::to_string).as_deref(), text);
+    assert_eq!(number.map(|number| number.ten_thousandths), text.map(|_| ten_thousandths));
+}

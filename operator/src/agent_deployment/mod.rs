@@ -11,5 +11,6 @@ pub mod observe;
 pub mod reconcile;
 pub mod revision;
 pub mod scaling;
+pub mod schedule;
 pub mod status;
 pub mod world;

@@ -1,5 +1,7 @@
 //! A revision: the resolved plan that pods run, and the inputs that it was made from. Pure.
 
+use std::fmt;
+
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::{Deserialize, Serialize};
 use slipway_crds::{
@@ -7,7 +9,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, EngineConfiguration, Hardware, ModelSource, Profiling, SearchSpace, ServiceLevelObjectives,
+            Agent, Approval, EngineConfiguration, Hardware, ModelSource, Profiling, ProfilingBudget, SearchSpace,
+            ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -89,6 +92,33 @@ impl RevisionPlan {
     }
 }
 
+/// What a plan was made from: a spec, and the repetition of its campaign whose choice was taken, 0 where that is the first. Written as
+/// the hash of the spec, with `/3` for the third repetition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanInputs {
+    /// Hash of the part of the spec that decides a plan.
+    pub spec: String,
+    /// Number of the repetition.
+    pub repetition: i32,
+}
+
+impl PlanInputs {
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub fn read(text: &str) -> Self {
+        let (spec, repetition) = text.split_once('/').unwrap_or((text, "0"));
+        Self { spec: spec.to_owned(), repetition: repetition.parse().unwrap_or(0) }
+    }
+}
+
+impl fmt::Display for PlanInputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.repetition {
+            0 => f.write_str(&self.spec),
+            repetition => write!(f, "{}/{repetition}", self.spec),
+        }
+    }
+}
+
 /// A kept revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision {
@@ -109,6 +139,11 @@ pub struct Revision {
 }
 
 impl Revision {
+    /// The inputs that the plan was made from last.
+    pub fn inputs(&self) -> PlanInputs {
+        PlanInputs::read(&self.input_hash)
+    }
+
     /// Reads a ControllerRevision.
     ///
     /// # Errors
@@ -148,10 +183,16 @@ struct PlanInput<'a> {
     agent_resources: &'a ContainerResources,
 }
 
-/// What of `spec.profiling` leads to a plan: not who approves of it.
+/// What of `spec.profiling` leads to a plan: not who approves of it, nor when it is measured again.
 fn deciding(profiling: &Profiling) -> Profiling {
-    let Profiling { driver, workloads, budget, approval: _ } = profiling;
-    Profiling { driver: *driver, workloads: workloads.clone(), budget: budget.clone(), approval: Approval::default() }
+    let Profiling { driver, workloads, budget, approval: _, schedule: _ } = profiling;
+    Profiling {
+        driver: *driver,
+        workloads: workloads.clone(),
+        budget: ProfilingBudget { per_month: None, ..budget.clone() },
+        approval: Approval::default(),
+        schedule: None,
+    }
 }
 
 /// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once.

@@ -25,6 +25,17 @@ pub struct Outcome {
     pub serving: Option<String>,
     /// What is still to be done; absent when nothing is.
     pub next: Option<Step<()>>,
+    /// What goes on beside it; absent where nothing is measured by schedule.
+    pub background: Option<Background>,
+}
+
+/// Whether what serves is measured anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Background {
+    /// It is: how far.
+    Measuring(Why),
+    /// It is not: until when, or why.
+    Idle(Why),
 }
 
 /// A condition before it is given its times.
@@ -66,6 +77,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(profile.and_then(attainable_condition))
         .chain(budget::met_condition(&status.slo, &world.budgets))
         .chain(suspended_condition(world, outcome))
+        .chain(outcome.background.as_ref().map(profiling_condition))
         .chain(receivers_condition(world))
         .chain(scaling::conditions(world, status.autoscaling.as_ref()));
     status.conditions =
@@ -150,8 +162,10 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
         Why::RolloutPaused { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
         Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
-        // No step waits for it.
-        Why::UnknownReceiver { .. } => Stage::Serving,
+        // No step waits for them.
+        Why::UnknownReceiver { .. } | Why::ReprofilingPlanned { .. } | Why::ReprofilingBudgetUsed { .. } => {
+            Stage::Serving
+        }
         Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
@@ -222,6 +236,14 @@ fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
         reason: why.reason(),
         message: why.to_string(),
     })
+}
+
+fn profiling_condition(background: &Background) -> Draft {
+    let (is_true, why) = match background {
+        Background::Measuring(why) => (true, why),
+        Background::Idle(why) => (false, why),
+    };
+    Draft { condition: ConditionType::Profiling, is_true, reason: why.reason(), message: why.to_string() }
 }
 
 fn reconciling_condition(outcome: &Outcome) -> Draft {

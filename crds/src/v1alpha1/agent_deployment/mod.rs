@@ -6,6 +6,7 @@ mod autoscaling;
 mod guardrail;
 mod model;
 mod profiling;
+mod reprofiling;
 mod rollout;
 mod serving;
 mod slo;
@@ -21,7 +22,10 @@ pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
-pub use profiling::{Approval, ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingWorkload};
+pub use profiling::{
+    Approval, ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule, ProfilingWorkload,
+};
+pub use reprofiling::{AdoptedCampaign, MonthlyUse, ReprofilingResult, ReprofilingRun, ReprofilingStatus};
 pub use rollout::{
     Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,

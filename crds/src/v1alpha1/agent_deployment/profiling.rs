@@ -17,7 +17,10 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
     validation = Rule::new("self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
         .message("driver AgentRun replays whole runs: add a workload with agentTrace").field_path(".workloads"),
     validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
-        .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads")
+        .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
+    validation = Rule::new("!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule)")
+        .message("budget.perMonth limits what is measured by schedule: add schedule, or leave perMonth out")
+        .field_path(".budget.perMonth")
 )]
 pub struct Profiling {
     /// What generates the load while configurations are compared. ModelAnalyzer measures RequestLatency and throughput of
@@ -37,6 +40,31 @@ pub struct Profiling {
     /// takes over whatever stands here, and so does a plan that was approved before.
     #[serde(default, skip_serializing_if = "Approval::is_default")]
     pub approval: Approval,
+    /// When everything is measured anew, beside what serves. A choice that meets the objectives stays unless another is better by 5 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ProfilingSchedule>,
+}
+
+/// Times at which everything is measured anew. However many of them pass while it cannot be, it is measured once when it can.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new(r"self.cron.matches('^[^ ]+( +[^ ]+){4}$')")
+        .message("write minute, hour, day of month, month and day of week, such as 0 3 * * 1; the zone goes into timeZone")
+        .field_path(".cron"),
+    validation = Rule::new(
+        r"!self.cron.matches('^[^ ]+ +[^ ]+ +((30|31|30,31|31,30|30-31) +(0?2|(?i:feb))|31 +(0?[2469]|11|(?i:feb|apr|jun|sep|nov))(,(0?[2469]|11|(?i:feb|apr|jun|sep|nov)))*) +[*]$')")
+        .message("no such month has such a day, so that it would never come up: choose another day or month")
+        .field_path(".cron")
+)]
+pub struct ProfilingSchedule {
+    /// Minute, hour, day of month, month and day of week: `0 3 * * 1` is every Monday at three.
+    #[schemars(length(min = 9, max = 100))]
+    pub cron: String,
+    /// The zone whose clock is meant, by its name in the IANA database, such as `Europe/Berlin`. UTC by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9_+/-]+$"))]
+    pub time_zone: Option<String>,
 }
 
 /// Whether a new choice takes over by itself.
@@ -109,11 +137,14 @@ pub struct ProfilingBudget {
     #[serde(default = "default_measurements")]
     #[schemars(range(min = 1, max = 300))]
     pub measurements: i32,
+    /// GPU hours that measuring by schedule may take in a calendar month (UTC); without it each takes up to `gpuHours`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_month: Option<PositiveDecimal>,
 }
 
 impl Default for ProfilingBudget {
     fn default() -> Self {
-        Self { gpu_hours: default_gpu_hours(), measurements: default_measurements() }
+        Self { gpu_hours: default_gpu_hours(), measurements: default_measurements(), per_month: None }
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{autoscaling::AutoscalingStatus, model::Precision};
+use super::{autoscaling::AutoscalingStatus, model::Precision, reprofiling::ReprofilingStatus};
 use crate::v1alpha1::shared::{self, ServingConfiguration};
 
 /// Observed state of an AgentDeployment.
@@ -55,6 +55,9 @@ pub struct AgentDeploymentStatus {
     /// The revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
+    /// Measurements of what serves, by schedule; absent where there never was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reprofiling: Option<ReprofilingStatus>,
     /// Attempts of the Jobs of this AgentDeployment, written before each Job is created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(

@@ -15,7 +15,7 @@ use slipway_crds::{
 use super::{Draft, Target, World, prediction};
 use crate::{
     agent_deployment::{
-        revision::{Revision, RevisionPlan},
+        revision::{PlanInputs, Revision, RevisionPlan},
         status,
     },
     plan::Note,
@@ -52,6 +52,11 @@ pub(super) fn ask(world: &World, target: Step<Target>, draft: &mut Draft) -> Ask
         revision: target.hash.clone(),
         stable: stable.hash().to_owned(),
         choice: changes.choice.clone(),
+        refusal: match PlanInputs::read(&target.input_hash).repetition {
+            0 => "take the edit back".to_owned(),
+            // No edit led to it.
+            _ => format!("spec.rollout.abort to {} to decline it", target.hash),
+        },
     };
     // While it waits, the choice that serves is the one that is selected, and the new one is told as a proposal.
     draft.notes.retain(|note| note.reason != Reason::ConfigurationChosen);

@@ -8,6 +8,7 @@ mod engines;
 mod fetch;
 mod profiling;
 mod quality;
+mod reprofiling;
 mod resolve;
 mod rollout;
 
@@ -23,11 +24,13 @@ use slipway_crds::{
     v1alpha1::{AgentDeploymentStatus, agent_deployment::JobAttempt},
 };
 
+use engines::BuiltEngine;
+use resolve::Resolved;
 use rollout::prediction;
 
 use super::{
     build,
-    revision::{self, RevisionPlan},
+    revision::{self, PlanInputs, Revision, RevisionPlan},
     scaling,
     status::{self, Outcome},
     world::World,
@@ -74,17 +77,21 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
         notes: Vec::new(),
         requeue: RESYNC,
     };
-    let input_hash = revision::input_hash(&world.spec)?.as_str().to_owned();
-    let kept = world.revisions.iter().find(|revision| revision.input_hash == input_hash);
-    let target = match kept {
-        Some(kept) => Step::Done(Target { hash: kept.hash.clone(), input_hash, plan: kept.plan.clone() }),
-        None => pipeline(world, &mut draft, input_hash)?,
+    let spec = revision::input_hash(&world.spec)?.as_str().to_owned();
+    let inputs = reprofiling::inputs(world, &spec);
+    let target = match kept(world, &inputs) {
+        Some(kept) => {
+            let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
+            Step::Done(Target { hash, input_hash, plan: kept.plan.clone() })
+        }
+        None => pipeline(world, &mut draft, &inputs)?,
     };
     let approval::Asked { target, proposal } = approval::ask(world, target, &mut draft);
-    let outcome = rollout::decide(world, target, &mut draft);
+    let mut outcome = rollout::decide(world, target, &mut draft);
     if let Some(rollout) = &mut draft.status.rollout {
         rollout.proposed = proposal;
     }
+    outcome.background = reprofiling::decide(world, &spec, &outcome, &mut draft)?;
     autoscaling::decide(world, &mut draft);
     profiling::forget_old(world, &mut draft);
     alerts::decide(world, &mut draft);
@@ -128,8 +135,38 @@ fn tell_of_contest(world: &World, draft: &mut Draft) {
     }
 }
 
+/// The kept revision of these inputs. One that a later measurement of the same spec chose stands for that spec from then on.
+fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
+    let of_spec = world.revisions.iter().rev().filter(|revision| revision.inputs().spec == inputs.spec);
+    let latest = of_spec.max_by_key(|revision| revision.inputs().repetition)?;
+    (latest.inputs().repetition >= inputs.repetition).then_some(latest)
+}
+
+/// What can be measured, and served.
+struct Prepared {
+    resolved: Resolved,
+    engines: Vec<BuiltEngine>,
+}
+
 /// From the model's reference to a plan, one planner a step.
-fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step<Target>, IdentityError> {
+fn pipeline(world: &World, draft: &mut Draft, inputs: &PlanInputs) -> Result<Step<Target>, IdentityError> {
+    let prepared = match prepare(world, draft)? {
+        Step::Done(prepared) => prepared,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let choice = match profiling::decide(world, &prepared, inputs, draft)? {
+        Step::Done(choice) => choice,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let plan = engines::plan(world, &prepared.resolved, &choice, draft);
+    let hash = plan.hash()?.short().to_owned();
+    Ok(Step::Done(Target { hash, input_hash: inputs.to_string(), plan }))
+}
+
+/// From the model's reference to engines.
+fn prepare(world: &World, draft: &mut Draft) -> Result<Step<Prepared>, IdentityError> {
     // A sidecar would refuse it, but only after engines are built and measured.
     if let Some(problem) = build::runtime_config::problem(&world.name, &world.spec.agent) {
         return Ok(Step::Stopped(Why::SpecRefused { field: "spec.agent", problem }));
@@ -144,19 +181,11 @@ fn pipeline(world: &World, draft: &mut Draft, input_hash: String) -> Result<Step
         Step::Waiting(why) => return Ok(Step::Waiting(why)),
         Step::Stopped(why) => return Ok(Step::Stopped(why)),
     }
-    let accepted = match engines::decide(world, &resolved, draft)? {
-        Step::Done(accepted) => accepted,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    let choice = match profiling::decide(world, &resolved, &accepted, draft)? {
-        Step::Done(choice) => choice,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    let plan = engines::plan(world, &resolved, &choice, draft);
-    let hash = plan.hash()?.short().to_owned();
-    Ok(Step::Done(Target { hash, input_hash, plan }))
+    Ok(match engines::decide(world, &resolved, draft)? {
+        Step::Done(engines) => Step::Done(Prepared { resolved, engines }),
+        Step::Waiting(why) => Step::Waiting(why),
+        Step::Stopped(why) => Step::Stopped(why),
+    })
 }
 
 /// A Job of this AgentDeployment: its place in the status, and how its next attempt is made.

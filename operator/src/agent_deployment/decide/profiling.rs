@@ -7,18 +7,22 @@ use slipway_crds::{
     identity::{IdentityError, content_hash},
     v1alpha1::{
         ProfileSpec, ProfileStatus,
-        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, SearchSpace},
+        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace},
         profile::{
             FrozenData, FrozenPrompts, NamedConfiguration, ProfileInputs, ProfilePhase, ProfilePlacement,
             ProfiledEngine,
         },
         shared::ServingConfiguration,
     },
+    values::PositiveDecimal,
 };
 
-use super::{Draft, World, build, engines::BuiltEngine, resolve::Resolved};
+use super::{Draft, Prepared, World, build, engines::BuiltEngine, reprofiling, resolve::Resolved};
 use crate::{
-    agent_deployment::world::{OwnedObject, WorkloadView},
+    agent_deployment::{
+        revision::PlanInputs,
+        world::{OwnedObject, WorkloadView},
+    },
     plan::{Child, Note, SOON},
     why::{Step, Why},
 };
@@ -44,43 +48,96 @@ pub(super) struct Choice {
     pub(super) why: String,
 }
 
+/// A campaign: its name, the hash of its inputs, and the inputs as they would be frozen now.
+#[derive(Debug)]
+pub(super) struct Campaign {
+    pub(super) name: String,
+    pub(super) input_hash: String,
+    pub(super) inputs: ProfileInputs,
+}
+
+/// A campaign that measures anew.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Repetition<'a> {
+    pub(super) number: i32,
+    /// Its Profile, once it has one.
+    pub(super) profile: Option<&'a str>,
+    /// What it may cost in place of `budget.gpuHours`.
+    pub(super) gpu_hours: Option<&'a PositiveDecimal>,
+}
+
 pub(super) fn decide(
     world: &World,
-    resolved: &Resolved,
-    engines: &[BuiltEngine],
+    prepared: &Prepared,
+    made_from: &PlanInputs,
     draft: &mut Draft,
 ) -> Result<Step<Choice>, IdentityError> {
-    let configurations = configurations(&world.spec.search);
-    if configurations.len() > MAX_CONFIGURATIONS {
-        let problem = format!(
-            "{} serving configurations are more than {MAX_CONFIGURATIONS}: take values out of search.instances or \
-             search.parameters",
-            configurations.len()
-        );
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.search", problem }));
-    }
-    let Some(profiling) = &world.spec.profiling else {
+    if world.spec.profiling.is_none() {
         draft.status.profile = None;
-        return Ok(unmeasured(world, engines, &configurations));
-    };
-    let inputs = match freeze(world, resolved, profiling, (engines, configurations)) {
-        Ok(inputs) => inputs,
-        Err(step) => {
+        return Ok(match configurations(&world.spec.search) {
+            Ok(configurations) => unmeasured(world, &prepared.engines, &configurations),
+            Err(why) => Step::Stopped(why),
+        });
+    }
+    let adopted = reprofiling::adopted(world, &made_from.spec);
+    let repetition =
+        adopted.map(|adopted| Repetition { number: adopted.number, profile: Some(&adopted.profile), gpu_hours: None });
+    let Campaign { name, input_hash, inputs } = match campaign(world, prepared, repetition)? {
+        Step::Done(campaign) => campaign,
+        Step::Waiting(why) => {
             // No watch tells of a ConfigMap of the user's.
             draft.requeue = draft.requeue.min(SOON);
-            return Ok(*step);
+            return Ok(Step::Waiting(why));
+        }
+        Step::Stopped(why) => {
+            draft.requeue = draft.requeue.min(SOON);
+            return Ok(Step::Stopped(why));
         }
     };
-    let hash = content_hash(&inputs)?;
-    let name = format!("{}-{}", world.name, hash.short());
     draft.status.profile = Some(name.clone());
     let Some(status) = world.profiles.get(&name) else {
-        let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash: hash.as_str().to_owned(), inputs };
+        let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash, inputs };
         draft.children.push(Child::Profile(Box::new(build::profile::profile(world, &name, spec))));
         let state = "the campaign is about to begin".to_owned();
         return Ok(Step::Waiting(Why::Profiling { profile: name, state }));
     };
-    Ok(answer(world, &name, &inputs, status, engines))
+    Ok(answer(world, &name, &inputs, status, &prepared.engines))
+}
+
+/// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such as the replicas may
+/// have changed since.
+pub(super) fn campaign(
+    world: &World,
+    prepared: &Prepared,
+    repetition: Option<Repetition<'_>>,
+) -> Result<Step<Campaign>, IdentityError> {
+    let Some(profiling) = &world.spec.profiling else {
+        let problem = "is needed for a campaign: add it".to_owned();
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.profiling", problem }));
+    };
+    let configurations = match configurations(&world.spec.search) {
+        Ok(configurations) => configurations,
+        Err(why) => return Ok(Step::Stopped(why)),
+    };
+    let mut inputs = match freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations)) {
+        Ok(inputs) => inputs,
+        Err(Unfrozen::Waiting(why)) => return Ok(Step::Waiting(why)),
+        Err(Unfrozen::Stopped(why)) => return Ok(Step::Stopped(why)),
+    };
+    inputs.repetition = repetition.map(|repetition| repetition.number);
+    if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
+        inputs.budget.gpu_hours = hours.clone();
+    }
+    let hash = content_hash(&inputs)?;
+    let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
+    let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
+    Ok(Step::Done(Campaign { name, input_hash: hash.as_str().to_owned(), inputs }))
+}
+
+/// Why inputs cannot be frozen.
+enum Unfrozen {
+    Waiting(Why),
+    Stopped(Why),
 }
 
 /// Without a campaign there is nothing to choose by.
@@ -108,7 +165,7 @@ fn freeze(
     resolved: &Resolved,
     profiling: &Profiling,
     (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
-) -> Result<ProfileInputs, Box<Step<Choice>>> {
+) -> Result<ProfileInputs, Unfrozen> {
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
@@ -136,7 +193,9 @@ fn freeze(
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for as many as it may have. Without a throughput its replicas change nothing.
         replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
         optimize_for: slo.optimize_for,
-        budget: profiling.budget.clone(),
+        // A limit of many campaigns is none of one's.
+        budget: ProfilingBudget { per_month: None, ..profiling.budget.clone() },
+        repetition: None,
         agent: world.spec.agent.clone(),
         placement: ProfilePlacement {
             triton_image: resolved.custom.triton_image.clone(),
@@ -156,7 +215,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
     }
 }
 
-fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Box<Step<Choice>>> {
+fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Unfrozen> {
     let reference = &source.config_map;
     let config_map = reference.name.clone();
     match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
@@ -164,17 +223,17 @@ fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Box<Ste
             Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
         }
         Some(WorkloadView::Invalid { problem }) => {
-            Err(Box::new(Step::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() })))
+            Err(Unfrozen::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
         }
         Some(WorkloadView::Missing) | None => {
             let problem = format!("it does not exist or has no key {}: create it", reference.key);
-            Err(Box::new(Step::Waiting(Why::WorkloadUnusable { config_map, problem })))
+            Err(Unfrozen::Waiting(Why::WorkloadUnusable { config_map, problem }))
         }
     }
 }
 
 /// The product of the serving axes, each configuration named by what it sets.
-fn configurations(search: &SearchSpace) -> Vec<NamedConfiguration> {
+fn configurations(search: &SearchSpace) -> Result<Vec<NamedConfiguration>, Why> {
     let mut all = vec![ServingConfiguration::default()];
     if !search.instances.is_empty() {
         all = search.instances.iter().map(|&count| with_instances(count)).collect();
@@ -185,10 +244,16 @@ fn configurations(search: &SearchSpace) -> Vec<NamedConfiguration> {
             .flat_map(|base| parameter.values.iter().map(|value| with_parameter(base, &parameter.name, value)))
             .collect();
     }
-    all.into_iter()
-        .enumerate()
-        .map(|(index, settings)| NamedConfiguration { name: name(&settings, index), settings })
-        .collect()
+    if all.len() > MAX_CONFIGURATIONS {
+        let problem = format!(
+            "{} serving configurations are more than {MAX_CONFIGURATIONS}: take values out of search.instances or \
+             search.parameters",
+            all.len()
+        );
+        return Err(Why::SpecRefused { field: "spec.search", problem });
+    }
+    let named = |(index, settings)| NamedConfiguration { name: name(&settings, index), settings };
+    Ok(all.into_iter().enumerate().map(named).collect())
 }
 
 fn with_instances(count: i32) -> ServingConfiguration {

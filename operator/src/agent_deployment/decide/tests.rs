@@ -13,5 +13,6 @@ mod in_place;
 mod profiling;
 mod properties;
 mod quality;
+mod reprofiling;
 mod rollouts;
 mod stories;

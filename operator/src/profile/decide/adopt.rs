@@ -29,10 +29,11 @@ pub struct Earlier {
 /// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made anew: what they
 /// are asked for depends on the choice.
 pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
-    if world.status.phase.is_some() {
+    let inputs = &world.spec.inputs;
+    // Who measures anew wants to know what has changed since.
+    if world.status.phase.is_some() || inputs.repetition.is_some() {
         return;
     }
-    let inputs = &world.spec.inputs;
     for earlier in world.earlier.iter().filter(|earlier| is_measured_alike(inputs, &earlier.inputs)) {
         let known = earlier.status.measurements.iter().filter_map(|row| adopted(inputs, earlier, row));
         for row in known {

@@ -12,6 +12,8 @@ use super::rows::natural;
 
 /// Scores that differ by a smaller share are told apart by other things.
 const TIE: f64 = 0.01;
+/// Share by which another point must be better than the one that serves to take its place.
+const LEAD: f64 = 0.05;
 /// Entries of `status.front`.
 const MAX_FRONT: usize = 128;
 
@@ -81,6 +83,21 @@ fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
     match inputs.optimize_for {
         OptimizeFor::Throughput => measurement.per_kilosecond as f64,
         OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),
+    }
+}
+
+/// Whether a point is better than another by more than campaigns differ among themselves: by its own figure for throughput, of which no
+/// bounds are known, and between the bounds of both for latency.
+pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incumbent: &Measurement) -> bool {
+    match inputs.optimize_for {
+        OptimizeFor::Throughput | OptimizeFor::Cost => {
+            score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD)
+        }
+        OptimizeFor::Latency => {
+            let slowest = latency(inputs, challenger).and_then(|latency| latency.upper);
+            let fastest = latency(inputs, incumbent).map(|latency| latency.lower);
+            slowest.zip(fastest).is_some_and(|(slowest, fastest)| slowest as f64 * (1.0 + LEAD) <= fastest as f64)
+        }
     }
 }
 

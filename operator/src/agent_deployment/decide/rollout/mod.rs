@@ -34,13 +34,13 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
         Step::Stopped(why) => (None, Some(Step::Stopped(why))),
     };
     if let Some(step) = stable.and_then(|stable| canary::bring_back_first(world, stable, target.as_ref(), draft)) {
-        return Outcome { serving: stable.map(str::to_owned), next: Some(step) };
+        return Outcome { serving: stable.map(str::to_owned), next: Some(step), background: None };
     }
     let Some(target) = target else {
         settle(stable, draft);
         keep(world, stable, draft);
         remove_others(world, stable.into_iter().collect(), draft);
-        return Outcome { serving: stable.map(str::to_owned), next: why };
+        return Outcome { serving: stable.map(str::to_owned), next: why, background: None };
     };
     record_revision(world, &target, draft);
     let next = bring_up(world, stable, &target, draft);
@@ -51,7 +51,7 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
         draft.requeue = draft.requeue.min(SOON);
     }
     remove_route(world, draft);
-    Outcome { serving: stable_hash, next }
+    Outcome { serving: stable_hash, next, background: None }
 }
 
 /// Brings the target up and lets it take over; says what is still to be done.

@@ -47,6 +47,15 @@ fn an_edited_objective_is_answered_from_what_an_earlier_campaign_measured() {
 }
 
 #[test]
+fn who_measures_anew_takes_nothing_over() {
+    let mut cluster = after_another();
+    cluster.world.spec.inputs.repetition = Some(1);
+    let status = cluster.finish().clone();
+    assert!(status.measurements.iter().all(|row| row.measured_in.is_none()));
+    assert_eq!((measured(&cluster).len(), cluster.tasks.is_empty()), (status.measurements.len(), false));
+}
+
+#[test]
 fn what_the_new_objective_leaves_open_is_measured_again() {
     let mut cluster = limited_to(after_another(), "52ms");
     cluster.finish();

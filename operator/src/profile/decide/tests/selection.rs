@@ -45,6 +45,22 @@ fn a_tie_of_one_percent_goes_to_the_lower_latency() {
     assert_eq!(select::ranked(&inputs(OptimizeFor::Throughput), &measurements), [1, 0, 2]);
 }
 
+#[rstest]
+#[case::by_less_than_the_margin(OptimizeFor::Throughput, (10_400, 50_000), false)]
+#[case::by_the_margin(OptimizeFor::Throughput, (10_500, 50_000), true)]
+#[case::as_throughput_on_equal_gpus(OptimizeFor::Cost, (10_500, 50_000), true)]
+#[case::where_the_bounds_overlap(OptimizeFor::Latency, (10_000, 94_000), false)]
+#[case::beyond_the_bounds(OptimizeFor::Latency, (10_000, 60_000), true)]
+fn what_serves_is_beaten_only_clearly(
+    #[case] optimize_for: OptimizeFor,
+    #[case] (rate, micros): (u64, u64),
+    #[case] is_better: bool,
+) {
+    let measurements = measured(&[(4, 10_000, 100_000), (8, rate, micros)]);
+    let better = select::is_clearly_better(&inputs(optimize_for), &measurements[1], &measurements[0]);
+    assert_eq!(better, is_better, "{measurements:?}");
+}
+
 #[test]
 fn a_throughput_of_requests_rules_points_out_by_the_share_of_a_replica() {
     let mut inputs = inputs(OptimizeFor::Latency);
