@@ -54,6 +54,7 @@ fn broken_rules() -> Vec<(String, AgentDeployment)> {
 
 /// Refused by the schema.
 const NO_RULE: &[&str] = &[
+    "bad-approval",
     "bad-capacity",
     "bad-capacity-deadline",
     "bad-duration-without-unit",

@@ -97,7 +97,7 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
             ThroughputUnit::Requests => "requests/s",
         };
         let replicas = f64::from(world.most_replicas().max(1));
-        let measured = predicted.filter(|row| counts_the_same(row, throughput.unit));
+        let measured = profile.and_then(|profile| measured_throughput(profile, throughput.unit));
         let predicted = measured.map(|row| format!("{:.2} {unit}", row.per_kilosecond as f64 * replicas / 1e3));
         let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));
         all.push(ObjectiveStatus { predicted, ..entry });
@@ -121,12 +121,19 @@ fn predicting_row(profile: &ProfileStatus) -> Option<&Measurement> {
     profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
 }
 
-/// Confirm runs count runs; rows of the exploration count what the driver sends, which is requests unless it is confirmed.
-fn counts_the_same(row: &Measurement, unit: ThroughputUnit) -> bool {
-    match unit {
-        ThroughputUnit::Runs => row.purpose == MeasurementPurpose::Confirm,
-        ThroughputUnit::Requests => row.purpose == MeasurementPurpose::Explore,
-    }
+/// The row that measured the choice in a unit: confirm runs count runs, and exploring counts what the driver sends, which is
+/// requests unless it replays runs.
+fn measured_throughput(profile: &ProfileStatus, unit: ThroughputUnit) -> Option<&Measurement> {
+    let predicting = predicting_row(profile)?;
+    let purpose = match unit {
+        ThroughputUnit::Runs => MeasurementPurpose::Confirm,
+        ThroughputUnit::Requests => MeasurementPurpose::Explore,
+    };
+    let is_of_choice = |row: &&Measurement| {
+        (row.purpose, &row.engine, &row.configuration, row.level)
+            == (purpose, &predicting.engine, &predicting.configuration, predicting.level)
+    };
+    profile.measurements.iter().find(is_of_choice)
 }
 
 fn whole(count: i32) -> u64 {

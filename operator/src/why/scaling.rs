@@ -80,7 +80,7 @@ impl fmt::Display for Scaling {
             }
             f.write_str(": ")?;
         }
-        let counted = super::counted(*pods);
+        let counted = super::counted_pods(*pods);
         match because {
             Because::Fits => f.write_str(&counted),
             Because::More | Because::Fewer => write!(f, "{counted} after {before}"),

@@ -90,9 +90,7 @@ fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
 /// bounds are known, and between the bounds of both for latency.
 pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incumbent: &Measurement) -> bool {
     match inputs.optimize_for {
-        OptimizeFor::Throughput | OptimizeFor::Cost => {
-            score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD)
-        }
+        OptimizeFor::Throughput => score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD),
         OptimizeFor::Latency => {
             let slowest = latency(inputs, challenger).and_then(|latency| latency.upper);
             let fastest = latency(inputs, incumbent).map(|latency| latency.lower);

@@ -66,6 +66,6 @@ fn point_of<'a>(plan: &RevisionPlan, inputs: &ProfileInputs, status: &'a Profile
 fn may_serve(confirmed: MeasurementVerdict) -> bool {
     match confirmed {
         MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => true,
-        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed | MeasurementVerdict::Invalid => false,
+        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
     }
 }

@@ -48,7 +48,6 @@ fn a_tie_of_one_percent_goes_to_the_lower_latency() {
 #[rstest]
 #[case::by_less_than_the_margin(OptimizeFor::Throughput, (10_400, 50_000), false)]
 #[case::by_the_margin(OptimizeFor::Throughput, (10_500, 50_000), true)]
-#[case::as_throughput_on_equal_gpus(OptimizeFor::Cost, (10_500, 50_000), true)]
 #[case::where_the_bounds_overlap(OptimizeFor::Latency, (10_000, 94_000), false)]
 #[case::beyond_the_bounds(OptimizeFor::Latency, (10_000, 60_000), true)]
 fn what_serves_is_beaten_only_clearly(
