@@ -177,11 +177,15 @@ async fn an_agent_is_scaled_through_the_api_of_any_workload_and_the_api_server_k
     let output = slipway_e2e::cluster::kubectl(&arguments).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let scaled = agents.get("support-agent").await.unwrap();
-    assert_eq!((scaled.spec.serving.replicas, scaled.scaled_by()), (5, Some("kubectl")));
+    // Nobody had set the number: the API server keeps no name of who did then.
+    assert_eq!((scaled.spec.serving.replicas, scaled.scaled_by()), (5, Some("somebody")));
     // A manifest with another number takes the field back, and with it the warning.
     object["spec"]["serving"] = json!({"replicas": 2});
     namespace.apply(&object).await.unwrap();
     let edited = agents.get("support-agent").await.unwrap();
     assert_eq!((edited.spec.serving.replicas, edited.scaled_by()), (2, None));
+    assert!(slipway_e2e::cluster::kubectl(&arguments).unwrap().status.success());
+    let scaled = agents.get("support-agent").await.unwrap();
+    assert!(scaled.scaled_by().is_some_and(|manager| manager.starts_with("kubectl")), "{:?}", scaled.scaled_by());
     namespace.delete().await.unwrap();
 }

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::AgentDeployment;
+use super::{AgentDeployment, Serving};
 use crate::values::DurationText;
 
 /// As many pods as the load needs. Load is counted in model requests in flight, not in runs: a slow tool keeps runs waiting, and more
@@ -78,6 +78,9 @@ pub struct AutoscalingStatus {
     pub at: Time,
 }
 
+/// Whose name the API server has not kept.
+const SOMEBODY: &str = "somebody";
+
 impl AgentDeployment {
     /// Who set `spec.serving.replicas` through /scale, if it still is as they set it: the API server keeps who set a field, and forgets
     /// them when somebody else sets it to another value.
@@ -86,9 +89,15 @@ impl AgentDeployment {
             let fields = entry.fields_v1.as_ref();
             fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:serving/f:replicas").is_some())
         };
-        let mut entries = self.metadata.managed_fields.iter().flatten();
-        let entry = entries.find(|entry| entry.subresource.as_deref() == Some("scale") && owns_replicas(entry))?;
-        Some(entry.manager.as_deref().unwrap_or("somebody"))
+        let entries = self.metadata.managed_fields.as_deref().unwrap_or_default();
+        let is_scale =
+            |entry: &&ManagedFieldsEntry| entry.subresource.as_deref() == Some("scale") && owns_replicas(entry);
+        if let Some(entry) = entries.iter().find(is_scale) {
+            return Some(entry.manager.as_deref().unwrap_or(SOMEBODY));
+        }
+        // Of a field that nobody had set, the API server does not keep who set it through /scale: only that it is no default any more.
+        let is_set_by_none = !entries.is_empty() && !entries.iter().any(owns_replicas);
+        (is_set_by_none && self.spec.serving.replicas != Serving::default().replicas).then_some(SOMEBODY)
     }
 }
 
@@ -122,6 +131,24 @@ mod tests {
                 "model": {"uri": "http://models.example/react"},
                 "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
                 "agent": {"systemPrompt": "Answer."},
+            },
+        });
+        let object: AgentDeployment = serde_json::from_value(object).expect("an AgentDeployment");
+        assert_eq!(object.scaled_by(), expected);
+    }
+
+    #[rstest]
+    #[case::a_number_of_the_manifest(entry("argocd", None, replicas()), None)]
+    #[case::a_number_that_nobody_owns(entry("argocd", None, json!({"f:spec": {"f:model": {}}})), Some("somebody"))]
+    fn a_number_that_nobody_owns_was_set_through_scale(#[case] entry: Value, #[case] expected: Option<&str>) {
+        let object = json!({
+            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
+            "metadata": {"name": "support", "managedFields": [entry]},
+            "spec": {
+                "model": {"uri": "http://models.example/react"},
+                "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
+                "agent": {"systemPrompt": "Answer."},
+                "serving": {"replicas": 5},
             },
         });
         let object: AgentDeployment = serde_json::from_value(object).expect("an AgentDeployment");
