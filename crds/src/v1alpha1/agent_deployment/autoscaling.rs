@@ -118,40 +118,33 @@ mod tests {
         json!({"f:spec": {"f:serving": {"f:replicas": {}}}})
     }
 
+    fn agent(serving: Value, managed: Value) -> AgentDeployment {
+        let object = json!({
+            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
+            "metadata": {"name": "support", "managedFields": [managed]},
+            "spec": {
+                "model": {"uri": "http://models.example/react"},
+                "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
+                "agent": {"systemPrompt": "Answer."},
+                "serving": serving,
+            },
+        });
+        serde_json::from_value(object).expect("an AgentDeployment")
+    }
+
     #[rstest]
     #[case::an_autoscaler(entry("kube-controller-manager", Some("scale"), replicas()), Some("kube-controller-manager"))]
     #[case::an_edit(entry("kubectl-edit", None, replicas()), None)]
     #[case::one_whose_number_was_changed_since(entry("kubectl", Some("scale"), json!({})), None)]
     #[case::our_own_status(entry("slipway-operator", Some("status"), json!({"f:status": {}})), None)]
     fn who_scales_is_read_from_what_the_api_server_keeps(#[case] entry: Value, #[case] expected: Option<&str>) {
-        let object = json!({
-            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
-            "metadata": {"name": "support", "managedFields": [entry]},
-            "spec": {
-                "model": {"uri": "http://models.example/react"},
-                "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
-                "agent": {"systemPrompt": "Answer."},
-            },
-        });
-        let object: AgentDeployment = serde_json::from_value(object).expect("an AgentDeployment");
-        assert_eq!(object.scaled_by(), expected);
+        assert_eq!(agent(json!({}), entry).scaled_by(), expected);
     }
 
     #[rstest]
     #[case::a_number_of_the_manifest(entry("argocd", None, replicas()), None)]
     #[case::a_number_that_nobody_owns(entry("argocd", None, json!({"f:spec": {"f:model": {}}})), Some("somebody"))]
     fn a_number_that_nobody_owns_was_set_through_scale(#[case] entry: Value, #[case] expected: Option<&str>) {
-        let object = json!({
-            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
-            "metadata": {"name": "support", "managedFields": [entry]},
-            "spec": {
-                "model": {"uri": "http://models.example/react"},
-                "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
-                "agent": {"systemPrompt": "Answer."},
-                "serving": {"replicas": 5},
-            },
-        });
-        let object: AgentDeployment = serde_json::from_value(object).expect("an AgentDeployment");
-        assert_eq!(object.scaled_by(), expected);
+        assert_eq!(agent(json!({"replicas": 5}), entry).scaled_by(), expected);
     }
 }
