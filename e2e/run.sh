@@ -49,6 +49,11 @@ e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force
   --namespace slipway-system --create-namespace --values e2e/manifests/values.yaml --wait --timeout 2m
 [[ " ${images[*]} " != *" slipway-traefik "* ]] || e2e/tools/traefik/install.sh --name "$cluster"
 
+# Rollouts mostly wait for evidence, so the four of them run at the same time. What measures runs alone.
+threads_of() {
+  case $1 in rollout) echo 4 ;; *) echo 1 ;; esac
+}
+
 records=$SLIPWAY_CACHE/scenarios
 mkdir -p "$records"
 failed=()
@@ -56,7 +61,7 @@ lines=()
 for suite in "$@"; do
   started=$SECONDS
   outcome=passed
-  cargo test --workspace --locked --test "$suite" -- --test-threads="${SLIPWAY_TEST_THREADS:-1}" --nocapture ${SLIPWAY_TEST_FILTER:-} 2>&1 | tee "$records/$suite.log" ||
+  cargo test --workspace --locked --test "$suite" -- --test-threads="$(threads_of "$suite")" --nocapture ${SLIPWAY_TEST_FILTER:-} 2>&1 | tee "$records/$suite.log" ||
     { outcome=FAILED && failed+=("$suite"); }
   lines+=("| $suite | $((SECONDS - started)) s | $outcome |")
 done
