@@ -180,7 +180,7 @@ impl Agent {
         }
         let mut requests = successes(&all);
         requests.sort();
-        let kept = (!requests.is_empty()).then(|| Chunk { window_nanos: nanos(started.elapsed()), requests });
+        let kept = (!requests.is_empty()).then(|| Chunk { window_nanos: served_nanos(&requests, length), requests });
         let arrivals_per_kilosecond = Some(arrivals_per_kilosecond);
         let ended = format!("{} arrivals in {} s", all.len(), length.as_secs());
         Driven { arrivals_per_kilosecond, ..driven(kept, &all, ended) }
@@ -227,6 +227,15 @@ fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..number).map(|_| length.mul_f64(rng.random())).collect();
     times.sort_unstable();
     times
+}
+
+/// The time in which an open loop's runs were served: its length, or from the first answer to the last where answers take longer than
+/// arrivals did, as they do once runs queue. The time of one run itself is no part of it: at a rate that is kept up with, as many are
+/// answered as arrive, however long each takes.
+fn served_nanos(successes: &[Request], length: Duration) -> u64 {
+    let answered = || successes.iter().map(|request| request.answered);
+    let between = answered().max().unwrap_or_default() - answered().min().unwrap_or_default();
+    between.max(nanos(length))
 }
 
 /// The worst of a run's model requests, as the evidence of a served pod counts it.
@@ -290,6 +299,25 @@ mod tests {
             let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
             assert!((variance.sqrt() / mean - 1.0).abs() < 0.2, "{mean} {variance}");
         }
+    }
+
+    /// Throughput of 80 runs that arrive evenly at 2 a second, by when each is answered.
+    fn runs_per_second(answered: impl Fn(u64) -> f64) -> f64 {
+        let second = |seconds: f64| nanos(Duration::from_secs_f64(seconds));
+        let run = |index: u64| Request::new(second(index as f64 / 2.0), second(answered(index)));
+        let runs: Vec<Request> = (0..80).map(run).collect();
+        80e9 / served_nanos(&runs, Duration::from_secs(40)) as f64
+    }
+
+    #[test]
+    fn runs_that_take_long_are_served_at_the_rate_at_which_they_arrive() {
+        assert!((runs_per_second(|index| index as f64 / 2.0 + 30.0) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn runs_that_queue_are_served_at_the_rate_of_their_answers() {
+        let served = runs_per_second(|index| index as f64 + 1.0);
+        assert!((served - 80.0 / 79.0).abs() < 1e-9, "one a second: {served}");
     }
 
     #[test]
