@@ -36,7 +36,8 @@ SLIPWAY_E2E_KUBECONFIG=$(e2e/cluster/up.sh --name "$cluster")
 SLIPWAY_E2E_CLUSTER_BINARY=$SLIPWAY_CACHE/bin/slipway-cluster
 SLIPWAY_E2E_AUDIT_LOG=$(dirname "$SLIPWAY_E2E_KUBECONFIG")/log/audit.log
 SLIPWAY_E2E_HELM=$helm
-export SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY SLIPWAY_E2E_AUDIT_LOG SLIPWAY_E2E_HELM
+SLIPWAY_E2E_CLUSTER_NAME=$cluster
+export SLIPWAY_E2E_CLUSTER_NAME SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY SLIPWAY_E2E_AUDIT_LOG SLIPWAY_E2E_HELM
 e2e/images/import.sh --name "$cluster" "${images[@]}"
 
 # The operator as another version would be called; the other images of that version do not even exist.
@@ -51,7 +52,7 @@ e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force
 
 # Rollouts mostly wait for evidence, so the four of them run at the same time. What measures runs alone.
 threads_of() {
-  case $1 in rollout) echo 4 ;; *) echo 1 ;; esac
+  case $1 in rollout | rollout_disturbed) echo 4 ;; *) echo 1 ;; esac
 }
 
 records=$SLIPWAY_CACHE/scenarios

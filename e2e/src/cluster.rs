@@ -12,6 +12,8 @@ use kube::{
 };
 use thiserror::Error;
 
+use crate::agents::path;
+
 /// Names the kubeconfig of the cluster. The ambient KUBECONFIG is never used: it may be someone's production.
 pub const KUBECONFIG: &str = "SLIPWAY_E2E_KUBECONFIG";
 
@@ -36,6 +38,18 @@ pub enum ClusterError {
     /// The client cannot be set up.
     #[error("failed to set up a client")]
     Client(#[source] kube::Error),
+}
+
+/// Names the cluster, as the scripts of e2e/cluster do.
+pub const NAME: &str = "SLIPWAY_E2E_CLUSTER_NAME";
+
+/// Runs a command on the node itself.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn on_node(command: &[&str]) -> io::Result<Output> {
+    let name = env::var_os(NAME).unwrap_or_default();
+    Command::new(path("cluster/enter.sh")).arg("--name").arg(name).args(command).output()
 }
 
 /// Runs kubectl, as a user does.

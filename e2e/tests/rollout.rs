@@ -11,12 +11,22 @@ use slipway_e2e::{
     operator::{Mark, Operator, Write},
     rollouts::{
         AGENT, Bench, kill_operator,
-        watch::{Watch, shares_of, unready_with_traffic, verdicts},
+        watch::{Seen, Watch, first_seen, shares_of, unready_with_traffic, verdicts},
     },
 };
 
 /// Intervals of ten seconds before a rollout, with which those within it are compared.
 const BEFORE: usize = 3;
+
+/// From a share in the route to the clients who meet it: the first answer of a canary that has some, the last of a revision that has
+/// none any more, which may have been asked for a while before.
+fn print_delays(history: &[Seen], summary: &Report, stable: &str, canary: &str) {
+    let answered = |revision: &str| summary.revisions.get(revision).and_then(|counts| counts.answered_unix_millis);
+    let after = |at: Option<u64>, since: Option<u64>| Some(at? as i64 - since? as i64);
+    let first = after(answered(canary).map(|(first, _)| first), first_seen(history, canary, 20));
+    let last = after(answered(stable).map(|(_, last)| last), first_seen(history, canary, 100));
+    println!("ms from a share seen in the route to the first answer of the canary {first:?}, to stable's last {last:?}");
+}
 
 /// Writes to the objects of a scenario; events apart.
 fn writes_here(operator: &Operator, since: Mark, bench: &Bench) -> Vec<Write> {
@@ -57,6 +67,7 @@ async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
     assert!(summary.ok_of(&bench.stable) > 0 && summary.ok_of(&canary) > 0, "{summary:?}");
     println!("promoted in {} s with {} writes; {} requests, none failed", taken.as_secs(), writes.len(), summary.ok());
+    print_delays(&history, &summary, &bench.stable, &canary);
     // The canary comes, has 20, 50 and 100 %.
     let most = 4 * 6 + taken.as_secs().div_ceil(60);
     assert!(writes.len() as u64 <= most, "{} writes, at most {most}: {writes:?}", writes.len());

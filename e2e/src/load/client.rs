@@ -112,14 +112,14 @@ pub async fn run(
                 begin(&request, &mut tally, &sender, due);
                 next = arrivals.next();
             }
-            Some(outcome) = outcomes.recv() => tally.end(outcome),
+            Some(outcome) = outcomes.recv() => tally.end(outcome, unix_millis()),
             _ = ticks.tick() => print(&tally.end_interval(unix_millis())),
         }
     }
     // Each ends within its timeout, and with the last one the channel.
     drop(sender);
     while let Some(outcome) = outcomes.recv().await {
-        tally.end(outcome);
+        tally.end(outcome, unix_millis());
     }
     let now = unix_millis();
     print(&tally.end_interval(now));
@@ -153,8 +153,8 @@ fn begin(request: &RequestBuilder, tally: &mut Tally, outcomes: &mpsc::Sender<Ou
                 let _ = outcomes.send(outcome).await;
             });
         }
-        Some(_) => tally.end(unsent("not sent: too many requests are in flight")),
-        None => tally.end(unsent("not sent: the request cannot be repeated")),
+        Some(_) => tally.end(unsent("not sent: too many requests are in flight"), unix_millis()),
+        None => tally.end(unsent("not sent: the request cannot be repeated"), unix_millis()),
     }
 }
 
@@ -186,7 +186,8 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn unix_millis() -> u64 {
+/// Milliseconds of the Unix epoch, now.
+pub fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

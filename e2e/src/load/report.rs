@@ -70,6 +70,9 @@ pub struct Counts {
     /// Latency of those that ended well; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// When the first and the last of those that ended well were answered, in milliseconds of the Unix epoch; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_unix_millis: Option<(u64, u64)>,
 }
 
 /// Percentiles, in microseconds, from the arrival to the last byte of the answer.
@@ -108,12 +111,16 @@ pub struct Outcome {
 struct Answers {
     latencies: Vec<u64>,
     failed: u64,
+    answered: Option<(u64, u64)>,
 }
 
 impl Answers {
-    fn count(&mut self, result: Result<Duration, ()>) {
+    fn count(&mut self, result: Result<Duration, ()>, now: u64) {
         match result {
-            Ok(latency) => self.latencies.push(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
+            Ok(latency) => {
+                self.latencies.push(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+                self.answered = Some((self.answered.map_or(now, |(first, _)| first), now));
+            }
             Err(()) => self.failed += 1,
         }
     }
@@ -128,7 +135,7 @@ impl Answers {
             p99: percentile(&sorted, 99),
             max,
         });
-        Counts { ok, failed: self.failed, latency }
+        Counts { ok, failed: self.failed, latency, answered_unix_millis: self.answered }
     }
 }
 
@@ -174,8 +181,8 @@ impl Tally {
         self.in_flight
     }
 
-    /// A request that began ends.
-    pub fn end(&mut self, outcome: Outcome) {
+    /// A request that began ends, at a time in milliseconds of the Unix epoch.
+    pub fn end(&mut self, outcome: Outcome, now: u64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let revision = outcome.revision.unwrap_or_else(|| NO_REVISION.to_owned());
         if let Err(message) = &outcome.result
@@ -185,7 +192,7 @@ impl Tally {
         }
         let result = outcome.result.map_err(drop);
         for counts in [&mut self.all, &mut self.interval] {
-            counts.entry(revision.clone()).or_default().count(result);
+            counts.entry(revision.clone()).or_default().count(result, now);
         }
     }
 
@@ -229,17 +236,18 @@ mod tests {
         let mut tally = Tally::new(1_000);
         for millis in 1..=100 {
             tally.begin();
-            tally.end(ok("a", millis));
+            tally.end(ok("a", millis), 1_000 + millis);
         }
         let first = tally.end_interval(11_000);
         tally.begin();
         tally.begin();
-        tally.end(Outcome { revision: None, result: Err("status 502".to_owned()) });
+        tally.end(Outcome { revision: None, result: Err("status 502".to_owned()) }, 12_000);
         let second = tally.end_interval(21_000);
 
         let latency = Latency { p50: 50_000, p95: 95_000, p99: 99_000, max: 100_000 };
-        let of_a = Counts { ok: 100, failed: 0, latency: Some(latency) };
-        let failed = Counts { ok: 0, failed: 1, latency: None };
+        let answered_unix_millis = Some((1_001, 1_100));
+        let of_a = Counts { ok: 100, failed: 0, latency: Some(latency), answered_unix_millis };
+        let failed = Counts { ok: 0, failed: 1, ..Counts::default() };
         let report = |period, from, to, revisions: &[(&str, &Counts)]| Report {
             period,
             from_unix_millis: from,
@@ -259,7 +267,7 @@ mod tests {
         let mut tally = Tally::new(0);
         for number in 0..9 {
             tally.begin();
-            tally.end(Outcome { revision: Some("b".to_owned()), result: Err(format!("status {number}")) });
+            tally.end(Outcome { revision: Some("b".to_owned()), result: Err(format!("status {number}")) }, 0);
         }
         let summary = tally.summary(1);
         assert_eq!(summary.errors, ["b: status 0", "b: status 1", "b: status 2", "b: status 3", "b: status 4"]);
@@ -270,7 +278,7 @@ mod tests {
     fn a_report_is_read_as_it_was_written() {
         let mut tally = Tally::new(5);
         tally.begin();
-        tally.end(ok("a", 3));
+        tally.end(ok("a", 3), 8);
         let report = tally.summary(9);
         let line = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&line).unwrap(), report);
@@ -281,7 +289,7 @@ mod tests {
         let mut tally = Tally::new(0);
         let mut interval = |revision: &str, millis: u64| {
             tally.begin();
-            tally.end(ok(revision, millis));
+            tally.end(ok(revision, millis), 1);
             tally.end_interval(1)
         };
         let intervals = [interval("a", 10), interval("a", 900), interval("b", 500), interval("a", 12)];

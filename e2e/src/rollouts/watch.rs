@@ -19,7 +19,10 @@ use slipway_crds::{
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{AGENT, fixture::rollout_of};
-use crate::namespace::{Namespace, Outcome, ScenarioError};
+use crate::{
+    load::client::unix_millis,
+    namespace::{Namespace, Outcome, ScenarioError},
+};
 
 /// Time between two looks; a step lasts many of them.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -27,6 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// What was seen at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// When it was first seen so, in milliseconds of the Unix epoch.
+    pub since_unix_millis: u64,
     /// The stage for people.
     pub stage: Option<Stage>,
     /// Revision that the status calls stable.
@@ -93,7 +98,10 @@ impl Looker {
                 action: "look at the rollout".to_owned(),
                 source: Box::new(source),
             })?;
-            if history.last() != Some(&seen) {
+            let is_as_before = |last: &Seen| {
+                *last == Seen { since_unix_millis: last.since_unix_millis, ..seen.clone() }
+            };
+            if !history.last().is_some_and(is_as_before) {
                 history.push(seen);
             }
             tokio::select! {
@@ -109,6 +117,7 @@ impl Looker {
         let pods = self.pods.list(&ListParams::default().labels(labels::REVISION)).await?;
         let rollout = rollout_of(&agent);
         Ok(Seen {
+            since_unix_millis: unix_millis(),
             stage: agent.status.and_then(|status| status.stage),
             stable: rollout.stable,
             canary: rollout.canary,
@@ -148,6 +157,12 @@ pub fn shares_of(history: &[Seen], revision: &str) -> Vec<i64> {
     let mut shares: Vec<i64> = history.iter().map(|seen| seen.shares.get(revision).copied().unwrap_or(0)).collect();
     shares.dedup();
     shares
+}
+
+/// When a revision was first seen with a share, in milliseconds of the Unix epoch: later than it was so by the time between two looks.
+pub fn first_seen(history: &[Seen], revision: &str, share: i64) -> Option<u64> {
+    let has_it = |seen: &&Seen| seen.shares.get(revision).copied().unwrap_or(0) == share;
+    history.iter().find(has_it).map(|seen| seen.since_unix_millis)
 }
 
 /// Times at which a revision had traffic and no pod that was ready for it.
