@@ -14,7 +14,7 @@ use slipway_crds::{
 
 use super::{
     Draft, Split, Step, Target, Why, World, build, capacity,
-    judge::{Case, Judged},
+    judge::{Case, Judged, until_next_window},
     keep, keep_split, progress, promote, remove_others, route_problem,
     schedule::{self, Planned},
     settle, tell_of_start,
@@ -28,7 +28,7 @@ use crate::{
     why::counted_pods,
 };
 
-/// How often a canary with traffic is looked at: the length of a window of evidence.
+/// How soon the pods before are looked at after a revision has taken over: the length of a window of evidence.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
 /// How long the pods of the revision before stay after another has taken over.
 const KEEP_PREVIOUS: SignedDuration = SignedDuration::from_secs(30);
@@ -226,7 +226,7 @@ impl Canary<'_> {
             Some(_) => {}
         }
         if self.weight() > 0 {
-            draft.requeue = draft.requeue.min(LOOK);
+            draft.requeue = draft.requeue.min(until_next_window(self.world.now));
         }
         self.look_again_in_time(draft);
         self.keep_both(draft);

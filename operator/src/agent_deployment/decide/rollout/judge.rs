@@ -1,5 +1,8 @@
 //! Judges a canary by what its pods and those of stable counted. Pure: the statistics are those of slipway-analysis.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
     Arm, Change, Config, Expectation, Judge, Judgement, Objective, Observation, OnInconclusive as JudgeOnInconclusive,
@@ -34,6 +37,12 @@ pub(super) struct Case<'a> {
     pub(super) plan: &'a RevisionPlan,
     /// Whether the canary would be given more traffic now; if not, later windows are read all the same.
     pub(super) may_advance: bool,
+}
+
+/// Time until the next window can be read: whole seconds, from one to the length of a window.
+pub(super) fn until_next_window(now: Timestamp) -> Duration {
+    let counted = u64::try_from(now.as_second()).unwrap_or(0).saturating_sub(GRACE_SECONDS);
+    Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
 }
 
 /// What the judge came to.
@@ -140,7 +149,7 @@ impl Case<'_> {
     /// The finished windows that are to be read, all at the present weight.
     fn windows(&self, consumed_to: u64) -> Vec<Window> {
         let Some(since) = &self.rollout.weight_since else { return Vec::new() };
-        let seconds = |time: jiff::Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
+        let seconds = |time: Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
         let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
         let first = settled.max(consumed_to / WINDOW_SECONDS);
         let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
@@ -253,5 +262,19 @@ fn quantile(percentile: Percentile) -> Quantile {
         Percentile::P95 => Quantile::P95,
         Percentile::P99 => Quantile::P99,
         Percentile::P99_9 => Quantile::P99_9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_is_looked_at_as_soon_as_its_pods_have_counted_a_window() {
+        let wait = |text: &str| until_next_window(text.parse().unwrap()).as_secs();
+        assert_eq!(wait("2026-01-01T00:00:12Z"), 10);
+        assert_eq!(wait("2026-01-01T00:00:12.9Z"), 10);
+        assert_eq!(wait("2026-01-01T00:00:15Z"), 7);
+        assert_eq!(wait("2026-01-01T00:00:21.9Z"), 1);
     }
 }
