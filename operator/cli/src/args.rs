@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::{
     cluster::{Cluster, ClusterError, Place},
     conversation::{Run, conversation},
+    decision::{Decision, NothingToDecide, word},
     failure::chain,
     measured::Measurements,
     overview::overview,
@@ -55,7 +56,8 @@ enum Command {
         #[arg(long)]
         watch: bool,
     },
-    /// Tells what happens until an AgentDeployment is ready; exits with 3 if it stalls, with 4 when the time is over.
+    /// Tells what happens until an AgentDeployment is ready; exits with 3 if it stalls, with 4 when the time is over, with 6 if it waits
+    /// for a person.
     Wait {
         /// Name of the AgentDeployment.
         name: String,
@@ -79,6 +81,36 @@ enum Command {
         #[arg(long)]
         watch: bool,
     },
+    /// Lets the choice that waits for approval go on (spec.rollout.approve).
+    Approve {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
+    /// Lets the revision on trial take over without further judgement (spec.rollout.promote).
+    Promote {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
+    /// Gives up the revision on trial, or else the choice that waits for approval (spec.rollout.abort).
+    Abort {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
+    /// Tries the plan that was rolled back last once more (spec.rollout.retry).
+    Retry {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
+    /// Keeps a rollout at its step; harm still rolls it back (spec.rollout.paused).
+    Pause {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
+    /// Lets a paused rollout go on (spec.rollout.paused).
+    Resume {
+        /// Name of the AgentDeployment.
+        name: String,
+    },
     /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none, with 5 if every call failed.
     Ask {
         /// Name of the AgentDeployment.
@@ -97,6 +129,18 @@ pub enum CommandError {
     /// The AgentDeployment cannot be read.
     #[error("failed to show the AgentDeployment")]
     Show(#[source] ClusterError),
+    /// There is nothing to decide about it.
+    #[error("{name}")]
+    Undecidable {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// What is missing.
+        #[source]
+        source: NothingToDecide,
+    },
+    /// The decision cannot be written.
+    #[error("failed to write the decision")]
+    Decide(#[source] ClusterError),
     /// The wait did not end well.
     #[error("failed to wait")]
     Wait(#[source] WaitError),
@@ -127,15 +171,19 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// 3 if the AgentDeployment is stalled, 4 if time was over, 5 if an answer came though every call of a tool failed, else 1.
+    /// 3 if the AgentDeployment is stalled, 4 if time was over, 5 if an answer came though every call of a tool failed, 6 if the
+    /// AgentDeployment waits for a person, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Wait(WaitError::Stalled { .. }) => 3,
             Self::Wait(WaitError::TimedOut { .. }) => 4,
             Self::NoToolWorked => 5,
+            Self::Wait(WaitError::Suspended { .. }) => 6,
             Self::Wait(WaitError::Cluster(_) | WaitError::Write(_))
             | Self::Connect(_)
             | Self::Show(_)
+            | Self::Undecidable { .. }
+            | Self::Decide(_)
             | Self::Ask(_)
             | Self::NoAnswer
             | Self::NoProfile(_)
@@ -179,6 +227,12 @@ impl Args {
                 };
                 write!(out, "{text}").map_err(CommandError::Write)
             }
+            Command::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
+            Command::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
+            Command::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
+            Command::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
+            Command::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
+            Command::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
             Command::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
@@ -186,6 +240,21 @@ impl Args {
             }
         }
     }
+}
+
+/// Writes a decision into the spec, and says what was written: a manifest in Git has to say it too, or it is undone.
+async fn decide(
+    cluster: &Cluster,
+    name: &str,
+    (decision, out): (Decision, &mut (dyn Write + Send)),
+) -> Result<(), CommandError> {
+    let object = cluster.get(name).await.map_err(CommandError::Show)?;
+    let undecidable = |source| CommandError::Undecidable { name: name.to_owned(), source };
+    let word = word(&object, decision).map_err(undecidable)?;
+    cluster.patch(&object, &word.patch()).await.map_err(CommandError::Decide)?;
+    writeln!(out, "{name}: spec.rollout.{} is {}", word.field, word.value).map_err(CommandError::Write)?;
+    writeln!(out, "a tool that applies the manifest from Git takes it away unless the manifest says it too")
+        .map_err(CommandError::Write)
 }
 
 /// Whether a run gave what it was asked for.

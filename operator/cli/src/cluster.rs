@@ -1,15 +1,15 @@
-//! The cluster: reads AgentDeployments, events and evidence, asks agents. Reads and writes IO.
+//! The cluster: reads AgentDeployments, events and evidence, writes decisions, asks agents. Reads and writes IO.
 
 use std::{io, path::PathBuf};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::ListParams,
+    api::{ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use slipway_crds::{
     labels,
     v1alpha1::{AgentDeployment, Engine, Profile},
@@ -21,6 +21,8 @@ use crate::{conversation::Run, failure::said, measured::Measurements};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
+/// Who writes decisions, as `kubectl get --show-managed-fields` tells.
+const FIELD_MANAGER: &str = "kubectl-slipway";
 
 /// Why the cluster gave no answer.
 #[derive(Debug, Error)]
@@ -144,6 +146,20 @@ impl Cluster {
         let api: Api<AgentDeployment> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = api.get_opt(name).await.map_err(refused(format!("read AgentDeployment {name}")))?;
         found.ok_or_else(|| ClusterError::Absent { name: name.to_owned(), namespace: self.namespace.clone() })
+    }
+
+    /// Changes the spec of an AgentDeployment by a merge patch, if it is still as it was read.
+    ///
+    /// # Errors
+    /// When the API server refuses; also when somebody else has changed it meanwhile.
+    pub async fn patch(&self, object: &AgentDeployment, patch: &Value) -> Result<(), ClusterError> {
+        let name = object.name_any();
+        let api: Api<AgentDeployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut patch = patch.clone();
+        patch["metadata"] = json!({"resourceVersion": object.resource_version()});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        let patched = api.patch(&name, &params, &Patch::Merge(&patch)).await;
+        patched.map(drop).map_err(refused(format!("change AgentDeployment {name}")))
     }
 
     /// The events of an AgentDeployment: of this one, not of an earlier one of its name.

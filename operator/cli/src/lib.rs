@@ -1,13 +1,14 @@
 //! Slipway from the command line.
 //!
 //! What is shown is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
-//! [`report`]);
+//! [`report`], [`decision`]);
 //! [`cluster`] reads and writes IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;
 pub mod candidates;
 pub mod cluster;
 pub mod conversation;
+pub mod decision;
 pub mod failure;
 pub mod measured;
 pub mod overview;

@@ -25,6 +25,8 @@ pub enum Standing {
     AtRest,
     /// Work has stopped, and why.
     Stalled(String),
+    /// It goes on when a person says so, in words.
+    Suspended(String),
 }
 
 /// Reads the conditions. Those of an earlier spec say nothing about this one.
@@ -37,6 +39,9 @@ pub fn standing(object: &AgentDeployment) -> Standing {
     let is = |kind| find(kind).filter(|condition| condition.status == "True");
     if let Some(stalled) = is(ConditionType::Stalled) {
         return Standing::Stalled(format!("{}: {}", stalled.reason, stalled.message));
+    }
+    if let Some(suspended) = is(ConditionType::Suspended) {
+        return Standing::Suspended(format!("{}: {}", suspended.reason, suspended.message));
     }
     match (is(ConditionType::Reconciling), find(ConditionType::Ready)) {
         (Some(work), _) => Standing::UnderWay(format!("{}: {}", work.reason, work.message)),

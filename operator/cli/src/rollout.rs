@@ -140,10 +140,9 @@ fn proposal(object: &AgentDeployment, proposed: &ProposedPlan) -> String {
     let changes: String = changes.iter().map(|change| format!("{change}\n")).collect();
     let place = object.metadata.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    let patch = format!(r#"{{"spec":{{"rollout":{{"approve":"{plan_hash}"}}}}}}"#);
     format!(
-        "{plan_hash} waits for approval since {}: {why}\n{}approve it with\n  kubectl patch agd {name}{place} --type merge \
-         -p '{patch}'\n",
+        "{plan_hash} waits for approval since {}: {why}\n{}`kubectl slipway approve {name}{place}` lets it go on, or spec.rollout.approve: \
+         {plan_hash} in the manifest\n",
         clock(since),
         indented(&changes)
     )

@@ -31,6 +31,14 @@ pub enum WaitError {
         /// Reason and message.
         why: String,
     },
+    /// A person has to decide.
+    #[error("{name} waits for you: {why}; `kubectl slipway rollout {name}` shows what there is to decide")]
+    Suspended {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Reason and message.
+        why: String,
+    },
     /// Time is over.
     #[error("waited {seconds} s for {name}; it is at: {at}")]
     TimedOut {
@@ -49,7 +57,7 @@ pub enum WaitError {
 /// Tells what happens until the AgentDeployment is Ready and nothing is under way.
 ///
 /// # Errors
-/// When it stalls, does not get there within `limit`, or the cluster gives no answer.
+/// When it stalls, waits for a person, does not get there within `limit`, or the cluster gives no answer.
 pub async fn wait(
     cluster: &Cluster,
     name: &str,
@@ -73,6 +81,7 @@ pub async fn wait(
                 return writeln!(out, "{line}").map_err(WaitError::Write);
             }
             Standing::Stalled(why) => return Err(WaitError::Stalled { name: name.to_owned(), why }),
+            Standing::Suspended(why) => return Err(WaitError::Suspended { name: name.to_owned(), why }),
             Standing::UnderWay(at) if elapsed >= limit => {
                 return Err(WaitError::TimedOut { name: name.to_owned(), seconds: limit.as_secs(), at });
             }
@@ -92,6 +101,7 @@ pub async fn follow_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write 
         let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
         let (is_over, stands) = match standing(&object) {
             Standing::UnderWay(at) => (false, at),
+            Standing::Suspended(why) => (false, format!("waits for you: {why}")),
             Standing::AtRest => (!rollout::is_under_way(&object), "ready".to_owned()),
             Standing::Stalled(why) => (!rollout::is_under_way(&object), format!("stalled: {why}")),
         };

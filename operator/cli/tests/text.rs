@@ -127,14 +127,14 @@ fn what_waits_for_approval_shows_what_it_would_change_and_how_to_approve_it() {
             "changes": ["engine.displayName: fp32 -> int8", "maxInFlight: 4 -> 8"],
         },
     }));
-    let expected = r#"Rollout:
+    let expected = "\
+Rollout:
   revision 1f2e3d4c5b has all traffic
   5b4c3d2e1f waits for approval since 12:00:00 UTC: highest throughput of 8 measured points
     engine.displayName: fp32 -> int8
     maxInFlight: 4 -> 8
-  approve it with
-    kubectl patch agd facts-agent -n demo --type merge -p '{"spec":{"rollout":{"approve":"5b4c3d2e1f"}}}'
-"#;
+  `kubectl slipway approve facts-agent -n demo` lets it go on, or spec.rollout.approve: 5b4c3d2e1f in the manifest
+";
     assert_eq!((is_under_way(&object), rollout(&object).as_str()), (false, expected));
 }
 
@@ -232,6 +232,13 @@ fn a_stalled_agent_says_why() {
         standing(&agent(2, &conditions)),
         Standing::Stalled("JobFailed: exit code 3: no such folder".to_owned())
     );
+}
+
+#[test]
+fn a_rollout_that_waits_for_a_person_is_neither_at_rest_nor_under_way() {
+    let paused = condition("Suspended", "True", "RolloutPaused", "at 20 %");
+    let conditions = [at_rest(), vec![paused]].concat();
+    assert_eq!(standing(&agent(2, &conditions)), Standing::Suspended("RolloutPaused: at 20 %".to_owned()));
 }
 
 fn event(uid: &str, second: u8, reason: &str) -> Event {

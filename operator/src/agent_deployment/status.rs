@@ -72,7 +72,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     status.slo = budget::with_budgets(world, std::mem::take(&mut status.slo));
     status.missed_objectives = objectives::missed(&status.slo, &world.status.missed_objectives);
     let ready = ready_condition(world, outcome, view, stand_in.as_ref());
-    let drafts = [ready, reconciling_condition(outcome), stalled_condition(outcome)]
+    let drafts = [ready, reconciling_condition(world, outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
         .chain(budget::met_condition(&status.slo, &world.budgets))
@@ -221,16 +221,21 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     Some(Draft { condition, is_true, reason, message })
 }
 
-/// A rollout that goes on only when a person says so; absent otherwise.
-fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
+/// What a person must say before anything goes on.
+fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
     let Some(Step::Waiting(why)) = &outcome.next else { return None };
-    let is_left_to_people = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
+    let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
         Why::RolloutPaused { .. } | Why::AwaitingApproval { .. } => true,
-        Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_left_to_people,
+        Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_inconclusive,
         _ => false,
     };
-    waits.then(|| Draft {
+    waits.then_some(why)
+}
+
+/// A rollout that goes on only when a person says so; absent otherwise.
+fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
+    left_to_people(world, outcome).map(|why| Draft {
         condition: ConditionType::Suspended,
         is_true: true,
         reason: why.reason(),
@@ -246,14 +251,16 @@ fn profiling_condition(background: &Background) -> Draft {
     Draft { condition: ConditionType::Profiling, is_true, reason: why.reason(), message: why.to_string() }
 }
 
-fn reconciling_condition(outcome: &Outcome) -> Draft {
+fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
     let condition = ConditionType::Reconciling;
     match &outcome.next {
+        Some(Step::Waiting(why)) if left_to_people(world, outcome).is_none() => {
+            Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
+        }
         // Nothing goes on by itself before somebody has looked at it.
-        Some(Step::Waiting(Why::AwaitingApproval { .. }) | Step::Stopped(_) | Step::Done(())) | None => {
+        Some(Step::Waiting(_) | Step::Stopped(_) | Step::Done(())) | None => {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is under way".to_owned() }
         }
-        Some(Step::Waiting(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
     }
 }
 
