@@ -1,5 +1,7 @@
 //! The operator's own counters, for Prometheus.
 
+mod conditions;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -11,6 +13,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+
+use self::conditions::{Agents, Conditions};
 
 /// Labels of a reconciliation. Both are closed vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,6 +51,7 @@ pub struct Metrics {
     leading: Gauge,
     notifications: Family<NotificationLabels, Counter>,
     waiting: Family<ReceiverLabels, Gauge>,
+    conditions: Conditions,
 }
 
 impl Metrics {
@@ -70,7 +75,9 @@ impl Metrics {
         let waiting = Family::<ReceiverLabels, Gauge>::default();
         registry.register("notifications", "Notifications by receiver and what became of them", notifications.clone());
         registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
-        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting }
+        let conditions = Conditions::default();
+        registry.register_collector(Box::new(conditions.clone()));
+        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting, conditions }
     }
 
     /// Counts a reconciliation.
@@ -88,6 +95,11 @@ impl Metrics {
     pub fn waiting(&self, receiver: &str, count: usize) {
         let labels = ReceiverLabels { receiver: receiver.to_owned() };
         self.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Names the AgentDeployments whose conditions are shown.
+    pub fn conditions_of(&self, agents: Agents) {
+        self.conditions.of(agents);
     }
 
     /// Says that this process leads from now on.
