@@ -1,6 +1,7 @@
 //! A canary with traffic: what its pods count decides. The clock is the test's, and so is what users send.
 
 mod guardrails;
+mod killed;
 
 use std::collections::BTreeMap;
 
