@@ -16,7 +16,7 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* && " $* " != *" prometheus "* && " $* " != *" autoscaling "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" prometheus "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
 [[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
