@@ -76,7 +76,7 @@ fn is_subset(selector: &Value, labels: &Value) -> bool {
 }
 
 #[rstest]
-fn names_are_labels_of_dns(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn names_are_labels_of_dns(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let invalid: Vec<_> =
         objects.all.iter().filter(|object| !is_dns_label(text(&object["metadata"], "name"))).map(name).collect();
@@ -84,7 +84,7 @@ fn names_are_labels_of_dns(#[values("minimal", "full", "claim", "profiled")] fix
 }
 
 #[rstest]
-fn label_values_are_at_most_63_characters(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn label_values_are_at_most_63_characters(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let is_long = |object: &&Value| {
         let labels = object["metadata"]["labels"].as_object().expect("every object is labelled");
@@ -95,7 +95,7 @@ fn label_values_are_at_most_63_characters(#[values("minimal", "full", "claim", "
 
 /// What several AgentDeployments share belongs to none of them.
 #[rstest]
-fn everything_but_what_is_shared_has_one_owner(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn everything_but_what_is_shared_has_one_owner(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let ownerless: Vec<_> =
         objects.all.iter().filter(|o| items(&o["metadata"], "ownerReferences").count() != 1).map(name).collect();
@@ -114,7 +114,7 @@ fn everything_but_what_is_shared_has_one_owner(#[values("minimal", "full", "clai
 }
 
 #[rstest]
-fn selectors_find_the_pods_of_the_revision(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn selectors_find_the_pods_of_the_revision(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
@@ -129,7 +129,7 @@ fn selectors_find_the_pods_of_the_revision(#[values("minimal", "full", "claim", 
 
 /// The Service that clients call has the AgentDeployment's name, whatever revision serves.
 #[rstest]
-fn services_go_to_a_port_that_pods_name(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn services_go_to_a_port_that_pods_name(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
     let named: BTreeSet<_> = containers(&deployment["spec"]["template"])
@@ -149,7 +149,7 @@ fn services_go_to_a_port_that_pods_name(#[values("minimal", "full", "claim", "pr
 }
 
 #[rstest]
-fn no_pod_has_a_token_of_the_api(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn no_pod_has_a_token_of_the_api(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let wrong = wrong_pods(&fixture(fixture_name), |template| {
         let spec = &template["spec"];
         let is_right = spec["automountServiceAccountToken"] == false && spec.get("serviceAccountName").is_none();
@@ -162,7 +162,7 @@ fn no_pod_has_a_token_of_the_api(#[values("minimal", "full", "claim", "profiled"
 
 #[rstest]
 fn no_container_has_a_capability_or_a_way_to_gain_one(
-    #[values("minimal", "full", "claim", "profiled")] fixture_name: &str,
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
 ) {
     let wrong = wrong_containers(&fixture(fixture_name), |container| {
         let context = &container["securityContext"];
@@ -176,7 +176,7 @@ fn no_container_has_a_capability_or_a_way_to_gain_one(
 
 /// The restricted profile of Pod Security Standards (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
 #[rstest]
-fn no_pod_runs_as_root_or_reaches_its_node(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn no_pod_runs_as_root_or_reaches_its_node(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let wrong = wrong_pods(&fixture(fixture_name), |template| {
         let spec = &template["spec"];
         let context = &spec["securityContext"];
@@ -199,7 +199,7 @@ fn no_pod_runs_as_root_or_reaches_its_node(#[values("minimal", "full", "claim", 
 /// A Job's own deadline would run while its pod waits for a GPU.
 #[rstest]
 fn the_deadline_of_a_job_stands_in_its_pods_template(
-    #[values("minimal", "full", "claim", "profiled")] fixture_name: &str,
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
 ) {
     let objects = fixture(fixture_name);
     let jobs: Vec<_> = objects
@@ -225,7 +225,7 @@ fn the_deadline_of_a_job_stands_in_its_pods_template(
 
 /// The operator finds the pods of a Job by a label of its own.
 #[rstest]
-fn pods_of_a_job_carry_its_name(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn pods_of_a_job_carry_its_name(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let wrong: Vec<_> = objects
         .kind("Job")
@@ -237,7 +237,7 @@ fn pods_of_a_job_carry_its_name(#[values("minimal", "full", "claim", "profiled")
 
 #[rstest]
 fn volumes_have_names_of_their_own_that_kubernetes_accepts(
-    #[values("minimal", "full", "claim", "profiled")] fixture_name: &str,
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
 ) {
     let wrong = wrong_pods(&fixture(fixture_name), |template| {
         let names: Vec<_> = items(&template["spec"], "volumes").map(|volume| text(volume, "name")).collect();
@@ -250,7 +250,7 @@ fn volumes_have_names_of_their_own_that_kubernetes_accepts(
 
 #[rstest]
 fn mounts_name_volumes_that_exist_at_paths_of_their_own(
-    #[values("minimal", "full", "claim", "profiled")] fixture_name: &str,
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
 ) {
     let wrong = wrong_pods(&fixture(fixture_name), |template| {
         let volumes: BTreeSet<_> = items(&template["spec"], "volumes").map(|volume| text(volume, "name")).collect();
@@ -273,7 +273,7 @@ fn mounts_name_volumes_that_exist_at_paths_of_their_own(
 
 /// ConfigMaps and claims are ours or named by the spec, Secrets are always named by the spec.
 #[rstest]
-fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let ours: BTreeSet<String> = objects.all.iter().map(name).collect();
     let spec = serde_json::to_string(&objects.agent_deployment.spec).expect("a spec is JSON");
@@ -298,7 +298,7 @@ fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim", "profiled")
 
 /// The user's builder reads the checkpoint and writes its output; it sees no secret and nothing else of the store.
 #[rstest]
-fn a_builder_sees_neither_secrets_nor_the_store(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn a_builder_sees_neither_secrets_nor_the_store(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let build = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("build-"));
     let template = &build.expect("an engine has a build Job")["spec"]["template"];
@@ -331,7 +331,7 @@ fn the_answers_of_the_data_set_are_hidden_from_the_engine() {
 }
 
 #[rstest]
-fn every_pod_goes_to_the_nodes_of_the_spec(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn every_pod_goes_to_the_nodes_of_the_spec(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let hardware = serde_json::to_value(&objects.agent_deployment.spec.hardware).expect("hardware is JSON");
     let selector = |value: &Value| value.get("nodeSelector").cloned().unwrap_or(Value::Null);
@@ -372,7 +372,7 @@ fn a_serving_pod_ends_in_order() {
 }
 
 #[rstest]
-fn the_agent_runtime_accepts_its_configuration(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn the_agent_runtime_accepts_its_configuration(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let configs: Vec<_> =
         objects.kind("ConfigMap").filter_map(|object| object["data"].get("config.json")?.as_str()).collect();
@@ -407,7 +407,7 @@ fn find(value: &Value, key: &str) -> Option<String> {
 }
 
 #[rstest]
-fn the_worker_understands_its_tasks(#[values("minimal", "full", "claim", "profiled")] fixture_name: &str) {
+fn the_worker_understands_its_tasks(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
     let objects = fixture(fixture_name);
     let kinds: Vec<_> = objects
         .kind("ConfigMap")

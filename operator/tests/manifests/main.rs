@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 4] = ["minimal", "full", "claim", "profiled"];
+const FIXTURES: [&str; 5] = ["minimal", "full", "claim", "profiled", "agent-run"];
 
 fn fixture(name: &str) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));
