@@ -40,6 +40,9 @@ pub enum ClusterError {
     Client(#[source] kube::Error),
 }
 
+/// Names the kubectl plugin.
+pub const CLI: &str = "SLIPWAY_E2E_CLI";
+
 /// Names the cluster, as the scripts of e2e/cluster do.
 pub const NAME: &str = "SLIPWAY_E2E_CLUSTER_NAME";
 
@@ -60,6 +63,16 @@ pub fn kubectl(arguments: &[&str]) -> io::Result<Output> {
     let program = env::var_os(CLUSTER_BINARY).unwrap_or_default();
     let kubeconfig = env::var_os(KUBECONFIG).unwrap_or_default();
     Command::new(program).arg("kubectl").arg("--kubeconfig").arg(kubeconfig).args(arguments).output()
+}
+
+/// Runs the kubectl plugin, as a user does.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn slipway(arguments: &[&str]) -> io::Result<Output> {
+    let program = env::var_os(CLI).unwrap_or_default();
+    let kubeconfig = env::var_os(KUBECONFIG).unwrap_or_default();
+    Command::new(program).arg("--kubeconfig").arg(kubeconfig).args(arguments).output()
 }
 
 /// A client of the cluster that scenarios run on.
