@@ -99,6 +99,12 @@ fn harmed() -> Vec<Row> {
             gate: None,
         },
         Row {
+            name: "the scenario in the cluster: +50 % latency at 20 %, 50 requests/s",
+            scenario: Scenario { requests_per_second: 50.0, minutes: [0.0, 10.0, 10.0], ..slower(1.5) },
+            config: Config { warm_up_seconds: 10, ..Config::default() },
+            gate: None,
+        },
+        Row {
             name: "+50 % latency, 2 requests/s",
             scenario: Scenario { requests_per_second: 2.0, ..slower(1.5) },
             config: Config::default(),
