@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::time::Duration;
+use std::{env, process::Command, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -17,6 +17,8 @@ use slipway_crds::{
     v1alpha1::{AgentDeployment, agent_deployment::ObjectiveStatus},
 };
 use slipway_e2e::{
+    agents::path,
+    cluster,
     namespace::condition_of,
     operator::Operator,
     rollouts::{AGENT, Bench, ROLLOUT_LIMIT},
@@ -46,6 +48,7 @@ async fn what_prometheus_counts_stands_in_the_status_and_guards_rollouts() {
     assert_eq!(bench.pod_uids(&bench.stable).await.unwrap(), pods, "no pod was restarted");
     a_guardrail_holds_and_then_rolls_back(&bench).await;
     a_prometheus_that_is_down_is_said(&bench).await;
+    rules_move_into_the_kind_of_the_prometheus_operator(&bench).await;
     let (_, summary) = load.stop().await.unwrap();
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
 }
@@ -148,4 +151,31 @@ async fn a_prometheus_that_is_down_is_said(bench: &Bench) {
         .wait_for_message(AGENT, "SLOMet", "error budgets are not up to date: ", FIGURES_LIMIT)
         .await
         .unwrap();
+}
+
+/// Once the cluster serves PrometheusRule, which checks what it is given, the rules are one, and the file goes.
+async fn rules_move_into_the_kind_of_the_prometheus_operator(bench: &Bench) {
+    let name = format!("{AGENT}-slo-rules");
+    let file = bench.namespace.api::<ConfigMap>().get(&name).await.unwrap().data.unwrap();
+    let of_file: Value = serde_norway::from_str(file.values().next().unwrap()).unwrap();
+    let cluster = env::var(cluster::NAME).unwrap();
+    let installed = Command::new(path("tools/prometheus-operator/install.sh")).args(["--name", &cluster]).output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+
+    let deadline = tokio::time::Instant::now() + FIGURES_LIMIT;
+    let get = ["--namespace", bench.namespace.name(), "get", "prometheusrule", &name, "--output=json"];
+    let rule: Value = loop {
+        let output = cluster::kubectl(&get).unwrap();
+        if output.status.success() {
+            break serde_json::from_slice(&output.stdout).unwrap();
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{}", String::from_utf8_lossy(&output.stderr));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    assert_eq!(rule["spec"]["groups"], of_file["groups"]);
+    assert_eq!(rule["metadata"]["ownerReferences"][0]["name"], AGENT);
+    while bench.namespace.api::<ConfigMap>().get_opt(&name).await.unwrap().is_some() {
+        assert!(tokio::time::Instant::now() < deadline, "the file stays beside the object");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
