@@ -159,7 +159,8 @@ async fn rules_move_into_the_kind_of_the_prometheus_operator(bench: &Bench) {
     let file = bench.namespace.api::<ConfigMap>().get(&name).await.unwrap().data.unwrap();
     let of_file: Value = serde_norway::from_str(file.values().next().unwrap()).unwrap();
     let cluster = env::var(cluster::NAME).unwrap();
-    let installed = Command::new(path("tools/prometheus-operator/install.sh")).args(["--name", &cluster]).output().unwrap();
+    let installed =
+        Command::new(path("tools/prometheus-operator/install.sh")).args(["--name", &cluster]).output().unwrap();
     assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
 
     let deadline = tokio::time::Instant::now() + FIGURES_LIMIT;

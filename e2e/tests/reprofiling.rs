@@ -59,7 +59,8 @@ async fn a_choice_waits_for_a_person_and_is_measured_anew_by_schedule() {
     let serving = uids(&namespace).await;
 
     namespace.apply(&agent(&["FP32", "INT8"])).await.unwrap();
-    let waiting = wait_for(&namespace, "awaiting approval", |status| status.stage == Some(Stage::AwaitingApproval)).await;
+    let waiting =
+        wait_for(&namespace, "awaiting approval", |status| status.stage == Some(Stage::AwaitingApproval)).await;
     let state = |condition| condition_of(&waiting, condition).map(|(status, reason, _)| (status, reason));
     let told = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
     assert_eq!(state("Ready"), told("True", "Serving"));

@@ -25,7 +25,9 @@ fn print_delays(history: &[Seen], summary: &Report, stable: &str, canary: &str) 
     let after = |at: Option<u64>, since: Option<u64>| Some(at? as i64 - since? as i64);
     let first = after(answered(canary).map(|(first, _)| first), first_seen(history, canary, 20));
     let last = after(answered(stable).map(|(_, last)| last), first_seen(history, canary, 100));
-    println!("ms from a share seen in the route to the first answer of the canary {first:?}, to stable's last {last:?}");
+    println!(
+        "ms from a share seen in the route to the first answer of the canary {first:?}, to stable's last {last:?}"
+    );
 }
 
 /// Writes to the objects of a scenario; events apart.

@@ -98,9 +98,8 @@ impl Looker {
                 action: "look at the rollout".to_owned(),
                 source: Box::new(source),
             })?;
-            let is_as_before = |last: &Seen| {
-                *last == Seen { since_unix_millis: last.since_unix_millis, ..seen.clone() }
-            };
+            let is_as_before =
+                |last: &Seen| *last == Seen { since_unix_millis: last.since_unix_millis, ..seen.clone() };
             if !history.last().is_some_and(is_as_before) {
                 history.push(seen);
             }

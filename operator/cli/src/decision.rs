@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_try_that_the_spec_does_not_show_any_more_counts() {
-        let rejected = json!({"rejected": [{"plan": "b", "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": "b/2"}]});
+        let rejected =
+            json!({"rejected": [{"plan": "b", "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": "b/2"}]});
         let word = word(&agent(&json!({}), &rejected), Decision::Retry).expect("there is a plan");
         assert_eq!(word.value, Value::from("b/3"));
     }

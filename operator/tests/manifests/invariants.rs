@@ -84,7 +84,9 @@ fn names_are_labels_of_dns(#[values("minimal", "full", "claim", "profiled", "age
 }
 
 #[rstest]
-fn label_values_are_at_most_63_characters(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn label_values_are_at_most_63_characters(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let is_long = |object: &&Value| {
         let labels = object["metadata"]["labels"].as_object().expect("every object is labelled");
@@ -95,7 +97,9 @@ fn label_values_are_at_most_63_characters(#[values("minimal", "full", "claim", "
 
 /// What several AgentDeployments share belongs to none of them.
 #[rstest]
-fn everything_but_what_is_shared_has_one_owner(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn everything_but_what_is_shared_has_one_owner(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let ownerless: Vec<_> =
         objects.all.iter().filter(|o| items(&o["metadata"], "ownerReferences").count() != 1).map(name).collect();
@@ -114,7 +118,9 @@ fn everything_but_what_is_shared_has_one_owner(#[values("minimal", "full", "clai
 }
 
 #[rstest]
-fn selectors_find_the_pods_of_the_revision(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn selectors_find_the_pods_of_the_revision(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
@@ -129,7 +135,9 @@ fn selectors_find_the_pods_of_the_revision(#[values("minimal", "full", "claim", 
 
 /// The Service that clients call has the AgentDeployment's name, whatever revision serves.
 #[rstest]
-fn services_go_to_a_port_that_pods_name(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn services_go_to_a_port_that_pods_name(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
     let named: BTreeSet<_> = containers(&deployment["spec"]["template"])
@@ -176,7 +184,9 @@ fn no_container_has_a_capability_or_a_way_to_gain_one(
 
 /// The restricted profile of Pod Security Standards (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>).
 #[rstest]
-fn no_pod_runs_as_root_or_reaches_its_node(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn no_pod_runs_as_root_or_reaches_its_node(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let wrong = wrong_pods(&fixture(fixture_name), |template| {
         let spec = &template["spec"];
         let context = &spec["securityContext"];
@@ -298,7 +308,9 @@ fn what_volumes_refer_to_exists(#[values("minimal", "full", "claim", "profiled",
 
 /// The user's builder reads the checkpoint and writes its output; it sees no secret and nothing else of the store.
 #[rstest]
-fn a_builder_sees_neither_secrets_nor_the_store(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn a_builder_sees_neither_secrets_nor_the_store(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let build = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("build-"));
     let template = &build.expect("an engine has a build Job")["spec"]["template"];
@@ -331,7 +343,9 @@ fn the_answers_of_the_data_set_are_hidden_from_the_engine() {
 }
 
 #[rstest]
-fn every_pod_goes_to_the_nodes_of_the_spec(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn every_pod_goes_to_the_nodes_of_the_spec(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let hardware = serde_json::to_value(&objects.agent_deployment.spec.hardware).expect("hardware is JSON");
     let selector = |value: &Value| value.get("nodeSelector").cloned().unwrap_or(Value::Null);
@@ -372,7 +386,9 @@ fn a_serving_pod_ends_in_order() {
 }
 
 #[rstest]
-fn the_agent_runtime_accepts_its_configuration(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn the_agent_runtime_accepts_its_configuration(
+    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let configs: Vec<_> =
         objects.kind("ConfigMap").filter_map(|object| object["data"].get("config.json")?.as_str()).collect();

@@ -387,7 +387,8 @@ fn a_paused_rollout_stays_where_it_is_but_for_harm() {
     trial.serve(20 * 60, EQUAL);
     assert_eq!((trial.share(), trial.cluster.world.status.stage), (20, Some(Stage::Paused)));
     let conditions = &trial.cluster.world.status.conditions;
-    let state = |type_: &str| conditions.iter().find(|c| c.type_ == type_).map(|c| (c.status.as_str(), c.reason.as_str()));
+    let state =
+        |type_: &str| conditions.iter().find(|c| c.type_ == type_).map(|c| (c.status.as_str(), c.reason.as_str()));
     let states = ["Ready", "Reconciling", "Stalled", "Suspended"].map(|type_| state(type_).expect("it has one"));
     let at_rest = ("False", "UpToDate");
     assert_eq!(states, [("True", "Serving"), at_rest, at_rest, ("True", "RolloutPaused")]);
