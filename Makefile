@@ -78,7 +78,7 @@ test-api: ## Tests against a real API server, in a cluster of their own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; more than an hour).
-	e2e/run.sh api core bad-input quality operator prompts profile rollout rollout_edges autoscaling prometheus choosing measuring
+	e2e/run.sh api core bad-input quality operator prompts profile rollout rollout_baseline rollout_edges autoscaling prometheus choosing measuring
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
