@@ -1,4 +1,5 @@
-//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those of slipway-analysis.
+//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those
+//! of slipway-analysis.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{

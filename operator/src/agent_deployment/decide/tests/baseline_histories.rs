@@ -106,7 +106,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => ((1..40i64), prop_oneof![4 => Just(1.0), 1 => Just(2.5)]).prop_map(|(windows, slow)| Event::Serve(windows, slow)),
+        6 => ((1..20i64), prop_oneof![4 => Just(1.0), 1 => Just(2.5)]).prop_map(|(windows, slow)| Event::Serve(windows, slow)),
         2 => prop_oneof![Just(Baseline::Stable), Just(Baseline::MirrorBaseline)].prop_map(Event::Baseline),
         1 => (0..3u8).prop_map(Event::Prompt),
         1 => (1..6i32).prop_map(Event::Replicas),
@@ -200,7 +200,7 @@ impl Trial {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_baseline_has_traffic_only_when_it_is_ready_and_goes_with_its_canary(
