@@ -131,6 +131,8 @@ reasons! {
     ConfigurationChosen,
     /// A new revision is being brought up.
     RevisionStarting,
+    /// Fresh pods of the serving plan are being brought up, which a new revision is compared with.
+    BaselineStarting,
     /// Pods of the new revision fail.
     RevisionFailing,
     /// A new revision took over.

@@ -55,6 +55,7 @@ fn broken_rules() -> Vec<(String, AgentDeployment)> {
 /// Refused by the schema.
 const NO_RULE: &[&str] = &[
     "bad-approval",
+    "bad-baseline",
     "bad-capacity",
     "bad-capacity-deadline",
     "bad-duration-without-unit",
@@ -161,6 +162,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[rstest]
 #[case("bad-percentile", "unknown variant `p55`")]
 #[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
+#[case("bad-baseline", "unknown variant `Fresh`, expected `Stable` or `MirrorBaseline`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
 #[case(
     "bad-capacity-deadline",

@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::{
     AgentDeployment,
-    agent_deployment::{CapacityPhase, GuardrailStatus, ProposedPlan, RejectedPlan, RolloutCapacity, RolloutStatus},
+    agent_deployment::{
+        CapacityPhase, GuardrailStatus, ProposedPlan, RejectedPlan, RolloutBaseline, RolloutCapacity, RolloutStatus,
+    },
 };
 
 use crate::table::{indented, table};
@@ -43,13 +45,21 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
     let stable = rollout.stable.as_deref().unwrap_or("none");
     let Some(canary) = &rollout.canary else { return format!("revision {stable} has all traffic\n") };
     let weight = rollout.weight.unwrap_or(0);
+    let of_baseline = rollout.baseline.as_ref().map_or(0, |baseline| baseline.weight);
     let since = rollout.weight_since.as_ref().map_or(String::new(), |at| format!(" since {}", clock(at)));
     let steps: Vec<String> = object.spec.rollout.steps.iter().map(|step| format!("{} %", step.weight)).collect();
     let schedule = if steps.is_empty() { String::new() } else { format!("; the steps are {}", steps.join(", ")) };
     format!(
-        "revision {stable} has {} % of the traffic, {canary} is tried with {weight} %{since}{schedule}\n",
-        100 - weight
+        "revision {stable} has {} % of the traffic, {canary} is tried with {weight} %{since}{schedule}\n{}",
+        100 - weight - of_baseline,
+        rollout.baseline.as_ref().map_or(String::new(), baseline)
     )
+}
+
+/// What the canary is compared with, where that is not the stable revision itself.
+fn baseline(baseline: &RolloutBaseline) -> String {
+    let RolloutBaseline { revision, weight, pods, ready_pods } = baseline;
+    format!("its baseline {revision}, fresh pods of the stable revision, has {weight} %: {ready_pods} of {pods} pods are ready\n")
 }
 
 /// What there is room for, and what is done about it.

@@ -119,6 +119,20 @@ Rollout:
 }
 
 #[test]
+fn a_rollout_beside_a_baseline_shows_the_shares_of_all_three() {
+    let object = rolling_out(json!({
+        "stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20, "weightSince": "2026-01-01T12:00:00Z",
+        "baseline": {"revision": "5b4c3d2e1f-base", "weight": 20, "pods": 2, "readyPods": 1},
+    }));
+    let expected = "\
+Rollout:
+  revision 1f2e3d4c5b has 60 % of the traffic, 5b4c3d2e1f is tried with 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
+  its baseline 5b4c3d2e1f-base, fresh pods of the stable revision, has 20 %: 1 of 2 pods are ready
+";
+    assert_eq!(rollout(&object), expected);
+}
+
+#[test]
 fn what_waits_for_approval_shows_what_it_would_change_and_how_to_approve_it() {
     let object = rolling_out(json!({
         "stable": "1f2e3d4c5b",

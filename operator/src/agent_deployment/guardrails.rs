@@ -24,7 +24,7 @@ pub enum GuardrailView {
     Values {
         /// The canary's.
         canary: Option<f64>,
-        /// Stable's; asked for only where the limit is a multiple of it.
+        /// That of stable, or of the baseline that stands for it; asked for only where the limit is a multiple of it.
         stable: Option<f64>,
     },
     /// It did not answer, or with something that is no value.

@@ -196,7 +196,8 @@ fn is_compared(object: &AgentDeployment) -> bool {
 fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
     let Some(rollout) = rollout_of(object) else { return Vec::new() };
     let canary = rollout.canary.as_ref().filter(|_| is_compared(object));
-    let revisions: Vec<&String> = rollout.stable.iter().chain(canary).collect();
+    let baseline = rollout.compared_baseline().map(|baseline| &baseline.revision);
+    let revisions: Vec<&String> = rollout.stable.iter().chain(canary).chain(baseline).collect();
     let is_judged = |pod: &&Pod| {
         pod.labels().get(labels::REVISION).is_some_and(|revision| revisions.contains(&revision))
             && pod.labels().get(labels::AGENT_DEPLOYMENT) == Some(&object.name_any())
@@ -355,50 +356,4 @@ fn of_revision<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<(String,
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-    use pretty_assertions::assert_eq;
-    use serde_json::{Value, json};
-
-    use super::serving_view;
-    use crate::agent_deployment::world::Unscheduled;
-
-    fn labels(revision: &str) -> Value {
-        json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})
-    }
-
-    fn pod(revision: &str, node: Option<&str>, since: Option<&str>) -> Pod {
-        let condition = since.map(|since| {
-            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": format!("no node at {since}"),
-                "lastTransitionTime": since})
-        });
-        let conditions: Vec<Value> = condition.into_iter().collect();
-        let spec = json!({"containers": [], "nodeName": node});
-        let object =
-            json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
-        serde_json::from_value(object).expect("a pod")
-    }
-
-    #[test]
-    fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
-        let object =
-            json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
-        let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
-        let mut leaving = pod("a", None, Some("2026-01-01T11:00:00Z"));
-        leaving.metadata.deletion_timestamp =
-            Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
-        let pods = [
-            pod("a", Some("node"), None),
-            leaving,
-            pod("a", None, Some("2026-01-01T12:05:00Z")),
-            pod("a", None, Some("2026-01-01T12:03:00Z")),
-            pod("b", None, Some("2026-01-01T12:00:00Z")),
-        ];
-        let (_, view) = serving_view(&deployment, &pods).expect("it has a revision");
-        let longest = Unscheduled {
-            since: "2026-01-01T12:03:00Z".parse().expect("a time"),
-            message: "no node at 2026-01-01T12:03:00Z".to_owned(),
-        };
-        assert_eq!((view.wanted, view.scheduled, view.unscheduled), (4, 1, Some(longest)));
-    }
-}
+mod tests;

@@ -92,6 +92,13 @@ impl RevisionPlan {
     }
 }
 
+/// What stands for a revision on the objects of a canary's baseline: pods of stable's plan under a name of their own, so that what
+/// selects the pods of a revision never finds them, and that no two canaries share. It is short: a pod keeps 58 characters of
+/// `NAME-HASH-base-`, of which there are 57 at most, and what stands for the pods of the canary in a query matches none that is cut later.
+pub fn baseline_of(canary: &str) -> String {
+    format!("{canary}-base")
+}
+
 /// What a plan was made from: a spec, and the repetition of its campaign whose choice was taken, 0 where that is the first. Written as
 /// the hash of the spec, with `/3` for the third repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]

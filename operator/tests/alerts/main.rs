@@ -10,7 +10,7 @@ use std::{
 
 use pretty_assertions::assert_eq;
 use serde::Deserialize;
-use slipway_crds::v1alpha1::agent_deployment::ServiceLevelObjectives;
+use slipway_crds::v1alpha1::agent_deployment::{Baseline, ServiceLevelObjectives};
 use slipway_operator::{
     agent_deployment::build::alerts::{ALERTS, Scope, rules},
     prometheus::{AlertingRule, Rule, RuleFile},
@@ -27,7 +27,8 @@ fn read(path: &str) -> String {
 fn generated() -> RuleFile {
     let slo: ServiceLevelObjectives =
         serde_norway::from_str(&read("tests/alerts/objectives.yaml")).expect("valid objectives");
-    let scope = Scope { namespace: "team", name: "support", replicas: 2, runbooks: "docs/runbooks" };
+    let runbooks = "docs/runbooks";
+    let scope = Scope { namespace: "team", name: "support", replicas: 2, runbooks, baseline: Baseline::Stable };
     rules(&scope, &slo).expect("there are objectives")
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use slipway_crds::v1alpha1::agent_deployment::Baseline;
 use slipway_operator::{
     agent_deployment::build::alerts::{Scope, budget_queries},
     promql::{Prometheus, Series},
@@ -116,7 +117,8 @@ fn runs(series: &[Series], objective: &str, good: &str) -> f64 {
 async fn prometheus_counts_the_runs_of_the_agents_own_pods() {
     let server = start();
     let prometheus = server.client().await;
-    let queries = budget_queries(&Scope { namespace: "team", name: "support", replicas: 1, runbooks: "" });
+    let (runbooks, baseline) = ("", Baseline::Stable);
+    let queries = budget_queries(&Scope { namespace: "team", name: "support", replicas: 1, runbooks, baseline });
     let answer = prometheus.ask(&queries.runs).await.unwrap();
     let found = [("reply", "true"), ("reply", "false"), ("slo.errorRate", "true"), ("slo.errorRate", "false")]
         .map(|(objective, good)| runs(&answer, objective, good));

@@ -126,11 +126,39 @@ fn selectors_find_the_pods_of_the_revision(
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     assert_eq!(labels["slipway.dev/revision"], objects.revision.as_str());
     assert!(is_subset(&deployment["spec"]["selector"]["matchLabels"], labels));
-    let services: Vec<_> = objects.kind("Service").collect();
-    assert_eq!(services.len(), 2);
-    let lost: Vec<_> =
-        services.into_iter().filter(|service| !is_subset(&service["spec"]["selector"], labels)).map(name).collect();
-    assert_eq!(lost, NONE);
+    let services = objects.kind("Service").filter(|service| !is_of_baseline(service));
+    let (found, lost): (Vec<_>, Vec<_>) =
+        services.partition(|service| is_subset(&service["spec"]["selector"], labels));
+    assert_eq!((found.len(), lost.into_iter().map(name).collect::<Vec<_>>()), (2, NONE));
+}
+
+fn is_of_baseline(object: &Value) -> bool {
+    text(&object["metadata"]["labels"], "slipway.dev/revision").ends_with("-base")
+}
+
+/// A baseline runs what the revision runs, and neither is ever taken for the other.
+#[test]
+fn a_baseline_is_the_revision_under_another_name() {
+    let objects = fixture("full");
+    let (of_baseline, of_revision): (Vec<_>, Vec<_>) =
+        objects.kind("Deployment").partition(|deployment| is_of_baseline(deployment));
+    let ([baseline], [revision]) = (of_baseline.as_slice(), of_revision.as_slice()) else {
+        panic!("{} and {} Deployments", of_baseline.len(), of_revision.len())
+    };
+    let renamed = |object: &Value| {
+        let text = object["spec"]["template"]["spec"].to_string();
+        text.replace(object["metadata"]["name"].as_str().expect("it has a name"), "NAME")
+    };
+    assert_eq!(renamed(baseline), renamed(revision));
+    let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
+    let selectors = objects.kind("Service").chain([*baseline, *revision]).map(|object| {
+        let selector = &object["spec"]["selector"];
+        selector.get("matchLabels").unwrap_or(selector)
+    });
+    for selector in selectors {
+        let both = is_subset(selector, &labels(baseline)) && is_subset(selector, &labels(revision));
+        assert!(!both, "{selector} finds the pods of both");
+    }
 }
 
 /// The Service that clients call has the AgentDeployment's name, whatever revision serves.
@@ -368,7 +396,8 @@ fn only_triton_and_the_builders_verbs_ask_for_a_gpu() {
         .filter(|container| container["resources"]["limits"].get("nvidia.com/gpu").is_some())
         .map(|container| text(container, "name"))
         .collect();
-    assert_eq!(askers, ["builder", "evaluate", "triton"]);
+    // Of the revision, and of the baseline of a canary.
+    assert_eq!(askers, ["builder", "evaluate", "triton", "triton"]);
 }
 
 /// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.
@@ -392,9 +421,11 @@ fn the_agent_runtime_accepts_its_configuration(
     let objects = fixture(fixture_name);
     let configs: Vec<_> =
         objects.kind("ConfigMap").filter_map(|object| object["data"].get("config.json")?.as_str()).collect();
-    assert_eq!(configs.len(), 1);
-    let config = RuntimeConfig::from_json(configs[0].as_bytes()).map_err(|error| error.to_string());
-    assert_eq!(config.map(|config| config.validate().map_err(|problems| problems.to_string())), Ok(Ok(())));
+    assert_eq!(configs.len(), objects.kind("Deployment").count());
+    for config in configs {
+        let config = RuntimeConfig::from_json(config.as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(config.map(|config| config.validate().map_err(|problems| problems.to_string())), Ok(Ok(())));
+    }
 }
 
 /// Each header Secret is mounted where the configuration says that the tool finds it.

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use slipway_crds::v1alpha1::{
-    AgentDeployment, AgentDeploymentStatus, EngineStatus, agent_deployment::CustomEngine, engine::EngineBuild,
+    AgentDeployment, AgentDeploymentStatus, EngineStatus,
+    agent_deployment::{Baseline, CustomEngine},
+    engine::EngineBuild,
     shared::ServingConfiguration,
 };
 use slipway_operator::{
@@ -15,7 +17,7 @@ use slipway_operator::{
         build::{self, quality_job::QualityOrder, traffic::Split},
         load::ObservedLoad,
         objectives::ObservedObjectives,
-        revision::{PlannedEngine, RevisionPlan, input_hash},
+        revision::{PlannedEngine, RevisionPlan, baseline_of, input_hash},
         world::{RouteView, RulesView, World},
     },
     engine::{build::build_job, decide::EngineWorld},
@@ -31,6 +33,9 @@ images: {worker: 'registry.example/worker:1', agentRuntime: 'registry.example/ag
 store: {storageClassName: shared, size: 50Gi}
 alerts: {ruleLabels: {release: kube-prometheus-stack}, runbookUrl: 'https://runbooks.example/slipway/'}
 ";
+
+/// Name of the revision on trial.
+const CANARY: &str = "0123456789";
 
 /// The objects as the API server receives them.
 pub struct Objects {
@@ -129,8 +134,13 @@ impl Objects {
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
         all.push(value(&build::revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
         all.extend(build::serving::revision_children(&world, &revision, &plan, world.replicas()).iter().map(child));
-        let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| ("0123456789", 20));
-        let split = Split { stable: Some(&revision), canary };
+        let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| (CANARY, 20));
+        let name = baseline_of(CANARY);
+        let baseline = canary.filter(|_| world.spec.rollout.baseline == Baseline::MirrorBaseline);
+        let baseline = baseline.map(|(_, weight)| (name.as_str(), weight));
+        let mirrored = baseline.map(|(name, _)| build::serving::revision_children(&world, name, &plan, 1));
+        all.extend(mirrored.iter().flatten().map(child));
+        let split = Split { stable: Some(&revision), canary, baseline };
         all.extend(build::traffic::traffic(&world, split).iter().map(child));
         all.extend(rules(&world));
         Self { agent_deployment: agent_deployment.clone(), revision, all }

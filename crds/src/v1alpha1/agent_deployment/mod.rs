@@ -27,7 +27,7 @@ pub use profiling::{
 };
 pub use reprofiling::{AdoptedCampaign, MonthlyUse, ReprofilingResult, ReprofilingRun, ReprofilingStatus};
 pub use rollout::{
-    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
+    Baseline, Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,
 };
 pub use serving::{Hardware, Serving};
@@ -37,8 +37,8 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence,
-    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel, RolloutCapacity,
-    RolloutStatus, SelectedConfiguration, Stage,
+    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel,
+    RolloutBaseline, RolloutCapacity, RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -14,7 +14,18 @@ use crate::values::{DurationText, Percent};
     validation = Rule::new(
         "(has(self.traffic) && has(self.traffic.type) && self.traffic.type != 'BlueGreen') || \
          !(has(self.steps) || has(self.judge) || has(self.guardrails) || has(self.onInconclusive))")
-        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio")
+        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio"),
+    validation = Rule::new(
+        "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || \
+         (has(self.traffic) && has(self.traffic.type) && self.traffic.type == 'GatewayAPI')")
+        .message("baseline MirrorBaseline needs a gateway: with ReplicaRatio its pods would be pods of stable like any others, and with \
+                  BlueGreen nothing is judged: set traffic.type to GatewayAPI, or baseline to Stable")
+        .field_path(".baseline"),
+    validation = Rule::new(
+        "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || !(has(self.capacity) && self.capacity == 'InPlace')")
+        .message("baseline MirrorBaseline needs room beside all pods of stable, and capacity InPlace takes the room of these: set capacity \
+                  to SurgeIfPossible or RequireSurge, or baseline to Stable")
+        .field_path(".baseline")
 )]
 pub struct Rollout {
     /// Who moves traffic to the new revision.
@@ -34,6 +45,12 @@ pub struct Rollout {
     /// How the new revision is judged.
     #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
     pub judge: JudgeSettings,
+    /// What the new revision is compared with. Stable: the pods that serve. MirrorBaseline: fresh pods of the serving plan, as many as
+    /// the new revision has, that start with them and have the same share of the traffic, so that pods which have just started are
+    /// not held against pods that have long been warm. It needs room for these pods too, and no share is larger than 33 percent:
+    /// beyond it less would be left to the serving pods than either of the two has.
+    #[serde(default, skip_serializing_if = "Baseline::is_default")]
+    pub baseline: Baseline,
     /// Guardrails of your own, which Prometheus is asked for once a minute. One that is exceeded three times in a row rolls the new
     /// revision back; while one is exceeded or has no value, the rollout stays at its step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +102,7 @@ impl Default for Rollout {
             traffic: Traffic::default(),
             steps: Vec::new(),
             judge: JudgeSettings::default(),
+            baseline: Baseline::default(),
             guardrails: Vec::new(),
             on_inconclusive: OnInconclusive::default(),
             capacity: Capacity::default(),
@@ -208,6 +226,23 @@ impl Default for JudgeSettings {
             false_rollback: default_false_rollback(),
             warm_up: default_warm_up(),
         }
+    }
+}
+
+/// What a new revision is compared with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum Baseline {
+    /// The pods that serve.
+    #[default]
+    Stable,
+    /// Fresh pods of the serving plan, as many as the new revision has and with the same share of the traffic.
+    MirrorBaseline,
+}
+
+impl Baseline {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -121,7 +121,7 @@ impl Simulation {
             observations.extend(self.run_pod(index, start, rate, shared, is_burst));
         }
         let end_seconds = (start + WINDOW_SECONDS) as u64;
-        Some(Window { end_seconds, weight_percent: Some(weight), observations, ended_pods: Default::default() })
+        Some(Window { end_seconds, weight_percent: Some(weight), observations, ..Window::default() })
     }
 
     fn weight_at(&self, minute: f64) -> Option<f64> {

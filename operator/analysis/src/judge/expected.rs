@@ -25,11 +25,31 @@ pub enum Expectation {
     },
 }
 
+/// What a canary is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// All the rest of the traffic.
+    Rest,
+    /// A baseline that has as much of the traffic as the canary.
+    Baseline,
+}
+
+impl Reference {
+    /// The information about a difference that a unit of traffic carries at a share: of `n` units on one side and `m` on the other it
+    /// is that of `n m / (n + m)`.
+    fn information(self, share: f64) -> f64 {
+        match self {
+            Self::Rest => share * (1.0 - share),
+            Self::Baseline => share / 2.0,
+        }
+    }
+}
+
 impl Judge {
     /// Returns the time that a promotion is expected to take if the canary equals stable: soaks, [`MIN_UNITS`] units per
     /// step, and the median growth of every guard's non-inferiority at the rate and the shape stable has shown.
     #[must_use]
-    pub fn expected_time_to_verdict(&self) -> Expectation {
+    pub fn expected_time_to_verdict(&self, reference: Reference) -> Expectation {
         let schedule_seconds = self.config.steps.iter().map(|step| step.max_soak_seconds).sum();
         if self.config.is_first_revision {
             return Expectation::Seconds(self.config.steps.iter().map(|step| step.min_soak_seconds).sum());
@@ -37,7 +57,7 @@ impl Judge {
         let mut slowest = None;
         for guard in self.promotion_guards() {
             let Some(flow) = Flow::of(guard) else { return Expectation::Unknown };
-            match self.expected_for(&flow) {
+            match self.expected_for(&flow, reference) {
                 None => return Expectation::Unreachable { seconds: None, schedule_seconds },
                 seconds => slowest = slowest.max(seconds),
             }
@@ -52,14 +72,14 @@ impl Judge {
     }
 
     /// Walks the schedule block by block.
-    fn expected_for(&self, flow: &Flow) -> Option<u64> {
+    fn expected_for(&self, flow: &Flow, reference: Reference) -> Option<u64> {
         let last = self.config.steps.iter().rposition(|step| step.weight_percent < 100.0)?;
         let (mut seconds, mut blocks, mut sum, mut squares) = (0, 0_u16, 0.0, 0.0);
         for (position, step) in self.config.steps.iter().enumerate().take(last + 1) {
             let weight = step.weight_percent / 100.0;
             let units_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64 * BLOCK_SECONDS;
             let soak = step.min_soak_seconds.max(units_needed);
-            let z = flow.effect * (flow.units_per_block * weight * (1.0 - weight)).sqrt();
+            let z = flow.effect * (flow.units_per_block * reference.information(weight)).sqrt();
             let mut at_step = 0;
             loop {
                 let is_shown =

@@ -115,6 +115,8 @@ pub(super) struct Comparison {
     pub pods: [u32; 2],
     /// Whether a block of lane S ends with this window.
     pub ends_block: bool,
+    /// The share of all traffic that the arms have together.
+    pub share: f32,
 }
 
 impl Guard {
@@ -267,7 +269,7 @@ impl Guard {
             }
         }
         self.fast.update(sums);
-        self.learn_pace(config, arms);
+        self.learn_pace(config, arms, comparison.share);
         self.consume_objectives(config, arms, margins, hung);
     }
 
@@ -286,7 +288,7 @@ impl Guard {
     }
 
     /// Learns from stable how far an equal canary would lie below the margin.
-    fn learn_pace(&mut self, config: &Config, arms: &Arms) {
+    fn learn_pace(&mut self, config: &Config, arms: &Arms, share: f32) {
         for (name, stable) in &arms.stable.strata {
             if let Some(stratum) = self.strata.get(name) {
                 let (excess, variance) = Split::new(stratum, stable, stable, config.margin_bins).excess(0);
@@ -294,7 +296,7 @@ impl Guard {
                 self.pace.variance += variance as f32;
             }
         }
-        self.pace.units += (arms.stable.count + arms.canary.count) as f32;
+        self.pace.units += (arms.stable.count + arms.canary.count) as f32 / share;
         self.pace.windows = self.pace.windows.saturating_add(1);
     }
 

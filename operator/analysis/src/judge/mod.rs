@@ -31,7 +31,7 @@ pub(crate) mod strata;
 pub mod verdict;
 
 pub use config::{Change, Config, ConfigError, Objective, OnInconclusive, Prediction, Step};
-pub use expected::Expectation;
+pub use expected::{Expectation, Reference};
 pub use guard::{Evidence, Harm};
 pub use observation::{Arm, Key, Observation, Window};
 pub use rollout::Judge;

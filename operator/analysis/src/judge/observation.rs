@@ -9,7 +9,7 @@ use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
-    /// The revision that serves.
+    /// The revision that serves, or the baseline that stands for it.
     Stable,
     /// The revision on trial.
     Canary,
@@ -51,6 +51,9 @@ pub struct Window {
     pub end_seconds: u64,
     /// The canary's share of new traffic in the window, percent; `None` keeps the judge's own step.
     pub weight_percent: Option<f64>,
+    /// The share of those that it is compared with, percent, where these are a baseline of their own beside the rest of the traffic;
+    /// `None` when it is compared with all the rest.
+    pub reference_percent: Option<f64>,
     /// The observations, in any order.
     pub observations: Vec<Observation>,
     /// Pods known to have ended since the last window: what they had in flight is lost.

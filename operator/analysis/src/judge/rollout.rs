@@ -258,6 +258,7 @@ impl Judge {
             overload_bins: is_overloaded.then_some(OVERLOAD_BINS),
             pods: [Arm::Canary, Arm::Stable].map(|arm| pods_hash(window, arm)),
             ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
+            share: self.compared_share(window) as f32,
         };
         let idle = Arms::default();
         for guard in &mut self.guards {
@@ -285,7 +286,13 @@ impl Judge {
             *sessions.entry((key(observation), observation.arm)).or_default() += observation.new_sessions;
         }
         let most = |arm: Arm| sessions.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
-        self.sessions.update(most(Arm::Canary), most(Arm::Stable), self.weight_percent, elapsed_seconds);
+        let weight_percent = self.weight_percent / self.compared_share(window);
+        self.sessions.update(most(Arm::Canary), most(Arm::Stable), weight_percent, elapsed_seconds);
+    }
+
+    /// The share of all traffic that the two sides of the comparison have together, at most 1.
+    fn compared_share(&self, window: &Window) -> f64 {
+        window.reference_percent.map_or(1.0, |reference| ((self.weight_percent + reference) / 100.0).clamp(0.01, 1.0))
     }
 
     /// Counts lost units once per unit kind, at its first guard.

@@ -29,7 +29,7 @@ impl Sessions {
         Self { process: RestartProduct::new(&MIXTURE) }
     }
 
-    /// Reads the new sessions of a window.
+    /// Reads the new sessions of a window, and the canary's share of those that both sides are to have.
     pub fn update(&mut self, canary: u64, stable: u64, weight_percent: f64, elapsed_seconds: u64) {
         self.process.restart(restarts_due(elapsed_seconds));
         let weight = weight_percent / 100.0;

@@ -8,7 +8,10 @@ use slipway_evidence::{Histogram, Metric, Quantile, Unit, WINDOW_SECONDS};
 
 use super::{
     Arm, Blame, Change, Config, Judge, Judgement, Objective, Observation, OnInconclusive, Prediction, Step, Verdict,
-    Window, expected::Expectation, rollout::BLOCK_SECONDS, state::MAX_STATE_BYTES,
+    Window,
+    expected::{Expectation, Reference},
+    rollout::BLOCK_SECONDS,
+    state::MAX_STATE_BYTES,
 };
 
 const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;
@@ -316,12 +319,12 @@ fn the_expected_time_is_near_the_time_it_takes() {
     let slow = Rollout { per_window: 20, windows_per_step: 360, ..rollout() };
     let windows = slow.windows(13);
     let (judge, _) = judge_all(Config::default(), &windows[..30]);
-    let Expectation::Seconds(expected) = judge.expected_time_to_verdict() else { panic!("{judge:?}") };
+    let Expectation::Seconds(expected) = judge.expected_time_to_verdict(Reference::Rest) else { panic!("{judge:?}") };
     let step = |weight_percent| Step { weight_percent, min_soak_seconds: 3_600, max_soak_seconds: 7_200 };
     let config = Config { steps: [5.0, 20.0, 50.0].map(step).to_vec(), ..Config::default() };
     let (judge, _) = judge_all(config, &windows[..30]);
     assert!((1_800..=7_200).contains(&expected), "{expected}");
-    assert_eq!(judge.expected_time_to_verdict(), Expectation::Seconds(10_800));
+    assert_eq!(judge.expected_time_to_verdict(Reference::Rest), Expectation::Seconds(10_800));
 }
 
 #[test]
@@ -331,10 +334,57 @@ fn a_verdict_that_traffic_cannot_reach_is_said_at_the_opening() {
     let config = Config { steps: vec![step], ..Config::default() };
     let (judge, _) = judge_all(config, &rare.windows(14)[..40]);
     assert!(
-        matches!(judge.expected_time_to_verdict(), Expectation::Unreachable { schedule_seconds: 600, .. }),
+        matches!(judge.expected_time_to_verdict(Reference::Rest), Expectation::Unreachable { schedule_seconds: 600, .. }),
         "{:?}",
-        judge.expected_time_to_verdict()
+        judge.expected_time_to_verdict(Reference::Rest)
     );
+}
+
+/// Windows at 20 % in which each side finishes so many units, and begins as many sessions.
+fn sides(stable: u64, canary: u64, reference_percent: Option<f64>) -> Vec<Window> {
+    let mut rng = Pcg64Mcg::new(16);
+    let window = |index: u64| {
+        let mut side = |arm, units| {
+            let mut side = observation(&mut rng, arm, Metric::AgentRunLatency, (units, 1.0));
+            (side.pod, side.new_sessions) = (format!("{arm:?}"), units);
+            side
+        };
+        let observations = vec![side(Arm::Stable, stable), side(Arm::Canary, canary)];
+        let end_seconds = 1_789_000_000 + index * 10;
+        Window { end_seconds, weight_percent: Some(20.0), reference_percent, observations, ..Window::default() }
+    };
+    (1..=60).map(window).collect()
+}
+
+#[test]
+fn a_baseline_has_as_many_sessions_as_the_canary_and_the_rest_has_more() {
+    let is_mismatch = |windows: Vec<Window>| judge_all(Config::default(), &windows).0.split_mismatch().1;
+    let cases = [
+        sides(10, 10, Some(20.0)),
+        sides(10, 10, None),
+        sides(40, 10, None),
+        sides(40, 10, Some(20.0)),
+    ];
+    assert_eq!(cases.map(is_mismatch), [false, true, false, true]);
+}
+
+#[test]
+fn how_much_traffic_there_is_follows_from_what_two_equal_sides_have_of_it() {
+    let units = |windows: Vec<Window>| judge_all(Config::default(), &windows).0.guards[0].pace.units;
+    assert_eq!((units(sides(80, 20, None)), units(sides(20, 20, Some(20.0)))), (6_000.0, 6_000.0));
+}
+
+#[test]
+fn a_baseline_takes_longer_to_prove_a_canary_by_for_it_sees_less() {
+    let step = |weight_percent| Step { weight_percent, min_soak_seconds: 60, max_soak_seconds: 36_000 };
+    let config = Config { steps: vec![step(20.0)], ..Config::default() };
+    let (judge, _) = judge_all(config, &sides(20, 20, Some(20.0))[..30]);
+    let seconds = |reference| match judge.expected_time_to_verdict(reference) {
+        Expectation::Seconds(seconds) => seconds,
+        otherwise => panic!("{otherwise:?}"),
+    };
+    let (rest, baseline) = (seconds(Reference::Rest), seconds(Reference::Baseline));
+    assert!(rest < baseline && baseline <= 2 * rest, "{rest} s beside all the rest, {baseline} s beside a baseline");
 }
 
 #[test]

@@ -6,12 +6,14 @@ use super::{World, route, route::Share, serving};
 use crate::{agent_deployment::world::RouteView, plan::Child};
 
 /// The revisions between which traffic is split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Split<'a> {
     /// The revision that serves; absent before the first one does.
     pub stable: Option<&'a str>,
     /// The revision on trial and its share in percent.
     pub canary: Option<(&'a str, i32)>,
+    /// The baseline that the canary is compared with and its share in percent. Only a gateway gives it one.
+    pub baseline: Option<(&'a str, i32)>,
 }
 
 /// The objects that bring about a split.
@@ -35,9 +37,8 @@ fn http_route(world: &World, split: Split<'_>) -> Option<gateway_api::httproutes
         return None;
     }
     let stable = split.stable?;
-    let weight = split.canary.map_or(0, |(_, weight)| weight);
-    let canary = split.canary.map(|(revision, weight)| Share { revision, weight });
-    let shares: Vec<Share<'_>> =
-        std::iter::once(Share { revision: stable, weight: 100 - weight }).chain(canary).collect();
+    let beside = split.canary.into_iter().chain(split.baseline).map(|(revision, weight)| Share { revision, weight });
+    let given: i32 = beside.clone().map(|share| share.weight).sum();
+    let shares: Vec<Share<'_>> = std::iter::once(Share { revision: stable, weight: 100 - given }).chain(beside).collect();
     Some(route::http_route(world, gateway, &shares))
 }

@@ -2,6 +2,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 
 use super::*;
+use crate::agent_deployment::revision::baseline_of;
 
 fn declared(limit: &str) -> Vec<Guardrail> {
     let yaml = format!("[{{name: heat, query: 'max(heat{{namespace=\"$namespace\", pod=~\"$pods\"}})', {limit}}}]");
@@ -95,6 +96,8 @@ fn looks_keep_time_with_the_judges_writes(
 fn an_expression_is_about_the_pods_of_one_revision() {
     let expected = r#"max(heat{namespace="team", pod=~"support-0123456789-[a-z0-9]+(-[a-z0-9]{5})?"})"#;
     assert_eq!(expression(&declared("max: '1'")[0], ("team", "support"), "0123456789"), expected);
+    let expected = r#"max(heat{namespace="team", pod=~"support-0123456789-base-[a-z0-9]+(-[a-z0-9]{5})?"})"#;
+    assert_eq!(expression(&declared("max: '1'")[0], ("team", "support"), &baseline_of("0123456789")), expected);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentStatus};
+use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec, AgentDeploymentStatus};
 use tracing::warn;
 
 use crate::{
@@ -28,7 +28,8 @@ pub async fn observe(
     if !budget::is_due(&object.spec.slo, object.status.as_ref().unwrap_or(&nothing), now) {
         return BudgetsView::NotAsked;
     }
-    let scope = Scope { namespace, name, replicas: object.spec.serving.replicas, runbooks: "" };
+    let AgentDeploymentSpec { serving, rollout, .. } = &object.spec;
+    let scope = Scope { namespace, name, replicas: serving.replicas, runbooks: "", baseline: rollout.baseline };
     match ask(prometheus, &budget_queries(&scope)).await {
         Ok(view) => view,
         Err(error) => {

@@ -48,7 +48,8 @@ async fn look(
     rollout: &RolloutStatus,
 ) -> Result<GuardrailView, String> {
     let canary = value(prometheus, guardrail, of, rollout.canary.as_deref()).await?;
-    let stable = rollout.stable.as_deref().filter(|_| guardrail.max_ratio_to_stable.is_some());
+    let baseline = rollout.compared_baseline().map(|baseline| baseline.revision.as_str());
+    let stable = baseline.or(rollout.stable.as_deref()).filter(|_| guardrail.max_ratio_to_stable.is_some());
     let stable = value(prometheus, guardrail, of, stable).await?;
     Ok(GuardrailView::Values { canary, stable })
 }

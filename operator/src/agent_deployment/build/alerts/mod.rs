@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::{
     labels::{self, Component},
-    v1alpha1::agent_deployment::ServiceLevelObjectives,
+    v1alpha1::agent_deployment::{Baseline, ServiceLevelObjectives},
 };
 
 pub use alerting::ALERTS;
@@ -64,6 +64,8 @@ pub struct Scope<'a> {
     pub replicas: i32,
     /// What the names of runbooks are appended to.
     pub runbooks: &'a str,
+    /// Whether some of its pods are those of a baseline.
+    pub baseline: Baseline,
 }
 
 impl Scope<'_> {
@@ -85,7 +87,13 @@ impl Scope<'_> {
     /// Matchers of the agent's own pods, of all its revisions: `NAME-REVISION-` and what the ReplicaSet appends, which is cut short
     /// behind a long name. Neither part has a dash, so that pods of an agent whose name goes on after this one's do not match.
     fn pods(&self) -> String {
-        format!(r#"namespace="{}",pod=~"{}-[0-9a-f]{{10}}-[a-z0-9]+(-[a-z0-9]{{5}})?""#, self.namespace, self.name)
+        let Self { namespace, name, .. } = self;
+        // Only where they can be: the rules of everyone else stay as they are.
+        let of_baseline = match self.baseline {
+            Baseline::Stable => "",
+            Baseline::MirrorBaseline => "(-base)?",
+        };
+        format!(r#"namespace="{namespace}",pod=~"{name}-[0-9a-f]{{10}}{of_baseline}-[a-z0-9]+(-[a-z0-9]{{5}})?""#)
     }
 }
 
@@ -122,6 +130,7 @@ pub fn child(world: &World) -> Option<Child> {
         name: &world.name,
         replicas: world.replicas(),
         runbooks: &world.settings.alerts.runbook_url,
+        baseline: world.spec.rollout.baseline,
     };
     let rules = rules(&scope, &world.spec.slo)?;
     Some(match kind(world) {

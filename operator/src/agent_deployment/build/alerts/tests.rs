@@ -16,7 +16,8 @@ errorRate: {max: 1%}
 ";
 
 fn scope() -> Scope<'static> {
-    Scope { namespace: "team", name: "support", replicas: 2, runbooks: "https://runbooks.example/" }
+    let runbooks = "https://runbooks.example/";
+    Scope { namespace: "team", name: "support", replicas: 2, runbooks, baseline: Baseline::Stable }
 }
 
 fn rules_of(slo: &str) -> Option<RuleFile> {
@@ -51,6 +52,19 @@ fn every_series_that_an_alert_reads_is_recorded() {
     assert!(!read.is_empty());
     let missing: Vec<_> = read.iter().filter(|series| !recorded.contains(series.as_str())).collect();
     assert_eq!(missing, Vec::<&String>::new());
+}
+
+/// Everyone else's rules stay as they are.
+#[test]
+fn the_pods_of_a_baseline_count_where_there_can_be_one() {
+    let pods = |baseline| Scope { baseline, ..scope() }.pods();
+    assert_eq!(
+        [pods(Baseline::Stable), pods(Baseline::MirrorBaseline)],
+        [
+            r#"namespace="team",pod=~"support-[0-9a-f]{10}-[a-z0-9]+(-[a-z0-9]{5})?""#,
+            r#"namespace="team",pod=~"support-[0-9a-f]{10}(-base)?-[a-z0-9]+(-[a-z0-9]{5})?""#,
+        ]
+    );
 }
 
 /// Objectives of which a tenth or more may be bad have no budget that burns; a budget of no errors at all is burnt by any.

@@ -15,7 +15,7 @@ use slipway_crds::{
 use super::{
     Draft, Split, Step, Target, Why, World, build, capacity,
     judge::{Case, Judged, until_next_window},
-    keep, keep_split, progress, promote, remove_others, route_problem,
+    keep, keep_split, promote, remove_others, route_problem,
     schedule::{self, Planned},
     settle, tell_of_start,
 };
@@ -124,11 +124,15 @@ impl Canary<'_> {
     pub(super) fn set_weight(&mut self, weight: i32) {
         if weight != self.weight() {
             self.rollout.weight = Some(weight);
-            self.rollout.weight_since = Some(Time(self.world.now));
             self.rollout.canary_share = Some(format!("{weight}%"));
-            // Another share is another load.
-            self.rollout.guardrails.clear();
+            self.note_other_shares();
         }
+    }
+
+    /// Another share is another load, and what was seen before is no part of the comparison.
+    pub(super) fn note_other_shares(&mut self) {
+        self.rollout.weight_since = Some(Time(self.world.now));
+        self.rollout.guardrails.clear();
     }
 
     /// Pods that the step needs; all of them before the canary takes over.
@@ -185,7 +189,7 @@ impl Canary<'_> {
 
     /// Not while it is held, and not before it has the share of its step.
     fn may_advance(&self) -> bool {
-        !self.is_held() && self.planned().is_some_and(|step| step.weight == self.weight())
+        !self.is_held() && self.planned().is_some_and(|step| self.has_shares(step.weight))
     }
 
     /// A pod that ends with an error while users are sent to it needs no statistics.
@@ -211,17 +215,20 @@ impl Canary<'_> {
     /// Brings up what the step needs and there is room for, and moves the traffic when it is there.
     pub(super) fn carry_on(mut self, draft: &mut Draft) -> Option<Step<()>> {
         let (world, wanted) = (self.world, self.wanted());
-        let progress = progress(self.target, world.serving.get(&self.target.hash), wanted);
+        self.look_after_baseline(draft);
+        let progress = self.progress();
         let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
         let planned = self.planned().map(|step| step.weight);
         match planned {
             None if is_ready && wanted >= world.replicas() => return self.take_over(draft),
             None => self.share_by_pods(),
-            Some(weight) if is_ready && weight != self.weight() && self.may_move() => {
-                let line =
-                    format!("plan {} is given {weight} % of the traffic, {}", self.target.hash, counted_pods(wanted));
+            Some(weight) if is_ready && !self.has_shares(weight) && self.may_move() => {
+                let beside = self.rollout.baseline.as_ref();
+                let beside = beside.map(|baseline| format!(", and {} as much", baseline.revision)).unwrap_or_default();
+                let pods = counted_pods(wanted);
+                let line = format!("plan {} is given {weight} % of the traffic, {pods}{beside}", self.target.hash);
                 draft.notes.push(Note::normal(Reason::RolloutProgressing, line));
-                self.set_weight(weight);
+                self.give_shares(weight);
             }
             Some(_) => {}
         }
@@ -235,13 +242,16 @@ impl Canary<'_> {
         Some(why)
     }
 
-    /// Both revisions, with the pods and shares that the rollout gives them. Stable comes first.
+    /// Both revisions and the baseline, with the pods and shares that the rollout gives them. Stable comes first.
     pub(super) fn keep_both(&self, draft: &mut Draft) {
         let (world, stable, target) = (self.world, self.stable, self.target);
-        let split = Split { stable: Some(stable), canary: Some((&target.hash, self.weight())) };
+        let baseline = self.rollout.baseline.as_ref().map(|baseline| (baseline.revision.as_str(), baseline.weight));
+        let split = Split { stable: Some(stable), canary: Some((&target.hash, self.weight())), baseline };
         keep_split(world, split, self.stable_pods(), draft);
         draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, self.wanted()));
-        remove_others(world, vec![stable, &target.hash], draft);
+        draft.children.extend(self.baseline_children());
+        let kept = [stable, target.hash.as_str()].into_iter().chain(baseline.map(|(revision, _)| revision));
+        remove_others(world, kept.collect(), draft);
     }
 
     /// A canary that nobody is left beside is sent to whatever a person or a gateway says, and as long as it is so.

@@ -19,7 +19,7 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, World,
+    Draft, World, baseline,
     canary::{Canary, Next, from_the_start},
     schedule::{self, Arms, Planned},
 };
@@ -42,7 +42,7 @@ pub(super) fn schedule(world: &World, room: Option<&RolloutCapacity>) -> Vec<Pla
     if rollout.traffic.r#type == TrafficType::BlueGreen {
         return Vec::new();
     }
-    let unlimited = Arms::unlimited(replicas);
+    let unlimited = Arms { share_at_most: baseline::largest_share(world), ..Arms::unlimited(replicas) };
     let Some(room) = room else { return schedule::schedule(rollout, unlimited) };
     // Places that are taken and given back one by one change nothing here: the judge's memory is tied to the steps.
     let beside = room.pods - room.drained;
@@ -54,7 +54,7 @@ pub(super) fn schedule(world: &World, room: Option<&RolloutCapacity>) -> Vec<Pla
         }
         CapacityPhase::InPlace | CapacityPhase::Restoring if replicas <= 1 => schedule::alone(rollout),
         CapacityPhase::InPlace | CapacityPhase::Restoring => {
-            schedule::schedule(rollout, Arms { stable: replicas - 1, canary_at_most: 1 })
+            schedule::schedule(rollout, Arms { stable: replicas - 1, canary_at_most: 1, ..unlimited })
         }
     }
 }
@@ -71,8 +71,21 @@ fn shortened(scheduler: &str) -> String {
 
 /// How many pods there are of either.
 impl<'a> Canary<'a> {
-    fn view(&self) -> Option<&'a ServingView> {
-        self.world.serving.get(&self.target.hash)
+    /// What is seen of its pods, or of pairs of one of them and one of the baseline.
+    fn view(&self) -> Option<ServingView> {
+        let serving = &self.world.serving;
+        let canary = serving.get(&self.target.hash)?;
+        match self.baseline() {
+            None => Some(canary.clone()),
+            Some(baseline) => baseline::pairs(canary, serving.get(&baseline)?),
+        }
+    }
+
+    /// Whether a pod of it, or of the baseline, has a node.
+    fn has_any_node(&self) -> bool {
+        let beside = [Some(self.target.hash.clone()), self.baseline()];
+        let views = beside.iter().flatten().filter_map(|revision| self.world.serving.get(revision));
+        views.map(|view| view.scheduled).any(|scheduled| scheduled > 0)
     }
 
     fn stable_view(&self) -> Option<&'a ServingView> {
@@ -83,7 +96,7 @@ impl<'a> Canary<'a> {
         self.rollout.capacity.as_ref()
     }
 
-    fn phase(&self) -> Option<CapacityPhase> {
+    pub(super) fn phase(&self) -> Option<CapacityPhase> {
         self.room().map(|room| room.phase)
     }
 
@@ -154,16 +167,16 @@ impl Canary<'_> {
         let wanted = self.wanted();
         let Some(view) = self.view().filter(|view| view.wanted == wanted) else { return Next::GoOn };
         match self.phase() {
-            Some(CapacityPhase::InPlace) => return self.look_after_places(view, draft),
+            Some(CapacityPhase::InPlace) => return self.look_after_places(&view, draft),
             Some(CapacityPhase::Restoring) => {}
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => {
                 let stable = self.stable_view().and_then(|stable| self.overdue(stable));
-                match (stable, self.overdue(view)) {
+                match (stable, self.overdue(&view)) {
                     // Stable has grown, or has lost a node: its own pods come first.
-                    (Some(unscheduled), _) if view.scheduled > 0 => {
+                    (Some(unscheduled), _) if self.has_any_node() => {
                         self.wait_for_room(&shortened(&unscheduled.message))
                     }
-                    (_, Some(unscheduled)) => self.fall_back(view, &shortened(&unscheduled.message), draft),
+                    (_, Some(unscheduled)) => self.fall_back(&view, &shortened(&unscheduled.message), draft),
                     (_, None) if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
                         self.rollout.capacity = None;
                     }
@@ -252,8 +265,9 @@ impl Canary<'_> {
         let is_told = self.room().is_some_and(|room| room.phase == CapacityPhase::Limited && room.pods == found);
         let room = RolloutCapacity { phase: CapacityPhase::Limited, pods: found, ..self.refused(scheduler) };
         if !is_told {
+            let beside = self.baseline().map_or("", |_| " and as many of its baseline");
             let line = format!(
-                "plan {} goes on with {found} of {} pods, and no more traffic than these carry: {scheduler}",
+                "plan {} goes on with {found} of {} pods{beside}, and no more traffic than these carry: {scheduler}",
                 self.target.hash, room.wanted
             );
             draft.notes.push(Note::warning(Reason::InsufficientCapacity, line));

@@ -1,4 +1,5 @@
-//! Judges a canary by what its pods and those of stable counted. Pure: the statistics are those of slipway-analysis.
+//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those
+//! of slipway-analysis.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
     Arm, Change, Config, Expectation, Judge, Judgement, Objective, Observation, OnInconclusive as JudgeOnInconclusive,
-    Step, Suspect, Verdict, Window, config,
+    Reference, Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
     conditions::Reason,
@@ -15,7 +16,7 @@ use slipway_crds::{
 };
 use slipway_evidence::{Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id};
 
-use super::{World, prediction, schedule::Planned};
+use super::{World, baseline, prediction, schedule::Planned};
 use crate::agent_deployment::{objectives::counted_as, revision::RevisionPlan, world::PodEvidence};
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
@@ -100,10 +101,15 @@ impl Case<'_> {
         let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
         if last.is_some() && self.is_news(verdict, code) {
             let text = judged.reason.clone();
-            write(&mut judged.rollout, judge, (verdict, code, text));
+            write(&mut judged.rollout, judge, self.reference(), (verdict, code, text));
             judged.rollout.judged_at = Some(Time(self.world.now));
         }
         judged
+    }
+
+    /// What it is compared with at the steps to come.
+    fn reference(&self) -> Reference {
+        if baseline::is_asked_for(self.world) { Reference::Baseline } else { Reference::Rest }
     }
 
     fn is_news(&self, verdict: Verdict, code: &str) -> bool {
@@ -153,7 +159,8 @@ impl Case<'_> {
         let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
         let first = settled.max(consumed_to / WINDOW_SECONDS);
         let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
-        let arms = [(Arm::Stable, self.pods(self.stable)), (Arm::Canary, self.pods(self.canary))];
+        let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
+        let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
         let is_silent = arms.iter().flat_map(|(_, pods)| *pods).any(|pod| pod.evidence.is_none());
         let end = if is_silent { finished.saturating_sub(PATIENCE_WINDOWS) } else { finished };
         (first..end).map(|id| self.window(id, &arms)).collect()
@@ -166,7 +173,9 @@ impl Case<'_> {
     fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> Window {
         let planned = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
         let weight_percent = planned.or(self.rollout.weight.map(f64::from));
-        let mut window = Window { end_seconds: window_end(id), weight_percent, ..Window::default() };
+        let reference_percent = self.rollout.compared_baseline().map(|of| f64::from(of.weight));
+        let mut window =
+            Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
             let Some(evidence) = &pod.evidence else { continue };
             // A container that was started anew counts anew: it is another pod to the judge.
@@ -209,12 +218,17 @@ fn idle() -> MetricWindow {
     }
 }
 
-fn write(rollout: &mut RolloutStatus, judge: &Judge, (verdict, code, text): (Verdict, &str, String)) {
+fn write(
+    rollout: &mut RolloutStatus,
+    judge: &Judge,
+    reference: Reference,
+    (verdict, code, text): (Verdict, &str, String),
+) {
     rollout.verdict = Some(format!("{verdict:?}"));
     rollout.reason = Some(code.to_owned());
     rollout.message = Some(text.chars().take(512).collect());
     rollout.judge_state = Some(judge.encode());
-    rollout.expected_verdict = match judge.expected_time_to_verdict() {
+    rollout.expected_verdict = match judge.expected_time_to_verdict(reference) {
         Expectation::Unknown => None,
         Expectation::Seconds(seconds) => Some(format!("about {} min at today's traffic", seconds.div_ceil(60))),
         Expectation::Unreachable { seconds: None, .. } => {

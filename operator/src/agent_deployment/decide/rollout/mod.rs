@@ -2,8 +2,9 @@
 //!
 //! Stable keeps its full capacity until then, unless the user lets it make room ([`capacity`]); promotion retargets Service and route
 //! and restarts nothing. With BlueGreen the new revision takes over once its pods are ready; else it is given traffic step by step and
-//! judged ([`canary`]).
+//! judged ([`canary`]), by the pods of stable or by fresh ones of the same plan ([`baseline`]).
 
+mod baseline;
 mod canary;
 mod capacity;
 mod judge;
@@ -61,7 +62,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
         return canary::advance(world, stable, target, draft);
     }
     let view = world.serving.get(&target.hash);
-    let progress = progress(target, view, world.replicas());
+    let progress = progress(&target.hash, view, world.replicas());
     let is_ready = matches!(progress, Step::Done(()));
     if is_stable || is_ready {
         promote(world, stable, target, draft);
@@ -108,7 +109,7 @@ fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dra
     settle(Some(&target.hash), draft);
     let replicas = world.replicas();
     draft.children.extend(build::serving::revision_children(world, &target.hash, &target.plan, replicas));
-    draft.children.extend(build::traffic::traffic(world, Split { stable: Some(&target.hash), canary: None }));
+    draft.children.extend(build::traffic::traffic(world, Split { stable: Some(&target.hash), ..Split::default() }));
     remove_others(world, vec![&target.hash], draft);
     forget_old_revisions(world, &target.hash, draft);
 }
@@ -116,7 +117,7 @@ fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dra
 /// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
 /// stable is left as it is.
 fn keep(world: &World, stable: Option<&str>, draft: &mut Draft) {
-    keep_split(world, Split { stable, canary: None }, world.replicas(), draft);
+    keep_split(world, Split { stable, ..Split::default() }, world.replicas(), draft);
 }
 
 /// The same with so many pods of stable, while a canary has a share of the traffic.
@@ -127,8 +128,8 @@ fn keep_split(world: &World, split: Split<'_>, pods: i32, draft: &mut Draft) {
     draft.children.extend(build::traffic::traffic(world, split));
 }
 
-fn progress(target: &Target, view: Option<&ServingView>, wanted: i32) -> Step<()> {
-    let revision = target.hash.clone();
+fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()> {
+    let revision = revision.to_owned();
     let Some(view) = view else { return Step::Waiting(Why::RevisionStarting { revision, ready: 0, wanted }) };
     if view.is_observed && view.ready >= wanted && view.updated >= wanted {
         return Step::Done(());

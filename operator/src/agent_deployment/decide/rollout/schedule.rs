@@ -27,16 +27,19 @@ pub(super) struct Arms {
     pub(super) stable: i32,
     /// Pods that the canary has room for.
     pub(super) canary_at_most: i32,
+    /// Largest share that the canary may have, in percent.
+    pub(super) share_at_most: i32,
 }
 
 impl Arms {
     /// As many as are wanted.
     pub(super) fn unlimited(replicas: i32) -> Self {
-        Self { stable: replicas, canary_at_most: i32::MAX }
+        Self { stable: replicas, canary_at_most: i32::MAX, share_at_most: 100 }
     }
 
     /// Pods for a share, and the share that these can carry: a pod of the canary never carries more than one of stable for want of room.
     fn carrying(self, weight: i32) -> (i32, i32) {
+        let weight = weight.min(self.share_at_most);
         let pods = canary_pods(self.stable, weight);
         if pods <= self.canary_at_most {
             return (pods, weight);
@@ -77,7 +80,7 @@ pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<Planned> {
         let max_soak_seconds = step.max_soak.seconds_rounded_up();
         let next = Planned { weight, share, pods, min_soak_seconds, max_soak_seconds };
         match planned.last_mut() {
-            // With whole pods, or too few of them, two steps can be the same: the later one, for as long as both.
+            // With whole pods, too few of them, or a largest share, two steps can be the same: the later one, for as long as both.
             Some(last) if last.share >= share => {
                 last.weight = weight;
                 last.min_soak_seconds += min_soak_seconds;
@@ -151,9 +154,25 @@ mod tests {
         #[case] room: i32,
         #[case] expected: &[(i32, i32, f64)],
     ) {
-        let planned = schedule(&rollout(traffic, "[]"), Arms { stable: 4, canary_at_most: room });
+        let arms = Arms { canary_at_most: room, ..Arms::unlimited(4) };
+        let planned = schedule(&rollout(traffic, "[]"), arms);
         let shares: Vec<_> = planned.into_iter().map(|step| (step.weight, step.pods, step.share)).collect();
         assert_eq!(shares, expected);
+    }
+
+    #[rstest]
+    #[case("[]", &[(5, 1, 600), (20, 1, 600), (33, 2, 600)])]
+    #[case::never_reached("[{weight: 10}, {weight: 33}]", &[(10, 1, 600), (33, 2, 600)])]
+    #[case::several_beyond("[{weight: 30}, {weight: 40, minSoak: 1m}, {weight: 80, minSoak: 2m}]", &[(30, 2, 600), (33, 2, 180)])]
+    fn beyond_the_largest_share_there_is_one_step_for_as_long_as_all_of_them(
+        #[case] steps: &str,
+        #[case] expected: &[(i32, i32, u64)],
+    ) {
+        let arms = Arms { share_at_most: 33, ..Arms::unlimited(4) };
+        let planned = schedule(&rollout("GatewayAPI", steps), arms);
+        assert!(planned.iter().all(|step| (step.share - f64::from(step.weight)).abs() < 1e-9), "{planned:?}");
+        let steps: Vec<_> = planned.iter().map(|step| (step.weight, step.pods, step.min_soak_seconds)).collect();
+        assert_eq!(steps, expected);
     }
 
     #[test]

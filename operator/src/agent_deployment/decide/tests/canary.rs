@@ -1,200 +1,20 @@
 //! A canary with traffic: what its pods count decides. The clock is the test's, and so is what users send.
 
+mod baseline;
 mod guardrails;
 mod killed;
 
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::{
-    AgentDeploymentSpec,
-    agent_deployment::{RolloutStatus, Stage},
-};
-use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
+use slipway_crds::v1alpha1::agent_deployment::Stage;
 
-use super::cluster::{Cluster, lines, world};
+use super::trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with};
 use crate::{
-    agent_deployment::{
-        guardrails::GuardrailView,
-        world::{PodEvidence, RouteView},
-    },
+    agent_deployment::world::RouteView,
     notifications::happening::{Happening, Severity},
     plan::{Child, RemovalKind},
 };
-
-const ROLLOUT: &str = "
-traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}
-steps: [{weight: 20, minSoak: 1m, maxSoak: 30m}, {weight: 50, minSoak: 1m, maxSoak: 60m}]
-judge: {warmUp: 0s}
-";
-
-/// What users send, and how revisions take it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Users {
-    /// Runs in a window, of both revisions together.
-    pub(super) runs: u64,
-    /// How much slower the canary is.
-    pub(super) slowdown: f64,
-    /// Failures among 100 runs of the canary.
-    pub(super) failures: u64,
-}
-
-pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0 };
-
-/// A cluster with users.
-pub(super) struct Trial {
-    pub(super) cluster: Cluster,
-    counted: BTreeMap<String, Vec<Window>>,
-    /// What Prometheus says of the canary by every guardrail.
-    said: GuardrailView,
-    /// Every share that the canary had, in turn.
-    shares: Vec<i32>,
-    events: Vec<String>,
-    writes: usize,
-}
-
-fn with_rollout(spec: &mut AgentDeploymentSpec, rollout: &str) {
-    spec.serving.replicas = 4;
-    spec.rollout = serde_norway::from_str(rollout).expect("a valid rollout");
-}
-
-/// An agent of four pods with a changed prompt; the canary's first pods are ready.
-fn trial() -> Trial {
-    trial_with(ROLLOUT)
-}
-
-fn trial_with(rollout: &str) -> Trial {
-    let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
-    let cluster = cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned());
-    let mut trial = Trial::on(cluster);
-    trial.settle();
-    trial.cluster.ready_pods();
-    trial.settle();
-    trial
-}
-
-/// A time in the shape of a latency: the same sequence for every pod, shifted a little from window to window.
-fn microseconds(index: u64, window: u64, slowdown: f64) -> u64 {
-    let spread = [0.62, 0.75, 0.86, 0.95, 1.04, 1.15, 1.3, 1.52, 1.9, 2.6];
-    let jitter = 1.0 + ((index * 7 + window * 13) % 11) as f64 / 100.0;
-    (200_000.0 * spread[(index % 10) as usize] * jitter * slowdown) as u64
-}
-
-impl Trial {
-    pub(super) fn on(cluster: Cluster) -> Self {
-        let said = GuardrailView::Values { canary: None, stable: None };
-        Self { cluster, counted: BTreeMap::new(), said, shares: Vec::new(), events: Vec::new(), writes: 0 }
-    }
-
-    pub(super) fn rollout(&self) -> RolloutStatus {
-        self.cluster.world.status.rollout.clone().expect("something serves")
-    }
-
-    fn share(&self) -> i32 {
-        self.rollout().weight.unwrap_or(0)
-    }
-
-    fn canary(&self) -> Option<String> {
-        self.rollout().canary
-    }
-
-    fn stable(&self) -> String {
-        self.cluster.stable()
-    }
-
-    /// Reconciles as often as there is something new, and notes what was told.
-    fn settle(&mut self) {
-        for _ in 0..20 {
-            self.look();
-            let plan = self.cluster.plan();
-            self.events.extend(plan.notes.iter().map(|note| format!("{} {}", note.reason, note.message)));
-            let before = self.cluster.world.status.clone();
-            self.cluster.step();
-            if self.cluster.world.status == before {
-                return;
-            }
-            self.writes += 1;
-            if self.shares.last() != Some(&self.share()) {
-                self.shares.push(self.share());
-            }
-        }
-        panic!("no rest: {:?}", lines(&self.cluster.plan()));
-    }
-
-    /// What the operator sees of the pods' counts.
-    fn look(&mut self) {
-        let rollout = self.cluster.world.status.rollout.clone().unwrap_or_default();
-        let is_compared = rollout.weight.is_some_and(|weight| weight > 0);
-        let arms = [rollout.stable, rollout.canary].into_iter().flatten().filter(|_| is_compared);
-        let of = |revision: String| {
-            let pods = (0..2).map(|pod| {
-                let name = format!("{revision}-{pod}");
-                let evidence = self.counted.get(&name).map(|windows| Evidence {
-                    revision: revision.clone(),
-                    pod: name.clone(),
-                    started_at: "2026-01-01T00:00:00Z".to_owned(),
-                    windows: windows.clone(),
-                });
-                PodEvidence { pod: name, evidence }
-            });
-            (revision.clone(), pods.collect())
-        };
-        self.cluster.world.evidence = arms.map(of).collect();
-        self.look_at_guardrails(is_compared);
-    }
-
-    /// Lets users send for so many seconds, with a look of the operator's after each window.
-    pub(super) fn serve(&mut self, seconds: i64, users: Users) {
-        self.serve_unseen(seconds, users, true);
-    }
-
-    fn serve_unseen(&mut self, seconds: i64, users: Users, is_seen: bool) {
-        for _ in 0..seconds / WINDOW_SECONDS as i64 {
-            self.count(users);
-            self.cluster.pass(WINDOW_SECONDS as i64);
-            if is_seen {
-                self.settle();
-                self.cluster.ready_pods();
-                self.settle();
-            }
-        }
-    }
-
-    fn count(&mut self, users: Users) {
-        let id = window_id(u64::try_from(self.cluster.world.now.as_second()).expect("after 1970"));
-        let rollout = self.rollout();
-        let share = u64::try_from(rollout.weight.unwrap_or(0)).expect("a share is positive");
-        let canary = rollout.canary.filter(|_| share > 0);
-        for (revision, is_canary) in rollout.stable.into_iter().map(|r| (r, false)).chain(canary.map(|r| (r, true))) {
-            let of_arm = if is_canary { share } else { 100 - share };
-            for pod in 0..2 {
-                let window = window(id, Users { runs: users.runs * of_arm / 200, ..users }, is_canary);
-                self.counted.entry(format!("{revision}-{pod}")).or_default().push(window);
-            }
-        }
-    }
-}
-
-fn window(id: u64, users: Users, is_canary: bool) -> Window {
-    let (slowdown, failures) = if is_canary { (users.slowdown, users.failures) } else { (1.0, 0) };
-    let errors = (id % 100 + 1) * users.runs * failures / 100 - (id % 100) * users.runs * failures / 100;
-    let mut buckets = Histogram::default();
-    (0..users.runs - errors.min(users.runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
-    let metric = |metric| MetricWindow {
-        metric,
-        unit: Unit::Run,
-        stratum: String::new(),
-        started: users.runs,
-        new_sessions: users.runs,
-        in_flight: 0,
-        oldest_in_flight_microseconds: 0,
-        count: users.runs,
-        errors,
-        sum_microseconds: 0,
-        buckets: buckets.clone(),
-    };
-    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] }, load: None }
-}
 
 #[test]
 fn traffic_comes_after_ready_pods_and_grows_step_by_step_until_the_canary_takes_over() {

@@ -1,10 +1,10 @@
 //! Rollouts in a cluster that is full: who waits, who goes on with fewer pods, and what people read.
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::{CapacityPhase, RolloutCapacity, RolloutStatus, Stage};
+use slipway_crds::v1alpha1::agent_deployment::{Baseline, CapacityPhase, RolloutCapacity, RolloutStatus, Stage};
 
 use super::cluster::{Cluster, lines, world};
-use crate::agent_deployment::world::Unscheduled;
+use crate::agent_deployment::{revision::baseline_of, world::Unscheduled};
 
 const NO_GPU: &str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.";
 pub(super) const GATEWAY: &str = "traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}";
@@ -269,4 +269,66 @@ fn pods_of_stable_that_lack_room_come_before_those_of_a_canary() {
     full.ready();
     assert_eq!((full.rollout().weight, full.pods(&stable), full.pods(&canary)), (Some(0), (3, 3), (0, 0)));
     assert!(full.condition("Stalled").starts_with("True InsufficientCapacity: "));
+}
+
+fn mirrored(replicas: i32, places: i32) -> Full {
+    let mut full = full(replicas, &format!("{{{GATEWAY}, baseline: MirrorBaseline, steps: [{{weight: 20}}]}}"));
+    full.places = places;
+    full.settle();
+    full.ready();
+    full
+}
+
+#[test]
+fn a_canary_whose_baseline_finds_no_room_gives_its_own_back_and_waits() {
+    let mut full = mirrored(1, 2);
+    let (stable, canary) = full.revisions();
+    let baseline = baseline_of(&canary);
+    assert_eq!((full.pods(&canary), full.pods(&baseline), full.rollout().weight), ((1, 1), (1, 0), Some(0)));
+    let waiting = format!(
+        "True WaitingForCapacity: revision {baseline} waits for a node: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu. After \
+         10m (spec.rollout.capacityDeadline) it goes on with the pods that have a node, or gives up for a while if none has"
+    );
+    assert_eq!(full.condition("Reconciling"), waiting);
+    full.pass(10);
+    assert_eq!((full.pods(&stable), full.pods(&canary), full.pods(&baseline)), ((1, 1), (0, 0), (0, 0)));
+    let stalled = format!(
+        "True InsufficientCapacity: revision {canary} finds no room for 2 pods beside those that serve: 0/1 nodes are available: 1 \
+         Insufficient nvidia.com/gpu. All of these go on; it asks again from time to time, and at once when the spec changes. Free \
+         capacity, add a node or lower spec.serving.replicas, or do without its baseline, which needs as many pods: \
+         spec.rollout.baseline: Stable"
+    );
+    assert_eq!(full.condition("Stalled"), stalled);
+    full.edit(|spec| spec.rollout.baseline = Baseline::Stable);
+    full.ready();
+    assert_eq!((full.pods(&canary), full.rollout().weight, full.rollout().capacity), ((1, 1), Some(20), None));
+}
+
+#[test]
+fn a_canary_and_its_baseline_share_what_room_there_is() {
+    let mut full = mirrored(8, 11);
+    let (stable, canary) = full.revisions();
+    full.pass(10);
+    full.ready();
+    let baseline = baseline_of(&canary);
+    assert_eq!((full.phase(), full.room().map(|room| room.pods)), (Some(CapacityPhase::Limited), Some(1)));
+    assert_eq!((full.pods(&stable), full.pods(&canary), full.pods(&baseline)), ((8, 8), (1, 1), (1, 1)));
+    assert_eq!((full.rollout().weight, full.cluster.weights[&format!("support-{stable}")]), (Some(11), 78));
+    let told = format!(
+        "Warning plan {canary} goes on with 1 of 2 pods and as many of its baseline, and no more traffic than these carry: 0/1 nodes are \
+         available: 1 Insufficient nvidia.com/gpu"
+    );
+    assert!(full.events.contains(&told), "{:?}", full.events);
+}
+
+/// The pods with which the canary takes over need no more room than they do without a baseline.
+#[test]
+fn a_canary_that_has_passed_takes_the_room_of_its_baseline() {
+    let mut full = mirrored(4, 8);
+    let (stable, canary) = full.revisions();
+    assert_eq!((full.pods(&canary), full.pods(&baseline_of(&canary)), full.rollout().weight), ((1, 1), (1, 1), Some(20)));
+    full.edit(|spec| spec.rollout.promote = Some(canary.clone()));
+    assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (4, 1)));
+    full.ready();
+    assert_eq!(full.cluster.stable(), canary);
 }

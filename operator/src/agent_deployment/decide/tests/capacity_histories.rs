@@ -3,11 +3,16 @@
 use proptest::prelude::*;
 use slipway_crds::v1alpha1::{
     AgentDeploymentStatus,
-    agent_deployment::{Capacity, CapacityPhase, Stage, TrafficType},
+    agent_deployment::{Baseline, Capacity, CapacityPhase, Stage, TrafficType},
 };
 
-use super::{capacity::Full, cluster::lines, properties::check_repetition};
-use crate::plan::{Child, Plan};
+use super::{
+    baseline_histories::check_baseline, capacity::Full, cluster::lines, properties::check_repetition,
+};
+use crate::{
+    agent_deployment::revision::baseline_of,
+    plan::{Child, Plan},
+};
 
 /// What befalls a rollout.
 #[derive(Debug, Clone)]
@@ -15,6 +20,7 @@ enum Event {
     Reconcile,
     Prompt(u8),
     Capacity(Capacity),
+    Baseline(Baseline),
     Replicas(i32),
     Promote,
     Abort,
@@ -22,6 +28,7 @@ enum Event {
     Places(i32),
     Ready,
     Crash,
+    CrashOfBaseline,
     Pass(i64),
 }
 
@@ -33,11 +40,16 @@ fn capacity() -> impl Strategy<Value = Capacity> {
     ]
 }
 
+fn baseline() -> impl Strategy<Value = Baseline> {
+    prop_oneof![Just(Baseline::Stable), Just(Baseline::MirrorBaseline)]
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => Just(Event::Reconcile),
         2 => (0..3u8).prop_map(Event::Prompt),
         1 => capacity().prop_map(Event::Capacity),
+        1 => baseline().prop_map(Event::Baseline),
         1 => (1..5i32).prop_map(Event::Replicas),
         2 => Just(Event::Promote),
         1 => Just(Event::Abort),
@@ -45,6 +57,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..9i32).prop_map(Event::Places),
         6 => Just(Event::Ready),
         1 => Just(Event::Crash),
+        1 => Just(Event::CrashOfBaseline),
         4 => (1..900i64).prop_map(Event::Pass),
     ]
 }
@@ -68,6 +81,7 @@ impl Full {
             Event::Reconcile => self.checked_step(),
             Event::Prompt(text) => self.edited(|spec| spec.agent.system_prompt = format!("Answer {text}.")),
             Event::Capacity(capacity) => self.edited(|spec| spec.rollout.capacity = capacity),
+            Event::Baseline(baseline) => self.edited(|spec| spec.rollout.baseline = baseline),
             Event::Replicas(replicas) => self.edited(|spec| spec.serving.replicas = replicas),
             Event::Promote if canary.is_some() => self.edited(|spec| spec.rollout.promote = canary),
             Event::Promote => {}
@@ -78,6 +92,11 @@ impl Full {
             Event::Crash => {
                 if let Some(canary) = canary {
                     self.crash(&canary);
+                }
+            }
+            Event::CrashOfBaseline => {
+                if let Some(canary) = canary {
+                    self.crash(&baseline_of(&canary));
                 }
             }
             Event::Pass(seconds) => self.cluster.pass(seconds),
@@ -96,6 +115,7 @@ impl Full {
         let plan = self.cluster.plan();
         assert_eq!(plan, self.cluster.plan(), "the same world gives the same plan");
         check_repetition(&self.cluster, &plan);
+        check_baseline(&self.cluster, &plan);
         self.check_places(&plan);
         self.check_shares(&plan);
         self.step();
@@ -175,11 +195,12 @@ proptest! {
     fn a_rollout_takes_over_or_leaves_stable_with_all_its_pods_and_says_why(
         traffic in traffic(),
         capacity in capacity(),
+        baseline in baseline(),
         replicas in 1..5i32,
         events in prop::collection::vec(event(), 0..80),
     ) {
         let full = Full::serving(replicas, &format!("{{{traffic}, capacityDeadline: 5m}}"));
-        let full = full.befall(Event::Capacity(capacity)).befall(Event::Prompt(9));
+        let full = full.befall(Event::Capacity(capacity)).befall(Event::Baseline(baseline)).befall(Event::Prompt(9));
         let full = events.into_iter().fold(full, Full::befall).come_to_rest();
         let world = &full.cluster.world;
         let rollout = world.status.rollout.clone().unwrap_or_default();

@@ -6,8 +6,8 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase, RolloutStatus, Stage};
 
 use super::{
-    canary::{EQUAL, Trial, Users},
     capacity::{Full, GATEWAY, full},
+    trial::{EQUAL, Trial, Users},
 };
 use crate::plan::{Child, RemovalKind};
 

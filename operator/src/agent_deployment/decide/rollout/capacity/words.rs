@@ -19,7 +19,7 @@ impl Canary<'_> {
     pub(in super::super) fn shortage(&self) -> Option<Step<()>> {
         let wanted = self.wanted();
         let view = self.view().filter(|view| view.wanted == wanted);
-        let is_ready = view.is_some_and(|view| view.ready >= wanted);
+        let is_ready = view.as_ref().is_some_and(|view| view.ready >= wanted);
         let has_passed = self.planned().is_none();
         match self.phase() {
             Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Step::Stopped(self.insufficient())),
@@ -32,8 +32,8 @@ impl Canary<'_> {
             Some(CapacityPhase::Restoring) => Some(Step::Waiting(self.restoring())),
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited | CapacityPhase::InPlace) => {
                 // What a pod with a node says of its failure is worth more than that another has none.
-                let unscheduled = view.filter(|view| view.crash.is_none())?.unscheduled.as_ref()?;
-                Some(Step::Waiting(self.unscheduled(unscheduled)))
+                let unscheduled = view.filter(|view| view.crash.is_none())?.unscheduled?;
+                Some(Step::Waiting(self.unscheduled(&unscheduled)))
             }
         }
     }
@@ -47,8 +47,12 @@ impl Canary<'_> {
             }
             Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => "it gives up for a while",
         };
+        let of_baseline = self.baseline().filter(|baseline| {
+            let view = self.world.serving.get(baseline);
+            view.is_some_and(|view| view.unscheduled.as_ref() == Some(unscheduled))
+        });
         Why::RevisionUnscheduled {
-            revision: self.target.hash.clone(),
+            revision: of_baseline.unwrap_or_else(|| self.target.hash.clone()),
             scheduler: shortened(&unscheduled.message),
             then: format!("After {deadline} (spec.rollout.capacityDeadline) {then}"),
         }
@@ -56,7 +60,8 @@ impl Canary<'_> {
 
     fn insufficient(&self) -> Why {
         let room = self.room();
-        let (pods, wanted) = room.map_or((0, 0), |room| (room.pods, room.wanted));
+        let each = if self.baseline().is_some() { 2 } else { 1 };
+        let (pods, wanted) = room.map_or((0, 0), |room| (each * room.pods, each * room.wanted));
         let scheduler = room.map(|room| room.message.clone()).unwrap_or_default();
         Why::InsufficientCapacity { revision: self.target.hash.clone(), pods, wanted, scheduler, remedy: self.remedy() }
     }
@@ -75,6 +80,9 @@ impl Canary<'_> {
                 self.next_word()
             ),
             Capacity::InPlace => make_room,
+            Capacity::SurgeIfPossible | Capacity::RequireSurge if self.baseline().is_some() => {
+                format!("{make_room}, or do without its baseline, which needs as many pods: spec.rollout.baseline: Stable")
+            }
             Capacity::SurgeIfPossible | Capacity::RequireSurge => {
                 format!("{make_room}, or let serving pods make room with spec.rollout.capacity: InPlace")
             }
@@ -97,8 +105,8 @@ impl Canary<'_> {
             stable: self.stable.to_owned(),
             drained: self.room().map_or(0, |room| room.drained),
             left: self.stable_pods(),
-            ready: view.map_or(0, |view| view.ready.min(self.wanted())),
-            failure: view.and_then(|view| view.failure.clone()),
+            ready: view.as_ref().map_or(0, |view| view.ready.min(self.wanted())),
+            failure: view.and_then(|view| view.failure),
         }
     }
 

@@ -15,7 +15,7 @@ guardrails: [{name: heat, query: 'max(heat{pod=~\"$pods\"})', max: '85'}]
 
 impl Trial {
     /// What the operator sees of Prometheus, where it is time to ask.
-    pub(super) fn look_at_guardrails(&mut self, is_compared: bool) {
+    pub(in crate::agent_deployment::decide::tests) fn look_at_guardrails(&mut self, is_compared: bool) {
         let declared = &self.cluster.world.spec.rollout.guardrails;
         let rollout = self.cluster.world.status.rollout.clone().unwrap_or_default();
         let is_asked = is_compared && is_due(declared, &rollout, self.cluster.world.now);

@@ -1,0 +1,72 @@
+//! What is read of pods and Deployments.
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::ResourceExt;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::AgentDeployment;
+
+use super::{judged_pods, serving_view};
+use crate::agent_deployment::world::Unscheduled;
+
+fn labels(revision: &str) -> Value {
+    json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})
+}
+
+fn pod(revision: &str, node: Option<&str>, since: Option<&str>) -> Pod {
+    let condition = since.map(|since| {
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": format!("no node at {since}"),
+            "lastTransitionTime": since})
+    });
+    let conditions: Vec<Value> = condition.into_iter().collect();
+    let spec = json!({"containers": [], "nodeName": node});
+    let object =
+        json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
+    serde_json::from_value(object).expect("a pod")
+}
+
+/// Those of the revisions that have traffic: they are what carries the load, too.
+#[test]
+fn whoever_has_traffic_is_asked_what_it_counted() {
+    let asked = |weight: i32, of_baseline: i32| {
+        let rollout = json!({"stable": "a", "canary": "b", "weight": weight, "baseline":
+            {"revision": "b-base", "weight": of_baseline, "pods": 1, "readyPods": 1}});
+        let spec = json!({"model": {"uri": "http://models/a"}, "engine": {"backend": "Custom"}, "agent": {"systemPrompt": ""}});
+        let object: AgentDeployment = serde_json::from_value(json!({"apiVersion": "slipway.dev/v1alpha1", "kind":
+            "AgentDeployment", "metadata": {"name": "support"}, "spec": spec, "status": {"rollout": rollout}}))
+        .expect("an AgentDeployment");
+        let pods = ["a", "b", "b-base", "c"].map(|revision| {
+            let mut pod = pod(revision, Some("node"), None);
+            pod.labels_mut().insert("app.kubernetes.io/component".to_owned(), "serve".to_owned());
+            pod
+        });
+        let revision = |pod: &Pod| pod.labels()["slipway.dev/revision"].clone();
+        judged_pods(&object, &pods).iter().map(revision).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(0, 0), ["a"]);
+    assert_eq!(asked(20, 0), ["a", "b"]);
+    assert_eq!(asked(20, 20), ["a", "b", "b-base"]);
+}
+
+#[test]
+fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
+    let object =
+        json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
+    let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
+    let mut leaving = pod("a", None, Some("2026-01-01T11:00:00Z"));
+    leaving.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
+    let pods = [
+        pod("a", Some("node"), None),
+        leaving,
+        pod("a", None, Some("2026-01-01T12:05:00Z")),
+        pod("a", None, Some("2026-01-01T12:03:00Z")),
+        pod("b", None, Some("2026-01-01T12:00:00Z")),
+    ];
+    let (_, view) = serving_view(&deployment, &pods).expect("it has a revision");
+    let longest = Unscheduled {
+        since: "2026-01-01T12:03:00Z".parse().expect("a time"),
+        message: "no node at 2026-01-01T12:03:00Z".to_owned(),
+    };
+    assert_eq!((view.wanted, view.scheduled, view.unscheduled), (4, 1, Some(longest)));
+}
