@@ -20,6 +20,11 @@ pub enum ConditionType {
     Suspended,
     /// What serves is measured anew in the background (AgentDeployment).
     Profiling,
+    /// What users ask has changed since the first day of what serves (AgentDeployment). Absent until that can be told.
+    WorkloadDrift,
+    /// What serves does the same work worse than on its first day (AgentDeployment). Absent until that can be told, and while what users
+    /// ask has changed.
+    BehaviorDrift,
     /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
     ReceiversResolved,
     /// The load is known by which `spec.serving.autoscaling` scales (AgentDeployment).
@@ -39,6 +44,8 @@ impl ConditionType {
             Self::SLOMet => "SLOMet",
             Self::Suspended => "Suspended",
             Self::Profiling => "Profiling",
+            Self::WorkloadDrift => "WorkloadDrift",
+            Self::BehaviorDrift => "BehaviorDrift",
             Self::ReceiversResolved => "ReceiversResolved",
             Self::ScalingActive => "ScalingActive",
             Self::ReplicasContested => "ReplicasContested",
@@ -117,6 +124,16 @@ reasons! {
     ReprofilingPlanned,
     /// What serves may not be measured anew before the month is over.
     ReprofilingBudgetUsed,
+    /// What serves is measured anew after drift, at a later time.
+    ReprofilingAfterDrift,
+    /// Nothing has changed since the first day of what serves.
+    NoDrift,
+    /// What users ask has changed.
+    WorkloadChanged,
+    /// The same work is done worse.
+    BehaviorChanged,
+    /// What was counted before is compared with no more.
+    BaselineRestarted,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
     /// No configuration meets the objectives.

@@ -51,6 +51,8 @@ pub enum Component {
     Store,
     /// Holds alerting rules.
     Alerts,
+    /// Holds what is remembered to tell drift.
+    Drift,
 }
 
 impl Component {
@@ -65,6 +67,7 @@ impl Component {
             Self::Serve => "serve",
             Self::Store => "store",
             Self::Alerts => "alerts",
+            Self::Drift => "drift",
         }
     }
 }

@@ -63,6 +63,7 @@ const NO_RULE: &[&str] = &[
     "bad-min-of-none",
     "bad-model-uri",
     "bad-objective-named-twice",
+    "bad-on-drift",
     "bad-percentile",
     "bad-unknown-field",
     "bad-weight",
@@ -163,6 +164,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[case("bad-percentile", "unknown variant `p55`")]
 #[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
 #[case("bad-baseline", "unknown variant `Fresh`, expected `Stable` or `MirrorBaseline`")]
+#[case("bad-on-drift", "unknown variant `Ignore`, expected `Report` or `Reprofile`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
 #[case(
     "bad-capacity-deadline",

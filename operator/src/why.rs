@@ -140,6 +140,17 @@ pub enum Why {
         /// What came of it last.
         latest: Option<String>,
     },
+    /// What serves is measured anew after drift.
+    ReprofilingAfterDrift {
+        /// When it may be.
+        at: String,
+        /// What it waits for, where it may.
+        held: Option<&'static str>,
+        /// What is at risk.
+        risk: String,
+        /// What came of it last.
+        latest: Option<String>,
+    },
     /// The month's budget does not allow for measuring anew.
     ReprofilingBudgetUsed {
         /// The month.
@@ -292,6 +303,7 @@ impl Why {
             Self::Profiling { .. } => Reason::Profiling,
             Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
             Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,
+            Self::ReprofilingAfterDrift { .. } => Reason::ReprofilingAfterDrift,
             Self::ReprofilingBudgetUsed { .. } => Reason::ReprofilingBudgetUsed,
             Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
@@ -353,6 +365,18 @@ impl fmt::Display for Why {
                 match held {
                     None => write!(f, "what serves is measured anew at {at}")?,
                     Some(held) => write!(f, "what serves is to be measured anew since {at}: it begins once {held}")?,
+                }
+                latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
+            }
+            Self::ReprofilingAfterDrift { at, held, risk, latest } => {
+                match held {
+                    None => write!(
+                        f,
+                        "re-profiling after drift waits until {at}, seven days after the last campaign: {risk}"
+                    )?,
+                    Some(held) => {
+                        write!(f, "re-profiling after drift is due since {at}: it begins once {held}: {risk}")?
+                    }
                 }
                 latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
             }

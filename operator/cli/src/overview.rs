@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, Profile,
-    agent_deployment::{EngineChoice, LatencyMetric, LatencyObjective, MeasuredQuality, ObjectiveStatus},
+    agent_deployment::{DriftStatus, EngineChoice, LatencyMetric, LatencyObjective, MeasuredQuality, ObjectiveStatus},
 };
 
 use crate::{
@@ -39,6 +39,7 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
         nearest,
         rollout::rollout(object),
         objectives(object, measurements),
+        status.drift.as_ref().map_or(String::new(), drift),
     ];
     for part in parts {
         if !part.is_empty() {
@@ -106,6 +107,29 @@ fn selected(status: &AgentDeploymentStatus) -> String {
     })
 }
 
+/// What serves against its first day.
+fn drift(drift: &DriftStatus) -> String {
+    let DriftStatus {
+        verdict, since, message, baseline_from, baseline_until, restarted, left_out, unknown, risk, ..
+    } = drift;
+    let paused = if drift.paused { "; nothing is counted while a canary has a share" } else { "" };
+    let mut text = format!("Drift: {verdict:?} since {}{paused}\n  {message}\n", since.0);
+    let until = baseline_until.as_ref().map_or("still collecting".to_owned(), |until| format!("until {}", until.0));
+    text.push_str(&format!("  baseline: from {}, {until}\n", baseline_from.0));
+    let mut line = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            text.push_str(&format!("  {name}: {value}\n"));
+        }
+    };
+    line("begun again", restarted.as_deref());
+    line("left out", left_out.as_deref());
+    line("at risk", risk.as_ref().map(|risk| risk.message.as_str()));
+    line("to measure anew, set spec.profiling.approveReprofiling to", drift.proposal.as_deref());
+    let unknown = unknown.join(", ");
+    line("not reported by the pods", Some(unknown.as_str()).filter(|names| !names.is_empty()));
+    text
+}
+
 /// Where nothing meets the objectives: what binds, the nearest point, and what it would take.
 fn infeasible(profile: &Profile) -> String {
     let Some(study) = Study::of(profile) else { return String::new() };
@@ -161,13 +185,19 @@ fn objective_row(object: &AgentDeployment, entry: &ObjectiveStatus, measurements
         entry.objective.clone(),
         entry.target.clone(),
         or_dash(&entry.predicted),
-        or_dash(&entry.observed),
+        with_gap(entry),
         met.to_owned(),
         now,
     ];
     // The last column: where nobody knows of budgets, there is none.
     row.push(entry.budget.as_ref().map_or("-".to_owned(), |budget| budget.left.clone()));
     row
+}
+
+/// What is observed, with how far that is from the prediction.
+fn with_gap(entry: &ObjectiveStatus) -> String {
+    let observed = entry.observed.clone().unwrap_or_else(|| "-".to_owned());
+    entry.prediction_error.as_ref().map_or(observed.clone(), |gap| format!("{observed} ({gap})"))
 }
 
 /// A bucket's upper edge: what is said is never better than what was.

@@ -201,6 +201,31 @@ fn a_status_shows_conditions_engines_the_choice_and_objectives_against_what_was_
 }
 
 #[test]
+fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
+    let mut object = agent(2, &at_rest());
+    let drift = json!({
+        "revision": "7c1f9a2b3d", "verdict": "WorkloadDrift", "since": "2026-01-03T04:10:00Z",
+        "message": "what users ask has changed since the first day: more prompts are long", "signals": ["more prompts are long"],
+        "baselineFrom": "2026-01-01T00:00:00Z", "baselineUntil": "2026-01-02T00:00:00Z", "unknown": ["driver", "gpu"],
+        "leftOut": "in other pods image.triton was sha256:1 and is sha256:2", "proposal": "7c1f9a2b3d-1",
+    });
+    let status = object.status.as_mut().unwrap();
+    status.drift = Some(serde_json::from_value(drift).unwrap());
+    status.slo[0].prediction_error = Some("+2%".to_owned());
+    let text = overview(&object, None, &Measurements::of(&[evidence()]));
+    let expected = "
+Drift: WorkloadDrift since 2026-01-03T04:10:00Z
+  what users ask has changed since the first day: more prompts are long
+  baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
+  left out: in other pods image.triton was sha256:1 and is sha256:2
+  to measure anew, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1
+  not reported by the pods: driver, gpu
+";
+    assert!(text.ends_with(expected), "{text}");
+    assert!(text.contains("410ms (+2%)"), "{text}");
+}
+
+#[test]
 fn a_run_shows_its_calls_and_the_answer() {
     let run: Run = serde_json::from_value(json!({
         "status": "succeeded", "answer": " 5526 ",

@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod build;
 pub mod decide;
+pub mod drift;
 pub mod evidence;
 pub mod guardrails;
 pub mod load;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_analysis::slo::rate_bounds;
 use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
+        agent_deployment::{ErrorRateObjective, LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
         profile::{Measurement, MeasurementPurpose},
     },
     values::readable_duration,
@@ -17,8 +18,12 @@ use slipway_evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
 use super::world::World;
 
 /// How long an observation stands before a new figure replaces it, unless the objective is met now and was not, or the other way
-/// round, or the observations span twice as long as those of the figure: every figure is a write of the status.
+/// round, or something else is predicted, or the observations span twice as long as those of the figure: every figure is a write of the
+/// status.
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
+
+/// How sure it must be that an objective is missed before that is acted on: what has happened by chance once in a thousand hours.
+const SURE: f64 = 0.999;
 
 /// What the pods of the serving revision counted, of all strata together.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,6 +62,36 @@ impl ObservedObjectives {
 
     fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
         self.metrics.get(&counted_as(metric))
+    }
+
+    /// Says that more units were beyond an objective's bound than it allows for, where that is no chance: the lower bound of their share is
+    /// above what may be.
+    pub fn surely_missed(&self, objective: &LatencyObjective) -> Option<String> {
+        let counted = self.of_metric(objective.metric)?;
+        let beyond = counted.beyond(objective.max.microseconds());
+        let may = 1.0 - objective.percentile.probability();
+        let LatencyObjective { name, metric, percentile, max } = objective;
+        (rate_bounds(beyond, counted.count, SURE).0 > may).then(|| {
+            format!(
+                "{name}: {} {percentile} is above {max}, by {beyond} of {} in the last hour",
+                metric.as_str(),
+                counted.count
+            )
+        })
+    }
+
+    /// The same of failures.
+    pub fn surely_failing(&self, objective: &ErrorRateObjective) -> Option<String> {
+        let counted = self.of_metric(LatencyMetric::AgentRunLatency)?;
+        (rate_bounds(counted.errors, counted.count, SURE).0 > objective.max.ratio())
+            .then(|| format!("slo.errorRate: {} of {} runs of the last hour failed", counted.errors, counted.count))
+    }
+}
+
+impl Counted {
+    /// Units that were slower for sure, and those that failed.
+    fn beyond(&self, microseconds: u64) -> u64 {
+        self.values.count_above(microseconds).at_least + self.errors
     }
 }
 
@@ -147,6 +182,7 @@ fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
         target: target.to_owned(),
         predicted: None,
         observed: None,
+        prediction_error: None,
         observed_at: None,
         window: None,
         met: None,
@@ -159,9 +195,9 @@ fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measu
     let is_it = |value: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
         value.metric == *metric && value.percentile == *percentile
     };
-    let predicted = predicted.and_then(|row| row.latencies.iter().find(is_it));
-    let predicted =
-        predicted.and_then(|value| u64::try_from(value.microseconds).ok()).map(|value| readable_duration(value, 3));
+    let measured = predicted.and_then(|row| row.latencies.iter().find(is_it));
+    let measured = measured.and_then(|value| u64::try_from(value.microseconds).ok());
+    let predicted = measured.map(|value| readable_duration(value, 3));
     let entry = declared(name, &format!("{} {percentile}", metric.as_str()), &format!("≤ {max}"));
     let Some(counted) = world.observed.of_metric(*metric) else {
         return standing(world, ObjectiveStatus { predicted, ..entry });
@@ -169,11 +205,19 @@ fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measu
     // An error took for ever: the percentile is one of everything that finished.
     let rank = (counted.count as f64 * percentile.probability()).ceil().max(1.0) as u64;
     let value = counted.values.value_at_rank(rank);
-    let beyond = counted.values.count_above(max.microseconds()).at_least + counted.errors;
-    let is_met = beyond as f64 <= counted.count as f64 * (1.0 - percentile.probability());
-    let observed =
-        value.map_or_else(|| "an error".to_owned(), |value| readable_duration(value.lower.midpoint(value.upper), 2));
-    standing(world, ObjectiveStatus { predicted, observed: Some(observed), met: Some(is_met), ..entry })
+    let is_met = counted.beyond(max.microseconds()) as f64 <= counted.count as f64 * (1.0 - percentile.probability());
+    let middle = value.map(|value| value.lower.midpoint(value.upper));
+    let observed = middle.map_or_else(|| "an error".to_owned(), |middle| readable_duration(middle, 2));
+    let prediction_error = middle.zip(measured).and_then(|(middle, measured)| gap(middle, measured));
+    let figures = ObjectiveStatus { predicted, observed: Some(observed), prediction_error, met: Some(is_met), ..entry };
+    standing(world, figures)
+}
+
+/// How far what is observed is from what is predicted, in percent of that.
+fn gap(observed: u64, predicted: u64) -> Option<String> {
+    let percent = (observed as f64 / predicted as f64 - 1.0) * 100.0;
+    // As an integer a rounded zero has no sign of its own.
+    (predicted > 0).then(|| format!("{:+}%", percent.round() as i64))
 }
 
 /// The entry with its times; the figure of before, while it stands.
@@ -184,11 +228,12 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
     let stands = before.filter(|known| {
         known.met == entry.met
+            && known.predicted == entry.predicted
             && spanned(known.window.as_deref()) * 2 > world.observed.window_seconds
             && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
     });
     if let Some(before) = stands {
-        return ObjectiveStatus { predicted: entry.predicted, ..before.clone() };
+        return before.clone();
     }
     entry.observed_at = Some(Time(world.now));
     entry.window = Some(window(world.observed.window_seconds));
@@ -219,6 +264,42 @@ mod tests {
     fn what_a_figure_spans_is_read_as_it_was_written() {
         assert_eq!([10, 50, 60, 61, 3_600].map(|seconds| spanned(Some(&window(seconds)))), [10, 50, 60, 120, 3_600]);
         assert_eq!(spanned(None), 0);
+    }
+
+    /// So many runs of a second, of which some took ten and others failed.
+    fn runs(count: u64, slow: u64, errors: u64) -> ObservedObjectives {
+        let json = serde_json::json!({"revision": "r", "pod": "p", "startedAt": "t", "windows": [
+            {"id": 1, "metrics": [{"metric": "AgentRunLatency", "unit": "Run", "count": count, "errors": errors}]}
+        ]});
+        let mut evidence: Evidence = serde_json::from_value(json).unwrap();
+        let buckets = &mut evidence.windows[0].metrics[0].buckets;
+        buckets.record_n(1_000_000, count - slow - errors);
+        buckets.record_n(10_000_000, slow);
+        ObservedObjectives::of([&evidence])
+    }
+
+    #[test]
+    fn an_objective_is_missed_for_sure_only_where_chance_does_not_explain_it() {
+        let json = serde_json::json!({"name": "reply", "metric": "AgentRunLatency", "percentile": "p95", "max": "5s"});
+        let objective: LatencyObjective = serde_json::from_value(json).unwrap();
+        let words = "reply: AgentRunLatency p95 is above 5s, by 90 of 1000 in the last hour";
+        assert_eq!(runs(1_000, 80, 10).surely_missed(&objective).as_deref(), Some(words));
+        assert_eq!(
+            [runs(1_000, 60, 0), runs(20, 3, 0), runs(1_000, 0, 0)].map(|runs| runs.surely_missed(&objective)),
+            [None, None, None]
+        );
+        let error_rate: ErrorRateObjective = serde_json::from_value(serde_json::json!({"max": "1%"})).unwrap();
+        let words = "slo.errorRate: 30 of 1000 runs of the last hour failed";
+        assert_eq!(runs(1_000, 0, 30).surely_failing(&error_rate).as_deref(), Some(words));
+        assert_eq!([runs(1_000, 0, 14), runs(20, 0, 1)].map(|runs| runs.surely_failing(&error_rate)), [None, None]);
+    }
+
+    #[test]
+    fn the_gap_to_the_prediction_is_a_share_of_it() {
+        let gaps =
+            [(112, 100), (88, 100), (1_002, 1_000), (998, 1_000)].map(|(observed, predicted)| gap(observed, predicted));
+        assert_eq!(gaps.map(Option::unwrap), ["+12%", "-12%", "+0%", "+0%"]);
+        assert_eq!(gap(1, 0), None);
     }
 
     #[test]

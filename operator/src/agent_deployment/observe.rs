@@ -1,6 +1,7 @@
 //! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
 
 mod budgets;
+mod drift;
 mod guardrails;
 mod kinds;
 mod route;
@@ -111,10 +112,13 @@ pub async fn observe(
     let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
     let profiles = list::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
-    let asked = evidence::read(http, &judged_pods(&object, &pods)).await;
+    let judged = judged_pods(&object, &pods);
+    let asked = evidence::read(http, &judged).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
+    let live = of_stable.filter(|_| !is_compared(&object)).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
+    let memory = drift::memory(&config_maps, name);
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
@@ -136,6 +140,7 @@ pub async fn observe(
         dataset,
         workloads,
         campaigns: campaigns(&profiles),
+        latest_campaign: profiles.iter().filter_map(|profile| Some(profile.creation_timestamp()?.0)).max(),
         profiles: profiles
             .into_iter()
             .filter(|profile| profile.metadata.deletion_timestamp.is_none())
@@ -143,6 +148,8 @@ pub async fn observe(
             .collect(),
         observed,
         load,
+        live,
+        memory,
         scaled_by: object.scaled_by().map(str::to_owned),
         budgets,
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },

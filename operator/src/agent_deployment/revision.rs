@@ -9,8 +9,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, EngineConfiguration, Hardware, ModelSource, Profiling, ProfilingBudget, SearchSpace,
-            ServiceLevelObjectives,
+            Agent, Approval, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling, ProfilingBudget,
+            SearchSpace, ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -190,15 +190,18 @@ struct PlanInput<'a> {
     agent_resources: &'a ContainerResources,
 }
 
-/// What of `spec.profiling` leads to a plan: not who approves of it, nor when it is measured again.
+/// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
 fn deciding(profiling: &Profiling) -> Profiling {
-    let Profiling { driver, workloads, budget, approval: _, schedule: _ } = profiling;
+    let Profiling { driver, workloads, budget, approval: _, schedule: _, on_drift: _, approve_reprofiling: _ } =
+        profiling;
     Profiling {
         driver: *driver,
         workloads: workloads.clone(),
         budget: ProfilingBudget { per_month: None, ..budget.clone() },
         approval: Approval::default(),
         schedule: None,
+        on_drift: OnDrift::default(),
+        approve_reprofiling: None,
     }
 }
 

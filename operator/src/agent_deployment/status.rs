@@ -13,7 +13,7 @@ use slipway_crds::{
 };
 
 use super::{
-    budget, objectives, scaling,
+    budget, drift, objectives, scaling,
     world::{ServingView, World},
 };
 use crate::why::{Step, Why};
@@ -78,6 +78,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(budget::met_condition(&status.slo, &world.budgets))
         .chain(suspended_condition(world, outcome))
         .chain(outcome.background.as_ref().map(profiling_condition))
+        .chain(status.drift.iter().flat_map(|drift| drift::conditions(world, drift)))
         .chain(receivers_condition(world))
         .chain(scaling::conditions(world, status.autoscaling.as_ref()));
     status.conditions =
@@ -163,9 +164,10 @@ fn stage(outcome: &Outcome) -> Stage {
         Why::RolloutPaused { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
         Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
         // No step waits for them.
-        Why::UnknownReceiver { .. } | Why::ReprofilingPlanned { .. } | Why::ReprofilingBudgetUsed { .. } => {
-            Stage::Serving
-        }
+        Why::UnknownReceiver { .. }
+        | Why::ReprofilingPlanned { .. }
+        | Why::ReprofilingAfterDrift { .. }
+        | Why::ReprofilingBudgetUsed { .. } => Stage::Serving,
         Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }

@@ -11,7 +11,11 @@ use slipway_evidence::Evidence;
 use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
 use super::{
-    budget::BudgetsView, guardrails::GuardrailView, load::ObservedLoad, objectives::ObservedObjectives,
+    budget::BudgetsView,
+    drift::{LivePod, MemoryView},
+    guardrails::GuardrailView,
+    load::ObservedLoad,
+    objectives::ObservedObjectives,
     revision::Revision,
 };
 use crate::{
@@ -53,6 +57,12 @@ pub struct World {
     pub observed: ObservedObjectives,
     /// What the pods with traffic carry.
     pub load: ObservedLoad,
+    /// Pods of stable that answered; empty while a rollout compares it with a canary.
+    pub live: Vec<LivePod>,
+    /// What is remembered of what they counted.
+    pub memory: MemoryView,
+    /// When the latest campaign began.
+    pub latest_campaign: Option<Timestamp>,
     /// Who set `spec.serving.replicas` last, if it was through /scale.
     pub scaled_by: Option<String>,
     /// What Prometheus counted, of weeks.

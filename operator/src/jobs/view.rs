@@ -266,6 +266,13 @@ fn ended_containers(pod: &Pod) -> Vec<(&str, &ContainerStateTerminated)> {
         .collect()
 }
 
+/// Content digests by container, of those that the kubelet reports.
+pub fn digests_by_container(pod: &Pod) -> BTreeMap<String, String> {
+    let reported = container_statuses(pod).into_iter().filter(|container| !container.image_id.is_empty());
+    let digest = |id: &str| id.rsplit('@').next().unwrap_or(id).to_owned();
+    reported.map(|container| (container.name.clone(), digest(&container.image_id))).collect()
+}
+
 /// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry and the
 /// bare digest of its configuration where it was imported.
 fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
@@ -277,14 +284,8 @@ fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
         .chain(&spec.containers)
         .filter_map(|c| Some((c.name.as_str(), c.image.as_deref()?)))
         .collect();
-    container_statuses(pod)
-        .into_iter()
-        .filter(|container| !container.image_id.is_empty())
-        .filter_map(|container| {
-            let digest = container.image_id.rsplit('@').next().unwrap_or(&container.image_id);
-            Some(((*references.get(container.name.as_str())?).to_owned(), digest.to_owned()))
-        })
-        .collect()
+    let by_container = digests_by_container(pod).into_iter();
+    by_container.filter_map(|(name, digest)| Some(((*references.get(name.as_str())?).to_owned(), digest))).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,12 @@ fn with_snapshots(assertion: impl FnOnce()) {
 }
 
 #[test]
+fn what_is_remembered_of_what_serves() {
+    let object = serde_norway::to_string(&fixture("profiled").drift_memory()).expect("an object is YAML");
+    with_snapshots(|| insta::assert_snapshot!("drift-ConfigMap", object));
+}
+
+#[test]
 fn every_object_of_every_fixture() {
     for name in FIXTURES {
         let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();

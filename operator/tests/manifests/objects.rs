@@ -11,10 +11,12 @@ use slipway_crds::v1alpha1::{
     engine::EngineBuild,
     shared::ServingConfiguration,
 };
+use slipway_evidence::Metric;
 use slipway_operator::{
     agent_deployment::{
         budget::BudgetsView,
         build::{self, quality_job::QualityOrder, traffic::Split},
+        drift::{Memory, MemoryView},
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, baseline_of, input_hash},
@@ -71,6 +73,9 @@ fn world(object: &AgentDeployment) -> World {
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
         load: ObservedLoad::default(),
+        live: Vec::new(),
+        memory: MemoryView::Absent,
+        latest_campaign: None,
         scaled_by: None,
         evidence: BTreeMap::new(),
         budgets: BudgetsView::NotAsked,
@@ -144,6 +149,19 @@ impl Objects {
         all.extend(build::traffic::traffic(&world, split).iter().map(child));
         all.extend(rules(&world));
         Self { agent_deployment: agent_deployment.clone(), revision, all }
+    }
+
+    /// What is remembered of what serves once it has had traffic.
+    pub fn drift_memory(&self) -> Value {
+        let world = world(&self.agent_deployment);
+        let identity = BTreeMap::from([("engine".to_owned(), format!("sha256:{}", digest("c")))]);
+        let mut memory = Memory::begin(&self.revision, identity, 600);
+        let counts = serde_json::json!({"count": 3, "errors": 1, "buckets": [[550, 1], [551, 1]]});
+        let counts = serde_json::from_value(counts).expect("valid counts");
+        memory.baseline.counted.set(Metric::AgentRunLatency, "miss/p9/f1".to_owned(), counts);
+        memory.mark([("support-1@2026-01-01T00:00:00Z".to_owned(), 119)], 120);
+        memory.counted_to = 1_200;
+        value(&build::drift_memory::config_map(&world, &memory))
     }
 
     /// Objects of one kind.

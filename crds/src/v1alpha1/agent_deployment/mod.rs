@@ -3,6 +3,7 @@
 mod agent;
 mod alerts;
 mod autoscaling;
+mod drift;
 mod guardrail;
 mod model;
 mod profiling;
@@ -18,14 +19,18 @@ use serde::{Deserialize, Serialize};
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
 pub use autoscaling::{Autoscaling, AutoscalingStatus};
+pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
 pub use profiling::{
-    Approval, ConfigMapSource, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule, ProfilingWorkload,
+    Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
+    ProfilingWorkload,
 };
-pub use reprofiling::{AdoptedCampaign, MonthlyUse, ReprofilingResult, ReprofilingRun, ReprofilingStatus};
+pub use reprofiling::{
+    AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
+};
 pub use rollout::{
     Baseline, Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,

@@ -18,9 +18,15 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
         .message("driver AgentRun replays whole runs: add a workload with agentTrace").field_path(".workloads"),
     validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
         .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
-    validation = Rule::new("!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule)")
-        .message("budget.perMonth limits what is measured by schedule: add schedule, or leave perMonth out")
-        .field_path(".budget.perMonth")
+    validation = Rule::new(
+        "!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule) || \
+         (has(self.onDrift) && self.onDrift == 'Reprofile')")
+        .message("budget.perMonth limits what is measured by schedule or after drift: add schedule, or onDrift: Reprofile, or leave perMonth out")
+        .field_path(".budget.perMonth"),
+    validation = Rule::new(
+        "!has(self.approveReprofiling) || (has(self.onDrift) && self.onDrift == 'Reprofile')")
+        .message("approveReprofiling answers a proposal of onDrift: Reprofile: set that, or leave the word out")
+        .field_path(".approveReprofiling")
 )]
 pub struct Profiling {
     /// What generates the load while configurations are compared. ModelAnalyzer measures RequestLatency and throughput of
@@ -43,6 +49,32 @@ pub struct Profiling {
     /// When everything is measured anew, beside what serves. A choice that meets the objectives stays unless another is better by 5 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ProfilingSchedule>,
+    /// What follows from drift of what serves, which is watched and told whatever stands here.
+    #[serde(default, skip_serializing_if = "OnDrift::is_default")]
+    pub on_drift: OnDrift,
+    /// The word in `status.drift.proposal`: what users ask has changed, and what serves may be measured anew. Does nothing to any other
+    /// proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub approve_reprofiling: Option<String>,
+}
+
+/// What follows from drift.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum OnDrift {
+    /// Conditions and events.
+    #[default]
+    Report,
+    /// What serves is also measured anew, as by a schedule: by itself when an objective is at risk, at the earliest seven days after the
+    /// last campaign; when what users ask has changed, once `approveReprofiling` says so.
+    Reprofile,
+}
+
+impl OnDrift {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Times at which everything is measured anew. However many of them pass while it cannot be, it is measured once when it can.
@@ -137,7 +169,7 @@ pub struct ProfilingBudget {
     #[serde(default = "default_measurements")]
     #[schemars(range(min = 1, max = 300))]
     pub measurements: i32,
-    /// GPU hours that measuring by schedule may take in a calendar month (UTC); without it each takes up to `gpuHours`.
+    /// GPU hours that measuring by schedule and after drift may take in a calendar month (UTC); without it each takes up to `gpuHours`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_month: Option<PositiveDecimal>,
 }

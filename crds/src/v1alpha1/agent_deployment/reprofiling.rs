@@ -1,4 +1,4 @@
-//! What the operator knows of measurements by schedule.
+//! What the operator knows of measurements by schedule, and after drift.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::PositiveDecimal;
 
-/// Measurements of what serves, by `spec.profiling.schedule`.
+/// Measurements of what serves, by `spec.profiling.schedule` and after drift.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReprofilingStatus {
@@ -17,6 +17,9 @@ pub struct ReprofilingStatus {
     /// When everything is measured next; a time that has passed is made up for once nothing else is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Time>,
+    /// Why it is measured then.
+    #[serde(default, skip_serializing_if = "ReprofilingCause::is_default")]
+    pub because: ReprofilingCause,
     /// The latest measurement: under way, or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<ReprofilingRun>,
@@ -34,6 +37,9 @@ pub struct ReprofilingStatus {
 pub struct ReprofilingRun {
     /// Its number, from 1.
     pub number: i32,
+    /// Why it was begun.
+    #[serde(default, skip_serializing_if = "ReprofilingCause::is_default")]
+    pub because: ReprofilingCause,
     /// Hash of the part of the spec that it measures for.
     #[schemars(length(max = 64))]
     pub input_hash: String,
@@ -58,6 +64,23 @@ pub struct ReprofilingRun {
     /// GPU time that it took, in milliseconds; time of the pods where they have no GPU.
     #[serde(default)]
     pub gpu_milliseconds: i64,
+}
+
+/// Why what serves is measured anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum ReprofilingCause {
+    /// Its time has come.
+    #[default]
+    Schedule,
+    /// It has changed, or what users ask has.
+    Drift,
+}
+
+impl ReprofilingCause {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What came of a measurement of what serves.

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{autoscaling::AutoscalingStatus, model::Precision, reprofiling::ReprofilingStatus};
+use super::{autoscaling::AutoscalingStatus, drift::DriftStatus, model::Precision, reprofiling::ReprofilingStatus};
 use crate::v1alpha1::shared::{self, ServingConfiguration};
 
 /// Observed state of an AgentDeployment.
@@ -55,7 +55,10 @@ pub struct AgentDeploymentStatus {
     /// The revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
-    /// Measurements of what serves, by schedule; absent where there never was one.
+    /// Whether what serves, or what users ask, has changed; absent before the first traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftStatus>,
+    /// Measurements of what serves, by schedule and after drift; absent where there never was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reprofiling: Option<ReprofilingStatus>,
     /// Attempts of the Jobs of this AgentDeployment, written before each Job is created.
@@ -243,6 +246,11 @@ pub struct ObjectiveStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub observed: Option<String>,
+    /// By how much a latency that is observed is above what profiling predicts, or below it: `+12%`. It starts nothing: profiling measures
+    /// with the workloads that it was given, at the load that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub prediction_error: Option<String>,
     /// When `observed` was last taken; it is taken anew after five minutes, or when `met` changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Time>,

@@ -82,13 +82,58 @@ impl Counted {
     /// Finished units per band of prompt length, over all metrics that tell it.
     #[must_use]
     pub fn prompt_bands(&self) -> BTreeMap<u8, u64> {
+        self.bands(|stratum| stratum.prompt_band)
+    }
+
+    /// Finished units per band of units in flight at their admission, over all metrics that tell it.
+    #[must_use]
+    pub fn in_flight_bands(&self) -> BTreeMap<u8, u64> {
+        self.bands(|stratum| stratum.in_flight_band)
+    }
+
+    fn bands(&self, band: impl Fn(Stratum) -> u8) -> BTreeMap<u8, u64> {
         let mut bands = BTreeMap::new();
-        for (stratum, counts) in self.metrics.values().flatten() {
+        for (stratum, counts) in self.metrics.values().flatten().filter(|(_, counts)| counts.count > 0) {
             if let Ok(stratum) = stratum.parse::<Stratum>() {
-                *bands.entry(stratum.prompt_band).or_default() += counts.count;
+                *bands.entry(band(stratum)).or_default() += counts.count;
             }
         }
         bands
+    }
+
+    /// Puts counts in the place of what a metric has in a stratum.
+    pub fn set(&mut self, metric: Metric, stratum: String, counts: Counts) {
+        self.metrics.entry(metric).or_default().insert(stratum, counts);
+    }
+
+    /// Clears the values of the stratum, among all that have any, in which the fewest units finished; how many finished and failed
+    /// stays. Nothing is compared within it any more.
+    pub fn forget_least(&mut self) {
+        let all = self.metrics.values_mut().flat_map(BTreeMap::values_mut);
+        let least = all.filter(|counts| !counts.buckets.is_empty()).min_by_key(|counts| counts.count);
+        if let Some(counts) = least {
+            counts.buckets = Histogram::default();
+        }
+    }
+
+    /// Adds up the strata of each metric that have no values: how many finished and failed there stays, and is known of all of them
+    /// together only.
+    pub fn pool_forgotten(&mut self) {
+        for strata in self.metrics.values_mut() {
+            let mut pooled = (0_u64, 0_u64);
+            strata.retain(|_, counts| {
+                let is_kept = !counts.buckets.is_empty();
+                if !is_kept {
+                    pooled = (pooled.0.saturating_add(counts.count), pooled.1.saturating_add(counts.errors));
+                }
+                is_kept
+            });
+            if pooled.0 > 0 {
+                let kept = strata.entry(String::new()).or_default();
+                kept.count = kept.count.saturating_add(pooled.0);
+                kept.errors = kept.errors.saturating_add(pooled.1);
+            }
+        }
     }
 }
 

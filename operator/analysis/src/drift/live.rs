@@ -1,6 +1,6 @@
 //! Live windows against the baseline, at any time. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use slipway_evidence::{Metric, MetricWindow};
 
@@ -35,6 +35,9 @@ pub const WORKLOAD_MARGIN_BINS: u16 = 8;
 /// The share of a prompt band may differ by this factor before the workload counts as changed.
 const BAND_TOLERANCE: f64 = 1.25;
 
+/// Of the units, this share may have been admitted with more in flight than any unit of the baseline.
+const MORE_IN_FLIGHT_SHARE: f64 = 0.05;
+
 /// Below this variance a block's difference is too far from normal; it goes on into the next.
 const SMALLEST_VARIANCE: f64 = 1.0;
 
@@ -53,6 +56,17 @@ pub enum Signal {
     LongerPrompts,
     /// More short prompts.
     ShorterPrompts,
+    /// More units in flight than the baseline ever had: what is served there has nothing to be compared with.
+    MoreInFlight,
+}
+
+/// What a signal speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// What is asked.
+    Workload,
+    /// How it is served.
+    Behavior,
 }
 
 /// What live windows say.
@@ -84,12 +98,14 @@ pub enum Drift {
 }
 
 impl Signal {
-    /// Whether the signal speaks of what is asked, not of how it is served.
+    /// What the signal speaks of.
     #[must_use]
-    pub const fn is_workload(self) -> bool {
+    pub const fn family(self) -> Family {
         match self {
-            Self::Longer(_) | Self::Shorter(_) | Self::LongerPrompts | Self::ShorterPrompts => true,
-            Self::Slower(_) | Self::Errors(_) => false,
+            Self::Longer(_) | Self::Shorter(_) | Self::LongerPrompts | Self::ShorterPrompts | Self::MoreInFlight => {
+                Family::Workload
+            }
+            Self::Slower(_) | Self::Errors(_) => Family::Behavior,
         }
     }
 
@@ -103,6 +119,7 @@ impl Signal {
             Self::Shorter(metric) => (3, position(metric)),
             Self::LongerPrompts => (4, 0),
             Self::ShorterPrompts => (5, 0),
+            Self::MoreInFlight => (6, 0),
         }
     }
 
@@ -115,7 +132,22 @@ impl Signal {
             3 => Some(Self::Shorter(metric)),
             4 => Some(Self::LongerPrompts),
             5 => Some(Self::ShorterPrompts),
+            6 => Some(Self::MoreInFlight),
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slower(metric) => write!(f, "{metric} is slower"),
+            Self::Errors(metric) => write!(f, "{metric} has more errors"),
+            Self::Longer(metric) => write!(f, "{metric} is higher"),
+            Self::Shorter(metric) => write!(f, "{metric} is lower"),
+            Self::LongerPrompts => f.write_str("more prompts are long"),
+            Self::ShorterPrompts => f.write_str("more prompts are short"),
+            Self::MoreInFlight => f.write_str("more runs are in flight"),
         }
     }
 }
@@ -171,8 +203,16 @@ impl LiveTest {
         metrics.iter().for_each(|metric| self.block.add(metric));
     }
 
-    /// Writes what the finished blocks have shown, in at most 8 KiB. The open block is not in it: a test that resumes loses
-    /// at most ten minutes of traffic, which costs evidence and no validity.
+    /// Closes the open block if it ends by then. Whoever has all windows of a block and says so loses nothing when the test
+    /// resumes; a window of it that comes later makes a block of its own.
+    pub fn close(&mut self, by_seconds: u64) {
+        if let Some(ends) = self.block_ends_seconds.take_if(|ends| *ends <= by_seconds) {
+            self.close_block(ends);
+        }
+    }
+
+    /// Writes what the finished blocks have shown, in at most 8 KiB. The open block is not in it: a test that resumes without
+    /// [`close`](Self::close) loses at most ten minutes of traffic, which costs evidence and no validity.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut writer = Writer::default();
@@ -220,7 +260,8 @@ impl LiveTest {
             return Drift::Incomparable(incomparable);
         }
         let limit = -self.alpha.ln();
-        let (Some((workload, ln_workload)), Some((behavior, ln_behavior))) = (self.worst(true), self.worst(false))
+        let (Some((workload, ln_workload)), Some((behavior, ln_behavior))) =
+            (self.worst(Family::Workload), self.worst(Family::Behavior))
         else {
             return Drift::NotEnough;
         };
@@ -233,11 +274,34 @@ impl LiveTest {
         }
     }
 
+    /// The log of the weighted mean of a family's e-values; `None` before the first block.
+    #[must_use]
+    pub fn ln_e(&self, family: Family) -> Option<f64> {
+        self.worst(family).map(|(_, ln_e)| ln_e)
+    }
+
+    /// The signals of a family that alarm, each with the log of its e-value, the strongest first: the worst once the family does, and
+    /// others that would also alarm if each of the family were asked by itself (Bonferroni).
+    #[must_use]
+    pub fn shown(&self, family: Family) -> Vec<(Signal, f64)> {
+        let Some((worst, ln_mean)) = self.worst(family) else { return Vec::new() };
+        let values = self.values(family);
+        let (limit, alone) = (-self.alpha.ln(), (values.len() as f64).ln() - self.alpha.ln());
+        let alarms = |(signal, ln_e): &(Signal, f64)| *ln_e >= alone || (*signal == worst && ln_mean >= limit);
+        let mut shown: Vec<(Signal, f64)> = values.into_iter().filter(alarms).collect();
+        shown.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        shown
+    }
+
+    /// Every signal of a family with the log of its e-value.
+    fn values(&self, family: Family) -> Vec<(Signal, f64)> {
+        let own = self.signals.iter().filter(|(signal, _)| signal.family() == family);
+        own.map(|(signal, tracked)| (*signal, tracked.process.ln_e(Direction::Above))).collect()
+    }
+
     /// The worst signal of a family, and the log of the family's mean. `None` when the baseline has none.
-    fn worst(&self, is_workload: bool) -> Option<(Signal, f64)> {
-        let family = self.signals.iter().filter(|(signal, _)| signal.is_workload() == is_workload);
-        let values: Vec<(Signal, f64)> =
-            family.map(|(signal, tracked)| (*signal, tracked.process.ln_e(Direction::Above))).collect();
+    fn worst(&self, family: Family) -> Option<(Signal, f64)> {
+        let values = self.values(family);
         let (worst, _) = values.iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let sum = values.iter().fold(f64::NEG_INFINITY, |sum, (_, ln_e)| ln_add(sum, *ln_e));
         Some((*worst, sum - (values.len() as f64).ln()))
@@ -283,6 +347,7 @@ impl LiveTest {
         let (now, before) = (block.prompt_bands(), baseline.prompt_bands());
         differences.push((Signal::LongerPrompts, beyond_median_band(&now, &before, |band, median| band > median)));
         differences.push((Signal::ShorterPrompts, beyond_median_band(&now, &before, |band, median| band < median)));
+        differences.push((Signal::MoreInFlight, beyond_highest(&block.in_flight_bands(), &baseline.in_flight_bands())));
         differences
     }
 
@@ -347,6 +412,13 @@ fn beyond_median_band(
     };
     let share = (beyond(before) as f64 / total as f64 * BAND_TOLERANCE).clamp(0.05, 0.95);
     one_sample(now.values().sum(), beyond(now), share)
+}
+
+/// The excess of units in bands above the highest that the baseline has. A busy hour of each day is part of the baseline's day.
+fn beyond_highest(now: &BTreeMap<u8, u64>, before: &BTreeMap<u8, u64>) -> (f64, f64) {
+    let Some((highest, _)) = before.last_key_value() else { return (0.0, 0.0) };
+    let beyond = now.iter().filter(|(band, _)| *band > highest).map(|(_, n)| *n).sum();
+    one_sample(now.values().sum(), beyond, MORE_IN_FLIGHT_SHARE)
 }
 
 /// Excess and variance of `x` of `n` under a known rate.

@@ -1,6 +1,7 @@
 //! The objects of an AgentDeployment, one kind a file. Pure.
 
 pub mod alerts;
+pub mod drift_memory;
 pub mod engine;
 pub mod fetch_job;
 pub mod pod;

@@ -4,6 +4,7 @@ mod alerts;
 mod announce;
 mod approval;
 mod autoscaling;
+mod drift;
 mod engines;
 mod fetch;
 mod profiling;
@@ -91,6 +92,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     if let Some(rollout) = &mut draft.status.rollout {
         rollout.proposed = proposal;
     }
+    drift::decide(world, &mut draft);
     outcome.background = reprofiling::decide(world, &spec, &outcome, &mut draft)?;
     autoscaling::decide(world, &mut draft);
     profiling::forget_old(world, &mut draft);

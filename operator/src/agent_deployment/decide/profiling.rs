@@ -9,8 +9,8 @@ use slipway_crds::{
         ProfileSpec, ProfileStatus,
         agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace},
         profile::{
-            FrozenData, FrozenPrompts, NamedConfiguration, ProfileInputs, ProfilePhase, ProfilePlacement,
-            ProfiledEngine,
+            FrozenData, FrozenPrompts, NamedConfiguration, ProfileChoice, ProfileInputs, ProfilePhase,
+            ProfilePlacement, ProfiledEngine,
         },
         shared::ServingConfiguration,
     },
@@ -82,7 +82,7 @@ pub(super) fn decide(
     let adopted = reprofiling::adopted(world, &made_from.spec);
     let repetition =
         adopted.map(|adopted| Repetition { number: adopted.number, profile: Some(&adopted.profile), gpu_hours: None });
-    let Campaign { name, input_hash, inputs } = match campaign(world, prepared, repetition)? {
+    let campaign = match campaign(world, prepared, repetition)? {
         Step::Done(campaign) => campaign,
         Step::Waiting(why) => {
             // No watch tells of a ConfigMap of the user's.
@@ -94,14 +94,49 @@ pub(super) fn decide(
             return Ok(Step::Stopped(why));
         }
     };
-    draft.status.profile = Some(name.clone());
-    let Some(status) = world.profiles.get(&name) else {
-        let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash, inputs };
-        draft.children.push(Child::Profile(Box::new(build::profile::profile(world, &name, spec))));
-        let state = "the campaign is about to begin".to_owned();
-        return Ok(Step::Waiting(Why::Profiling { profile: name, state }));
+    draft.status.profile = Some(campaign.name.clone());
+    let conducted = conduct(world, &campaign, draft);
+    Ok(answer(world, &campaign, conducted, &prepared.engines))
+}
+
+/// How far a campaign is.
+pub(super) enum Conducted<'a> {
+    /// It goes on.
+    UnderWay(Why),
+    /// It could not be carried out, and why.
+    Failed(&'a str),
+    /// Nothing that was measured meets the objectives.
+    Infeasible {
+        /// What it found.
+        status: &'a ProfileStatus,
+        /// The binding objective, and what it would take.
+        answer: &'a str,
+    },
+    /// What it found, and what it chose of that.
+    Chosen(&'a ProfileStatus, &'a ProfileChoice),
+}
+
+/// Makes the Profile of a campaign where there is none yet, and says how far it is.
+pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign, draft: &mut Draft) -> Conducted<'a> {
+    let Campaign { name, input_hash, inputs } = campaign;
+    let under_way = |state: String| Conducted::UnderWay(Why::Profiling { profile: name.clone(), state });
+    let Some(status) = world.profiles.get(name) else {
+        let (agent_deployment, input_hash, inputs) = (world.name.clone(), input_hash.clone(), inputs.clone());
+        let spec = ProfileSpec { agent_deployment, input_hash, inputs };
+        draft.children.push(Child::Profile(Box::new(build::profile::profile(world, name, spec))));
+        return under_way("the campaign is about to begin".to_owned());
     };
-    Ok(answer(world, &name, &inputs, status, &prepared.engines))
+    match (status.phase, &status.choice) {
+        (Some(ProfilePhase::Chosen), Some(choice)) => Conducted::Chosen(status, choice),
+        (None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Chosen), _) => {
+            under_way(status.message.clone())
+        }
+        (Some(ProfilePhase::Failed), _) => Conducted::Failed(&status.message),
+        (Some(ProfilePhase::Infeasible), _) => {
+            let answer = status.infeasible.as_ref().map_or(&status.message, |answer| &answer.what_it_would_take);
+            Conducted::Infeasible { status, answer }
+        }
+    }
 }
 
 /// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such as the replicas may
@@ -279,39 +314,28 @@ pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
 }
 
 /// What the campaign says.
-fn answer(
-    world: &World,
-    name: &str,
-    inputs: &ProfileInputs,
-    status: &ProfileStatus,
-    engines: &[BuiltEngine],
-) -> Step<Choice> {
-    let waiting = || Step::Waiting(Why::Profiling { profile: name.to_owned(), state: status.message.clone() });
-    match status.phase {
-        None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => waiting(),
-        Some(ProfilePhase::Failed) => {
-            Step::Stopped(Why::ProfilingFailed { profile: name.to_owned(), failure: status.message.clone() })
+fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines: &[BuiltEngine]) -> Step<Choice> {
+    let profile = campaign.name.clone();
+    match conducted {
+        Conducted::UnderWay(why) => Step::Waiting(why),
+        Conducted::Failed(failure) => Step::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() }),
+        Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
+        Conducted::Chosen(status, choice) => {
+            let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
+            let waiting = || Step::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            chosen(&campaign.inputs, engines, point, &choice.why).map_or_else(waiting, Step::Done)
         }
-        Some(ProfilePhase::Infeasible) => nearest(world, name, inputs, status, engines),
-        Some(ProfilePhase::Chosen) => match &status.choice {
-            Some(choice) => chosen(inputs, engines, (&choice.engine, &choice.configuration, choice.level), &choice.why)
-                .map_or_else(waiting, Step::Done),
-            None => waiting(),
-        },
     }
 }
 
 /// No configuration meets the objectives: nothing, or what comes nearest.
 fn nearest(
     world: &World,
-    name: &str,
-    inputs: &ProfileInputs,
-    status: &ProfileStatus,
+    Campaign { name, inputs, .. }: &Campaign,
+    (status, answer): (&ProfileStatus, &str),
     engines: &[BuiltEngine],
 ) -> Step<Choice> {
-    let answer = status.infeasible.as_ref().map(|infeasible| infeasible.what_it_would_take.clone());
-    let answer = answer.unwrap_or_else(|| status.message.clone());
-    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.to_owned(), answer: answer.clone() });
+    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.clone(), answer: answer.to_owned() });
     match world.spec.slo.on_infeasible {
         OnInfeasible::KeepRunning => stopped,
         OnInfeasible::ServeNearest => {

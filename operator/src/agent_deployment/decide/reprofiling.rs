@@ -1,9 +1,10 @@
-//! Beside the five steps: what serves is measured anew, as `spec.profiling.schedule` asks. Pure.
+//! Beside the five steps: what serves is measured anew, as `spec.profiling.schedule` asks, and after drift ([`after_drift`]). Pure.
 //!
 //! A repetition is a campaign of its own, with a number in its inputs, so that neither stored rows nor a kept revision stand in for it.
 //! While it runs nothing else is touched. If it chooses otherwise, its number becomes a part of what the plan is made from, and the
 //! choice is rolled out (or asked for) as that of an edited spec would be.
 
+mod after_drift;
 mod allowance;
 mod verdict;
 
@@ -12,16 +13,15 @@ use slipway_crds::{
     conditions::{ConditionType, Reason},
     identity::IdentityError,
     v1alpha1::{
-        ProfileSpec, ProfileStatus,
-        agent_deployment::{AdoptedCampaign, ReprofilingResult, ReprofilingRun, ReprofilingStatus},
-        profile::ProfilePhase,
+        ProfileStatus,
+        agent_deployment::{AdoptedCampaign, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus},
     },
 };
 
-use self::verdict::Verdict;
+use self::{after_drift::Call, verdict::Verdict};
 use super::{
     Draft, World, build, prepare,
-    profiling::{self, Campaign, Repetition},
+    profiling::{self, Campaign, Conducted, Repetition},
 };
 use crate::{
     agent_deployment::{
@@ -44,6 +44,23 @@ pub(super) fn adopted<'a>(world: &'a World, spec: &str) -> Option<&'a AdoptedCam
     world.status.reprofiling.as_ref()?.adopted.as_ref().filter(|adopted| adopted.input_hash == spec)
 }
 
+/// Whether one is being measured.
+pub(super) fn is_under_way(world: &World) -> bool {
+    world.status.reprofiling.as_ref().is_some_and(has_open_run)
+}
+
+fn has_open_run(state: &ReprofilingStatus) -> bool {
+    state.run.as_ref().is_some_and(|run| run.ended_at.is_none())
+}
+
+/// The number of the next repetition. Numbers are given once, even where the status was lost and only the records of revisions remember
+/// them.
+pub(super) fn next_number(world: &World) -> i32 {
+    let recorded = world.revisions.iter().map(|revision| revision.inputs().repetition);
+    let latest = world.status.reprofiling.as_ref().and_then(|state| state.run.as_ref()).map(|run| run.number);
+    1 + recorded.chain(latest).max().unwrap_or(0)
+}
+
 /// Goes on with a repetition, or begins one that is due and affordable.
 pub(super) fn decide(
     world: &World,
@@ -52,19 +69,20 @@ pub(super) fn decide(
     draft: &mut Draft,
 ) -> Result<Option<Background>, IdentityError> {
     let state = world.status.reprofiling.clone().unwrap_or_default();
-    let mut planner = Planner { world, spec, state };
+    let call = after_drift::call(world, draft.status.drift.as_ref());
+    let mut planner = Planner { world, spec, call, state };
     planner.decline(draft);
     let schedule = planner.set_clock();
     let mut held = None;
-    if let (Ok(Some(schedule)), false) = (&schedule, planner.is_under_way()) {
-        held = planner.begin_if_due(schedule, outcome, draft);
+    if let (Ok(schedule), false) = (&schedule, has_open_run(&planner.state)) {
+        held = planner.begin_if_due(schedule.as_ref(), outcome, draft);
     }
-    let under_way = if planner.is_under_way() { planner.go_on(draft)? } else { None };
+    let under_way = if has_open_run(&planner.state) { planner.go_on(draft)? } else { None };
     let background = under_way.map(Background::Measuring).or_else(|| {
         let why = match schedule {
             Err(why) => why,
-            Ok(None) => return None,
-            Ok(Some(_)) => held.unwrap_or_else(|| planner.planned(None, draft)),
+            Ok(_) if planner.state.next_at.is_none() => return None,
+            Ok(_) => held.unwrap_or_else(|| planner.planned(None, draft)),
         };
         Some(Background::Idle(why))
     });
@@ -87,6 +105,8 @@ struct Planner<'a> {
     world: &'a World,
     /// Hash of the spec, as far as it decides a plan.
     spec: &'a str,
+    /// What drift asks for.
+    call: Option<Call>,
     state: ReprofilingStatus,
 }
 
@@ -109,7 +129,7 @@ impl Planner<'_> {
         draft.requeue = AT_ONCE;
     }
 
-    /// Takes over a schedule that is new or was edited: it counts from now on.
+    /// Takes over a schedule that is new or was edited, which counts from now on, and what drift asks for before its next time.
     fn set_clock(&mut self) -> Result<Option<Schedule>, Why> {
         let declared = self.world.spec.profiling.as_ref().and_then(|profiling| profiling.schedule.as_ref());
         let schedule = declared
@@ -118,23 +138,29 @@ impl Planner<'_> {
             .map_err(|error| Why::SpecRefused { field: error.field(), problem: error.to_string() });
         let text = schedule.as_ref().ok().and_then(Option::as_ref).map(|schedule| schedule.text().to_owned());
         if text != self.state.schedule {
-            self.state.next_at = schedule.as_ref().ok().and_then(Option::as_ref).and_then(|s| self.after_now(s));
+            self.set_by_schedule(schedule.as_ref().ok().and_then(Option::as_ref));
             self.state.schedule = text;
+        }
+        let is_after_drift = self.state.because == ReprofilingCause::Drift;
+        match self.call.as_ref().map(|call| Time(call.at)) {
+            Some(at) if is_after_drift || self.state.next_at.as_ref().is_none_or(|next| at.0 < next.0) => {
+                self.state.next_at = Some(at);
+                self.state.because = ReprofilingCause::Drift;
+            }
+            None if is_after_drift => self.set_by_schedule(schedule.as_ref().ok().and_then(Option::as_ref)),
+            Some(_) | None => {}
         }
         schedule
     }
 
-    fn after_now(&self, schedule: &Schedule) -> Option<Time> {
-        schedule.next_after(self.world.now).map(Time)
-    }
-
-    fn is_under_way(&self) -> bool {
-        self.state.run.as_ref().is_some_and(|run| run.ended_at.is_none())
+    fn set_by_schedule(&mut self, schedule: Option<&Schedule>) {
+        self.state.next_at = schedule.and_then(|schedule| schedule.next_after(self.world.now)).map(Time);
+        self.state.because = ReprofilingCause::Schedule;
     }
 
     /// Begins where its time has come and nothing else is under way; else says what it waits for. However many times have passed
     /// unused, it begins once.
-    fn begin_if_due(&mut self, schedule: &Schedule, outcome: &Outcome, draft: &mut Draft) -> Option<Why> {
+    fn begin_if_due(&mut self, schedule: Option<&Schedule>, outcome: &Outcome, draft: &mut Draft) -> Option<Why> {
         let due = self.state.next_at.as_ref().is_some_and(|at| at.0 <= self.world.now);
         if !due {
             return None;
@@ -146,15 +172,19 @@ impl Planner<'_> {
             Ok(gpu_hours) => gpu_hours,
             Err(why) => return Some(why),
         };
-        let number = 1 + self.latest_number();
-        let line = format!(
-            "measurement {number} of what serves begins, as {} asks: at most {gpu_hours} GPU hours",
-            schedule.text()
-        );
+        let number = next_number(self.world);
+        let because = self.state.because;
+        let asked = match (because, &self.call, schedule) {
+            (ReprofilingCause::Drift, Some(call), _) => format!("after drift ({})", call.risk),
+            (_, _, Some(schedule)) => format!("as {} asks", schedule.text()),
+            (_, _, None) => "as it was due".to_owned(),
+        };
+        let line = format!("measurement {number} of what serves begins, {asked}: at most {gpu_hours} GPU hours");
         draft.notes.push(Note::normal(Reason::Profiling, line));
-        self.state.next_at = self.after_now(schedule);
+        self.set_by_schedule(schedule);
         self.state.run = Some(ReprofilingRun {
             number,
+            because,
             input_hash: self.spec.to_owned(),
             profile: None,
             gpu_hours,
@@ -167,12 +197,6 @@ impl Planner<'_> {
         None
     }
 
-    /// Numbers are given once, even where the status was lost and only the records of revisions remember them.
-    fn latest_number(&self) -> i32 {
-        let recorded = self.world.revisions.iter().map(|revision| revision.inputs().repetition);
-        recorded.chain(self.state.run.as_ref().map(|run| run.number)).max().unwrap_or(0)
-    }
-
     /// When it is measured again, and what came of it last.
     fn planned(&self, held: Option<&'static str>, draft: &mut Draft) -> Why {
         let at = self.state.next_at.as_ref().map(|at| at.0);
@@ -182,7 +206,14 @@ impl Planner<'_> {
         }
         let latest = self.state.run.as_ref().filter(|run| run.result.is_some()).map(|run| run.message.clone());
         let at = at.map(|at| at.to_string()).unwrap_or_default();
-        Why::ReprofilingPlanned { at, held, latest }
+        match (self.state.because, &self.call) {
+            (ReprofilingCause::Drift, Some(call)) => {
+                Why::ReprofilingAfterDrift { at, held, risk: call.risk.clone(), latest }
+            }
+            (ReprofilingCause::Drift, None) | (ReprofilingCause::Schedule, _) => {
+                Why::ReprofilingPlanned { at, held, latest }
+            }
+        }
     }
 
     /// The campaign's next step; nothing once it has ended.
@@ -214,31 +245,23 @@ impl Planner<'_> {
     }
 
     fn carry_out(&mut self, campaign: Campaign, draft: &mut Draft) -> Option<Why> {
-        let Campaign { name, input_hash, inputs } = campaign;
-        let Some(status) = self.world.profiles.get(&name) else {
-            let spec = ProfileSpec { agent_deployment: self.world.name.clone(), input_hash, inputs };
-            draft.children.push(Child::Profile(Box::new(build::profile::profile(self.world, &name, spec))));
-            return Some(Why::Profiling { profile: name, state: "the campaign is about to begin".to_owned() });
-        };
-        match status.phase {
-            None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming) => {
-                return Some(Why::Profiling { profile: name, state: status.message.clone() });
+        let Campaign { name, inputs, .. } = &campaign;
+        match profiling::conduct(self.world, &campaign, draft) {
+            Conducted::UnderWay(why) => return Some(why),
+            Conducted::Failed(failure) => {
+                self.end(ReprofilingResult::Failed, &format!("Profile {name} failed: {failure}"), draft);
             }
-            Some(ProfilePhase::Failed) => {
-                self.end(ReprofilingResult::Failed, &format!("Profile {name} failed: {}", status.message), draft);
-            }
-            Some(ProfilePhase::Infeasible) => {
-                let answer = status.infeasible.as_ref().map_or(&status.message, |answer| &answer.what_it_would_take);
+            Conducted::Infeasible { answer, .. } => {
                 let message = format!("no configuration that Profile {name} measured meets spec.slo: {answer}");
                 self.end(ReprofilingResult::Infeasible, &message, draft);
             }
-            Some(ProfilePhase::Chosen) => match verdict::verdict(self.world, self.spec, &inputs, status) {
+            Conducted::Chosen(status, _) => match verdict::verdict(self.world, self.spec, inputs, status) {
                 Verdict::Stays(message) => {
                     self.remember_stable(draft);
                     self.end(ReprofilingResult::Unchanged, &message, draft);
                 }
                 Verdict::Changes(message) => {
-                    self.adopt(name);
+                    self.adopt(name.clone());
                     self.end(ReprofilingResult::Changed, &message, draft);
                 }
             },
@@ -301,7 +324,7 @@ fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
     if outcome.serving.is_none() {
         return Some("a revision serves");
     }
-    if world.spec.serving.replicas == 0 {
+    if world.replicas() == 0 {
         return Some("spec.serving.replicas is above 0");
     }
     match &outcome.next {

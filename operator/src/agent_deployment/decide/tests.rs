@@ -10,6 +10,7 @@ mod canary;
 mod capacity;
 mod capacity_histories;
 mod cluster;
+mod drift;
 mod in_place;
 mod profiling;
 mod properties;

@@ -5,8 +5,8 @@ use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
         profile::{
-            Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileChoice, ProfilePhase,
-            ProfiledEngine,
+            Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileChoice, ProfileInputs,
+            ProfilePhase, ProfiledEngine,
         },
     },
 };
@@ -72,7 +72,7 @@ fn next_confirm(ranked: &[usize], measurements: &[Measurement], world: &ProfileW
     for &point in ranked {
         let row = measurements.iter().position(|m| is_confirm_of(m, &measurements[point]));
         match row {
-            Some(row) if passes(&measurements[row], world) => return Confirm::Passed { point, row },
+            Some(row) if passes(&measurements[row], &world.spec.inputs) => return Confirm::Passed { point, row },
             Some(_) => failed += 1,
             None if failed < MAX_CONFIRMS => return Confirm::Try(point),
             None => break,
@@ -88,10 +88,11 @@ fn is_confirm_of(row: &Measurement, point: &Measurement) -> bool {
         && row.level == point.level
 }
 
-fn passes(row: &Measurement, world: &ProfileWorld) -> bool {
+/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there is none to judge.
+pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
     match row.verdict {
         MeasurementVerdict::Feasible => true,
-        MeasurementVerdict::Unbounded => infeasible::judged(&world.spec.inputs, MeasurementPurpose::Confirm).is_empty(),
+        MeasurementVerdict::Unbounded => infeasible::judged(inputs, MeasurementPurpose::Confirm).is_empty(),
         MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
     }
 }
@@ -117,7 +118,7 @@ fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -
     }
     if let Some(row) = plan.status.measurements.iter().find(|m| is_confirm_of(m, &explored)) {
         let line = format!("confirm run of {}: {}", select::point(inputs, row), row.reason);
-        plan.notes.push(if passes(row, world) {
+        plan.notes.push(if passes(row, inputs) {
             Note::normal(Reason::ConfigurationMeasured, line)
         } else {
             Note::warning(Reason::ConfigurationMeasured, line)

@@ -18,7 +18,7 @@ use crate::{
 };
 
 mod adopt;
-mod confirm;
+pub mod confirm;
 mod explore;
 mod infeasible;
 mod job;

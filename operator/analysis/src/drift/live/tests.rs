@@ -3,7 +3,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
 
-use super::{BASELINE_SECONDS, Baseline, Drift, Identity, LiveTest, Signal};
+use super::{BASELINE_SECONDS, Baseline, Counted, Drift, Family, Identity, LiveTest, Signal};
 
 /// A day and a few hours of traffic: windows of ten minutes, slower by day than by night.
 struct Traffic {
@@ -15,11 +15,13 @@ struct Traffic {
     prompt_band: u8,
     /// Errors in a thousand of live traffic; the baseline has 5.
     errors: u64,
+    /// Bands of units in flight that live traffic lies above the baseline's.
+    more_in_flight: u8,
     hours: u64,
 }
 
 fn traffic() -> Traffic {
-    Traffic { latency: 1.0, tokens: 1.0, prompt_band: 9, errors: 5, hours: 48 }
+    Traffic { latency: 1.0, tokens: 1.0, prompt_band: 9, errors: 5, more_in_flight: 0, hours: 48 }
 }
 
 fn identity() -> Identity {
@@ -53,7 +55,8 @@ impl Traffic {
             sum_microseconds: 0,
             buckets,
         };
-        let stratum = format!("miss/p{band}/f{load}");
+        let in_flight = load + if is_live { self.more_in_flight } else { 0 };
+        let stratum = format!("miss/p{band}/f{in_flight}");
         let (latencies, lengths) = (draw(200_000.0 * latency * slow, n - failed), draw(120.0 * tokens, n));
         vec![
             window(Metric::AgentRunLatency, stratum, latencies, failed),
@@ -124,6 +127,22 @@ fn other_prompts_are_workload_drift() {
 }
 
 #[test]
+fn a_load_that_the_baseline_never_had_is_workload_drift_and_that_of_its_busy_hours_is_not() {
+    assert_eq!(signal(Traffic { more_in_flight: 3, ..traffic() }.drift(3)), Some((true, Signal::MoreInFlight)));
+    let shown = traffic().test(3).shown(Family::Workload);
+    assert_eq!(shown, vec![]);
+}
+
+#[test]
+fn what_is_shown_begins_with_the_strongest_and_leaves_out_what_is_not() {
+    let test = Traffic { latency: 1.5, errors: 40, ..traffic() }.test(1);
+    let shown = test.shown(Family::Behavior);
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[0].1 >= shown[1].1, "{shown:?}");
+    assert_eq!(test.shown(Family::Workload), vec![]);
+}
+
+#[test]
 fn another_identity_is_incomparable_never_a_regression() {
     let test = Traffic { latency: 3.0, ..traffic() }.test(4);
     let mut other = identity();
@@ -140,6 +159,41 @@ fn the_first_day_is_not_live() {
     assert_eq!(test.drift(&identity()), before);
     let fresh = LiveTest::new(Baseline::new(identity(), 0), 0.01);
     assert_eq!(fresh.drift(&identity()), Drift::NotEnough);
+}
+
+#[test]
+fn a_test_that_is_stored_after_each_block_says_the_same_as_one_that_never_stops() {
+    let drifting = Traffic { latency: 1.15, ..traffic() };
+    let (mut whole, mut rng) = (traffic().test(6), Pcg64Mcg::new(9));
+    whole.close(u64::MAX);
+    let mut resumed = whole.clone();
+    for block in 1..100 {
+        let end_seconds = BASELINE_SECONDS + 48 * 3_600 + 600 * (block + 1);
+        let windows = drifting.windows(&mut rng, true, end_seconds);
+        whole.consume(end_seconds, &windows);
+        resumed.consume(end_seconds, &windows);
+        resumed.close(end_seconds);
+        resumed = LiveTest::resume(resumed.baseline.clone(), 0.01, &resumed.encode()).unwrap();
+    }
+    whole.close(u64::MAX);
+    assert_eq!(resumed.encode(), whole.encode());
+}
+
+#[test]
+fn a_stratum_that_is_forgotten_keeps_its_counts() {
+    let mut counted = traffic().test(1).baseline.counted;
+    let before = counted.total(Metric::AgentRunLatency);
+    let has_values = |counted: &Counted| -> Vec<bool> {
+        counted.strata(Metric::AgentRunLatency).map(|(_, counts)| !counts.buckets.is_empty()).collect()
+    };
+    counted.forget_least();
+    assert_eq!(has_values(&counted), [false, true], "by night there are fewer");
+    (0..3).for_each(|_| counted.forget_least());
+    let after = counted.total(Metric::AgentRunLatency);
+    assert_eq!((after.count, after.errors, after.buckets.is_empty()), (before.count, before.errors, true));
+    counted.pool_forgotten();
+    let pooled: Vec<&str> = counted.strata(Metric::AgentRunLatency).map(|(stratum, _)| stratum).collect();
+    assert_eq!((pooled, counted.total(Metric::AgentRunLatency).count), (vec![""], before.count));
 }
 
 #[test]

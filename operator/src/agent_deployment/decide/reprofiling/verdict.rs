@@ -6,7 +6,10 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::World;
-use crate::{agent_deployment::revision::RevisionPlan, profile::decide::select};
+use crate::{
+    agent_deployment::revision::RevisionPlan,
+    profile::decide::{confirm, select},
+};
 
 /// What follows from a repetition, in words.
 pub(super) enum Verdict {
@@ -56,16 +59,8 @@ fn point_of<'a>(plan: &RevisionPlan, inputs: &ProfileInputs, status: &'a Profile
         (&m.engine, &m.configuration, m.level) == (&plan.engine.name, &named.name, plan.max_in_flight)
     };
     let rows = || status.measurements.iter().filter(is_it);
-    let has_failed = rows().any(|m| m.purpose == MeasurementPurpose::Confirm && !may_serve(m.verdict));
+    let has_failed = rows().any(|m| m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs));
     let explored =
         rows().find(|m| m.purpose == MeasurementPurpose::Explore && m.verdict == MeasurementVerdict::Feasible);
     explored.filter(|_| !has_failed)
-}
-
-/// A confirm run without objectives that it could judge has none to miss.
-fn may_serve(confirmed: MeasurementVerdict) -> bool {
-    match confirmed {
-        MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => true,
-        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
-    }
 }

@@ -22,6 +22,8 @@ use super::super::decide;
 use crate::{
     agent_deployment::{
         budget::BudgetsView,
+        build::drift_memory::KEY,
+        drift::{Memory, MemoryView},
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::Revision,
@@ -82,6 +84,9 @@ pub(super) fn world() -> Cluster {
         campaigns: Vec::new(),
         observed: ObservedObjectives::default(),
         load: ObservedLoad::default(),
+        live: Vec::new(),
+        memory: MemoryView::Absent,
+        latest_campaign: None,
         scaled_by: None,
         budgets: BudgetsView::NotAsked,
         evidence: BTreeMap::new(),
@@ -262,6 +267,12 @@ impl Cluster {
             Child::ConfigMap(object) if label(&object.metadata, APP_COMPONENT).as_deref() == Some("alerts") => {
                 self.own_rules(RemovalKind::ConfigMap, &object.metadata);
             }
+            Child::ConfigMap(object) if label(&object.metadata, APP_COMPONENT).as_deref() == Some("drift") => {
+                let text = object.data.as_ref().and_then(|data| data.get(KEY)).expect("a memory has its key");
+                let memory = Memory::read(text).expect("a memory reads what it wrote");
+                self.writes += 1;
+                self.world.memory = MemoryView::Read(Box::new(memory));
+            }
             Child::ConfigMap(object) => self.own(RemovalKind::ConfigMap, &object.metadata),
             Child::Service(object) => {
                 self.own(RemovalKind::Service, &object.metadata);
@@ -302,6 +313,7 @@ impl Cluster {
                 if !self.world.profiles.contains_key(&name) {
                     self.written();
                     self.world.profiles.insert(name, ProfileStatus::default());
+                    self.world.latest_campaign = Some(self.world.now);
                 }
             }
             Child::ControllerRevision(mut object) => {

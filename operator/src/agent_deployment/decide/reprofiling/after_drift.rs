@@ -1,0 +1,40 @@
+//! When drift has what serves measured anew. Pure.
+//!
+//! By itself only while an objective is at risk, and seven days after the last campaign began, whatever that was for: noise that lasts must
+//! not keep GPUs busy. Once a person has said so for another workload, at once. Budget, approval and rollout are those of any repetition.
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_crds::v1alpha1::agent_deployment::{DriftStatus, OnDrift};
+
+use super::World;
+
+/// Between the beginning of the last campaign and the next that nobody asked for.
+const APART: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What drift asks for.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// From when on.
+    pub(super) at: Timestamp,
+    /// What is at risk, or has changed.
+    pub(super) risk: String,
+}
+
+/// What drift asks for, where `spec.profiling.onDrift` lets it.
+pub(super) fn call(world: &World, drift: Option<&DriftStatus>) -> Option<Call> {
+    let profiling = world.spec.profiling.as_ref()?;
+    match profiling.on_drift {
+        OnDrift::Report => return None,
+        OnDrift::Reprofile => {}
+    }
+    let drift = drift?;
+    if drift.proposal.is_some() && drift.proposal == profiling.approve_reprofiling {
+        let risk = format!("{}, as spec.profiling.approveReprofiling allows", drift.message);
+        return Some(Call { at: drift.since.0, risk });
+    }
+    let risk = drift.risk.as_ref()?;
+    let run = world.status.reprofiling.as_ref().and_then(|state| state.run.as_ref());
+    let last = world.latest_campaign.max(run.map(|run| run.started_at.0));
+    let rested = last.and_then(|last| last.checked_add(APART).ok());
+    Some(Call { at: rested.map_or(risk.since.0, |rested| rested.max(risk.since.0)), risk: risk.message.clone() })
+}

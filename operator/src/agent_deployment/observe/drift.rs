@@ -1,0 +1,104 @@
+//! What is needed to tell drift: the pods of stable, and what was remembered of them. Pure: what was listed is at hand.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+
+use crate::{
+    agent_deployment::{
+        build::drift_memory::{KEY, object_name},
+        drift::{CONTAINERS, LivePod, Memory, MemoryView},
+        world::PodEvidence,
+    },
+    failure,
+    jobs::view,
+};
+
+/// The pods that answered, each with the images that run in it.
+pub fn live(asked: &[PodEvidence], pods: &[Pod]) -> Vec<LivePod> {
+    let images_of = |name: &str| pods.iter().find(|pod| pod.name_any() == name).map(images).unwrap_or_default();
+    let answered = asked.iter().filter_map(|pod| Some((pod, pod.evidence.clone()?)));
+    answered.map(|(pod, evidence)| LivePod { evidence, images: images_of(&pod.pod) }).collect()
+}
+
+fn images(pod: &Pod) -> BTreeMap<String, String> {
+    let mut digests = view::digests_by_container(pod);
+    digests.retain(|container, _| CONTAINERS.contains(&container.as_str()));
+    digests
+}
+
+/// What is remembered of an AgentDeployment, whose ConfigMaps are at hand.
+pub fn memory(config_maps: &[ConfigMap], agent_deployment: &str) -> MemoryView {
+    let name = object_name(agent_deployment);
+    let Some(object) = config_maps.iter().find(|object| object.name_any() == name) else { return MemoryView::Absent };
+    let Some(text) = object.data.as_ref().and_then(|data| data.get(KEY)) else {
+        return MemoryView::Unreadable { problem: format!("it has no key {KEY}") };
+    };
+    match Memory::read(text) {
+        Ok(memory) => MemoryView::Read(Box::new(memory)),
+        Err(error) => MemoryView::Unreadable { problem: failure::chain(&error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    fn config_map(name: &str, data: serde_json::Value) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).expect("a ConfigMap")
+    }
+
+    #[test]
+    fn a_memory_is_read_and_one_that_cannot_be_says_why() {
+        let memory = Memory::begin("7c1f9a2b3d", BTreeMap::new(), 1_200);
+        let of = |data| {
+            super::memory(&[config_map("support-7c1f9a2b3d", json!({})), config_map("support-drift", data)], "support")
+        };
+        assert_eq!(of(json!({"memory.json": memory.write()})), MemoryView::Read(Box::new(memory)));
+        assert_eq!(super::memory(&[], "support"), MemoryView::Absent);
+        let problem = |data| match of(data) {
+            MemoryView::Unreadable { problem } => problem,
+            view => panic!("{view:?}"),
+        };
+        assert_eq!(problem(json!({"other": ""})), "it has no key memory.json");
+        assert_eq!(
+            problem(json!({"memory.json": "{"})),
+            "failed to read it: EOF while parsing an object at line 1 column 1"
+        );
+        let newer = Memory::begin("7c1f9a2b3d", BTreeMap::new(), 0).write().replace("\"version\":1", "\"version\":2");
+        assert_eq!(problem(json!({"memory.json": newer})), "it has version 2, this operator reads version 1");
+        let damaged =
+            newer.replace("\"version\":2", "\"version\":1").replace("{}}", "{\"ModelTime\":{\"miss/p1/f1\":\"1 x\"}}}");
+        let words = "the counts of ModelTime in stratum \"miss/p1/f1\" are damaged";
+        assert_eq!(problem(json!({"memory.json": damaged})), words);
+    }
+
+    #[test]
+    fn only_pods_that_answer_are_live_and_only_images_that_are_reported_are_known() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "support-a-1"},
+            "spec": {"containers": []},
+            "status": {
+                "initContainerStatuses": [
+                    {"name": "materialize", "image": "w:1", "imageID": "w@sha256:3", "ready": true, "restartCount": 0},
+                    {"name": "triton", "image": "t:1", "imageID": "example.com/t@sha256:1", "ready": true, "restartCount": 0},
+                ],
+                "containerStatuses": [{"name": "agent-runtime", "image": "r:1", "imageID": "", "ready": true, "restartCount": 0}],
+            },
+        }))
+        .expect("a pod");
+        let evidence: slipway_evidence::Evidence =
+            serde_json::from_value(json!({"revision": "a", "pod": "support-a-1", "startedAt": "t", "windows": []}))
+                .expect("evidence");
+        let asked = [
+            PodEvidence { pod: "support-a-0".to_owned(), evidence: None },
+            PodEvidence { pod: "support-a-1".to_owned(), evidence: Some(evidence.clone()) },
+        ];
+        let images = BTreeMap::from([("triton".to_owned(), "sha256:1".to_owned())]);
+        assert_eq!(live(&asked, &[pod]), [LivePod { evidence, images }]);
+    }
+}
