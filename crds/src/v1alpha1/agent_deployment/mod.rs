@@ -41,7 +41,7 @@ pub use slo::{
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence,
+    AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LeavingRevision, LogEvidence,
     MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel,
     RolloutBaseline, RolloutCapacity, RolloutStatus, SelectedConfiguration, Stage,
 };

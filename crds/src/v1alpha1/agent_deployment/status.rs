@@ -345,13 +345,10 @@ pub struct RolloutStatus {
     /// What the cluster has room for, where that is less than the canary needs; absent while nothing is short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RolloutCapacity>,
-    /// Hash of the plan that served before, whose pods are kept a little longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
-    pub previous: Option<String>,
-    /// When the pods of `previous` go.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous_until: Option<Time>,
+    /// Revisions that had traffic until just now. Their pods stay a little longer, for gateways take new shares in one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub leaving: Vec<LeavingRevision>,
     /// Plans that were rolled back, the latest last. They are not tried again without a word in `spec.rollout.retry`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
@@ -488,6 +485,17 @@ pub struct LogEvidence {
     /// Natural logarithm of its e-value.
     #[schemars(length(max = 16))]
     pub log_evidence: String,
+}
+
+/// A revision whose pods go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeavingRevision {
+    /// Name of the revision.
+    #[schemars(length(max = 63))]
+    pub revision: String,
+    /// When its pods go.
+    pub until: Time,
 }
 
 /// A plan that was rolled back.

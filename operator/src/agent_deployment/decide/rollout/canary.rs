@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::Verdict;
 use slipway_crds::{
@@ -30,8 +29,6 @@ use crate::{
 
 /// How soon the pods before are looked at after a revision has taken over: the length of a window of evidence.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
-/// How long the pods of the revision before stay after another has taken over.
-const KEEP_PREVIOUS: SignedDuration = SignedDuration::from_secs(30);
 /// Rejected plans that are remembered.
 const MAX_REJECTED: usize = 8;
 
@@ -295,15 +292,8 @@ impl Canary<'_> {
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {
         let Self { world, stable, target, rollout, .. } = self;
-        // Where the Service goes over at once, nobody is on the way to the pods before.
-        let is_kept = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
-        let until = || world.now.checked_add(KEEP_PREVIOUS).ok().map(Time);
-        draft.status.rollout = Some(RolloutStatus {
-            previous: is_kept.then(|| stable.to_owned()),
-            previous_until: is_kept.then(until).flatten(),
-            rejected: rollout.rejected,
-            ..rollout_of(stable)
-        });
+        let RolloutStatus { leaving, rejected, .. } = rollout;
+        draft.status.rollout = Some(RolloutStatus { leaving, rejected, ..rollout_of(stable) });
         promote(world, Some(stable), target, draft);
         draft.requeue = draft.requeue.min(LOOK);
         None
@@ -330,7 +320,7 @@ impl Canary<'_> {
         });
         let surplus = rejected.len().saturating_sub(MAX_REJECTED);
         rejected.drain(..surplus);
-        draft.status.rollout = Some(RolloutStatus { rejected, ..rollout_of(stable) });
+        draft.status.rollout = Some(RolloutStatus { leaving: rollout.leaving, rejected, ..rollout_of(stable) });
         keep(world, Some(stable), draft);
         remove_others(world, vec![stable], draft);
         Some(Step::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason }))
@@ -354,8 +344,7 @@ pub(super) fn from_the_start(world: &World, stable: &str, target: &Target, recor
         step: is_split.then_some(1),
         weight: is_split.then_some(0),
         canary_share: is_split.then(|| "0%".to_owned()),
-        previous: recorded.previous.filter(|previous| *previous != target.hash),
-        previous_until: recorded.previous_until,
+        leaving: recorded.leaving,
         rejected: recorded.rejected,
         ..rollout_of(stable)
     }

@@ -11,8 +11,12 @@ mod judge;
 pub(super) mod prediction;
 mod schedule;
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::RolloutStatus};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{LeavingRevision, RolloutStatus, TrafficType},
+};
 
 use super::{Draft, Target, World, build};
 use crate::{
@@ -25,6 +29,9 @@ use crate::{
     plan::{Child, Note, Removal, RemovalKind, SOON},
     why::{Step, Why, counted_pods},
 };
+
+/// How long the pods of a revision stay once it has no traffic any more.
+const KEEP_LEAVING: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> Outcome {
     let stable = world.stable();
@@ -73,6 +80,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
     draft.status.rollout = Some(RolloutStatus {
         stable: stable.map(str::to_owned),
         canary: Some(target.hash.clone()),
+        leaving: kept.leaving,
         rejected: kept.rejected,
         ..RolloutStatus::default()
     });
@@ -93,9 +101,9 @@ fn tell_of_start(world: &World, target: &Target, pods: i32, draft: &mut Draft) {
 /// What is left of a rollout once nothing rolls out any more.
 fn settle(stable: Option<&str>, draft: &mut Draft) {
     draft.status.rollout = draft.status.rollout.take().and_then(|rollout| {
-        let RolloutStatus { previous, previous_until, rejected, .. } = rollout;
+        let RolloutStatus { leaving, rejected, .. } = rollout;
         let stable = stable.map(str::to_owned)?;
-        Some(RolloutStatus { stable: Some(stable), previous, previous_until, rejected, ..RolloutStatus::default() })
+        Some(RolloutStatus { stable: Some(stable), leaving, rejected, ..RolloutStatus::default() })
     });
 }
 
@@ -183,22 +191,51 @@ fn record_revision(world: &World, target: &Target, draft: &mut Draft) {
     draft.children.push(Child::ControllerRevision(Box::new(record)));
 }
 
-/// Forgets the revision before once its time is over.
-fn without_expired(world: &World, rollout: RolloutStatus, draft: &mut Draft) -> RolloutStatus {
-    match &rollout.previous_until {
-        Some(Time(until)) if *until > world.now => {
-            draft.requeue = draft.requeue.min(SOON);
-            rollout
-        }
-        Some(_) | None => RolloutStatus { previous: None, previous_until: None, ..rollout },
+/// Forgets revisions whose pods have had their time.
+fn without_expired(world: &World, mut rollout: RolloutStatus, draft: &mut Draft) -> RolloutStatus {
+    rollout.leaving.retain(|leaving| leaving.until.0 > world.now);
+    if !rollout.leaving.is_empty() {
+        draft.requeue = draft.requeue.min(SOON);
+    }
+    rollout
+}
+
+/// Removes what is not kept, but for pods that clients may still be on their way to.
+fn remove_others(world: &World, kept: Vec<&str>, draft: &mut Draft) {
+    let known = draft.status.rollout.as_ref().map(|rollout| rollout.leaving.clone()).unwrap_or_default();
+    let leaving = leaving(world, &kept, known);
+    let stays = |revision: &String| {
+        kept.contains(&revision.as_str()) || leaving.iter().any(|leaving| leaving.revision == *revision)
+    };
+    let others = world.objects.iter().filter(|(revision, _)| !stays(revision));
+    draft.removals.extend(others.flat_map(|(_, objects)| objects).map(OwnedObject::removal));
+    if let Some(rollout) = &mut draft.status.rollout {
+        rollout.leaving = leaving;
     }
 }
 
-fn remove_others(world: &World, kept: Vec<&str>, draft: &mut Draft) {
-    let previous = draft.status.rollout.as_ref().and_then(|rollout| rollout.previous.clone());
-    let is_kept = |revision: &String| kept.contains(&revision.as_str()) || previous.as_ref() == Some(revision);
-    let others = world.objects.iter().filter(|(revision, _)| !is_kept(revision));
-    draft.removals.extend(others.flat_map(|(_, objects)| objects).map(OwnedObject::removal));
+/// Revisions that have lost their traffic a little before, and those that lose it now.
+fn leaving(world: &World, kept: &[&str], mut leaving: Vec<LeavingRevision>) -> Vec<LeavingRevision> {
+    let until = world.now.checked_add(KEEP_LEAVING).unwrap_or(world.now);
+    for revision in with_traffic(world) {
+        if world.objects.contains_key(&revision) && leaving.iter().all(|known| known.revision != revision) {
+            leaving.push(LeavingRevision { revision, until: Time(until) });
+        }
+    }
+    leaving.retain(|leaving| !kept.contains(&leaving.revision.as_str()));
+    leaving
+}
+
+/// Revisions that clients reach as the status has it. None where the Service goes over at once: nobody is on the way to the pods before.
+/// Where pods of stable make room, what is on trial beside them goes at once, for they are to come back.
+fn with_traffic(world: &World) -> Vec<String> {
+    let is_split = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
+    let Some(rollout) = world.status.rollout.as_ref().filter(|_| is_split) else { return Vec::new() };
+    let makes_room = rollout.capacity.as_ref().is_some_and(|room| room.drained > 0);
+    let has_share = rollout.weight.is_some_and(|weight| weight > 0);
+    let canary = rollout.canary.as_ref().filter(|_| has_share && !makes_room);
+    let baseline = rollout.compared_baseline().map(|baseline| &baseline.revision);
+    rollout.stable.iter().chain(canary).chain(baseline).cloned().collect()
 }
 
 fn forget_old_revisions(world: &World, stable: &str, draft: &mut Draft) {

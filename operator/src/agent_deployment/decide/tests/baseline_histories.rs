@@ -45,14 +45,16 @@ fn check_route(plan: &Plan<AgentDeploymentStatus>, rollout: &RolloutStatus) {
     assert_eq!(baseline.map(|baseline| share(&baseline.revision)), baseline.map(|baseline| baseline.weight), "{route:?}");
 }
 
-/// Nothing is left of a baseline that the status does not name, and it never serves.
+/// Nothing is left of a baseline that the status names neither as such nor as leaving, and it never serves.
 fn check_leftovers(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>, rollout: &RolloutStatus) {
     let named = rollout.baseline.as_ref().map(|baseline| baseline.revision.as_str());
-    assert!(rollout.stable.iter().chain(&rollout.previous).all(|revision| !revision.ends_with("-base")), "{rollout:?}");
+    assert!(rollout.stable.iter().all(|revision| !revision.ends_with("-base")), "{rollout:?}");
     let is_other = |name: &str| name.contains("-base") && named.is_none_or(|named| !name.ends_with(named));
     let made = plan.children.iter().map(|child| metadata_of(child).1.name.clone().unwrap_or_default());
     assert_eq!(made.filter(|name| is_other(name)).collect::<Vec<_>>(), Vec::<String>::new());
-    let objects = cluster.world.objects.iter().filter(|(revision, _)| is_other(revision)).flat_map(|(_, objects)| objects);
+    let leaves = |revision: &String| rollout.leaving.iter().any(|leaving| leaving.revision == *revision);
+    let objects = cluster.world.objects.iter().filter(|(revision, _)| is_other(revision) && !leaves(revision));
+    let objects = objects.flat_map(|(_, objects)| objects);
     let stays = objects.filter(|object| plan.removals.iter().all(|removal| removal.uid != object.uid));
     assert_eq!(stays.collect::<Vec<_>>(), Vec::<&OwnedObject>::new());
 }

@@ -52,7 +52,7 @@ fn stable_keeps_its_pods_for_a_while_after_another_took_over() {
             break;
         }
     }
-    assert_eq!(trial.rollout().previous, Some(stable.clone()));
+    assert_eq!(leaving(&trial), [stable.clone()]);
     assert!(trial.cluster.world.serving.contains_key(&stable), "its pods are still there");
     trial.cluster.pass(31);
     trial.settle();
@@ -276,9 +276,31 @@ fn an_edit_takes_the_traffic_back_before_the_pods_go() {
         _ => None,
     });
     assert_eq!(route, Some(BTreeMap::from([(format!("support-{stable}"), 100)])));
-    assert!(plan.removals.iter().any(|removal| removal.name == format!("support-{superseded}")));
+    assert_eq!(plan.removals, [], "gateways may still send clients to its pods");
     trial.settle();
     assert_eq!((trial.share(), trial.rollout().judge_state), (0, None), "the new canary starts from nothing");
+    assert_eq!(leaving(&trial), [superseded.clone()]);
+    trial.cluster.pass(31);
+    trial.settle();
+    assert!(!trial.cluster.world.serving.contains_key(&superseded));
+}
+
+#[test]
+fn pods_that_were_rolled_back_stay_until_gateways_send_nobody_to_them() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    while trial.canary().is_some() {
+        trial.serve(10, Users { slowdown: 1.5, ..EQUAL });
+    }
+    assert_eq!((leaving(&trial), trial.cluster.world.serving.contains_key(&canary)), (vec![canary.clone()], true));
+    assert_eq!(trial.cluster.weights.values().copied().collect::<Vec<_>>(), [100], "they have no share");
+    trial.cluster.pass(31);
+    trial.settle();
+    assert_eq!((leaving(&trial), trial.cluster.world.serving.contains_key(&canary)), (vec![], false));
+}
+
+fn leaving(trial: &Trial) -> Vec<String> {
+    trial.rollout().leaving.into_iter().map(|leaving| leaving.revision).collect()
 }
 
 #[test]
