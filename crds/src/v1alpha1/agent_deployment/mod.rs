@@ -3,6 +3,7 @@
 mod agent;
 mod alerts;
 mod autoscaling;
+mod baseline;
 mod guardrail;
 mod model;
 mod profiling;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
 pub use autoscaling::{Autoscaling, AutoscalingStatus};
+pub use baseline::{Baseline, RolloutBaseline};
 pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
@@ -27,7 +29,7 @@ pub use profiling::{
 };
 pub use reprofiling::{AdoptedCampaign, MonthlyUse, ReprofilingResult, ReprofilingRun, ReprofilingStatus};
 pub use rollout::{
-    Baseline, Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
+    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,
 };
 pub use serving::{Hardware, Serving};
@@ -37,8 +39,8 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LogEvidence,
-    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel,
-    RolloutBaseline, RolloutCapacity, RolloutStatus, SelectedConfiguration, Stage,
+    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel, RolloutCapacity,
+    RolloutStatus, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -4,7 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{autoscaling::AutoscalingStatus, model::Precision, reprofiling::ReprofilingStatus};
+use super::{
+    autoscaling::AutoscalingStatus, baseline::RolloutBaseline, model::Precision, reprofiling::ReprofilingStatus,
+};
 use crate::v1alpha1::shared::{self, ServingConfiguration};
 
 /// Observed state of an AgentDeployment.
@@ -351,29 +353,6 @@ pub struct RolloutStatus {
     /// The plan that waits for `spec.rollout.approve`; absent while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<ProposedPlan>,
-}
-
-impl RolloutStatus {
-    /// The baseline that the canary is compared with: it has traffic.
-    pub fn compared_baseline(&self) -> Option<&RolloutBaseline> {
-        self.baseline.as_ref().filter(|baseline| baseline.weight > 0)
-    }
-}
-
-/// Fresh pods of the stable plan beside a canary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RolloutBaseline {
-    /// Name under which its pods are found, and reached by the header `x-slipway-revision`: the hash of the canary's plan with
-    /// `-base`. What they run is the stable plan.
-    #[schemars(length(max = 63))]
-    pub revision: String,
-    /// Share of traffic that goes to it, in percent: that of the canary, or none before all its pods are ready and while none is.
-    pub weight: i32,
-    /// Pods that it is to have: as many as the canary.
-    pub pods: i32,
-    /// Pods of it that are ready.
-    pub ready_pods: i32,
 }
 
 /// A plan that waits for approval.

@@ -42,7 +42,11 @@ fn check_route(plan: &Plan<AgentDeploymentStatus>, rollout: &RolloutStatus) {
     assert_eq!(route.values().sum::<i32>(), 100, "{route:?}");
     assert_eq!(rollout.canary.as_ref().map_or(0, share), rollout.weight.unwrap_or(0), "{route:?}");
     let baseline = rollout.baseline.as_ref();
-    assert_eq!(baseline.map(|baseline| share(&baseline.revision)), baseline.map(|baseline| baseline.weight), "{route:?}");
+    assert_eq!(
+        baseline.map(|baseline| share(&baseline.revision)),
+        baseline.map(|baseline| baseline.weight),
+        "{route:?}"
+    );
 }
 
 /// Nothing is left of a baseline that the status does not name, and it never serves.
@@ -52,7 +56,8 @@ fn check_leftovers(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>, rollou
     let is_other = |name: &str| name.contains("-base") && named.is_none_or(|named| !name.ends_with(named));
     let made = plan.children.iter().map(|child| metadata_of(child).1.name.clone().unwrap_or_default());
     assert_eq!(made.filter(|name| is_other(name)).collect::<Vec<_>>(), Vec::<String>::new());
-    let objects = cluster.world.objects.iter().filter(|(revision, _)| is_other(revision)).flat_map(|(_, objects)| objects);
+    let objects =
+        cluster.world.objects.iter().filter(|(revision, _)| is_other(revision)).flat_map(|(_, objects)| objects);
     let stays = objects.filter(|object| plan.removals.iter().all(|removal| removal.uid != object.uid));
     assert_eq!(stays.collect::<Vec<_>>(), Vec::<&OwnedObject>::new());
 }
