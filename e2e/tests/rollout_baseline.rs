@@ -48,7 +48,9 @@ async fn a_revision_that_is_as_good_as_its_baseline_takes_over_and_no_request_fa
     assert!(unready_with_traffic(&history).is_empty(), "{:?}", unready_with_traffic(&history));
     let events = bench.namespace.event_reasons(AGENT).await.unwrap();
     assert_eq!(events.iter().filter(|reason| *reason == "BaselineStarting").count(), 1, "{events:?}");
-    tokio::time::timeout(GONE_LIMIT, gone(&bench, &baseline.revision)).await.expect("the baseline goes with the rollout");
+    tokio::time::timeout(GONE_LIMIT, gone(&bench, &baseline.revision))
+        .await
+        .expect("the baseline goes with the rollout");
 
     let (_, summary) = load.stop().await.unwrap();
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));

@@ -59,7 +59,9 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
 /// What the canary is compared with, where that is not the stable revision itself.
 fn baseline(baseline: &RolloutBaseline) -> String {
     let RolloutBaseline { revision, weight, pods, ready_pods } = baseline;
-    format!("its baseline {revision}, fresh pods of the stable revision, has {weight} %: {ready_pods} of {pods} pods are ready\n")
+    format!(
+        "its baseline {revision}, fresh pods of the stable revision, has {weight} %: {ready_pods} of {pods} pods are ready\n"
+    )
 }
 
 /// What there is room for, and what is done about it.

@@ -127,8 +127,7 @@ fn selectors_find_the_pods_of_the_revision(
     assert_eq!(labels["slipway.dev/revision"], objects.revision.as_str());
     assert!(is_subset(&deployment["spec"]["selector"]["matchLabels"], labels));
     let services = objects.kind("Service").filter(|service| !is_of_baseline(service));
-    let (found, lost): (Vec<_>, Vec<_>) =
-        services.partition(|service| is_subset(&service["spec"]["selector"], labels));
+    let (found, lost): (Vec<_>, Vec<_>) = services.partition(|service| is_subset(&service["spec"]["selector"], labels));
     assert_eq!((found.len(), lost.into_iter().map(name).collect::<Vec<_>>()), (2, NONE));
 }
 

@@ -3,12 +3,14 @@
 mod agent;
 mod alerts;
 mod autoscaling;
+mod baseline;
 mod drift;
 mod guardrail;
 mod model;
 mod profiling;
 mod reprofiling;
 mod rollout;
+mod rollout_status;
 mod serving;
 mod slo;
 mod status;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
 pub use autoscaling::{Autoscaling, AutoscalingStatus};
+pub use baseline::{Baseline, RolloutBaseline};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use guardrail::Guardrail;
 pub use model::{
@@ -32,8 +35,11 @@ pub use reprofiling::{
     AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
 };
 pub use rollout::{
-    Baseline, Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
+    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
     TrafficType,
+};
+pub use rollout_status::{
+    CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity, RolloutStatus,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
@@ -41,9 +47,8 @@ pub use slo::{
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
 };
 pub use status::{
-    AgentDeploymentStatus, CapacityPhase, EngineChoice, ErrorBudget, GuardrailStatus, JobAttempt, LeavingRevision, LogEvidence,
-    MeasuredQuality, ObjectiveStatus, ProposedPlan, RejectedPlan, ResolvedImage, ResolvedModel,
-    RolloutBaseline, RolloutCapacity, RolloutStatus, SelectedConfiguration, Stage,
+    AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
+    ResolvedModel, SelectedConfiguration, Stage,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Guardrail;
+use super::{Guardrail, baseline::Baseline};
 use crate::values::{DurationText, Percent};
 
 /// How a changed plan takes over: who moves traffic, in which steps, and how the new revision is judged.
@@ -226,23 +226,6 @@ impl Default for JudgeSettings {
             false_rollback: default_false_rollback(),
             warm_up: default_warm_up(),
         }
-    }
-}
-
-/// What a new revision is compared with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum Baseline {
-    /// The pods that serve.
-    #[default]
-    Stable,
-    /// Fresh pods of the serving plan, as many as the new revision has and with the same share of the traffic.
-    MirrorBaseline,
-}
-
-impl Baseline {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -334,7 +334,10 @@ fn a_verdict_that_traffic_cannot_reach_is_said_at_the_opening() {
     let config = Config { steps: vec![step], ..Config::default() };
     let (judge, _) = judge_all(config, &rare.windows(14)[..40]);
     assert!(
-        matches!(judge.expected_time_to_verdict(Reference::Rest), Expectation::Unreachable { schedule_seconds: 600, .. }),
+        matches!(
+            judge.expected_time_to_verdict(Reference::Rest),
+            Expectation::Unreachable { schedule_seconds: 600, .. }
+        ),
         "{:?}",
         judge.expected_time_to_verdict(Reference::Rest)
     );
@@ -359,12 +362,7 @@ fn sides(stable: u64, canary: u64, reference_percent: Option<f64>) -> Vec<Window
 #[test]
 fn a_baseline_has_as_many_sessions_as_the_canary_and_the_rest_has_more() {
     let is_mismatch = |windows: Vec<Window>| judge_all(Config::default(), &windows).0.split_mismatch().1;
-    let cases = [
-        sides(10, 10, Some(20.0)),
-        sides(10, 10, None),
-        sides(40, 10, None),
-        sides(40, 10, Some(20.0)),
-    ];
+    let cases = [sides(10, 10, Some(20.0)), sides(10, 10, None), sides(40, 10, None), sides(40, 10, Some(20.0))];
     assert_eq!(cases.map(is_mismatch), [false, true, false, true]);
 }
 

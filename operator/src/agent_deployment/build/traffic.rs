@@ -39,6 +39,7 @@ fn http_route(world: &World, split: Split<'_>) -> Option<gateway_api::httproutes
     let stable = split.stable?;
     let beside = split.canary.into_iter().chain(split.baseline).map(|(revision, weight)| Share { revision, weight });
     let given: i32 = beside.clone().map(|share| share.weight).sum();
-    let shares: Vec<Share<'_>> = std::iter::once(Share { revision: stable, weight: 100 - given }).chain(beside).collect();
+    let shares: Vec<Share<'_>> =
+        std::iter::once(Share { revision: stable, weight: 100 - given }).chain(beside).collect();
     Some(route::http_route(world, gateway, &shares))
 }

@@ -20,8 +20,7 @@ fn pod(revision: &str, node: Option<&str>, since: Option<&str>) -> Pod {
     });
     let conditions: Vec<Value> = condition.into_iter().collect();
     let spec = json!({"containers": [], "nodeName": node});
-    let object =
-        json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
+    let object = json!({"metadata": {"labels": labels(revision)}, "spec": spec, "status": {"conditions": conditions}});
     serde_json::from_value(object).expect("a pod")
 }
 
@@ -50,12 +49,10 @@ fn whoever_has_traffic_is_asked_what_it_counted() {
 
 #[test]
 fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
-    let object =
-        json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
+    let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 4, "selector": {}, "template": {}}});
     let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
     let mut leaving = pod("a", None, Some("2026-01-01T11:00:00Z"));
-    leaving.metadata.deletion_timestamp =
-        Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
+    leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T12:00:00Z")).expect("a time"));
     let pods = [
         pod("a", Some("node"), None),
         leaving,

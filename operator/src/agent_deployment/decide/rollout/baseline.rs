@@ -158,7 +158,15 @@ mod tests {
         let since = Timestamp::from_second(second).expect("a second of 1970");
         let unscheduled = Unscheduled { since, message: format!("{scheduled} found room") };
         let unscheduled = (scheduled < wanted).then_some(unscheduled);
-        ServingView { wanted, updated: wanted, scheduled, ready, is_observed: true, unscheduled, ..ServingView::default() }
+        ServingView {
+            wanted,
+            updated: wanted,
+            scheduled,
+            ready,
+            is_observed: true,
+            unscheduled,
+            ..ServingView::default()
+        }
     }
 
     #[test]

@@ -174,8 +174,7 @@ impl Case<'_> {
         let planned = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
         let weight_percent = planned.or(self.rollout.weight.map(f64::from));
         let reference_percent = self.rollout.compared_baseline().map(|of| f64::from(of.weight));
-        let mut window =
-            Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
+        let mut window = Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
             let Some(evidence) = &pod.evidence else { continue };
             // A container that was started anew counts anew: it is another pod to the judge.

@@ -42,7 +42,11 @@ fn check_route(plan: &Plan<AgentDeploymentStatus>, rollout: &RolloutStatus) {
     assert_eq!(route.values().sum::<i32>(), 100, "{route:?}");
     assert_eq!(rollout.canary.as_ref().map_or(0, share), rollout.weight.unwrap_or(0), "{route:?}");
     let baseline = rollout.baseline.as_ref();
-    assert_eq!(baseline.map(|baseline| share(&baseline.revision)), baseline.map(|baseline| baseline.weight), "{route:?}");
+    assert_eq!(
+        baseline.map(|baseline| share(&baseline.revision)),
+        baseline.map(|baseline| baseline.weight),
+        "{route:?}"
+    );
 }
 
 /// Nothing is left of a baseline that the status names neither as such nor as leaving, and it never serves.

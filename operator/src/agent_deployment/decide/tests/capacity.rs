@@ -326,7 +326,10 @@ fn a_canary_and_its_baseline_share_what_room_there_is() {
 fn a_canary_that_has_passed_takes_the_room_of_its_baseline() {
     let mut full = mirrored(4, 8);
     let (stable, canary) = full.revisions();
-    assert_eq!((full.pods(&canary), full.pods(&baseline_of(&canary)), full.rollout().weight), ((1, 1), (1, 1), Some(20)));
+    assert_eq!(
+        (full.pods(&canary), full.pods(&baseline_of(&canary)), full.rollout().weight),
+        ((1, 1), (1, 1), Some(20))
+    );
     full.edit(|spec| spec.rollout.promote = Some(canary.clone()));
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (4, 1)));
     full.ready();

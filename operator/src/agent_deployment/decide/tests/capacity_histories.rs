@@ -6,9 +6,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{Baseline, Capacity, CapacityPhase, Stage, TrafficType},
 };
 
-use super::{
-    baseline_histories::check_baseline, capacity::Full, cluster::lines, properties::check_repetition,
-};
+use super::{baseline_histories::check_baseline, capacity::Full, cluster::lines, properties::check_repetition};
 use crate::{
     agent_deployment::revision::baseline_of,
     plan::{Child, Plan},

@@ -154,7 +154,8 @@ impl Trial {
         let id = window_id(u64::try_from(self.cluster.world.now.as_second()).expect("after 1970"));
         let rollout = self.rollout();
         let percent = |share: i32| u64::try_from(share).expect("a share is positive");
-        let baseline = rollout.compared_baseline().map(|baseline| (baseline.revision.clone(), percent(baseline.weight)));
+        let baseline =
+            rollout.compared_baseline().map(|baseline| (baseline.revision.clone(), percent(baseline.weight)));
         let canary = rollout.canary.zip(rollout.weight.map(percent)).filter(|(_, share)| *share > 0);
         let given: u64 = canary.iter().chain(&baseline).map(|(_, share)| share).sum();
         let stable = rollout.stable.map(|stable| (stable, 100 - given));

@@ -81,7 +81,9 @@ impl Canary<'_> {
             ),
             Capacity::InPlace => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge if self.baseline().is_some() => {
-                format!("{make_room}, or do without its baseline, which needs as many pods: spec.rollout.baseline: Stable")
+                format!(
+                    "{make_room}, or do without its baseline, which needs as many pods: spec.rollout.baseline: Stable"
+                )
             }
             Capacity::SurgeIfPossible | Capacity::RequireSurge => {
                 format!("{make_room}, or let serving pods make room with spec.rollout.capacity: InPlace")

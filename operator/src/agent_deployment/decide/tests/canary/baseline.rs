@@ -25,7 +25,12 @@ impl Trial {
         let canary = self.canary().unwrap_or_default();
         let names = [self.stable(), canary.clone(), baseline_of(&canary)];
         let weights = names.map(|name| self.cluster.weights.get(&format!("support-{name}")).copied().unwrap_or(0));
-        assert_eq!(weights.iter().sum::<i32>(), self.cluster.weights.values().sum::<i32>(), "{:?}", self.cluster.weights);
+        assert_eq!(
+            weights.iter().sum::<i32>(),
+            self.cluster.weights.values().sum::<i32>(),
+            "{:?}",
+            self.cluster.weights
+        );
         weights
     }
 
@@ -135,7 +140,11 @@ fn nobody_is_sent_to_a_baseline_that_is_not_ready() {
     assert_eq!(trial.weights(), [60, 20, 20]);
     trial.baseline_pods().ready = 0;
     trial.settle();
-    assert_eq!((trial.weights(), trial.share()), ([80, 20, 0], 20), "its share is stable's, and the canary keeps its own");
+    assert_eq!(
+        (trial.weights(), trial.share()),
+        ([80, 20, 0], 20),
+        "its share is stable's, and the canary keeps its own"
+    );
     let starting = format!("revision {} has 0 of 1 pods ready", baseline_of(&trial.cluster.canary()));
     assert_eq!(trial.condition("Reconciling"), ("RevisionStarting".to_owned(), starting));
     trial.serve_unseen(10 * 60, EQUAL, false);
@@ -181,10 +190,15 @@ fn a_word_of_a_person_or_another_edit_ends_a_baseline_with_its_canary() {
     let aborted = ended(|spec, canary| spec.rollout.abort = Some(canary));
     assert_eq!((aborted.weights(), aborted.cluster.world.objects.len()), ([100, 0, 0], 1));
     let promoted = ended(|spec, canary| spec.rollout.promote = Some(canary));
-    assert_eq!((promoted.weights(), promoted.baseline()), ([80, 20, 0], None), "it takes over without further judgement");
+    assert_eq!(
+        (promoted.weights(), promoted.baseline()),
+        ([80, 20, 0], None),
+        "it takes over without further judgement"
+    );
     let superseded = ended(|spec, _| spec.agent.system_prompt = "Be brief.".to_owned());
     assert_eq!(superseded.weights(), [100, 0, 0]);
-    let fresh = RolloutBaseline { revision: baseline_of(&superseded.cluster.canary()), weight: 0, pods: 1, ready_pods: 0 };
+    let fresh =
+        RolloutBaseline { revision: baseline_of(&superseded.cluster.canary()), weight: 0, pods: 1, ready_pods: 0 };
     assert_eq!(superseded.baseline(), Some(fresh), "the next canary has one of its own age");
     assert_eq!(superseded.cluster.world.serving.len(), 3);
     let in_place = ended(|spec, _| {
@@ -241,6 +255,8 @@ fn a_ratio_of_the_users_own_is_asked_for_anew_when_the_baseline_comes_and_goes()
 fn what_serves_is_the_same_whether_a_baseline_is_asked_for_or_not() {
     let (with, without) = (mirrored(), trial_with(ROLLOUT));
     assert_eq!((with.stable(), with.canary()), (without.stable(), without.canary()));
-    let of = |trial: &Trial| trial.cluster.world.revisions.iter().map(|r| (r.hash.clone(), r.input_hash.clone())).collect::<Vec<_>>();
+    let of = |trial: &Trial| {
+        trial.cluster.world.revisions.iter().map(|r| (r.hash.clone(), r.input_hash.clone())).collect::<Vec<_>>()
+    };
     assert_eq!(of(&with), of(&without));
 }
