@@ -336,7 +336,7 @@ fn by_default_other_work_is_told_and_nothing_is_proposed() {
 
 #[test]
 fn drift_that_is_over_is_told_too() {
-    let life = Life::of(serving()).hours(25, USUAL).hours(2, SLOWER).hours(48, USUAL);
+    let life = Life::of(serving()).hours(25, USUAL).hours(6, SLOWER).hours(48, USUAL);
     assert_eq!(life.conditions(), ["False NoDrift", "False NoDrift"]);
     assert_eq!((life.told("BehaviorChanged"), life.told("NoDrift")), (1, 1));
 }
