@@ -22,8 +22,7 @@ use super::super::decide;
 use crate::{
     agent_deployment::{
         budget::BudgetsView,
-        build::drift_memory::KEY,
-        drift::{Memory, MemoryView},
+        drift::MemoryView,
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::Revision,
@@ -264,16 +263,11 @@ impl Cluster {
     fn apply(&mut self, child: Child) {
         match child {
             Child::PersistentVolumeClaim(_) => self.world.store_bound = Some(true),
-            Child::ConfigMap(object) if label(&object.metadata, APP_COMPONENT).as_deref() == Some("alerts") => {
-                self.own_rules(RemovalKind::ConfigMap, &object.metadata);
-            }
-            Child::ConfigMap(object) if label(&object.metadata, APP_COMPONENT).as_deref() == Some("drift") => {
-                let text = object.data.as_ref().and_then(|data| data.get(KEY)).expect("a memory has its key");
-                let memory = Memory::read(text).expect("a memory reads what it wrote");
-                self.writes += 1;
-                self.world.memory = MemoryView::Read(Box::new(memory));
-            }
-            Child::ConfigMap(object) => self.own(RemovalKind::ConfigMap, &object.metadata),
+            Child::ConfigMap(object) => match label(&object.metadata, APP_COMPONENT).as_deref() {
+                Some("alerts") => self.own_rules(RemovalKind::ConfigMap, &object.metadata),
+                Some("drift") => super::drift::remember(&mut self.world, &object),
+                Some(_) | None => self.own(RemovalKind::ConfigMap, &object.metadata),
+            },
             Child::Service(object) => {
                 self.own(RemovalKind::Service, &object.metadata);
                 if object.metadata.name.as_ref() == Some(&self.world.name) {

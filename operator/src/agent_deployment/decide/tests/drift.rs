@@ -1,9 +1,11 @@
 //! What serves changes, or what users ask does. The clock is the test's, and so is what pods count.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+mod histories;
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
 use pretty_assertions::assert_eq;
-use proptest::prelude::*;
 use slipway_crds::v1alpha1::{
     agent_deployment::{
         DriftStatus, DriftVerdict, MonthlyUse, OnDrift, Profiling, ReprofilingCause, ReprofilingResult, ReprofilingRun,
@@ -17,9 +19,13 @@ use super::{
     cluster::{Cluster, lines, name_of},
     profiling::{end, ended, message, profiled, row},
 };
-use crate::agent_deployment::drift::{
-    LivePod, MemoryView,
-    simulated::{Dice, SLOWER, USUAL, Users},
+use crate::agent_deployment::{
+    build::drift_memory::KEY,
+    drift::{
+        LivePod, Memory, MemoryView,
+        simulated::{Dice, SLOWER, USUAL, Users},
+    },
+    world::World,
 };
 
 const BLOCK: i64 = 600;
@@ -36,6 +42,12 @@ struct Life {
     events: Vec<String>,
     /// How often the memory was written.
     writes: usize,
+}
+
+/// The memory is observed as it was written.
+pub(super) fn remember(world: &mut World, object: &ConfigMap) {
+    let text = object.data.as_ref().and_then(|data| data.get(KEY)).expect("a memory has its key");
+    world.memory = MemoryView::Read(Box::new(Memory::read(text).expect("a memory reads what it wrote")));
 }
 
 fn serving() -> Cluster {
@@ -324,7 +336,7 @@ fn by_default_other_work_is_told_and_nothing_is_proposed() {
 
 #[test]
 fn drift_that_is_over_is_told_too() {
-    let life = Life::of(serving()).hours(25, USUAL).hours(2, SLOWER).hours(48, USUAL);
+    let life = Life::of(serving()).hours(25, USUAL).hours(6, SLOWER).hours(48, USUAL);
     assert_eq!(life.conditions(), ["False NoDrift", "False NoDrift"]);
     assert_eq!((life.told("BehaviorChanged"), life.told("NoDrift")), (1, 1));
 }
@@ -430,91 +442,4 @@ fn a_manifest_of_before_leads_to_the_plan_that_it_led_to() {
     let approved =
         profiling(reprofiling(), |profiling| profiling.approve_reprofiling = Some("7c1f9a2b3d-1".to_owned()));
     assert_eq!(of(&approved), of(&serving()));
-}
-
-/// What befalls an agent with users.
-#[derive(Debug, Clone)]
-enum Event {
-    Serve(u8, u8),
-    Away(i64),
-    LoseMemory,
-    SpoilMemory,
-    Image(bool),
-    Approve,
-    OnDrift(bool),
-    EndRun,
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![
-        8 => (0..4u8, 1..8u8).prop_map(|(users, hours)| Event::Serve(users, hours)),
-        2 => (1..5 * DAY).prop_map(Event::Away),
-        1 => Just(Event::LoseMemory),
-        1 => Just(Event::SpoilMemory),
-        1 => any::<bool>().prop_map(Event::Image),
-        2 => Just(Event::Approve),
-        1 => any::<bool>().prop_map(Event::OnDrift),
-        2 => Just(Event::EndRun),
-    ]
-}
-
-fn befall(mut life: Life, event: Event) -> Life {
-    match event {
-        Event::Serve(users, hours) => {
-            let users = [USUAL, SLOWER, LONGER, NO_USERS][usize::from(users)];
-            return life.hours(i64::from(hours), users);
-        }
-        Event::Away(seconds) => life.cluster.pass(seconds),
-        Event::LoseMemory => life.cluster.world.memory = MemoryView::Absent,
-        Event::SpoilMemory => {
-            life.cluster.world.memory = MemoryView::Unreadable { problem: "it is spoiled".to_owned() }
-        }
-        Event::Image(is_new) => life.images = [if is_new { "sha256:2" } else { "sha256:1" }; 2],
-        Event::Approve => {
-            let word = life.cluster.world.status.drift.clone().and_then(|drift| drift.proposal);
-            life.cluster = profiling(life.cluster, |profiling| profiling.approve_reprofiling = word);
-        }
-        Event::OnDrift(is_acted_on) => {
-            let on_drift = if is_acted_on { OnDrift::Reprofile } else { OnDrift::Report };
-            life.cluster = profiling(life.cluster, |profiling| profiling.on_drift = on_drift);
-        }
-        Event::EndRun => {
-            let run = life.cluster.world.status.reprofiling.clone().and_then(|state| state.run);
-            if run.is_some_and(|run| run.ended_at.is_none() && run.profile.is_some()) {
-                return life.measured_anew();
-            }
-        }
-    }
-    life.settle();
-    life
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
-
-    /// Whatever happens: what serves goes on, the memory is written at most once a block, what is told is told once, and campaigns that
-    /// nobody asked for are seven days apart.
-    #[test]
-    fn watching_disturbs_nobody(events in prop::collection::vec(event(), 1..12)) {
-        static WATCHED: OnceLock<Life> = OnceLock::new();
-        let mut life = WATCHED.get_or_init(|| Life::of(reprofiling()).hours(25, USUAL)).clone();
-        let stable = life.cluster.stable();
-        for event in events {
-            let begun = life.cluster.world.now;
-            let (writes, campaigns) = (life.writes, life.cluster.world.latest_campaign);
-            life = befall(life, event);
-            let profiling = life.cluster.world.spec.profiling.as_ref().expect("it is profiled");
-            let is_approved = profiling.approve_reprofiling.is_some();
-            let blocks = life.cluster.world.now.duration_since(begun).as_secs() / BLOCK + 1;
-            prop_assert!(i64::try_from(life.writes - writes).expect("few") <= blocks);
-            let plan = life.cluster.plan();
-            prop_assert_eq!(&plan, &life.cluster.plan());
-            prop_assert_eq!(&plan.notes, &vec![], "told before");
-            prop_assert!(!plan.children.iter().any(|child| name_of(child) == MEMORY));
-            prop_assert_eq!(life.cluster.stable(), stable.clone());
-            let [last, next] = [campaigns, life.cluster.world.latest_campaign].map(|at| at.expect("there was one"));
-            let apart = next.duration_since(last).as_secs();
-            prop_assert!(apart == 0 || apart >= 7 * DAY || is_approved, "{apart}");
-        }
-    }
 }
