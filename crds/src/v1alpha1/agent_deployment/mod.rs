@@ -39,7 +39,8 @@ pub use rollout::{
     TrafficType,
 };
 pub use rollout_status::{
-    CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity, RolloutStatus,
+    CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
+    RolloutStatus,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
