@@ -186,8 +186,7 @@ fn a_test_of_another_version_begins_anew_on_the_same_baseline() {
 
 #[test]
 fn a_memory_is_never_longer_than_it_may_be() {
-    let mut pods = Pods::new(9);
-    let mut memory = watched(&mut pods, None, (USUAL, 1)).expect("there was traffic");
+    let mut memory = Memory::begin("a", [].into(), 0);
     let counts = |dice: &mut Dice| {
         let window = Users { runs: 2_000, ..USUAL }.window(dice, 4_000);
         let metric = window.metrics.into_iter().next().expect("it has traffic");
@@ -197,7 +196,7 @@ fn a_memory_is_never_longer_than_it_may_be() {
             buckets: metric.buckets,
         }
     };
-    let counted = counts(&mut pods.dice);
+    let counted = counts(&mut Dice(9));
     for metric in Metric::ALL {
         for stratum in 0..300 {
             memory.baseline.counted.set(metric, format!("miss/p{}/f{}", stratum / 20, stratum % 20), counted.clone());
