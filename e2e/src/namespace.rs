@@ -113,7 +113,8 @@ impl Namespace {
     pub async fn create(name: &str) -> Outcome<Self> {
         let client = cluster::client().await.map_err(ScenarioError::Cluster)?;
         let namespaces: Api<KubernetesNamespace> = Api::all(client.clone());
-        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        // By the second label `e2e/run.sh` finds what a suite left behind.
+        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", "e2e.slipway.dev/scenario": "true"});
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         namespaces
             .patch(name, &PatchParams::apply("e2e"), &Patch::Apply(object))

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::Verdict;
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{RejectedPlan, RolloutStatus, TrafficType},
+    v1alpha1::agent_deployment::{LeavingRevision, RejectedPlan, RolloutStatus, TrafficType},
 };
 
 use super::{
@@ -235,8 +235,13 @@ impl Canary<'_> {
         self.look_again_in_time(draft);
         self.keep_both(draft);
         let why = self.shortage().unwrap_or_else(|| self.why(progress));
-        draft.status.rollout = Some(self.rollout);
+        self.record(draft);
         Some(why)
+    }
+
+    /// Writes the rollout down. Who leaves was found when it was said who stays.
+    pub(super) fn record(self, draft: &mut Draft) {
+        draft.status.rollout = Some(RolloutStatus { leaving: leaving(draft), ..self.rollout });
     }
 
     /// Both revisions and the baseline, with the pods and shares that the rollout gives them. Stable comes first.
@@ -292,8 +297,8 @@ impl Canary<'_> {
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {
         let Self { world, stable, target, rollout, .. } = self;
-        let RolloutStatus { leaving, rejected, .. } = rollout;
-        draft.status.rollout = Some(RolloutStatus { leaving, rejected, ..rollout_of(stable) });
+        let rejected = rollout.rejected;
+        draft.status.rollout = Some(RolloutStatus { leaving: leaving(draft), rejected, ..rollout_of(stable) });
         promote(world, Some(stable), target, draft);
         draft.requeue = draft.requeue.min(LOOK);
         None
@@ -320,7 +325,7 @@ impl Canary<'_> {
         });
         let surplus = rejected.len().saturating_sub(MAX_REJECTED);
         rejected.drain(..surplus);
-        draft.status.rollout = Some(RolloutStatus { leaving: rollout.leaving, rejected, ..rollout_of(stable) });
+        draft.status.rollout = Some(RolloutStatus { leaving: leaving(draft), rejected, ..rollout_of(stable) });
         keep(world, Some(stable), draft);
         remove_others(world, vec![stable], draft);
         Some(Step::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason }))
@@ -344,10 +349,13 @@ pub(super) fn from_the_start(world: &World, stable: &str, target: &Target, recor
         step: is_split.then_some(1),
         weight: is_split.then_some(0),
         canary_share: is_split.then(|| "0%".to_owned()),
-        leaving: recorded.leaving,
         rejected: recorded.rejected,
         ..rollout_of(stable)
     }
+}
+
+fn leaving(draft: &mut Draft) -> Vec<LeavingRevision> {
+    draft.status.rollout.take().map(|rollout| rollout.leaving).unwrap_or_default()
 }
 
 fn rollout_of(stable: &str) -> RolloutStatus {

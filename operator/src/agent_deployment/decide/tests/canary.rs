@@ -52,7 +52,7 @@ fn stable_keeps_its_pods_for_a_while_after_another_took_over() {
             break;
         }
     }
-    assert_eq!(leaving(&trial), [stable.clone()]);
+    assert_eq!(leaving(&trial), vec![stable.clone()]);
     assert!(trial.cluster.world.serving.contains_key(&stable), "its pods are still there");
     trial.cluster.pass(31);
     trial.settle();
@@ -279,7 +279,7 @@ fn an_edit_takes_the_traffic_back_before_the_pods_go() {
     assert_eq!(plan.removals, [], "gateways may still send clients to its pods");
     trial.settle();
     assert_eq!((trial.share(), trial.rollout().judge_state), (0, None), "the new canary starts from nothing");
-    assert_eq!(leaving(&trial), [superseded.clone()]);
+    assert_eq!(leaving(&trial), vec![superseded.clone()]);
     trial.cluster.pass(31);
     trial.settle();
     assert!(!trial.cluster.world.serving.contains_key(&superseded));

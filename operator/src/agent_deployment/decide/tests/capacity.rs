@@ -332,6 +332,8 @@ fn a_canary_that_has_passed_takes_the_room_of_its_baseline() {
     );
     full.edit(|spec| spec.rollout.promote = Some(canary.clone()));
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (4, 1)));
+    // Until then gateways may send clients to the baseline.
+    full.pass(1);
     full.ready();
     assert_eq!(full.cluster.stable(), canary);
 }

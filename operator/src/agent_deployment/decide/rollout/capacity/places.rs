@@ -175,7 +175,7 @@ impl Canary<'_> {
         draft.requeue = draft.requeue.min(LOOK);
         self.keep_both(draft);
         let why = self.restoring();
-        draft.status.rollout = Some(self.rollout);
+        self.record(draft);
         Step::Waiting(why)
     }
 }

@@ -102,6 +102,8 @@ fn a_canary_that_has_passed_gets_the_room_of_the_baseline_and_is_held_against_st
     let step = trial.rollout().step;
     assert_eq!((step, trial.weights(), trial.baseline()), (Some(3), [67, 33, 0], None), "{:?}", trial.rollout());
     assert_eq!(trial.cluster.world.serving[&canary].wanted, 4);
+    trial.cluster.pass(31);
+    trial.settle();
     let names: Vec<_> = trial.cluster.world.objects.keys().filter(|name| name.ends_with("-base")).collect();
     assert_eq!(names, Vec::<&String>::new());
     trial.serve_unseen(20 * 60, Users { slowdown: 3.0, ..EQUAL }, false);
@@ -187,7 +189,10 @@ fn a_word_of_a_person_or_another_edit_ends_a_baseline_with_its_canary() {
         trial.edit(|spec| edit(spec, canary));
         trial
     };
-    let aborted = ended(|spec, canary| spec.rollout.abort = Some(canary));
+    let mut aborted = ended(|spec, canary| spec.rollout.abort = Some(canary));
+    assert_eq!((aborted.weights(), aborted.cluster.world.objects.len()), ([100, 0, 0], 3));
+    aborted.cluster.pass(31);
+    aborted.settle();
     assert_eq!((aborted.weights(), aborted.cluster.world.objects.len()), ([100, 0, 0], 1));
     let promoted = ended(|spec, canary| spec.rollout.promote = Some(canary));
     assert_eq!(
@@ -195,11 +200,13 @@ fn a_word_of_a_person_or_another_edit_ends_a_baseline_with_its_canary() {
         ([80, 20, 0], None),
         "it takes over without further judgement"
     );
-    let superseded = ended(|spec, _| spec.agent.system_prompt = "Be brief.".to_owned());
+    let mut superseded = ended(|spec, _| spec.agent.system_prompt = "Be brief.".to_owned());
     assert_eq!(superseded.weights(), [100, 0, 0]);
     let fresh =
         RolloutBaseline { revision: baseline_of(&superseded.cluster.canary()), weight: 0, pods: 1, ready_pods: 0 };
     assert_eq!(superseded.baseline(), Some(fresh), "the next canary has one of its own age");
+    superseded.cluster.pass(31);
+    superseded.settle();
     assert_eq!(superseded.cluster.world.serving.len(), 3);
     let in_place = ended(|spec, _| {
         spec.rollout.baseline = Baseline::Stable;
