@@ -197,9 +197,9 @@ impl Canary<'_> {
         }
     }
 
-    /// The pod that has waited for a node for longer than the deadline.
+    /// The pod that has waited for a node for longer than the deadline. Pods that leave give their room back first.
     fn overdue<'v>(&self, view: &'v ServingView) -> Option<&'v Unscheduled> {
-        let unscheduled = view.unscheduled.as_ref()?;
+        let unscheduled = view.unscheduled.as_ref().filter(|_| !self.is_room_coming_free())?;
         let room = self.room();
         let asked = [room.map(|room| room.since.0), room.and_then(|room| room.retry_at.as_ref()).map(|at| at.0)];
         let asked =
@@ -209,6 +209,15 @@ impl Canary<'_> {
         // A deadline beyond all times never passes.
         let until = asked.checked_add(deadline).ok()?;
         (until <= self.world.now).then_some(unscheduled)
+    }
+
+    /// Whether there are still objects of revisions that leave.
+    fn is_room_coming_free(&self) -> bool {
+        let baseline = self.baseline();
+        let stays = |revision: &String| {
+            revision == self.stable || *revision == self.target.hash || Some(revision) == baseline.as_ref()
+        };
+        !self.world.objects.keys().all(stays)
     }
 
     /// Not all pods have found room.

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{LeavingRevision, RolloutStatus, TrafficType},
+    v1alpha1::agent_deployment::{Capacity, LeavingRevision, RolloutStatus, TrafficType},
 };
 
 use super::{Draft, Target, World, build};
@@ -227,14 +227,17 @@ fn leaving(world: &World, kept: &[&str], mut leaving: Vec<LeavingRevision>) -> V
 }
 
 /// Revisions that clients reach as the status has it. None where the Service goes over at once: nobody is on the way to the pods before.
-/// Where pods of stable make room, what is on trial beside them goes at once, for they are to come back.
+/// What is on trial counts only behind a gateway, for without one the next canary's Service would reach it too, and not where pods of
+/// stable make room, for they are to come back.
 fn with_traffic(world: &World) -> Vec<String> {
-    let is_split = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
-    let Some(rollout) = world.status.rollout.as_ref().filter(|_| is_split) else { return Vec::new() };
-    let makes_room = rollout.capacity.as_ref().is_some_and(|room| room.drained > 0);
-    let has_share = rollout.weight.is_some_and(|weight| weight > 0);
-    let canary = rollout.canary.as_ref().filter(|_| has_share && !makes_room);
-    let baseline = rollout.compared_baseline().map(|baseline| &baseline.revision);
+    let spec = &world.spec.rollout;
+    let Some(rollout) = world.status.rollout.as_ref().filter(|_| spec.traffic.r#type != TrafficType::BlueGreen) else {
+        return Vec::new();
+    };
+    let is_behind_gateway = spec.traffic.r#type == TrafficType::GatewayAPI && spec.capacity != Capacity::InPlace;
+    let has_share = is_behind_gateway && rollout.weight.is_some_and(|weight| weight > 0);
+    let canary = rollout.canary.as_ref().filter(|_| has_share);
+    let baseline = rollout.compared_baseline().filter(|_| is_behind_gateway).map(|baseline| &baseline.revision);
     rollout.stable.iter().chain(canary).chain(baseline).cloned().collect()
 }
 

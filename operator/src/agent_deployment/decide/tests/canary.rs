@@ -299,6 +299,19 @@ fn pods_that_were_rolled_back_stay_until_gateways_send_nobody_to_them() {
     assert_eq!((leaving(&trial), trial.cluster.world.serving.contains_key(&canary)), (vec![], false));
 }
 
+#[test]
+fn without_a_gateway_rejected_pods_go_at_once_for_the_next_canary_shares_their_service() {
+    let mut trial = trial_with(&ROLLOUT.replace(
+        "traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}",
+        "traffic: {type: ReplicaRatio}",
+    ));
+    let canary = trial.cluster.canary();
+    while trial.canary().is_some() {
+        trial.serve(10, Users { slowdown: 2.0, ..EQUAL });
+    }
+    assert_eq!((leaving(&trial), trial.cluster.world.serving.contains_key(&canary)), (vec![], false));
+}
+
 fn leaving(trial: &Trial) -> Vec<String> {
     trial.rollout().leaving.into_iter().map(|leaving| leaving.revision).collect()
 }

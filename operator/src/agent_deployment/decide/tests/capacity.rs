@@ -321,6 +321,21 @@ fn a_canary_and_its_baseline_share_what_room_there_is() {
     assert!(full.events.contains(&told), "{:?}", full.events);
 }
 
+/// `capacityDeadline: 0s` is for clusters of fixed size; what leaves gives its room back soon.
+#[test]
+fn without_a_deadline_a_canary_that_has_passed_still_waits_for_the_room_of_its_baseline() {
+    let mut full = mirrored(4, 8);
+    let (_, canary) = full.revisions();
+    full.edit(|spec| {
+        spec.rollout.capacity_deadline = "0s".parse().expect("a duration");
+        spec.rollout.promote = Some(canary.clone());
+    });
+    assert_eq!((full.phase(), full.pods(&canary)), (None, (4, 1)));
+    full.pass(1);
+    full.ready();
+    assert_eq!(full.cluster.stable(), canary);
+}
+
 /// The pods with which the canary takes over need no more room than they do without a baseline.
 #[test]
 fn a_canary_that_has_passed_takes_the_room_of_its_baseline() {
