@@ -105,6 +105,8 @@ async fn pods_come_in_the_middle_of_a_rollout_and_go_after_it() {
     while bench.pod_uids(&canary).await.unwrap().len() != 1 {
         load.next_intervals(1).await.unwrap();
     }
+    // The watch is another connection, and is to see it too.
+    load.next_intervals(1).await.unwrap();
 
     let history = watch.stop().await.unwrap();
     assert_eq!(shares_of(&history, &canary), [0, 20, 50, 100]);
