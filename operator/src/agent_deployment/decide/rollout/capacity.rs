@@ -286,6 +286,7 @@ impl Canary<'_> {
 
     /// Without pods, from the start. What it asks for next time is what it lacked.
     fn wait_for_room(&mut self, scheduler: &str) {
+        let had_baseline = self.baseline().is_some();
         let room = self.refused(scheduler);
         let Self { world, stable, target, .. } = *self;
         let is_promoted = self.is_named_by(world.spec.rollout.promote.as_ref());
@@ -296,6 +297,11 @@ impl Canary<'_> {
         self.schedule = schedule(world, self.room());
         if is_promoted && self.rollout.step.is_some() {
             self.rollout.step = i32::try_from(self.schedule.len() + 1).ok();
+        }
+        let is_with_baseline = !had_baseline && self.baseline().is_some();
+        if let Some(room) = self.rollout.capacity.as_mut().filter(|_| is_with_baseline) {
+            // What it lacked alone it asks for together with a baseline, and not twice.
+            room.wanted = room.wanted.div_euclid(2) + room.wanted.rem_euclid(2);
         }
     }
 }

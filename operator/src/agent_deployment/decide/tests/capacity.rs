@@ -1,7 +1,9 @@
 //! Rollouts in a cluster that is full: who waits, who goes on with fewer pods, and what people read.
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::{Baseline, CapacityPhase, RolloutCapacity, RolloutStatus, Stage};
+use slipway_crds::v1alpha1::agent_deployment::{
+    Baseline, Capacity, CapacityPhase, RolloutCapacity, RolloutStatus, Stage,
+};
 
 use super::cluster::{Cluster, lines, world};
 use crate::agent_deployment::{revision::baseline_of, world::Unscheduled};
@@ -351,4 +353,24 @@ fn a_canary_that_has_passed_takes_the_room_of_its_baseline() {
     full.pass(1);
     full.ready();
     assert_eq!(full.cluster.stable(), canary);
+}
+
+/// Its baseline is gone when it lacks room to take over, and is back when it starts again.
+#[test]
+fn a_canary_that_found_no_room_to_take_over_asks_for_no_more_of_it_beside_a_baseline() {
+    let mut full = mirrored(4, 8);
+    let (_, canary) = full.revisions();
+    full.edit(|spec| spec.rollout.capacity = Capacity::RequireSurge);
+    full.places = 6;
+    full.cluster.world.status.rollout.as_mut().expect("a rollout").step = Some(2);
+    full.settle();
+    full.pass(1);
+    full.ready();
+    assert_eq!((full.pods(&canary), full.phase()), ((4, 2), None), "alone, and two places short");
+    full.pass(10);
+    let room = full.room().expect("it waits");
+    assert_eq!((room.phase, room.wanted, full.pods(&canary)), (CapacityPhase::Waiting, 2, (0, 0)));
+    full.pass(5);
+    let baseline = baseline_of(&canary);
+    assert_eq!((full.pods(&canary).0, full.pods(&baseline).0), (2, 2), "four in all, as it lacked");
 }
