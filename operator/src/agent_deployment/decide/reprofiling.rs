@@ -141,14 +141,14 @@ impl Planner<'_> {
             self.set_by_schedule(schedule.as_ref().ok().and_then(Option::as_ref));
             self.state.schedule = text;
         }
-        let is_after_drift = self.state.because == ReprofilingCause::Drift;
-        match self.call.as_ref().map(|call| Time(call.at)) {
-            Some(at) if is_after_drift || self.state.next_at.as_ref().is_none_or(|next| at.0 < next.0) => {
-                self.state.next_at = Some(at);
-                self.state.because = ReprofilingCause::Drift;
-            }
-            None if is_after_drift => self.set_by_schedule(schedule.as_ref().ok().and_then(Option::as_ref)),
-            Some(_) | None => {}
+        if self.state.because == ReprofilingCause::Drift {
+            self.set_by_schedule(schedule.as_ref().ok().and_then(Option::as_ref));
+        }
+        if let Some(at) = self.call.as_ref().map(|call| Time(call.at))
+            && self.state.next_at.as_ref().is_none_or(|next| at.0 < next.0)
+        {
+            self.state.next_at = Some(at);
+            self.state.because = ReprofilingCause::Drift;
         }
         schedule
     }
