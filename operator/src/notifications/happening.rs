@@ -30,6 +30,12 @@ pub enum Happening {
     ObjectiveMissed,
     /// Traffic meets an objective that it missed.
     ObjectiveMet,
+    /// What users ask has changed since the first day of the plan that serves.
+    WorkloadDrift,
+    /// The same is served worse than on the first day of the plan that serves.
+    BehaviorDrift,
+    /// Neither is so any more.
+    DriftEnded,
     /// Work has stopped for another reason, and only a person can help.
     Stalled,
     /// What had stopped goes on.
@@ -49,7 +55,7 @@ pub enum Role {
 
 impl Happening {
     /// Every happening.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::RolloutOpened,
         Self::RolloutPromoted,
         Self::RolledBack,
@@ -61,6 +67,9 @@ impl Happening {
         Self::EngineRefused,
         Self::ObjectiveMissed,
         Self::ObjectiveMet,
+        Self::WorkloadDrift,
+        Self::BehaviorDrift,
+        Self::DriftEnded,
         Self::Stalled,
         Self::Recovered,
     ];
@@ -79,6 +88,9 @@ impl Happening {
             Self::EngineRefused => "EngineRefused",
             Self::ObjectiveMissed => "ObjectiveMissed",
             Self::ObjectiveMet => "ObjectiveMet",
+            Self::WorkloadDrift => "WorkloadDrift",
+            Self::BehaviorDrift => "BehaviorDrift",
+            Self::DriftEnded => "DriftEnded",
             Self::Stalled => "Stalled",
             Self::Recovered => "Recovered",
         }
@@ -98,6 +110,9 @@ impl Happening {
             Self::EngineRefused => "engine refused",
             Self::ObjectiveMissed => "objective missed",
             Self::ObjectiveMet => "objective met again",
+            Self::WorkloadDrift => "users ask for other work",
+            Self::BehaviorDrift => "served worse than on the first day",
+            Self::DriftEnded => "drift is over",
             Self::Stalled => "stalled",
             Self::Recovered => "recovered",
         }
@@ -112,8 +127,10 @@ impl Happening {
             | Self::ObjectivesInfeasible
             | Self::ProfilingFailed
             | Self::ObjectiveMissed
+            | Self::WorkloadDrift
+            | Self::BehaviorDrift
             | Self::Stalled => Role::Opens,
-            Self::ObjectiveMet | Self::Recovered => Role::Closes,
+            Self::ObjectiveMet | Self::DriftEnded | Self::Recovered => Role::Closes,
             Self::RolloutOpened | Self::RolloutPromoted | Self::ApprovalRequested | Self::EngineRefused => Role::Tells,
         }
     }
@@ -154,6 +171,8 @@ pub enum Topic {
     Engine(String),
     /// An objective, by name.
     Objective(String),
+    /// Whether what serves, or what users ask, is as on the first day.
+    Drift,
     /// Whatever keeps the AgentDeployment from going on: one thing at a time.
     Problem,
 }
@@ -164,6 +183,7 @@ impl fmt::Display for Topic {
             Self::Rollout(plan) => write!(f, "rollout/{plan}"),
             Self::Engine(name) => write!(f, "engine/{name}"),
             Self::Objective(name) => write!(f, "objective/{name}"),
+            Self::Drift => f.write_str("drift"),
             Self::Problem => f.write_str("problem"),
         }
     }
@@ -220,6 +240,7 @@ mod tests {
     #[test]
     fn whatever_opens_an_incident_has_something_that_closes_it() {
         let closing: Vec<_> = Happening::ALL.into_iter().filter(|h| h.role() == Role::Closes).collect();
-        assert_eq!(closing, [Happening::ObjectiveMet, Happening::Recovered], "one for objectives, one for problems");
+        let expected = [Happening::ObjectiveMet, Happening::DriftEnded, Happening::Recovered];
+        assert_eq!(closing, expected, "one for objectives, one for drift, one for problems");
     }
 }

@@ -5,7 +5,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use slipway_crds::{
     conditions::{ConditionType, Reason},
-    v1alpha1::{AgentDeploymentStatus, agent_deployment::ObjectiveStatus},
+    v1alpha1::{
+        AgentDeploymentStatus,
+        agent_deployment::{DriftStatus, DriftVerdict, ObjectiveStatus},
+    },
 };
 
 use super::World;
@@ -25,6 +28,7 @@ pub(super) fn announce(world: &World, status: &AgentDeploymentStatus, notes: &[N
     let mut announcements: Vec<Announcement> = notes.iter().filter_map(|note| teller.news(note)).collect();
     announcements.extend(teller.problem());
     announcements.extend(teller.objectives());
+    announcements.extend(teller.drift());
     announcements
 }
 
@@ -117,6 +121,23 @@ impl Teller<'_> {
         self.announcement(Words { topic, happening, fingerprint: String::new(), message, plan: self.plan() })
     }
 
+    /// Drift that was not there before, of another kind, or of another plan; and its end, which also another plan is.
+    fn drift(&self) -> Option<Announcement> {
+        let (before, now) = (drifted(&self.world.status), drifted(self.status));
+        let identity = |(drift, _): &(&DriftStatus, Happening)| (drift.revision.clone(), drift.verdict);
+        if before.as_ref().map(identity) == now.as_ref().map(identity) {
+            return None;
+        }
+        let (happening, message) = match (now, &self.status.drift) {
+            (Some((drift, happening)), _) => (happening, drift.message.clone()),
+            (None, Some(drift)) => (Happening::DriftEnded, drift.message.clone()),
+            (None, None) => (Happening::DriftEnded, "another plan serves".to_owned()),
+        };
+        let plan = self.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
+        let fingerprint = now.map_or_else(String::new, |(drift, _)| drift.revision.clone());
+        Some(self.announcement(Words { topic: Topic::Drift, happening, fingerprint, message, plan }))
+    }
+
     fn announcement(&self, words: Words) -> Announcement {
         let Words { topic, happening, fingerprint, message, plan } = words;
         let World { now, name, namespace, generation, owner, .. } = self.world;
@@ -180,6 +201,17 @@ fn problem(status: &AgentDeploymentStatus) -> Option<Problem> {
     let what = if is_wordy { canary() } else { condition.message.clone() };
     let fingerprint = format!("{}/{what}", condition.reason);
     Some(Problem { happening, fingerprint, message: condition.message.clone() })
+}
+
+/// What has drifted, if something has.
+fn drifted(status: &AgentDeploymentStatus) -> Option<(&DriftStatus, Happening)> {
+    let drift = status.drift.as_ref()?;
+    let happening = match drift.verdict {
+        DriftVerdict::WorkloadDrift => Happening::WorkloadDrift,
+        DriftVerdict::BehaviorDrift => Happening::BehaviorDrift,
+        DriftVerdict::Collecting | DriftVerdict::NotEnough | DriftVerdict::NoDrift => return None,
+    };
+    Some((drift, happening))
 }
 
 /// The condition, if it is true.

@@ -112,7 +112,7 @@ fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -
             Remembered::GivenUp { reason: format!("ConfigMap {name} cannot be read: {problem}"), from: None }
         }
         MemoryView::Absent if known.is_some() => {
-            Remembered::GivenUp { reason: format!("ConfigMap {name} was deleted"), from: None }
+            Remembered::GivenUp { reason: format!("ConfigMap {name} is missing"), from: None }
         }
         // That of another plan, whose place it takes.
         MemoryView::Absent | MemoryView::Read(_) => Remembered::Nothing,

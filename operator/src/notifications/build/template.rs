@@ -60,7 +60,7 @@ impl Context {
     pub fn of(announcement: &Announcement, cluster: &str) -> Self {
         let objective = match &announcement.topic {
             Topic::Objective(name) => name.clone(),
-            Topic::Rollout(_) | Topic::Engine(_) | Topic::Problem => String::new(),
+            Topic::Rollout(_) | Topic::Engine(_) | Topic::Drift | Topic::Problem => String::new(),
         };
         let Subject { namespace, name, uid: _ } = announcement.subject.clone();
         Self {

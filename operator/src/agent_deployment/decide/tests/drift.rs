@@ -4,7 +4,7 @@ mod histories;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Time};
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     agent_deployment::{
@@ -265,6 +265,22 @@ fn an_objective_at_risk_is_measured_anew_seven_days_after_the_last_campaign() {
 }
 
 #[test]
+fn a_time_of_the_schedule_is_not_hidden_by_a_later_one_of_drift() {
+    let weekly = profiling(reprofiling(), |profiling| {
+        profiling.schedule = Some(serde_norway::from_str("{cron: 0 3 * * 1}").expect("a schedule"));
+    });
+    let mut life = Life::of(weekly).hours(25, USUAL).hours(6, SLOWER);
+    // As a campaign leaves it that began after drift was found: the next is put off by seven days.
+    let state = life.cluster.world.status.reprofiling.as_mut().expect("there is a schedule");
+    state.because = ReprofilingCause::Drift;
+    state.next_at = Some(Time("2026-01-08T00:00:00Z".parse().expect("a time")));
+    life.settle();
+    let state = life.cluster.world.status.reprofiling.expect("there is a schedule");
+    let next = state.next_at.map(|at| at.0.to_string());
+    assert_eq!((state.because, next.as_deref()), (ReprofilingCause::Schedule, Some("2026-01-05T03:00:00Z")));
+}
+
+#[test]
 fn a_campaign_after_drift_that_fails_is_not_repeated_for_seven_days() {
     let mut life = Life::of(reprofiling()).hours(25, USUAL).hours(6, SLOWER).after(6 * DAY);
     let name = life.run().profile.expect("it has a Profile");
@@ -349,7 +365,7 @@ fn a_lost_memory_begins_again_and_says_so() {
     let drift = life.drift();
     assert_eq!(
         (drift.verdict, drift.restarted.as_deref()),
-        (DriftVerdict::Collecting, Some("ConfigMap support-drift was deleted"))
+        (DriftVerdict::Collecting, Some("ConfigMap support-drift is missing"))
     );
     assert_eq!((life.told("BaselineRestarted"), life.condition("Ready").as_str()), (1, "True Serving"));
     let life = life.hours(26, USUAL);
@@ -429,6 +445,25 @@ fn another_plan_has_a_first_day_of_its_own() {
     );
     let drift = life.hours(1, SLOWER).drift();
     assert_eq!((drift.verdict, drift.restarted, drift.revision == old), (DriftVerdict::Collecting, None, false));
+}
+
+#[test]
+fn receivers_are_told_of_drift_once_and_that_another_plan_ends_it() {
+    let mut life = Life::of(serving().alerting()).hours(25, USUAL);
+    life.cluster.heard.clear();
+    let mut life = life.hours(6, SLOWER);
+    let heard = life.cluster.heard.first().expect("it is told");
+    let words = "like work is done worse than on the first day: RequestLatency is slower (log-evidence ";
+    assert!(heard.topic.to_string() == "drift" && heard.message.starts_with(words), "{}", heard.message);
+    assert_eq!(life.cluster.news(), ["BehaviorDrift warning"]);
+    life.windows = [Vec::new(), Vec::new()];
+    let edited = |cluster: Cluster| {
+        ended(cluster.edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned()), ProfilePhase::Chosen)
+            .with_pods_ready()
+    };
+    let mut life = life.edited(edited);
+    let news = life.cluster.news();
+    assert_eq!(news.iter().filter(|news| *news == "DriftEnded info").count(), 1, "{news:?}");
 }
 
 #[test]
