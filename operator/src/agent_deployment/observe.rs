@@ -117,8 +117,9 @@ pub async fn observe(
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
-    let live = of_stable.filter(|_| !is_compared(&object)).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let memory = drift::memory(&config_maps, name);
+    let is_due = !is_compared(&object) && drift::is_due(&memory, Timestamp::now());
+    let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;

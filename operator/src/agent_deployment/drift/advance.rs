@@ -14,7 +14,7 @@ use super::{LivePod, Memory};
 /// Seconds after the end of a window in which a pod has counted it.
 const GRACE_SECONDS: u64 = 2;
 /// Pods that are read, the first by name.
-const MAX_PODS: usize = 128;
+pub const MAX_PODS: usize = 128;
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub fn advance(memory: Option<&Memory>, look: &Look<'_>) -> Option<Advanced> {
     let readers: Vec<Reader> = look.pods.iter().take(MAX_PODS).map(|pod| Reader::new(pod, memory, look)).collect();
     let busy: Vec<&Reader> = readers.iter().filter(|reader| !reader.windows.is_empty()).collect();
     let first = busy.first()?;
-    let begun_again = memory.and_then(|memory| incomparable_with(&memory.baseline.identity, &busy));
+    let begun_again = memory.and_then(|memory| incomparable_with(&memory.baseline.identity, &readers));
     let mut memory = match memory.filter(|_| begun_again.is_none()) {
         Some(memory) => memory.clone(),
         None => {
@@ -123,11 +123,12 @@ fn comparable(baseline: &Identity, pod: &Identity) -> Result<(), Incomparable> {
     compare_identities(&known_to(baseline, pod), &known_to(pod, baseline))
 }
 
-/// The first difference, where none of the pods is comparable.
-fn incomparable_with(baseline: &Identity, busy: &[&Reader]) -> Option<Incomparable> {
+/// The first difference, where none of the pods is comparable. Those without traffic count too: pods with images of two digests that are
+/// busy in turn would begin the baseline again and again.
+fn incomparable_with(baseline: &Identity, readers: &[Reader]) -> Option<Incomparable> {
     let differences: Vec<Incomparable> =
-        busy.iter().filter_map(|reader| comparable(baseline, &reader.identity).err()).collect();
-    if differences.len() == busy.len() { differences.into_iter().next() } else { None }
+        readers.iter().filter_map(|reader| comparable(baseline, &reader.identity).err()).collect();
+    if differences.len() == readers.len() { differences.into_iter().next() } else { None }
 }
 
 /// What is compared: units that finished, caches that were warm. Of some metrics only the whole is compared, and their strata are not told

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use slipway_evidence::Evidence;
 
-pub use advance::{Advanced, Look, advance, block_end};
+pub use advance::{Advanced, Look, MAX_PODS, advance, block_end};
 pub use memory::{MAX_BYTES, Memory, MemoryError};
 pub use verdict::{begun_again, conditions, follow};
 

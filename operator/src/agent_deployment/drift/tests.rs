@@ -156,6 +156,10 @@ fn a_pod_with_another_image_is_left_out_and_a_baseline_that_fits_no_pod_begins_a
     let difference = mixed.left_out.map(|difference| difference.to_string());
     assert_eq!(difference.as_deref(), Some("image.triton was sha256:1 and is sha256:2"));
     assert!(mixed.begun_again.is_none() && mixed.memory.begun_seconds == memory.begun_seconds);
+    let mut idle = pods.live(0);
+    idle.evidence.windows.clear();
+    let in_turn = pods.look(Some(&memory), &[idle, other.clone()]).expect("there was traffic");
+    assert!(in_turn.begun_again.is_none(), "who is idle in this block is compared in the next");
     let all = pods.look(Some(&memory), &[other]).expect("there was traffic");
     let difference = all.begun_again.map(|difference| difference.to_string());
     assert_eq!(difference.as_deref(), Some("image.triton was sha256:1 and is sha256:2"));

@@ -2,24 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 
 use crate::{
     agent_deployment::{
         build::drift_memory::{KEY, object_name},
-        drift::{CONTAINERS, LivePod, Memory, MemoryView},
+        drift::{CONTAINERS, LivePod, MAX_PODS, Memory, MemoryView, block_end},
         world::PodEvidence,
     },
     failure,
     jobs::view,
 };
 
+/// Whether a block is over that is not remembered. Whatever a pod keeps is copied only then.
+pub fn is_due(memory: &MemoryView, now: Timestamp) -> bool {
+    match memory {
+        MemoryView::Read(memory) => memory.counted_to < block_end(now),
+        MemoryView::Absent | MemoryView::Unreadable { .. } => true,
+    }
+}
+
 /// The pods that answered, each with the images that run in it.
 pub fn live(asked: &[PodEvidence], pods: &[Pod]) -> Vec<LivePod> {
     let images_of = |name: &str| pods.iter().find(|pod| pod.name_any() == name).map(images).unwrap_or_default();
     let answered = asked.iter().filter_map(|pod| Some((pod, pod.evidence.clone()?)));
-    answered.map(|(pod, evidence)| LivePod { evidence, images: images_of(&pod.pod) }).collect()
+    answered.take(MAX_PODS).map(|(pod, evidence)| LivePod { evidence, images: images_of(&pod.pod) }).collect()
 }
 
 fn images(pod: &Pod) -> BTreeMap<String, String> {
@@ -75,6 +84,15 @@ mod tests {
             newer.replace("\"version\":2", "\"version\":1").replace("{}}", "{\"ModelTime\":{\"miss/p1/f1\":\"1 x\"}}}");
         let words = "the counts of ModelTime in stratum \"miss/p1/f1\" are damaged";
         assert_eq!(problem(json!({"memory.json": damaged})), words);
+    }
+
+    #[test]
+    fn pods_are_read_once_a_block_is_over_that_is_not_remembered() {
+        let remembered = Memory { counted_to: 1_200, ..Memory::begin("7c1f9a2b3d", BTreeMap::new(), 600) };
+        let is_due = |memory: MemoryView, second| is_due(&memory, Timestamp::from_second(second).expect("a time"));
+        let read = MemoryView::Read(Box::new(remembered));
+        let due = [is_due(read.clone(), 1_300), is_due(read.clone(), 1_799), is_due(read, 1_805)];
+        assert_eq!((due, is_due(MemoryView::Absent, 1_300)), ([false, false, true], true));
     }
 
     #[test]
