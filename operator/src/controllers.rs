@@ -133,6 +133,11 @@ where
     context.leadership.check().map_err(ReconcileError::Leadership)?;
     record::status(&context.client, object, observed, &status).await.map_err(ReconcileError::Record)?;
     context.notifier.offer(announcements);
+    // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all, nor the other way.
+    let told = record::events(&context.recorder, object, &notes).await.map_err(ReconcileError::Record);
+    for note in &notes {
+        info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
+    }
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         apply::apply(&context.client, &namespace, child).await.map_err(ReconcileError::Apply)?;
@@ -141,10 +146,7 @@ where
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         apply::remove(&context.client, &namespace, removal).await.map_err(ReconcileError::Apply)?;
     }
-    record::events(&context.recorder, object, &notes).await.map_err(ReconcileError::Record)?;
-    for note in &notes {
-        info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
-    }
+    told?;
     context.failures.forget(&key(object));
     Ok(Action::requeue(requeue))
 }
