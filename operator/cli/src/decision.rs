@@ -2,8 +2,12 @@
 //!
 //! Each word carries the hash of the plan that it is for, so that it does nothing to a plan that nobody has looked at.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, agent_deployment::RolloutStatus};
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    v1alpha1::{AgentDeployment, agent_deployment::RolloutStatus},
+};
 use thiserror::Error;
 
 /// A decision.
@@ -35,8 +39,8 @@ pub enum NothingToDecide {
     /// No revision is on trial, and nothing waits for approval.
     #[error("no revision is on trial and nothing waits for approval: `kubectl slipway rollout` shows what goes on")]
     NothingToAbort,
-    /// Nothing was rolled back.
-    #[error("no plan was rolled back: there is none to try again")]
+    /// What the spec asks for was not given up.
+    #[error("what the spec asks for was not rolled back: there is nothing to try again")]
     NothingRejected,
     /// It is paused already.
     #[error("spec.rollout.paused is true already")]
@@ -78,16 +82,29 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
         Decision::Promote => canary.map(|hash| text("promote", hash)).ok_or(NothingToDecide::NoCanary),
         Decision::Abort => canary.or(proposed).map(|hash| text("abort", hash)).ok_or(NothingToDecide::NothingToAbort),
         Decision::Retry => {
-            let last = rollout.rejected.iter().max_by_key(|rejected| rejected.at.0);
-            let last = last.ok_or(NothingToDecide::NothingRejected)?;
-            let used = [object.spec.rollout.retry.as_deref(), last.retry.as_deref()];
-            Ok(text("retry", once_more(&last.plan, &used)))
+            let (plan, used) = given_up(object, rollout).ok_or(NothingToDecide::NothingRejected)?;
+            Ok(text("retry", once_more(plan, &[object.spec.rollout.retry.as_deref(), used])))
         }
         Decision::Pause if is_paused => Err(NothingToDecide::IsPaused),
         Decision::Pause => Ok(Word { field: "paused", value: Value::from(true) }),
         Decision::Resume if !is_paused => Err(NothingToDecide::IsNotPaused),
         Decision::Resume => Ok(Word { field: "paused", value: Value::from(false) }),
     }
+}
+
+/// The plan that the spec asks for and that was given up, with the token that was used for it last: it was rolled back, or serving pods
+/// made room for it in vain.
+fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
+    let conditions = object.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";
+    let stalled = conditions.iter().find(is_stalled)?;
+    if stalled.reason == Reason::RolledBack.as_str() {
+        // Several may have been rolled back. The condition names the one that is asked for.
+        let rejected = rollout.rejected.iter().find(|rejected| stalled.message.contains(&rejected.plan))?;
+        return Some((&rejected.plan, rejected.retry.as_deref()));
+    }
+    let in_vain = rollout.capacity.as_ref().and_then(|room| room.drained_in_vain.as_deref());
+    in_vain.and_then(|word| Some((rollout.canary.as_deref()?, Some(word))))
 }
 
 /// The token for another try: the hash, with a number beyond those of the tokens that were used for it.
@@ -117,16 +134,22 @@ mod tests {
                 "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
                 "agent": {}, "rollout": rollout,
             },
-            "status": {"rollout": status},
+            "status": status,
         });
         serde_json::from_value(object).expect("a constant agent is one")
     }
 
-    fn rejected(plans: &[&str]) -> Value {
-        let at = |index| format!("2026-01-01T00:00:0{index}Z");
-        let plans = plans.iter().enumerate();
-        let plans = plans.map(|(index, plan)| json!({"plan": plan, "at": at(index), "reason": "worse"}));
-        json!({"rejected": plans.collect::<Vec<_>>()})
+    /// Two plans that were rolled back, of which the spec asks for one.
+    fn rejected(asked: &str, retry: &Value) -> Value {
+        let plan = |hash: &str| json!({"plan": hash, "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": retry});
+        let message =
+            format!("revision {asked} was rolled back worse. Change the spec, or set spec.rollout.retry to {asked}");
+        json!({"conditions": [stalled("RolledBack", &message)], "rollout": {"rejected": [plan("a1"), plan("b2")]}})
+    }
+
+    fn stalled(reason: &str, message: &str) -> Value {
+        let at = "2026-01-01T00:00:00Z";
+        json!({"type": "Stalled", "status": "True", "reason": reason, "message": message, "lastTransitionTime": at})
     }
 
     #[rstest]
@@ -136,26 +159,51 @@ mod tests {
     #[case::pause(Decision::Pause, json!({"paused": true}))]
     fn a_word_is_for_the_plan_that_it_is_about(#[case] decision: Decision, #[case] expected: Value) {
         let proposed = json!({"planHash": "p1", "since": "2026-01-01T00:00:00Z", "why": "faster", "changes": []});
-        let agent = agent(&json!({}), &json!({"canary": "c1", "proposed": proposed}));
+        let agent = agent(&json!({}), &json!({"rollout": {"canary": "c1", "proposed": proposed}}));
         assert_eq!(word(&agent, decision).expect("there is something to decide").patch()["spec"]["rollout"], expected);
     }
 
     #[rstest]
-    #[case::first(json!({}), "b")]
-    #[case::of_another_plan(json!({"retry": "a"}), "b")]
-    #[case::second(json!({"retry": "b"}), "b/2")]
-    #[case::third(json!({"retry": "b/2"}), "b/3")]
-    fn the_plan_that_was_rolled_back_last_is_tried_once_more(#[case] rollout: Value, #[case] expected: &str) {
-        let word = word(&agent(&rollout, &rejected(&["a", "b"])), Decision::Retry).expect("there is a plan");
+    #[case::first(json!({}), "b2")]
+    #[case::of_another_plan(json!({"retry": "a1"}), "b2")]
+    #[case::second(json!({"retry": "b2"}), "b2/2")]
+    #[case::third(json!({"retry": "b2/2"}), "b2/3")]
+    fn the_plan_that_the_spec_asks_for_is_tried_once_more(#[case] rollout: Value, #[case] expected: &str) {
+        let word = word(&agent(&rollout, &rejected("b2", &Value::Null)), Decision::Retry).expect("there is a plan");
         assert_eq!((word.field, word.value), ("retry", Value::from(expected)));
     }
 
     #[test]
+    fn whichever_was_rolled_back_last_it_is_the_one_that_is_asked_for() {
+        let word = word(&agent(&json!({}), &rejected("a1", &Value::Null)), Decision::Retry).expect("there is a plan");
+        assert_eq!(word.value, Value::from("a1"));
+    }
+
+    #[test]
     fn a_try_that_the_spec_does_not_show_any_more_counts() {
-        let rejected =
-            json!({"rejected": [{"plan": "b", "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": "b/2"}]});
-        let word = word(&agent(&json!({}), &rejected), Decision::Retry).expect("there is a plan");
-        assert_eq!(word.value, Value::from("b/3"));
+        let word = word(&agent(&json!({}), &rejected("b2", &json!("b2/2"))), Decision::Retry).expect("there is a plan");
+        assert_eq!(word.value, Value::from("b2/3"));
+    }
+
+    #[test]
+    fn once_the_spec_asks_for_something_else_nothing_is_tried_again() {
+        let mut status = rejected("b2", &Value::Null);
+        status["conditions"] = json!([]);
+        assert_eq!(word(&agent(&json!({}), &status), Decision::Retry), Err(NothingToDecide::NothingRejected));
+    }
+
+    #[test]
+    fn a_canary_that_serving_pods_made_room_for_in_vain_is_tried_once_more() {
+        let room = json!({
+            "phase": "Waiting", "wanted": 1, "pods": 0, "drained": 0, "since": "2026-01-01T00:00:00Z", "message": "no node",
+            "attempts": 1, "generation": 1, "drainedInVain": "",
+        });
+        let status = json!({
+            "conditions": [stalled("InsufficientCapacity", "revision c1 finds no room")],
+            "rollout": {"canary": "c1", "capacity": room},
+        });
+        let word = word(&agent(&json!({}), &status), Decision::Retry).expect("there is a plan");
+        assert_eq!(word.value, Value::from("c1"));
     }
 
     #[test]
