@@ -80,11 +80,19 @@ impl Bench {
     /// # Errors
     /// When their pod does not start.
     pub async fn start_load(&self) -> Outcome<Load<'_>> {
+        self.start_load_of(RATE).await
+    }
+
+    /// The same with so many requests a second.
+    ///
+    /// # Errors
+    /// When their pod does not start.
+    pub async fn start_load_of(&self, rate: u32) -> Outcome<Load<'_>> {
         let plan = LoadPlan {
             agent: AGENT.to_owned(),
             url: "http://agents.gateway".to_owned(),
             host: Some(host(self.namespace.name())),
-            rate: RATE,
+            rate,
         };
         self.namespace.start_load(&plan).await
     }

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use axum::{
     Json, Router,
     extract::{Path, State},
     http::StatusCode,
-    routing::get,
+    routing::{get, put},
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,14 @@ pub struct Call {
 struct Store {
     facts: BTreeMap<(String, String), i64>,
     calls: Vec<Call>,
+    delay: Duration,
+}
+
+/// How long every look-up takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delay {
+    /// In milliseconds.
+    pub milliseconds: u64,
 }
 
 #[derive(Clone, Default)]
@@ -47,11 +56,12 @@ pub struct Fact {
 }
 
 /// The service: `GET /facts/{entity}/{property}` answers, `PUT` of the same path with `{"value": n}` sets, `GET /calls` lists what
-/// was asked, `DELETE /calls` forgets it.
+/// was asked, `DELETE /calls` forgets it. `PUT /delay` with `{"milliseconds": n}` makes it slow.
 pub fn router() -> Router {
     Router::new()
         .route("/facts/{entity}/{property}", get(look_up).put(set))
         .route("/calls", get(calls).delete(forget))
+        .route("/delay", put(set_delay))
         .with_state(Shared::default())
 }
 
@@ -59,6 +69,8 @@ async fn look_up(
     State(shared): State<Shared>,
     Path((entity, property)): Path<(String, String)>,
 ) -> Result<Json<Fact>, (StatusCode, String)> {
+    let delay = shared.lock().delay;
+    tokio::time::sleep(delay).await;
     let mut store = shared.lock();
     let value = store.facts.get(&(entity.clone(), property.clone())).copied();
     store.calls.push(Call { entity: entity.clone(), property: property.clone(), found: value.is_some() });
@@ -70,6 +82,11 @@ async fn look_up(
 
 async fn set(State(shared): State<Shared>, Path(key): Path<(String, String)>, Json(fact): Json<Fact>) -> StatusCode {
     shared.lock().facts.insert(key, fact.value);
+    StatusCode::NO_CONTENT
+}
+
+async fn set_delay(State(shared): State<Shared>, Json(delay): Json<Delay>) -> StatusCode {
+    shared.lock().delay = Duration::from_millis(delay.milliseconds);
     StatusCode::NO_CONTENT
 }
 

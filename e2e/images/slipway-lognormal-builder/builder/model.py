@@ -1,4 +1,5 @@
-"""Triton's entry (python backend): answers every prompt alike, or with its first line, after a time that is drawn.
+"""Triton's entry (python backend): answers every prompt alike, or with its first line, or looks something up before, after a time that
+is drawn.
 
 `execute` only draws and enqueues; one thread answers what is due, so that waits do not block each other. Each request
 costs some milliseconds of processor time, as the handling of a real one does.
@@ -19,6 +20,9 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 ANSWER = b"Answer: 42\n\n"
+CALL = b"Action: lookup[Ada.age]\n\n"
+OBSERVATION = b"Observation:"
+"""Begins what a tool has said."""
 COMPUTE_SECONDS = 0.002
 """Processor time per request."""
 CANCELLATION_POLL_SECONDS = 0.25
@@ -36,6 +40,7 @@ class Behaviour:
     hang_after: int
     crash_after: int
     is_echo: bool
+    looks_up: bool
 
     @classmethod
     def of(cls, model_config: dict) -> "Behaviour":
@@ -49,6 +54,7 @@ class Behaviour:
             hang_after=int(given["hangAfter"]),
             crash_after=int(given["crashAfter"]),
             is_echo=given["echo"] == "1",
+            looks_up=given["lookUp"] == "1",
         )
 
 
@@ -99,7 +105,7 @@ class TritonPythonModel:
     def initialize(self, args: dict) -> None:
         """Starts the thread that answers."""
         behaviour = Behaviour.of(json.loads(args["model_config"]))
-        self._fates, self._is_echo = Fates(behaviour, os.uname().nodename), behaviour.is_echo
+        self._behaviour, self._fates = behaviour, Fates(behaviour, os.uname().nodename)
         self._waiting: list[Waiting] = []
         self._numbers = itertools.count()
         self._has_changed = threading.Condition()
@@ -113,7 +119,7 @@ class TritonPythonModel:
             fate = self._fates.draw()
             if fate.is_crash:
                 crash()
-            text = echo(_values(request, "text_input")[0]) if self._is_echo else ANSWER
+            text = said(self._behaviour, _values(request, "text_input")[0])
             answer = cut(text, _values(request, "max_tokens")[0], _values(request, "stop_words"))
             due = time.monotonic() + fate.wait_seconds
             with self._has_changed:
@@ -160,9 +166,13 @@ class TritonPythonModel:
             fail(entry.sender, "the request was cancelled", pb_utils.TritonError.CANCELLED)
 
 
-def echo(prompt: bytes) -> bytes:
-    """Answers with the first line of the prompt."""
-    return b"Answer: " + prompt.split(b"\n", 1)[0] + b"\n\n"
+def said(behaviour: Behaviour, prompt: bytes) -> bytes:
+    """What is answered to a prompt."""
+    if behaviour.is_echo:
+        return b"Answer: " + prompt.split(b"\n", 1)[0] + b"\n\n"
+    if behaviour.looks_up and not prompt.rstrip().rsplit(b"\n", 1)[-1].startswith(OBSERVATION):
+        return CALL
+    return ANSWER
 
 
 def cut(answer: bytes, max_tokens: int, stop_words: list[bytes]) -> tuple[bytes, str, int]:

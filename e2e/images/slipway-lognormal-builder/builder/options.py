@@ -36,6 +36,7 @@ OPTIONS = {
     "hangAfter": Limits(_NEVER, Decimal(0), Decimal(10**9)),
     "crashAfter": Limits(_NEVER, Decimal(1), Decimal(10**9)),
     "echo": Limits("0", Decimal(0), Decimal(1)),
+    "lookUp": Limits("0", Decimal(0), Decimal(1)),
 }
 """Options of the engine, in the order in which they stand in config.pbtxt."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEFAULTS = {"medianMilliseconds": "40", "sigma": "0.5", "seed": "0",
-            "errorPercent": "0", "hangAfter": "-1", "crashAfter": "-1", "echo": "0"}
+            "errorPercent": "0", "hangAfter": "-1", "crashAfter": "-1", "echo": "0", "lookUp": "0"}
 
 
 def build(root: Path, task: object) -> subprocess.CompletedProcess:
@@ -78,9 +78,9 @@ class Tensor:
 class Request:
     """A request, which is its own sender and puts answers into a queue."""
 
-    def __init__(self, answers: queue.SimpleQueue, max_tokens: int = 256) -> None:
-        self.inputs = {"text_input": Tensor([b"System: Be brief.\nQuestion: Why?\n"]), "max_tokens": Tensor([max_tokens]),
-                       "stop_words": Tensor([b"\n\n"])}
+    def __init__(self, answers: queue.SimpleQueue, max_tokens: int = 256, said: bytes = b"") -> None:
+        prompt = b"System: Be brief.\nQuestion: Why?\n" + said
+        self.inputs = {"text_input": Tensor([prompt]), "max_tokens": Tensor([max_tokens]), "stop_words": Tensor([b"\n\n"])}
         self.is_cancelled = lambda: False
         self._answers = answers
 
@@ -93,7 +93,7 @@ class Request:
 
 def behaviour(**changed: object) -> "MODEL.Behaviour":
     defaults = {"median_seconds": 0.04, "sigma": 0.5, "seed": 0, "error_share": 0.0, "hang_after": -1, "crash_after": -1,
-                "is_echo": False}
+                "is_echo": False, "looks_up": False}
     return MODEL.Behaviour(**(defaults | changed))
 
 
@@ -120,7 +120,7 @@ class Building(unittest.TestCase):
             "options.medianMilliseconds: expected a whole number from 1 to 600000, got 0": {"medianMilliseconds": "0"},
             "options.sigma: expected a number from 0 to 4, got wide": {"sigma": "wide"},
             "options.errorPercent: expected a whole number from 0 to 100, got 2.5": {"errorPercent": "2.5"},
-            "unknown option median; known are medianMilliseconds, sigma, seed, errorPercent, hangAfter, crashAfter, echo":
+            "unknown option median; known are medianMilliseconds, sigma, seed, errorPercent, hangAfter, crashAfter, echo, lookUp":
                 {"median": "40"},
         }
         for message, options in cases.items():
@@ -172,6 +172,13 @@ class Answering(unittest.TestCase):
     def test_an_echo_answers_with_the_first_line_of_its_prompt(self) -> None:
         self.start(medianMilliseconds="1", echo="1").execute([Request(self.answers)])
         self.assertEqual(self.answers.get(timeout=10)[0]["text_output"], b"Answer: System: Be brief.")
+
+    def test_what_is_to_be_looked_up_is_looked_up_once(self) -> None:
+        model = self.start(medianMilliseconds="1", lookUp="1")
+        model.execute([Request(self.answers)])
+        self.assertEqual(self.answers.get(timeout=10)[0]["text_output"], b"Action: lookup[Ada.age]")
+        model.execute([Request(self.answers, said=b"Action: lookup[Ada.age]\n\nObservation: 36\n")])
+        self.assertEqual(self.answers.get(timeout=10)[0]["text_output"], b"Answer: 42")
 
     def test_an_answer_ends_at_its_length(self) -> None:
         self.start(medianMilliseconds="1").execute([Request(self.answers, max_tokens=3)])
