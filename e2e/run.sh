@@ -22,6 +22,8 @@ e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet
+# The suites themselves are no targets of a plain build, and compiling one beside a cluster would take cores from what it measures.
+cargo test --workspace --locked --quiet --no-run "${@/#/--test=}"
 e2e/images/build.sh "${images[@]}"
 
 remove_cluster() {
