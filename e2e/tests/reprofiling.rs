@@ -16,6 +16,7 @@ use slipway_e2e::{
     campaigns::CAMPAIGN_LIMIT,
     cluster,
     namespace::{Namespace, condition_of},
+    rollouts::rollout_of,
 };
 
 const AGENT: &str = "facts-agent";
@@ -45,8 +46,10 @@ async fn wait_for(
     namespace.wait(AGENT, what, CAMPAIGN_LIMIT, look).await.unwrap()
 }
 
-async fn uids(namespace: &Namespace) -> Vec<String> {
-    let pods = namespace.pods(labels::REVISION).await.unwrap();
+/// The pods of the plan that serves; those of the one before may still be leaving.
+async fn uids(namespace: &Namespace, served: &AgentDeployment) -> Vec<String> {
+    let stable = rollout_of(served).stable.unwrap();
+    let pods = namespace.pods(&format!("{}={stable}", labels::REVISION)).await.unwrap();
     pods.into_iter().filter_map(|pod| pod.metadata.uid).collect()
 }
 
@@ -55,8 +58,8 @@ async fn a_choice_waits_for_a_person_and_is_measured_anew_by_schedule() {
     let namespace = namespace_with_servers("reprofiling").await.unwrap();
     namespace.give_workload().await.unwrap();
     let first = namespace.apply(&agent(&["FP32"])).await.unwrap();
-    namespace.wait_until_served(&first, CAMPAIGN_LIMIT).await.unwrap();
-    let serving = uids(&namespace).await;
+    let served = namespace.wait_until_served(&first, CAMPAIGN_LIMIT).await.unwrap();
+    let serving = uids(&namespace, &served).await;
 
     namespace.apply(&agent(&["FP32", "INT8"])).await.unwrap();
     let waiting =
@@ -65,7 +68,7 @@ async fn a_choice_waits_for_a_person_and_is_measured_anew_by_schedule() {
     let told = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
     assert_eq!(state("Ready"), told("True", "Serving"));
     assert_eq!(state("Suspended"), told("True", "AwaitingApproval"));
-    assert_eq!(uids(&namespace).await, serving, "what serves goes on");
+    assert_eq!(uids(&namespace, &waiting).await, serving, "what serves goes on");
 
     let output = cluster::slipway(&["--namespace", namespace.name(), "rollout", AGENT]).unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -78,14 +81,14 @@ async fn a_choice_waits_for_a_person_and_is_measured_anew_by_schedule() {
         let selected = status.selected.as_ref().is_some_and(|selected| selected.display_name == "int8");
         selected && status.stage == Some(Stage::Serving)
     };
-    wait_for(&namespace, "served by INT8", is_int8).await;
+    let served = wait_for(&namespace, "served by INT8", is_int8).await;
 
-    a_campaign_by_schedule_leaves_what_serves_alone(&namespace).await;
+    a_campaign_by_schedule_leaves_what_serves_alone(&namespace, &served).await;
     namespace.delete().await.unwrap();
 }
 
-async fn a_campaign_by_schedule_leaves_what_serves_alone(namespace: &Namespace) {
-    let serving = uids(namespace).await;
+async fn a_campaign_by_schedule_leaves_what_serves_alone(namespace: &Namespace, served: &AgentDeployment) {
+    let serving = uids(namespace, served).await;
     let mut scheduled = agent(&["FP32", "INT8"]);
     scheduled["spec"]["profiling"]["schedule"] = json!({"cron": "* * * * *"});
     scheduled["spec"]["profiling"]["budget"] = json!({"perMonth": "1"});
@@ -94,12 +97,9 @@ async fn a_campaign_by_schedule_leaves_what_serves_alone(namespace: &Namespace) 
         let run = status.reprofiling.as_ref().and_then(|reprofiling| reprofiling.run.as_ref());
         run.is_some_and(|run| run.ended_at.is_some())
     };
-    let ended = wait_for(namespace, "measured by schedule", has_ended).await.status.unwrap();
-    let run = ended.reprofiling.unwrap().run.unwrap();
+    let ended = wait_for(namespace, "measured by schedule", has_ended).await;
+    let run = ended.status.clone().unwrap().reprofiling.unwrap().run.unwrap();
     println!("measured anew: {}", run.message);
     assert_eq!(run.result, Some(ReprofilingResult::Unchanged), "{}", run.message);
-    // Its pods go with its Profile; those of the agent stay.
-    let mut left = uids(namespace).await;
-    left.retain(|uid| serving.contains(uid));
-    assert_eq!(left, serving);
+    assert_eq!(uids(namespace, &ended).await, serving);
 }
