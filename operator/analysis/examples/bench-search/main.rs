@@ -12,6 +12,7 @@ mod tables;
 use std::path::PathBuf;
 
 use clap::Parser;
+use slipway_analysis::cli::replay::MethodName;
 
 #[derive(Debug, Parser)]
 struct Args {
@@ -24,6 +25,9 @@ struct Args {
     /// Suites to run: grid, llm, noise, prior, early, speed; all without it
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Methods to run beside brute and bisection; all without it
+    #[arg(long, value_delimiter = ',', value_enum)]
+    methods: Vec<MethodName>,
     /// Also write the Markdown to this file
     #[arg(long)]
     write: Option<PathBuf>,
@@ -39,7 +43,7 @@ fn main() {
          the confirm run; every method is charged alike.\n\n",
         args.seeds
     ));
-    let grids = methods::Grids::read(&args.data);
+    let grids = methods::Grids::read(&args.data, &args.methods);
     let suites: [(&str, &dyn Fn() -> String); 6] = [
         ("grid", &|| methods::grid(&grids, args.seeds)),
         ("llm", &|| methods::language_models(&grids, args.seeds)),

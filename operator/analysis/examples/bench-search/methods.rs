@@ -26,10 +26,11 @@ const METHODS: [MethodName; 7] = [
 pub struct Grids {
     classical: BTreeMap<String, Problem>,
     language: BTreeMap<String, Problem>,
+    methods: Vec<MethodName>,
 }
 
 impl Grids {
-    pub fn read(data: &Path) -> Self {
+    pub fn read(data: &Path, methods: &[MethodName]) -> Self {
         let folder = |name: &str| -> BTreeMap<String, Problem> {
             let Ok(entries) = std::fs::read_dir(data.join(name)) else { return BTreeMap::new() };
             let paths = entries.map(|entry| entry.unwrap().path());
@@ -41,7 +42,11 @@ impl Grids {
                 })
                 .collect()
         };
-        Self { classical: folder("resnet50"), language: folder("llm_pilot") }
+        Self {
+            classical: folder("resnet50"),
+            language: folder("llm_pilot"),
+            methods: if methods.is_empty() { METHODS.to_vec() } else { methods.to_vec() },
+        }
     }
 
     fn language(&self, unit: &str) -> BTreeMap<String, Problem> {
@@ -102,7 +107,7 @@ pub fn grid(grids: &Grids, seeds: u64) -> String {
     let mut rows = Vec::new();
     let mut detail = Vec::new();
     let brute = totals(problems, MethodName::Brute, 1);
-    for method in METHODS {
+    for method in grids.methods.iter().copied() {
         let by_problem = totals(problems, method, seeds);
         let ratios: Vec<f64> = over(&by_problem, |s| mean(&s.ratios));
         let saved: Vec<f64> = by_problem.iter().map(|(name, s)| brute[name].seconds / s.seconds).collect();
@@ -161,17 +166,18 @@ pub fn language_models(grids: &Grids, seeds: u64) -> String {
         }
         text.push_str(&format!("### Tokens per second and {unit}, {} problems, {seeds} seeds\n\n", with.len()));
         for (title, problems) in [("every method aborts early", &with), ("no method aborts early", &without)] {
-            text.push_str(&format!("{title}:\n\n{}\n", compare(problems, seeds)));
+            text.push_str(&format!("{title}:\n\n{}\n", compare(grids, problems, seeds)));
         }
         text.push_str(&details(&with, seeds));
     }
     text
 }
 
-fn compare(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
+fn compare(grids: &Grids, problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
     let brute = totals(problems, MethodName::Brute, 1);
     let bisection = totals(problems, MethodName::Bisection, 1);
-    let rows: Vec<Vec<String>> = METHODS
+    let rows: Vec<Vec<String>> = grids
+        .methods
         .iter()
         .map(|method| {
             let own = totals(problems, *method, seeds);
@@ -236,7 +242,7 @@ pub fn noise(grids: &Grids, seeds: u64) -> String {
     problems.extend(grids.language.clone());
     problems.values_mut().for_each(|problem| problem.noise_log_sd = 0.05);
     let mut rows = Vec::new();
-    for method in METHODS {
+    for method in grids.methods.iter().copied() {
         let all: Vec<ReplayResult> = problems.values().flat_map(|problem| runs(problem, method, seeds)).collect();
         let answers = all.iter().filter(|r| r.chosen.is_some()).count();
         let violating = all.iter().filter(|r| r.chosen.is_some() && !r.feasible).count();

@@ -95,6 +95,27 @@ pub fn speed() -> String {
             ]);
         }
     }
+    rows.push(last_step(&space, &measurements));
     let header = ["runs known", "decision in ms, median", "most"];
     format!("## Decision time, {} arms x {} levels, 3 metrics\n\n{}", 5000, 10, table(&header, &rows))
+}
+
+/// The step that ends a search looks at every cell once: no gain is large enough for it to go on.
+fn last_step(space: &Space, measurements: &[Measurement]) -> Vec<String> {
+    let strategy = Slipway::new(space.clone(), Settings { stop_gain: f64::INFINITY, ..Settings::default() });
+    let times: Vec<f64> = (0..5)
+        .map(|_| {
+            let started = Instant::now();
+            let step = strategy.next(Progress { measurements, pending: &[] });
+            let ms = started.elapsed().as_secs_f64() * 1000.0;
+            assert!(matches!(&step, Step::Done { .. }) || confirms(&step), "the search was to end");
+            ms
+        })
+        .collect();
+    let most = times.iter().copied().fold(0.0, f64::max);
+    vec![format!("{}, the last step", measurements.len()), format!("{:.1}", median(&times)), format!("{most:.1}")]
+}
+
+fn confirms(step: &Step) -> bool {
+    matches!(step, Step::Measure { proposals } if proposals.iter().all(|p| p.purpose == Purpose::Confirm))
 }
