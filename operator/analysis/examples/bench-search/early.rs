@@ -7,9 +7,12 @@ use slipway_analysis::cli::early_verdict;
 use slipway_analysis::early::{RequestSlo, Signal};
 use slipway_analysis::slo::Percentile;
 
+use super::gates::{Gate, Section};
 use super::tables::{mean, median, percent, table};
 
 const DISCARD_MS: f64 = 10_000.0;
+const FAR_INFEASIBLE: &str = "1 far infeasible";
+const NEAR_FEASIBLE: &str = "3 near feasible";
 
 #[derive(Default)]
 struct Class {
@@ -20,9 +23,9 @@ struct Class {
     requests: Vec<f64>,
 }
 
-pub fn early(data: &Path) -> String {
+pub fn early(data: &Path) -> Section {
     let mut classes: BTreeMap<&str, Class> = BTreeMap::new();
-    let Ok(entries) = std::fs::read_dir(data.join("llm_pilot")) else { return String::new() };
+    let Ok(entries) = std::fs::read_dir(data.join("llm_pilot")) else { return Section::default() };
     let mut streams: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     streams.retain(|path| path.to_string_lossy().contains("-requests.csv"));
     for stream in &streams {
@@ -75,19 +78,40 @@ pub fn early(data: &Path) -> String {
         "mean",
         "requests beyond the discard, median",
     ];
-    format!(
+    let text = format!(
         "## Early verdict on {} recorded streams, four pairs of p95 limits, discard 10 s\n\n\"Far\" is a worst percentile beyond 1.3 \
          or below 0.77 of its limit, over all kept requests.\n\n{}",
         streams.len(),
         table(&header, &rows)
-    )
+    );
+    Section { text, gates: gates(&classes) }
+}
+
+fn gates(classes: &BTreeMap<&str, Class>) -> Vec<Gate> {
+    let (Some(far), Some(near)) = (classes.get(FAR_INFEASIBLE), classes.get(NEAR_FEASIBLE)) else { return Vec::new() };
+    if far.seconds.is_empty() {
+        return Vec::new();
+    }
+    let (middle, average) = (median(&far.seconds), mean(&far.seconds));
+    vec![
+        Gate::new(
+            "far infeasible runs end within 4 s of the discard",
+            format!("{middle:.1} s median, {average:.1} s mean, {:.0} requests median", median(&far.requests)),
+            middle <= 4.0 && average <= 4.0,
+        ),
+        Gate::new(
+            "feasible runs near a limit that are ended as infeasible: at most 5 %",
+            format!("{} of {}", near.aborted, near.runs),
+            near.aborted as f64 <= 0.05 * near.runs as f64,
+        ),
+    ]
 }
 
 fn class(worst: f64) -> &'static str {
     match worst {
-        w if w > 1.3 => "1 far infeasible",
+        w if w > 1.3 => FAR_INFEASIBLE,
         w if w > 1.0 => "2 near infeasible",
-        w if w > 0.77 => "3 near feasible",
+        w if w > 0.77 => NEAR_FEASIBLE,
         _ => "4 far feasible",
     }
 }

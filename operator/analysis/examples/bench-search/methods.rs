@@ -1,15 +1,13 @@
-//! The replayed suites: Model Analyzer's grid, language models, noise, wrong priors.
+//! The replayed suites: Model Analyzer's grid, language models, noise.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use slipway_analysis::cli::problem;
 use slipway_analysis::cli::replay::MethodName;
 use slipway_analysis::replay::{Abort, Problem, ReplayResult, replay};
-use slipway_analysis::search::{MetricKind, Role, prior};
 
+use super::gates::{Gate, Section};
 use super::tables::{least, mean, median, percent, share, table};
 
 const METHODS: [MethodName; 7] = [
@@ -24,12 +22,13 @@ const METHODS: [MethodName; 7] = [
 
 /// Problems by folder and name.
 pub struct Grids {
-    classical: BTreeMap<String, Problem>,
+    pub classical: BTreeMap<String, Problem>,
     language: BTreeMap<String, Problem>,
+    methods: Vec<MethodName>,
 }
 
 impl Grids {
-    pub fn read(data: &Path) -> Self {
+    pub fn read(data: &Path, methods: &[MethodName]) -> Self {
         let folder = |name: &str| -> BTreeMap<String, Problem> {
             let Ok(entries) = std::fs::read_dir(data.join(name)) else { return BTreeMap::new() };
             let paths = entries.map(|entry| entry.unwrap().path());
@@ -41,10 +40,14 @@ impl Grids {
                 })
                 .collect()
         };
-        Self { classical: folder("resnet50"), language: folder("llm_pilot") }
+        Self {
+            classical: folder("resnet50"),
+            language: folder("llm_pilot"),
+            methods: if methods.is_empty() { METHODS.to_vec() } else { methods.to_vec() },
+        }
     }
 
-    fn language(&self, unit: &str) -> BTreeMap<String, Problem> {
+    pub fn language(&self, unit: &str) -> BTreeMap<String, Problem> {
         let of = |(name, _): &(&String, &Problem)| name.contains(&format!("-{unit}-"));
         self.language.iter().filter(of).map(|(name, problem)| (name.clone(), problem.clone())).collect()
     }
@@ -60,7 +63,7 @@ fn is_random(method: MethodName) -> bool {
 }
 
 /// One run per seed; methods without randomness run once on a problem without noise.
-fn runs(problem: &Problem, method: MethodName, seeds: u64) -> Vec<ReplayResult> {
+pub fn runs(problem: &Problem, method: MethodName, seeds: u64) -> Vec<ReplayResult> {
     let seeds = if is_random(method) || problem.noise_log_sd > 0.0 { seeds } else { 1 };
     (0..seeds)
         .map(|seed| replay(problem, &method.name(), method.strategy(problem.space.clone(), seed).as_ref(), seed))
@@ -97,12 +100,16 @@ fn over(by_problem: &BTreeMap<String, Summary>, f: impl Fn(&Summary) -> f64) -> 
 }
 
 /// Model Analyzer's own grid.
-pub fn grid(grids: &Grids, seeds: u64) -> String {
+pub fn grid(grids: &Grids, seeds: u64) -> Section {
     let problems = &grids.classical;
+    let mut section = Section::default();
+    if problems.is_empty() {
+        return section;
+    }
     let mut rows = Vec::new();
     let mut detail = Vec::new();
     let brute = totals(problems, MethodName::Brute, 1);
-    for method in METHODS {
+    for method in grids.methods.iter().copied() {
         let by_problem = totals(problems, method, seeds);
         let ratios: Vec<f64> = over(&by_problem, |s| mean(&s.ratios));
         let saved: Vec<f64> = by_problem.iter().map(|(name, s)| brute[name].seconds / s.seconds).collect();
@@ -116,6 +123,12 @@ pub fn grid(grids: &Grids, seeds: u64) -> String {
             percent(share(&pooled(&by_problem), 0.99)),
             format!("{:.1}x", median(&saved)),
         ]);
+        if method == MethodName::Slipway {
+            let (runs, ratio) = (mean(&over(&by_problem, |s| s.runs)), mean(&ratios));
+            let asked = "Model Analyzer's grid: at most 17 runs, mean ratio at least 0.99";
+            let is_met = runs <= 17.0 && ratio >= 0.99;
+            section.gates.push(Gate::new(asked, format!("{runs:.1} runs, {ratio:.4}"), is_met));
+        }
         if matches!(method, MethodName::Slipway | MethodName::MaQuickSweep) {
             detail.push(by_problem);
         }
@@ -135,7 +148,7 @@ pub fn grid(grids: &Grids, seeds: u64) -> String {
             row
         })
         .collect();
-    format!(
+    section.text = format!(
         "## A classical model: Model Analyzer's grid, {} problems, {seeds} seeds\n\n{}\n{}",
         problems.len(),
         table(&["method", "runs", "starts", "mean ratio", "least", ">= 0.97", ">= 0.99", "GPU-s saved, median"], &rows),
@@ -143,12 +156,14 @@ pub fn grid(grids: &Grids, seeds: u64) -> String {
             &["problem", "slipway: runs", "mean ratio", "least", "ma-quick-sweep: runs", "ratio", "least"],
             &per_problem
         ),
-    )
+    );
+    section
 }
 
 /// Language models: GPU product, tensor parallelism, users.
-pub fn language_models(grids: &Grids, seeds: u64) -> String {
-    let mut text = String::from("## Language models under TTFT and TPOT limits\n\n");
+pub fn language_models(grids: &Grids, seeds: u64) -> Section {
+    let mut section =
+        Section { text: "## Language models under TTFT and TPOT limits\n\n".into(), ..Section::default() };
     for unit in ["dollar", "gpu"] {
         let with = grids.language(unit);
         if with.is_empty() {
@@ -159,53 +174,104 @@ pub fn language_models(grids: &Grids, seeds: u64) -> String {
             problem.abort = Abort::Never;
             problem.space.abort_fraction = 1.0;
         }
+        let text = &mut section.text;
         text.push_str(&format!("### Tokens per second and {unit}, {} problems, {seeds} seeds\n\n", with.len()));
-        for (title, problems) in [("every method aborts early", &with), ("no method aborts early", &without)] {
-            text.push_str(&format!("{title}:\n\n{}\n", compare(problems, seeds)));
+        for (title, problems) in [(EARLY, &with), ("no method aborts early", &without)] {
+            let compared = compare(grids, problems, seeds);
+            let rows: Vec<Vec<String>> = compared.iter().map(Versus::row).collect();
+            text.push_str(&format!("{title}:\n\n{}\n", table(&VERSUS_HEADER, &rows)));
+            // The gates are asked of searches that end hopeless runs early.
+            let own = compared.iter().find(|versus| versus.method == MethodName::Slipway && title == EARLY);
+            section.gates.extend(own.into_iter().flat_map(|own| own.gates(unit)));
         }
         text.push_str(&details(&with, seeds));
     }
-    text
+    section
 }
 
-fn compare(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
+const EARLY: &str = "every method aborts early";
+
+const VERSUS_HEADER: [&str; 9] = [
+    "method",
+    "runs",
+    "GPU-s",
+    "less than brute, median",
+    "less than bisection, median",
+    "mean ratio",
+    "least",
+    "problems >= 0.97 (all seeds)",
+    ">= 0.99",
+];
+
+/// A method beside brute force and bisection.
+struct Versus {
+    method: MethodName,
+    runs: f64,
+    seconds: f64,
+    /// How many times fewer GPU-seconds, median over problems.
+    than_brute: f64,
+    than_bisection: f64,
+    mean_ratio: f64,
+    /// The least ratio of each problem's seeds.
+    worst: Vec<f64>,
+}
+
+impl Versus {
+    fn at_least(&self, threshold: f64) -> usize {
+        self.worst.iter().filter(|ratio| **ratio >= threshold).count()
+    }
+
+    fn row(&self) -> Vec<String> {
+        let of = |n: usize| format!("{n} of {}", self.worst.len());
+        vec![
+            self.method.name(),
+            format!("{:.1}", self.runs),
+            format!("{:.0}", self.seconds),
+            format!("{:.1}x", self.than_brute),
+            format!("{:.1}x", self.than_bisection),
+            format!("{:.4}", self.mean_ratio),
+            format!("{:.3}", least(&self.worst)),
+            of(self.at_least(0.97)),
+            of(self.at_least(0.99)),
+        ]
+    }
+
+    fn gates(&self, unit: &str) -> [Gate; 2] {
+        let (good, all) = (self.at_least(0.99), self.worst.len());
+        [
+            Gate::new(
+                format!("language models per {unit}: at least 10x below brute, every problem at least 0.99"),
+                format!("{:.1}x, {good} of {all}", self.than_brute),
+                self.than_brute >= 10.0 && good == all,
+            ),
+            Gate::new(
+                format!("language models per {unit}: at least 4x below bisection"),
+                format!("{:.1}x", self.than_bisection),
+                self.than_bisection >= 4.0,
+            ),
+        ]
+    }
+}
+
+fn compare(grids: &Grids, problems: &BTreeMap<String, Problem>, seeds: u64) -> Vec<Versus> {
     let brute = totals(problems, MethodName::Brute, 1);
     let bisection = totals(problems, MethodName::Bisection, 1);
-    let rows: Vec<Vec<String>> = METHODS
-        .iter()
-        .map(|method| {
-            let own = totals(problems, *method, seeds);
-            let against = |other: &BTreeMap<String, Summary>| {
-                median(&own.iter().map(|(name, s)| other[name].seconds / s.seconds).collect::<Vec<_>>())
-            };
-            let ratios = over(&own, |s| mean(&s.ratios));
-            let worst = over(&own, |s| least(&s.ratios));
-            let at_least = |threshold: f64| worst.iter().filter(|r| **r >= threshold).count();
-            vec![
-                method.name(),
-                format!("{:.1}", mean(&over(&own, |s| s.runs))),
-                format!("{:.0}", mean(&over(&own, |s| s.seconds))),
-                format!("{:.1}x", against(&brute)),
-                format!("{:.1}x", against(&bisection)),
-                format!("{:.4}", mean(&ratios)),
-                format!("{:.3}", least(&worst)),
-                format!("{} of {}", at_least(0.97), worst.len()),
-                format!("{} of {}", at_least(0.99), worst.len()),
-            ]
-        })
-        .collect();
-    let header = [
-        "method",
-        "runs",
-        "GPU-s",
-        "less than brute, median",
-        "less than bisection, median",
-        "mean ratio",
-        "least",
-        "problems >= 0.97 (all seeds)",
-        ">= 0.99",
-    ];
-    table(&header, &rows)
+    let versus = |method: &MethodName| {
+        let own = totals(problems, *method, seeds);
+        let against = |other: &BTreeMap<String, Summary>| {
+            median(&own.iter().map(|(name, s)| other[name].seconds / s.seconds).collect::<Vec<_>>())
+        };
+        Versus {
+            method: *method,
+            runs: mean(&over(&own, |s| s.runs)),
+            seconds: mean(&over(&own, |s| s.seconds)),
+            than_brute: against(&brute),
+            than_bisection: against(&bisection),
+            mean_ratio: mean(&over(&own, |s| mean(&s.ratios))),
+            worst: over(&own, |s| least(&s.ratios)),
+        }
+    };
+    grids.methods.iter().map(versus).collect()
 }
 
 fn details(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
@@ -231,16 +297,22 @@ fn details(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
 }
 
 /// The search sees every value times exp(0.05 N(0, 1)); the truth is the row.
-pub fn noise(grids: &Grids, seeds: u64) -> String {
+pub fn noise(grids: &Grids, seeds: u64) -> Section {
     let mut problems: BTreeMap<String, Problem> = grids.classical.clone();
     problems.extend(grids.language.clone());
     problems.values_mut().for_each(|problem| problem.noise_log_sd = 0.05);
     let mut rows = Vec::new();
-    for method in METHODS {
+    let mut gates = Vec::new();
+    for method in grids.methods.iter().copied() {
         let all: Vec<ReplayResult> = problems.values().flat_map(|problem| runs(problem, method, seeds)).collect();
         let answers = all.iter().filter(|r| r.chosen.is_some()).count();
         let violating = all.iter().filter(|r| r.chosen.is_some() && !r.feasible).count();
         let ratios: Vec<f64> = all.iter().filter_map(|r| r.ratio_to_optimum).collect();
+        if method == MethodName::Slipway {
+            let asked = "final answers that violate a limit under noise of 5 %: at most 1 %";
+            let is_met = violating as f64 <= 0.01 * answers as f64;
+            gates.push(Gate::new(asked, format!("{violating} of {answers}"), is_met));
+        }
         rows.push(vec![
             method.name(),
             format!("{answers} of {}", all.len()),
@@ -249,83 +321,10 @@ pub fn noise(grids: &Grids, seeds: u64) -> String {
             format!("{:.1}", mean(&all.iter().map(|r| r.runs as f64).collect::<Vec<_>>())),
         ]);
     }
-    format!(
+    let text = format!(
         "## Noise of 5 % on every value, {} problems, {seeds} seeds\n\n{}",
         problems.len(),
         table(&["method", "answers", "violate a constraint", "mean ratio", "runs"], &rows)
-    )
-}
-
-/// Without roles the analytic prior knows nothing; a wrong one is off by a factor of its own per GPU product and metric.
-pub fn priors(grids: &Grids, seeds: u64) -> String {
-    let mut rows = Vec::new();
-    let mut case = |name: &str, make: &dyn Fn(&Problem, u64) -> Problem, problems: &BTreeMap<String, Problem>| {
-        let mut ratios = Vec::new();
-        let mut shares = Vec::new();
-        for problem in problems.values() {
-            let brute = runs(problem, MethodName::Brute, 1)[0].gpu_seconds;
-            for seed in 0..seeds {
-                let changed = make(problem, seed);
-                let strategy = MethodName::Slipway.strategy(changed.space.clone(), seed);
-                let result = replay(&changed, "slipway", strategy.as_ref(), seed);
-                ratios.extend(result.ratio_to_optimum);
-                shares.push(result.gpu_seconds / brute);
-            }
-        }
-        rows.push(vec![
-            name.to_owned(),
-            format!("{:.3}", median(&shares)),
-            percent(share(&shares.iter().map(|s| 0.5 - s).collect::<Vec<_>>(), 0.0)),
-            format!("{:.4}", mean(&ratios)),
-            percent(share(&ratios, 0.97)),
-            percent(share(&ratios, 0.99)),
-        ]);
-    };
-    for unit in ["dollar", "gpu"] {
-        let problems = grids.language(unit);
-        case(&format!("LLM, {unit}: analytic prior"), &|p, _| p.clone(), &problems);
-        case(&format!("LLM, {unit}: no prior"), &|p, _| without_roles(p), &problems);
-        case(&format!("LLM, {unit}: prior columns wrong by 0.3-3x"), &wrong_prior, &problems);
-    }
-    case("classical: analytic prior", &|p, _| p.clone(), &grids.classical);
-    case("classical: no prior", &|p, _| without_roles(p), &grids.classical);
-    let header = ["case", "GPU-s over brute, median", "at most half of brute", "mean ratio", ">= 0.97", ">= 0.99"];
-    format!("## Prior absent or wrong, {seeds} seeds\n\n{}", table(&header, &rows))
-}
-
-fn without_roles(problem: &Problem) -> Problem {
-    let mut changed = problem.clone();
-    changed.space.axes.iter_mut().for_each(|axis| axis.role = None);
-    changed
-}
-
-fn wrong_prior(problem: &Problem, seed: u64) -> Problem {
-    let mut changed = problem.clone();
-    let mut rng = Pcg64Mcg::seed_from_u64(1000 + seed);
-    let space = &problem.space;
-    let mut factors: BTreeMap<(usize, String), f64> = BTreeMap::new();
-    for (k, metric) in space.metrics.iter().enumerate() {
-        if !(metric.kind == MetricKind::Throughput || metric.kind.is_time()) {
-            continue;
-        }
-        let value = |arm: usize, level: usize, factor: f64| {
-            let throughput = prior::log_throughput(space, arm, space.levels[level]).exp();
-            Some(
-                factor
-                    * match metric.kind {
-                        MetricKind::Throughput => throughput / prior::divisor(space, arm, &metric.name),
-                        _ => space.levels[level] / throughput,
-                    },
-            )
-        };
-        let mut table = Vec::new();
-        for arm in 0..space.arms.len() {
-            let backend = space.text(arm, Role::GpuType).unwrap_or("").to_owned();
-            let factor =
-                *factors.entry((k, backend)).or_insert_with(|| (rng.random_range(-1.0..1.0) * 3f64.ln()).exp());
-            table.push((0..space.levels.len()).map(|level| value(arm, level, factor)).collect());
-        }
-        changed.space.metrics[k].prior = table;
-    }
-    changed
+    );
+    Section { text, gates }
 }

@@ -9,6 +9,7 @@ use slipway_analysis::search::{
 };
 use slipway_analysis::slo::Bound;
 
+use super::gates::{Gate, Section};
 use super::tables::{median, table};
 
 /// 5,000 arms of five axes at ten levels.
@@ -65,16 +66,16 @@ fn truth(space: &Space, cell: Cell) -> Vec<f64> {
     vec![throughput, 6.0 * tpot, tpot]
 }
 
-pub fn speed() -> String {
+pub fn speed() -> Section {
     let space = space();
     let mut rows = Vec::new();
     let strategy = Slipway::new(space.clone(), Settings { stop_gain: 0.0, ..Settings::default() });
     let mut measurements: Vec<Measurement> = Vec::new();
     let mut times: Vec<f64> = Vec::new();
+    let mut slowest = 0.0_f64;
     for run in 1..=40 {
-        let started = Instant::now();
-        let step = strategy.next(Progress { measurements: &measurements, pending: &[] });
-        times.push(started.elapsed().as_secs_f64() * 1000.0);
+        let (step, ms) = timed(&strategy, &measurements);
+        times.push(ms);
         let Step::Measure { proposals } = step else { break };
         let cell = proposals[0].cell;
         let outcome = Outcome::Measured { values: truth(&space, cell), log_sd: 0.02 };
@@ -88,6 +89,7 @@ pub fn speed() -> String {
         if run % 10 == 0 {
             let last = &times[times.len() - 10..];
             let most = last.iter().copied().fold(0.0, f64::max);
+            slowest = slowest.max(most);
             rows.push(vec![
                 format!("{} to {}", run - 10, run - 1),
                 format!("{:.1}", median(last)),
@@ -95,6 +97,36 @@ pub fn speed() -> String {
             ]);
         }
     }
+    let last = last_step(&space, &measurements);
+    let most = last.iter().copied().fold(slowest, f64::max);
+    let slowest_last = last.iter().copied().fold(0.0, f64::max);
+    rows.push(vec![
+        format!("{}, the last step", measurements.len()),
+        format!("{:.1}", median(&last)),
+        format!("{slowest_last:.1}"),
+    ]);
     let header = ["runs known", "decision in ms, median", "most"];
-    format!("## Decision time, {} arms x {} levels, 3 metrics\n\n{}", 5000, 10, table(&header, &rows))
+    let asked = "decision in 50,000 cells, the last step too: at most 50 ms";
+    Section {
+        text: format!("## Decision time, 5,000 arms x 10 levels, 3 metrics\n\n{}", table(&header, &rows)),
+        gates: vec![Gate::new(asked, format!("at most {most:.1} ms"), most <= 50.0)],
+    }
+}
+
+/// Milliseconds of the step that ends a search: nothing is promising enough for it to go on, so it looks at every cell.
+fn last_step(space: &Space, measurements: &[Measurement]) -> Vec<f64> {
+    let never = Settings { stop_gain: f64::INFINITY, infeasible_below: f64::INFINITY, ..Settings::default() };
+    let strategy = Slipway::new(space.clone(), never);
+    (0..9).map(|_| timed(&strategy, measurements).1).collect()
+}
+
+/// A step and the least of three times in milliseconds: it is always the same step, and other work shares the machine.
+fn timed(strategy: &Slipway, measurements: &[Measurement]) -> (Step, f64) {
+    let once = || {
+        let started = Instant::now();
+        let step = strategy.next(Progress { measurements, pending: &[] });
+        (step, started.elapsed().as_secs_f64() * 1000.0)
+    };
+    let (step, first) = once();
+    (step, [first, once().1, once().1].into_iter().fold(f64::INFINITY, f64::min))
 }

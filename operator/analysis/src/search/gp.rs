@@ -4,8 +4,14 @@
 //! a grid (scale of the arms' own part, scale of the shared curve over load, nugget: what a cell has of its own); points
 //! are weighted by their marginal likelihood (5.4.1), so that nothing is estimated from a handful of runs.
 
+mod glance;
+
+use std::collections::BTreeMap;
+
 use super::Cell;
 use super::kernel::{Amplitudes, Kernel, Parts};
+
+pub(super) use self::glance::Glance;
 
 /// Factors on what arms have of their own, and their prior odds.
 const ARM_SCALES: [(f64, f64); 3] = [(0.5, 0.25), (1.0, 0.5), (2.0, 0.25)];
@@ -23,6 +29,9 @@ const USUAL_RELEVANCE: f64 = 0.5;
 const LEAST_WEIGHT: f64 = 0.02;
 /// Points that are kept at most: the rest changes little and every one is paid for at every cell.
 const MOST_FITS: usize = 8;
+
+/// Added to every run's variance.
+const JITTER: f64 = 1e-8;
 
 /// An observation of a latent quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,15 +79,15 @@ struct Fit {
 
 impl Process {
     pub(super) fn fit(kernel: &Kernel, amplitudes: Amplitudes, sites: Vec<Site>) -> Self {
-        let axes = AxisTable::new(kernel, &sites);
-        let relevance = relevances(kernel, &amplitudes, &sites, &axes);
-        let base = base(kernel, &amplitudes, &sites, &axes, &relevance);
+        let runs = Runs { kernel, amplitudes: &amplitudes, sites: &sites, axes: AxisTable::new(kernel, &sites) };
+        let relevance = runs.relevances();
+        let base = runs.base(&relevance);
         let mut fits: Vec<(f64, Fit)> = Vec::with_capacity(ARM_SCALES.len() * LEVEL_SCALES.len() * NUGGETS.len());
         for (arm, arm_odds) in ARM_SCALES {
             for (level, level_odds) in LEVEL_SCALES {
                 for nugget in NUGGETS {
                     let scales = Scales { arm, level, nugget };
-                    let (fit, likelihood) = Fit::new(&amplitudes, &sites, &base, scales);
+                    let (fit, likelihood) = Fit::new(&runs, &base, scales);
                     fits.push((likelihood + f64::ln(arm_odds * level_odds), fit));
                 }
             }
@@ -94,21 +103,36 @@ impl Process {
         Self { amplitudes, relevance, sites, fits }
     }
 
-    /// The posterior at a cell, the cell's own deviation included.
-    pub(super) fn at(&self, kernel: &Kernel, cell: Cell) -> Normal {
-        let base: Vec<Parts> = self.sites.iter().map(|site| self.base(kernel, site.cell, cell)).collect();
-        let own = kernel.covariance(&self.amplitudes, 1.0, cell, cell);
-        let (mut mean, mut square) = (0.0, 0.0);
-        for fit in &self.fits {
-            let normal = fit.at(&self.amplitudes, &self.sites, &base, own, cell);
-            mean += fit.weight * normal.mean;
-            square += fit.weight * (normal.variance + normal.mean * normal.mean);
+    /// Per arm that was run, the mean deviation from the prior.
+    pub(super) fn deviations(&self) -> Vec<f64> {
+        let mut arms: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        for site in &self.sites {
+            let (sum, n) = arms.entry(site.cell.arm).or_default();
+            *sum += site.residual;
+            *n += 1.0;
         }
-        Normal { mean, variance: (square - mean * mean).max(0.0) }
+        arms.into_values().map(|(sum, n)| sum / n).collect()
     }
 
-    fn base(&self, kernel: &Kernel, site: Cell, cell: Cell) -> Parts {
-        kernel.covariance(&self.amplitudes, kernel.arms(&self.relevance, site.arm, cell.arm), site, cell)
+    /// The posterior at some levels of an arm, each cell's own deviation included.
+    pub(super) fn at(&self, kernel: &Kernel, arm: usize, levels: &[usize]) -> Vec<Normal> {
+        let cells: Vec<Cell> = levels.iter().map(|level| Cell { arm, level: *level }).collect();
+        let base: Vec<Vec<Parts>> = self.sites.iter().map(|site| self.base(kernel, site.cell, arm, &cells)).collect();
+        let mut mixed = vec![Normal { mean: 0.0, variance: 0.0 }; cells.len()];
+        for fit in &self.fits {
+            for (mix, normal) in mixed.iter_mut().zip(fit.at(self, kernel, &base, &cells)) {
+                mix.mean += fit.weight * normal.mean;
+                mix.variance += fit.weight * (normal.variance + normal.mean * normal.mean);
+            }
+        }
+        mixed.iter_mut().for_each(|mix| mix.variance = (mix.variance - mix.mean * mix.mean).max(0.0));
+        mixed
+    }
+
+    /// Covariances of a run with cells of one arm.
+    fn base(&self, kernel: &Kernel, site: Cell, arm: usize, cells: &[Cell]) -> Vec<Parts> {
+        let arms = kernel.arms(&self.relevance, site.arm, arm);
+        cells.iter().map(|cell| kernel.covariance(&self.amplitudes, arms, site, *cell)).collect()
     }
 }
 
@@ -129,55 +153,65 @@ impl AxisTable {
     }
 }
 
-fn base(
-    kernel: &Kernel,
-    amplitudes: &Amplitudes,
-    sites: &[Site],
-    axes: &AxisTable,
-    relevance: &[f64],
-) -> Vec<Vec<Parts>> {
-    let pair = |i: usize, j: usize| {
-        kernel.covariance(amplitudes, axes.similarity(i, j, relevance), sites[i].cell, sites[j].cell)
-    };
-    (0..sites.len()).map(|i| (0..=i).map(|j| pair(i, j)).collect()).collect()
+/// What a process is fitted to.
+struct Runs<'a> {
+    kernel: &'a Kernel,
+    amplitudes: &'a Amplitudes,
+    sites: &'a [Site],
+    axes: AxisTable,
 }
 
-/// The most likely relevance of every axis, one axis after the other from the usual one.
-fn relevances(kernel: &Kernel, amplitudes: &Amplitudes, sites: &[Site], axes: &AxisTable) -> Vec<f64> {
-    const COARSE: [Scales; 2] =
-        [Scales { arm: 1.0, level: 1.0, nugget: 0.02 }, Scales { arm: 1.0, level: 1.0, nugget: 0.08 }];
-    let mut relevance = vec![USUAL_RELEVANCE; kernel.axes()];
-    for axis in 0..relevance.len() {
-        // An axis on which only one value was run has nothing to say about its relevance.
-        if axes.0.iter().flatten().all(|pair| pair[axis] == 1.0) {
-            continue;
-        }
-        let mut best = (f64::NEG_INFINITY, relevance[axis]);
-        let candidates = if kernel.is_named(axis) { &NAMED_RELEVANCES[..] } else { &RELEVANCES[..] };
-        for (candidate, odds) in candidates.iter().copied() {
-            relevance[axis] = candidate;
-            let base = base(kernel, amplitudes, sites, axes, &relevance);
-            let likelihood = |scales: &Scales| Fit::new(amplitudes, sites, &base, *scales).1;
-            let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
-            if most > best.0 {
-                best = (most, candidate);
-            }
-        }
-        relevance[axis] = best.1;
+impl Runs<'_> {
+    /// Covariances of all pairs, lower triangle.
+    fn base(&self, relevance: &[f64]) -> Vec<Vec<Parts>> {
+        let pair = |i: usize, j: usize| {
+            let arms = self.axes.similarity(i, j, relevance);
+            self.kernel.covariance(self.amplitudes, arms, self.sites[i].cell, self.sites[j].cell)
+        };
+        (0..self.sites.len()).map(|i| (0..=i).map(|j| pair(i, j)).collect()).collect()
     }
-    relevance
+
+    /// The most likely relevance of every axis, one axis after the other from the usual one.
+    fn relevances(&self) -> Vec<f64> {
+        const COARSE: [Scales; 2] =
+            [Scales { arm: 1.0, level: 1.0, nugget: 0.02 }, Scales { arm: 1.0, level: 1.0, nugget: 0.08 }];
+        let mut relevance = vec![USUAL_RELEVANCE; self.kernel.axes()];
+        for axis in 0..relevance.len() {
+            // An axis on which only one value was run has nothing to say about its relevance.
+            if self.axes.0.iter().flatten().all(|pair| pair[axis] == 1.0) {
+                continue;
+            }
+            let mut best = (f64::NEG_INFINITY, relevance[axis]);
+            let candidates = if self.kernel.is_named(axis) { &NAMED_RELEVANCES[..] } else { &RELEVANCES[..] };
+            for (candidate, odds) in candidates.iter().copied() {
+                relevance[axis] = candidate;
+                let base = self.base(&relevance);
+                let likelihood = |scales: &Scales| Fit::new(self, &base, *scales).1;
+                let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
+                if most > best.0 {
+                    best = (most, candidate);
+                }
+            }
+            relevance[axis] = best.1;
+        }
+        relevance
+    }
 }
 
 impl Fit {
-    fn new(amplitudes: &Amplitudes, sites: &[Site], base: &[Vec<Parts>], scales: Scales) -> (Self, f64) {
+    fn new(runs: &Runs<'_>, base: &[Vec<Parts>], scales: Scales) -> (Self, f64) {
+        let sites = runs.sites;
         let mut factor: Vec<Vec<f64>> = Vec::with_capacity(sites.len());
         for (i, site) in sites.iter().enumerate() {
             let mut row = Vec::with_capacity(i + 1);
             for j in 0..=i {
-                let mut value = shared(amplitudes, scales, base[i][j], site.cell == sites[j].cell);
+                let mut value = shared(runs.amplitudes, scales, base[i][j]);
+                if site.cell == sites[j].cell {
+                    value += scales.own();
+                }
                 if i == j {
                     // The jitter keeps repeated exact observations of one cell solvable.
-                    value += site.noise + 1e-8;
+                    value += site.noise + JITTER;
                 }
                 let above = if i == j { &row } else { &factor[j] };
                 value -= dot(&row[..j.min(row.len())], &above[..j]);
@@ -194,19 +228,47 @@ impl Fit {
         (Self { weight: 0.0, scales, factor, dual }, -0.5 * fit - log_det)
     }
 
-    fn at(&self, amplitudes: &Amplitudes, sites: &[Site], base: &[Parts], own: Parts, cell: Cell) -> Normal {
-        let with = |(site, base): (&Site, &Parts)| shared(amplitudes, self.scales, *base, site.cell == cell);
-        let covariances: Vec<f64> = sites.iter().zip(base).map(with).collect();
-        let half = forward(&self.factor, &covariances);
-        let prior = shared(amplitudes, self.scales, own, true);
-        Normal { mean: dot(&covariances, &self.dual), variance: (prior - dot(&half, &half)).max(0.0) }
+    /// The posterior at cells of one arm: all of them are solved for at once, a row of cells per run.
+    fn at(&self, process: &Process, kernel: &Kernel, base: &[Vec<Parts>], cells: &[Cell]) -> Vec<Normal> {
+        let amplitudes = &process.amplitudes;
+        let prior = |cell: &Cell| {
+            let own = kernel.covariance(amplitudes, 1.0, *cell, *cell);
+            Normal { mean: 0.0, variance: shared(amplitudes, self.scales, own) + self.scales.own() }
+        };
+        let mut normals: Vec<Normal> = cells.iter().map(prior).collect();
+        let mut solved: Vec<f64> = Vec::with_capacity(base.len() * cells.len());
+        for (i, (site, base)) in process.sites.iter().zip(base).enumerate() {
+            for (normal, (cell, base)) in normals.iter_mut().zip(cells.iter().zip(base)) {
+                let own = if site.cell == *cell { self.scales.own() } else { 0.0 };
+                let covariance = shared(amplitudes, self.scales, *base) + own;
+                normal.mean += covariance * self.dual[i];
+                solved.push(covariance);
+            }
+            let (above, row) = solved.split_at_mut(i * cells.len());
+            for (factor, above) in self.factor[i].iter().zip(above.chunks_exact(cells.len().max(1))) {
+                row.iter_mut().zip(above).for_each(|(value, above)| *value -= factor * above);
+            }
+            let diagonal = 1.0 / self.factor[i][i];
+            for (value, normal) in row.iter_mut().zip(&mut normals) {
+                *value *= diagonal;
+                normal.variance -= *value * *value;
+            }
+        }
+        normals.iter_mut().for_each(|normal| normal.variance = normal.variance.max(0.0));
+        normals
     }
 }
 
-fn shared(amplitudes: &Amplitudes, scales: Scales, base: Parts, same_cell: bool) -> f64 {
-    let own = if same_cell { scales.nugget * scales.nugget } else { 0.0 };
+impl Scales {
+    /// Variance of what a cell has of its own.
+    fn own(self) -> f64 {
+        self.nugget * self.nugget
+    }
+}
+
+fn shared(amplitudes: &Amplitudes, scales: Scales, base: Parts) -> f64 {
     let offset = amplitudes.offset * amplitudes.offset;
-    offset + scales.arm * scales.arm * base.arm + scales.level * scales.level * base.level + own
+    offset + scales.arm * scales.arm * base.arm + scales.level * scales.level * base.level
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

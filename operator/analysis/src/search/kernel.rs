@@ -45,6 +45,50 @@ pub(super) struct Kernel {
     trend: Vec<f64>,
     /// Per arm, the least level at which every instance has a request.
     busy_from: Vec<usize>,
+    /// Per axis, the distinct values.
+    values: Vec<Values>,
+}
+
+/// The distinct values of an axis.
+#[derive(Debug, Clone)]
+pub(super) struct Values {
+    /// Position of the axis in the space.
+    pub axis: usize,
+    /// Per arm, the position of its value.
+    pub of: Vec<usize>,
+    /// Per value, an arm that has it.
+    pub examples: Vec<usize>,
+}
+
+impl Values {
+    fn new(axis: usize, column: &[Coordinate]) -> Self {
+        let (mut ids, mut examples) = (BTreeMap::new(), Vec::new());
+        let mut id = |(arm, coordinate): (usize, &Coordinate)| {
+            *ids.entry(coordinate.key()).or_insert_with(|| {
+                examples.push(arm);
+                examples.len() - 1
+            })
+        };
+        let of = column.iter().enumerate().map(&mut id).collect();
+        Self { axis, of, examples }
+    }
+}
+
+/// Whether every instance of an arm has a request at a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Regime {
+    Busy,
+    Idle,
+}
+
+impl Regime {
+    /// Both, in the order of their use as positions.
+    pub(super) const ALL: [Self; 2] = [Self::Busy, Self::Idle];
+
+    /// Similarity of what is measured in two regimes.
+    pub(super) fn similarity(self, other: Self) -> f64 {
+        if self == other { 1.0 } else { OTHER_REGIME }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,15 +97,26 @@ enum Coordinate {
     Named(usize),
 }
 
+impl Coordinate {
+    /// What equal coordinates have in common, in an order.
+    fn key(self) -> (u8, u64) {
+        match self {
+            Self::Ordered(value) => (0, value.to_bits()),
+            Self::Named(name) => (1, name as u64),
+        }
+    }
+}
+
 impl Kernel {
     pub(super) fn new(space: &Space) -> Self {
         let columns: Vec<Vec<Coordinate>> = (0..space.axes.len()).map(|axis| encode(space, axis)).collect();
         // An axis that says nothing would only dilute the mean.
-        let mut telling: Vec<&Vec<Coordinate>> = columns.iter().filter(|column| tells(column)).collect();
+        let mut telling: Vec<usize> = (0..columns.len()).filter(|axis| tells(&columns[*axis])).collect();
         if telling.is_empty() {
-            telling = columns.iter().collect();
+            telling = (0..columns.len()).collect();
         }
-        let arms = (0..space.arms.len()).map(|arm| telling.iter().map(|column| column[arm]).collect()).collect();
+        let values = telling.iter().map(|axis| Values::new(*axis, &columns[*axis])).collect();
+        let arms = (0..space.arms.len()).map(|arm| telling.iter().map(|axis| columns[*axis][arm]).collect()).collect();
         let logs: Vec<f64> = space.levels.iter().map(|level| level.max(1e-9).ln()).collect();
         let middle = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
         let scale = LEVEL_SCALE * std::f64::consts::LN_2;
@@ -70,12 +125,23 @@ impl Kernel {
             let instances = space.number(arm, Role::Instances).unwrap_or(1.0);
             space.levels.iter().take_while(|level| **level < instances).count()
         });
-        Self { arms, levels, trend: logs.iter().map(|log| log - middle).collect(), busy_from: busy_from.collect() }
+        let trend = logs.iter().map(|log| log - middle).collect();
+        Self { arms, levels, trend, busy_from: busy_from.collect(), values }
     }
 
-    /// Whether some instance of the cell's arm waits for work.
-    pub(super) fn is_idle(&self, cell: Cell) -> bool {
-        cell.level < self.busy_from[cell.arm]
+    /// The regime of a cell.
+    pub(super) fn regime(&self, cell: Cell) -> Regime {
+        if cell.level < self.busy_from[cell.arm] { Regime::Idle } else { Regime::Busy }
+    }
+
+    /// Number of load levels.
+    pub(super) fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// The distinct values of every axis that tells arms apart.
+    pub(super) fn values(&self) -> &[Values] {
+        &self.values
     }
 
     /// Number of axes that tell arms apart.
@@ -106,10 +172,16 @@ impl Kernel {
 
     /// Covariance of two cells without the offset, from the similarity of their arms.
     pub(super) fn covariance(&self, amplitudes: &Amplitudes, arms: f64, a: Cell, b: Cell) -> Parts {
-        let level = self.levels[a.level][b.level];
-        let trend = self.trend[a.level] * self.trend[b.level];
+        let regime = self.regime(a).similarity(self.regime(b));
+        self.covariance_of_levels(amplitudes, Likeness { arms, regime }, a.level, b.level)
+    }
+
+    /// The same from the similarities of arms and regimes.
+    pub(super) fn covariance_of_levels(&self, amplitudes: &Amplitudes, like: Likeness, a: usize, b: usize) -> Parts {
+        let level = self.levels[a][b];
+        let trend = self.trend[a] * self.trend[b];
         let square = |x: f64| x * x;
-        let regime = if self.is_idle(a) == self.is_idle(b) { 1.0 } else { OTHER_REGIME };
+        let Likeness { arms, regime } = like;
         Parts {
             arm: regime
                 * arms
@@ -119,6 +191,15 @@ impl Kernel {
             level: regime * (square(amplitudes.level) * level + square(amplitudes.slope) * trend),
         }
     }
+}
+
+/// How alike two cells are, their levels apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Likeness {
+    /// Similarity of the arms.
+    pub arms: f64,
+    /// Similarity of the regimes.
+    pub regime: f64,
 }
 
 /// A covariance by where it comes from.

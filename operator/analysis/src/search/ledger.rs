@@ -68,12 +68,16 @@ impl<'a> Ledger<'a> {
 
     /// Cells whose confirm runs refuted them.
     pub(super) fn failed_confirms(&self) -> usize {
-        let refutes = |m: &&Measurement| match &m.outcome {
+        let confirms = self.measurements.iter().filter(|m| m.purpose == Purpose::Confirm);
+        confirms.filter(|m| self.misses(m)).map(|m| m.cell).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Whether a run failed or missed a limit.
+    fn misses(&self, measurement: &Measurement) -> bool {
+        match &measurement.outcome {
             Outcome::Measured { values, .. } => !self.space.meets(values),
             Outcome::Aborted { .. } | Outcome::Failed => true,
-        };
-        let confirms = self.measurements.iter().filter(|m| m.purpose == Purpose::Confirm);
-        confirms.filter(refutes).map(|m| m.cell).collect::<BTreeSet<_>>().len()
+        }
     }
 
     /// What soft monotonicity leaves of a cell's chance: a time that missed its limit by a tenth at a lower level of the
@@ -84,10 +88,21 @@ impl<'a> Ledger<'a> {
         const PER_LEVEL: f64 = 0.3;
         let missed = |m: &&Measurement| {
             let is_below = m.cell.arm == cell.arm && m.cell.level < cell.level;
-            is_below && kernel.is_idle(m.cell) == kernel.is_idle(cell) && self.time_excess(m) > SLACK
+            is_below && kernel.regime(m.cell) == kernel.regime(cell) && self.time_excess(m) > SLACK
         };
         let nearest = self.measurements.iter().filter(missed).map(|m| cell.level - m.cell.level).max();
         nearest.map_or(1.0, |levels| PER_LEVEL.powi(i32::try_from(levels).unwrap_or(i32::MAX)))
+    }
+
+    /// Whether, from a level on and away from a cell of the same arm, the arm was run, and every time missed a limit or
+    /// failed. Such runs say little of a level on the near side: past a limit queues and errors grow out of proportion.
+    pub(super) fn only_misses_beyond(&self, cell: Cell, level: usize) -> bool {
+        let is_beyond = |m: &&Measurement| {
+            let away = if level > cell.level { m.cell.level > level } else { m.cell.level < level };
+            m.cell.arm == cell.arm && away
+        };
+        let mut beyond = self.measurements.iter().filter(is_beyond).peekable();
+        beyond.peek().is_some() && beyond.all(|m| self.misses(m))
     }
 
     /// The greatest factor by which a run missed a limit on a time that grows with load. Time to first token is left

@@ -23,6 +23,13 @@ pub(super) struct Link {
     known: Vec<Vec<f64>>,
 }
 
+/// Whether runs contradict a prior.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Contradicted {
+    Yes,
+    No,
+}
+
 /// A space prepared for the surrogate. Built once per search.
 #[derive(Debug, Clone)]
 pub(super) struct Model {
@@ -30,6 +37,10 @@ pub(super) struct Model {
     pub links: Vec<Link>,
     /// The metric that shows throughput.
     pub driver: Option<usize>,
+    /// Axes, as positions in the kernel, whose values no prior tells apart.
+    untold: Vec<usize>,
+    /// Axes whose values only given prior columns tell apart.
+    given: Vec<usize>,
 }
 
 impl Model {
@@ -37,7 +48,25 @@ impl Model {
         let driver = driver(space);
         let undivided = undivided(space, driver);
         let links = (0..space.metrics.len()).map(|metric| link(space, metric, driver, &undivided)).collect();
-        Self { kernel: Kernel::new(space), links, driver }
+        let kernel = Kernel::new(space);
+        let all: Vec<usize> = (0..kernel.axes()).collect();
+        let role = |axis: &usize| space.axes[kernel.values()[*axis].axis].role;
+        let is_told = |axis: &usize| role(axis).is_some_and(|role| prior::tells(space, role));
+        let is_given = space.metrics.iter().any(|metric| !metric.prior.is_empty());
+        let (untold, given) = match is_given {
+            true => (Vec::new(), all),
+            false => (all.into_iter().filter(|axis| !is_told(axis)).collect(), Vec::new()),
+        };
+        Self { kernel, links, driver, untold, given }
+    }
+
+    /// Axes, as positions in the kernel, on which only runs tell values apart: those no prior speaks of, and those of prior
+    /// columns that the runs contradict.
+    pub(super) fn untold(&self, contradicted: Contradicted) -> &[usize] {
+        match contradicted {
+            Contradicted::Yes if !self.given.is_empty() => &self.given,
+            Contradicted::Yes | Contradicted::No => &self.untold,
+        }
     }
 }
 

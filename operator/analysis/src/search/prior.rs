@@ -26,8 +26,7 @@ const INSTANCE_GAIN: f64 = 0.5;
 #[must_use]
 pub fn log_throughput(space: &Space, arm: usize, concurrency: f64) -> f64 {
     let concurrency = concurrency.max(1e-9);
-    let llm = space.axis(Role::GpuType).is_some() || space.axis(Role::TensorParallel).is_some();
-    if llm {
+    if is_language_model(space) {
         return (concurrency / step_ms(space, arm, concurrency)).ln();
     }
     // An arm that does not say has the server's default of one instance.
@@ -39,6 +38,20 @@ pub fn log_throughput(space: &Space, arm: usize, concurrency: f64) -> f64 {
         }
         None => 0.5 * concurrency.ln(),
     }
+}
+
+/// Whether the prior tells the values of an axis apart.
+#[must_use]
+pub fn tells(space: &Space, role: Role) -> bool {
+    match role {
+        Role::GpuType | Role::TensorParallel | Role::Precision => is_language_model(space),
+        Role::Instances => !is_language_model(space),
+        Role::MaxBatchSize | Role::Concurrency => false,
+    }
+}
+
+fn is_language_model(space: &Space) -> bool {
+    space.axis(Role::GpuType).is_some() || space.axis(Role::TensorParallel).is_some()
 }
 
 fn step_ms(space: &Space, arm: usize, concurrency: f64) -> f64 {

@@ -5,7 +5,8 @@
 //! is likely infeasible costs only what the early verdict lets it run. It stops when no run promises `stop_gain` more in
 //! ln objective; the choice then has to pass a run of its own.
 
-use std::collections::BTreeSet;
+mod doubts;
+mod survey;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -14,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::cost::{Costs, Purse, Reserve};
 use super::ledger::{Candidate, Ledger};
 use super::model::Model;
-use super::score::{Score, score};
 use super::surrogate::Surrogate;
 use super::{Cell, Conclusion, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Space, Step};
+
+use self::survey::{Scored, Survey};
 
 pub use super::cost::Budget;
 pub use super::skipped::{Skipped, WhyNot};
@@ -27,8 +29,6 @@ const JITTER: f64 = 0.02;
 const HISTORY_SD: f64 = 0.1;
 /// Cells whose confirm runs may fail before the search says that it does not know.
 const MOST_FAILED_CONFIRMS: usize = 3;
-/// Arms that are scored at every step; beyond it a step looks at a selection, and at all before it says that it is done.
-const MOST_ARMS: usize = 90;
 /// Runs of one cell before it is given up as too near to a limit.
 const MOST_RUNS: usize = 4;
 
@@ -90,13 +90,6 @@ struct View<'a> {
     incumbent: Option<Candidate>,
 }
 
-#[derive(Clone, Copy)]
-struct Scored {
-    cell: Cell,
-    score: Score,
-    value: f64,
-}
-
 impl Slipway {
     /// Prepares a search of a space.
     #[must_use]
@@ -152,65 +145,6 @@ impl Slipway {
             .reduce(|best, c| if rank(&c) > rank(&best) { c } else { best })
     }
 
-    /// The arms a step looks at: those run, neighbours of the best, those the prior likes, and some by lot.
-    fn selection(&self, view: &View<'_>, runs: usize) -> Vec<usize> {
-        let arms = self.space.arms.len();
-        if arms <= MOST_ARMS {
-            return (0..arms).collect();
-        }
-        let mut chosen: BTreeSet<usize> = (0..arms).filter(|arm| view.ledger.arm_tried(*arm)).collect();
-        let best = view.incumbent.map(|c| c.cell.arm).or(view.ledger.warm());
-        let near = |arm: &usize| best.is_some_and(|best| self.model.kernel.differences(*arm, best) <= 1);
-        chosen.extend((0..arms).filter(near).take(MOST_ARMS / 3));
-        chosen.extend(self.ranked.iter().take(MOST_ARMS / 3));
-        let mut rng = Pcg64Mcg::seed_from_u64(self.settings.seed.wrapping_add(1 + runs as u64));
-        while chosen.len() < MOST_ARMS {
-            chosen.insert(rng.random_range(0..arms));
-        }
-        chosen.into_iter().collect()
-    }
-
-    /// Scores every cell of some arms that is worth a run, best first.
-    fn scored(&self, surrogate: &Surrogate<'_>, view: &View<'_>, arms: &[usize]) -> Vec<Scored> {
-        let nothing_known = self.history.is_empty() && view.ledger.candidates().is_empty();
-        let incumbent = view.incumbent.map(|c| c.objective);
-        let open = |cell: &Cell| !view.ledger.tried(*cell) && !view.pending.contains(cell);
-        let levels = 0..self.space.levels.len();
-        let cells = arms.iter().flat_map(|arm| levels.clone().map(|level| Cell { arm: *arm, level }));
-        let mut scored: Vec<Scored> = cells
-            .filter(|cell| self.space.has(*cell))
-            .filter(open)
-            .map(|cell| {
-                let mut score = score(&self.space, &surrogate.at(cell), incumbent);
-                let monotone = view.ledger.monotone(&self.model.kernel, cell);
-                score.feasible *= monotone;
-                score.gain *= monotone;
-                Scored { cell, score, value: 0.0 }
-            })
-            .collect();
-        let most = scored.iter().map(|s| s.score.objective).fold(f64::NEG_INFINITY, f64::max);
-        for s in &mut scored {
-            let worth = match incumbent {
-                Some(_) => s.score.gain,
-                None => s.score.feasible * (0.5 * (s.score.objective - most)).exp(),
-            };
-            let central = if nothing_known { self.centrality(s.cell) } else { 1.0 };
-            let jitter = self.jitter[s.cell.arm].exp();
-            let cost = view.costs.expected(s.cell, s.score.feasible).max(1e-9);
-            s.value = worth * central * jitter / cost.powf(self.settings.cost_exponent);
-        }
-        scored.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.cell.cmp(&b.cell)));
-        scored
-    }
-
-    /// Prefers the middle of the load ladder while nothing is known of the scale.
-    fn centrality(&self, cell: Cell) -> f64 {
-        let levels: Vec<usize> =
-            (0..self.space.levels.len()).filter(|l| self.space.arms[cell.arm].levels[*l]).collect();
-        let middle = levels.get(levels.len() / 2).copied().unwrap_or(0);
-        (-(cell.level.abs_diff(middle) as f64)).exp()
-    }
-
     fn fits(&self, view: &View<'_>, cell: Cell) -> bool {
         let reserve = view.incumbent.map_or(Reserve { gpu_seconds: view.costs.cold(cell), runs: 1 }, |incumbent| {
             Reserve { gpu_seconds: view.costs.cold(incumbent.cell).max(view.costs.cold(cell)), runs: 1 }
@@ -233,8 +167,8 @@ impl Slipway {
     }
 
     /// The end of the search, or the run that it still takes.
-    fn finish(&self, view: &View<'_>, scored: &[Scored], measurements: &[Measurement]) -> Step {
-        let out_of_budget = scored.iter().any(|s| match view.incumbent {
+    fn finish(&self, view: &View<'_>, survey: &Survey, measurements: &[Measurement]) -> Step {
+        let out_of_budget = survey.scored.iter().any(|s| match view.incumbent {
             Some(_) => s.score.gain >= self.settings.stop_gain,
             None => s.score.feasible >= self.settings.infeasible_below,
         });
@@ -272,26 +206,7 @@ impl Slipway {
                 ),
             },
         };
-        let best = view.incumbent.is_some();
-        Step::Done { conclusion, skipped: self.skipped(view.ledger, scored, best) }
-    }
-
-    fn skipped(&self, ledger: &Ledger<'_>, scored: &[Scored], incumbent: bool) -> Vec<Skipped> {
-        let untried = (0..self.space.arms.len()).filter(|arm| !ledger.arm_tried(*arm));
-        let why = |arm: usize| {
-            let own = || scored.iter().filter(|s| s.cell.arm == arm).map(|s| s.score);
-            let feasible = own().map(|s| s.feasible).fold(0.0, f64::max);
-            let gain = own().map(|s| s.gain).fold(0.0, f64::max);
-            let why = if feasible < self.settings.infeasible_below {
-                WhyNot::Infeasible { feasible }
-            } else if incumbent && gain < self.settings.stop_gain {
-                WhyNot::Dominated { gain, feasible }
-            } else {
-                WhyNot::Budget { gain, feasible }
-            };
-            Skipped { arm, why }
-        };
-        untried.map(why).collect()
+        Step::Done { conclusion, skipped: self.skipped(view, survey) }
     }
 }
 
@@ -321,18 +236,16 @@ impl SearchStrategy for Slipway {
         loop {
             let surrogate = self.surrogate(progress.measurements, &pending);
             let view = View { ledger: &ledger, costs: &costs, purse: &purse, pending: &pending, incumbent };
-            let selection = self.selection(&view, progress.measurements.len());
-            let mut scored = self.scored(&surrogate, &view, &selection);
-            let mut next = self.explore(&view, &scored);
-            if next.is_none() && selection.len() < self.space.arms.len() {
-                let all: Vec<usize> = (0..self.space.arms.len()).collect();
-                scored = self.scored(&surrogate, &view, &all);
-                next = self.explore(&view, &scored);
+            let mut survey = self.survey(&surrogate, &view, progress.measurements.len());
+            let mut next = self.explore(&view, &survey.scored);
+            if next.is_none() && self.look_around(&surrogate, &view, &mut survey) {
+                next = self.explore(&view, &survey.scored);
             }
+            let next = next.or_else(|| self.doubt(&surrogate, &view, &survey.scored));
             if ledger.failed_confirms() >= MOST_FAILED_CONFIRMS {
                 let reason = format!("{MOST_FAILED_CONFIRMS} configurations failed their confirm runs");
                 let conclusion = Conclusion::Unknown { best: incumbent.map(|c| c.cell), reason };
-                return Step::Done { conclusion, skipped: self.skipped(&ledger, &scored, incumbent.is_some()) };
+                return Step::Done { conclusion, skipped: self.skipped(&view, &survey) };
             }
             match next {
                 Some(proposal) if proposals.len() + progress.pending.len() < self.settings.parallel.max(1) => {
@@ -341,7 +254,7 @@ impl SearchStrategy for Slipway {
                     proposals.push(proposal);
                 }
                 Some(_) if proposals.is_empty() => return Step::Wait,
-                None if proposals.is_empty() => return self.finish(&view, &scored, progress.measurements),
+                None if proposals.is_empty() => return self.finish(&view, &survey, progress.measurements),
                 Some(_) | None => return Step::Measure { proposals },
             }
         }

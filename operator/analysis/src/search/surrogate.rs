@@ -5,13 +5,16 @@
 //! gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
 //! load does not tie to throughput (memory, utilization, error rates) get processes of their own.
 
-use super::gp::{Normal, Process, Site};
+use super::gp::{Glance, Normal, Process, Site};
 use super::kernel::Amplitudes;
-use super::model::Model;
+use super::model::{Contradicted, Model};
 use super::{Cell, Measurement, Outcome};
 
 /// Standard error of ln value that a guess for a pending run is given.
 const BELIEF_SD: f64 = 0.05;
+
+/// Difference of two arms' mean deviations from the prior, in natural logarithms, that contradicts it: a factor of 2.5.
+const CONTRADICTION: f64 = 0.9;
 
 /// The laws of all latent quantities.
 #[derive(Debug, Clone)]
@@ -50,15 +53,43 @@ impl<'a> Surrogate<'a> {
             return fitted;
         }
         // Kriging believer: a pending run is taken to give what is expected of it.
-        runs.extend(pending.iter().map(|cell| fitted.believe(*cell)));
+        runs.extend(pending.iter().filter_map(|cell| fitted.believe(*cell)));
         Self { processes: processes(model, &runs), ..fitted }
     }
 
-    pub(super) fn at(&self, cell: Cell) -> Belief {
+    /// What is believed of some levels of an arm.
+    pub(super) fn at(&self, arm: usize, levels: &[usize]) -> Vec<Belief> {
         let kernel = &self.model.kernel;
+        let laws: Vec<Vec<Normal>> = self.processes.iter().map(|process| process.at(kernel, arm, levels)).collect();
+        let failure = self.failure.as_ref().map(|process| process.at(kernel, arm, levels));
+        let belief = |(k, level): (usize, &usize)| {
+            let failing = failure.as_ref().map_or(0.0, |laws| laws[k].mean.clamp(0.0, 1.0));
+            let own: Vec<Normal> = laws.iter().map(|laws| laws[k]).collect();
+            Belief { runs: 1.0 - failing, ..self.belief(Cell { arm, level: *level }, &own) }
+        };
+        levels.iter().enumerate().map(belief).collect()
+    }
+
+    /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's mean
+    /// deviations of two arms differ by [`CONTRADICTION`].
+    pub(super) fn contradicts_prior(&self) -> Contradicted {
+        let Some(driver) = self.model.driver else { return Contradicted::No };
+        let deviations = self.processes[driver].deviations();
+        let most = deviations.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let least = deviations.iter().copied().fold(f64::INFINITY, f64::min);
+        if most - least > CONTRADICTION { Contradicted::Yes } else { Contradicted::No }
+    }
+
+    /// Looks at many cells: every law is that of its process's likeliest fit, with at least its variance. Failures are
+    /// left out.
+    pub(super) fn outlook(&self) -> Outlook<'_> {
+        let kernel = &self.model.kernel;
+        Outlook { surrogate: self, glances: self.processes.iter().map(|p| Glance::new(p, kernel)).collect() }
+    }
+
+    /// The belief of a cell that runs, from the law of each metric's process.
+    fn belief(&self, cell: Cell, own: &[Normal]) -> Belief {
         let zero = Normal { mean: 0.0, variance: 0.0 };
-        let own: Vec<Normal> = self.processes.iter().map(|process| process.at(kernel, cell)).collect();
-        let throughput = self.model.driver.map_or(zero, |driver| own[driver]);
         let metric = |(metric, (own, link)): (usize, (&Normal, &super::model::Link))| MetricBelief {
             known: link.known(cell),
             coupling: link.coupling,
@@ -66,14 +97,30 @@ impl<'a> Surrogate<'a> {
             floor: link.floor,
         };
         let metrics = own.iter().zip(&self.model.links).enumerate().map(metric).collect();
-        let failing = self.failure.as_ref().map_or(0.0, |process| process.at(kernel, cell).mean.clamp(0.0, 1.0));
-        Belief { throughput, metrics, runs: 1.0 - failing }
+        Belief { throughput: self.model.driver.map_or(zero, |driver| own[driver]), metrics, runs: 1.0 }
     }
 
-    fn believe(&self, cell: Cell) -> Run {
-        let belief = self.at(cell);
+    fn believe(&self, cell: Cell) -> Option<Run> {
+        let belief = self.at(cell.arm, &[cell.level]).pop()?;
         let value = |m: &MetricBelief| (m.known + m.coupling * belief.throughput.mean + m.own.mean).exp() - m.floor;
-        Run { cell, values: belief.metrics.iter().map(|m| Some(value(m))).collect(), log_sd: BELIEF_SD }
+        Some(Run { cell, values: belief.metrics.iter().map(|m| Some(value(m))).collect(), log_sd: BELIEF_SD })
+    }
+}
+
+/// A look at many cells.
+pub(super) struct Outlook<'a> {
+    surrogate: &'a Surrogate<'a>,
+    glances: Vec<Glance<'a>>,
+}
+
+impl Outlook<'_> {
+    pub(super) fn at(&self, arm: usize, levels: &[usize]) -> Vec<Belief> {
+        let laws: Vec<Vec<Normal>> = self.glances.iter().map(|glance| glance.at(arm, levels)).collect();
+        let belief = |(k, level): (usize, &usize)| {
+            let own: Vec<Normal> = laws.iter().map(|laws| laws[k]).collect();
+            self.surrogate.belief(Cell { arm, level: *level }, &own)
+        };
+        levels.iter().enumerate().map(belief).collect()
     }
 }
 

@@ -29,6 +29,20 @@ fn space() -> Space {
     }
 }
 
+/// One to four instances under three policies, of which no prior speaks.
+pub(super) fn two_axes() -> Space {
+    let arm = |k: usize| Arm {
+        values: vec![Value::Number((1 + k / 3) as f64), Value::Text(["fair", "greedy", "strict"][k % 3].into())],
+        gpus: 1.0,
+        start_seconds: Some(30.0),
+        engine: k,
+        levels: vec![true; 6],
+    };
+    let policy = Axis { name: "policy".into(), role: None };
+    let axes = [space().axes, vec![policy]].concat();
+    Space { axes, arms: (0..12).map(arm).collect(), ..space() }
+}
+
 fn truth(space: &Space, cell: Cell) -> Vec<f64> {
     let instances = space.number(cell.arm, Role::Instances).unwrap();
     let load = space.levels[cell.level];
@@ -182,6 +196,65 @@ fn a_cell_that_crashes_is_never_chosen_and_the_search_ends() {
     };
     let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
     assert!(cell.arm < 3);
+}
+
+fn full(cell: Cell, values: Vec<f64>) -> Measurement {
+    let outcome = Outcome::Measured { values, log_sd: 0.0 };
+    Measurement { cell, purpose: Purpose::Explore, start_seconds: 30.0, run_seconds: 60.0, outcome }
+}
+
+#[test]
+fn a_collapse_at_a_high_load_does_not_hide_the_level_next_to_the_best() {
+    let mut one_arm = space();
+    one_arm.arms.truncate(1);
+    let cell = |level| Cell { arm: 0, level };
+    let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
+    let next = |far: Vec<f64>| {
+        let measurements = [full(cell(2), vec![40.0, 10.0]), full(cell(5), far)];
+        let step = Slipway::new(one_arm.clone(), hasty).next(Progress { measurements: &measurements, pending: &[] });
+        let Step::Measure { proposals } = step else { panic!("{step:?}") };
+        (proposals[0].cell, proposals[0].purpose)
+    };
+    assert_eq!(next(vec![20.0, 400.0]), (cell(3), Purpose::Explore));
+    // A run there that met the limit and was slower does tell.
+    assert_eq!(next(vec![20.0, 90.0]), (cell(2), Purpose::Confirm));
+}
+
+#[test]
+fn every_value_that_no_prior_speaks_of_is_run_before_the_search_ends() {
+    let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
+    let (measurements, _, _) = run(&Slipway::new(two_axes(), hasty));
+    let policies: std::collections::BTreeSet<usize> = measurements.iter().map(|m| m.cell.arm % 3).collect();
+    assert_eq!(policies.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[rstest]
+#[case::right([1.0, 1.0, 1.0], (Purpose::Confirm, false))]
+#[case::wrong([1.0, 4.0, 0.3], (Purpose::Explore, true))]
+fn prior_columns_that_the_runs_contradict_are_not_relied_on(#[case] off: [f64; 3], #[case] next: (Purpose, bool)) {
+    let mut space = two_axes();
+    let column =
+        |arm: usize| (0..6).map(|level| Some(truth(&two_axes(), Cell { arm, level })[0] * off[arm % 3])).collect();
+    space.metrics[0].prior = (0..12).map(column).collect();
+    let measurements = [0, 1].map(|arm| full(Cell { arm, level: 0 }, truth(&space, Cell { arm, level: 0 })));
+    let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
+    let step = Slipway::new(space, hasty).next(Progress { measurements: &measurements, pending: &[] });
+    let Step::Measure { proposals } = step else { panic!("{step:?}") };
+    assert_eq!((proposals[0].purpose, proposals[0].reason.starts_with("no run has this")), next);
+}
+
+#[test]
+fn a_space_too_large_to_score_has_a_reason_for_every_arm_too() {
+    let mut large = space();
+    let arm = |k: usize| Arm { values: vec![Value::Number((1 + k) as f64)], engine: k, ..large.arms[0].clone() };
+    large.arms = (0..400).map(arm).collect();
+    let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
+    let (measurements, conclusion, skipped) = run(&Slipway::new(large, hasty));
+    assert!(matches!(conclusion, Conclusion::Chosen { .. }), "{conclusion:?}");
+    let run: std::collections::BTreeSet<usize> = measurements.iter().map(|m| m.cell.arm).collect();
+    assert_eq!(skipped.len(), 400 - run.len());
+    let known = |s: &Skipped| matches!(s.why, WhyNot::Dominated { .. } | WhyNot::Infeasible { .. });
+    assert!(skipped.iter().all(known), "{skipped:?}");
 }
 
 fn llama_8b() -> ModelShape {

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Writes the problem files and tables of the search gates from the two public data sets named in the READMEs.
 
-usage: make_problems.py DIR, where DIR holds model_analyzer_resnet50/ and llm_pilot/ as the READMEs describe them.
-Other models and grids of the same format work as well: see --model-analyzer and --llm-pilot.
+usage: make_problems.py --model-analyzer GRID.csv --llm-pilot DIR, with the files that the READMEs describe.
+Other models and grids of the same format work as well: see --model-analyzer and --llm-pilot. For cross-checks that are
+not committed: --argonne and --inferencex take two more public sets, --perturb N writes N altered copies of each problem
+in the target: tables with every arm's speed off by 10 %, every cell by 2 %, an arm in ten missing, limits off by 20 %.
 """
 import argparse
 import csv
 import json
+import math
 import pathlib
+import random
 
 HERE = pathlib.Path(__file__).parent
 
@@ -97,10 +101,116 @@ def llm_pilot(source, target, streams):
                     "abort": abort})
 
 
+def argonne(source, target):
+    """Offline batches: the batch is the level; latency limits at three quantiles; ten batches a run, a start 180 s."""
+    groups = {}
+    for row in csv.DictReader(open(source)):
+        if row["Latency"] and row["Throughput"] and float(row["Throughput"]) > 0:
+            groups.setdefault((row["Model"].split("/")[-1], row["Input Output Length"]), []).append(row)
+    for (model, length), rows in sorted(groups.items()):
+        cells = {}
+        for row in rows:
+            key = row["Hardware"], row["Num of Hardware"], row["Framework"], row["Batch Size"]
+            cells.setdefault(key, (float(row["Latency"]), float(row["Throughput"])))
+        if len({key[:3] for key in cells}) < 12 or length not in ("512", "1024"):
+            continue
+        name = f"argonne-{model.lower()}-{length}"
+        with open(target / f"{name}.csv", "w", newline="") as f:
+            writer = csv.writer(f, lineterminator="\n")
+            writer.writerow(["hardware", "devices", "framework", "batch", "latency_s", "tok_per_s_per_gpu", "run_seconds"])
+            for (hardware, devices, framework, batch), (latency, tokens) in sorted(cells.items()):
+                writer.writerow([hardware, devices, framework, batch, latency, tokens / float(devices), max(10, 10 * latency)])
+        latencies = sorted(latency for latency, _ in cells.values())
+        for quantile in (25, 50, 75):
+            limit = latencies[len(latencies) * quantile // 100]
+            write(target / f"{name}-gpu-{quantile}.json", {
+                "table": f"{name}.csv", "arm": ["hardware", "devices", "framework"], "level": "batch", "gpus": "devices",
+                "startSeconds": 180, "runSeconds": "run_seconds",
+                "objective": {"column": "tok_per_s_per_gpu", "direction": "max"},
+                "constraints": [{"column": "latency_s", "max": limit}],
+                "roles": {"hardware": "gpuType", "devices": "tensorParallel", "batch": "concurrency"},
+                "abort": {"farFraction": 0.11, "nearFraction": 0.3, "floorSeconds": 10}})
+
+
+def inferencex(source, target):
+    """Eight-GPU servers, measured durations; p99 TPOT limits at three quantiles of each prompt length."""
+    rows = list(csv.DictReader(open(source)))
+    for isl in sorted({row["isl"] for row in rows}, key=int):
+        own = [row for row in rows if row["isl"] == isl]
+        if len(own) < 16:
+            continue
+        name = f"inferencex-{isl}"
+        with open(target / f"{name}.csv", "w", newline="") as f:
+            writer = csv.writer(f, lineterminator="\n")
+            writer.writerow(["series", "conc", "tok_per_s_per_gpu", "ttft_p99_ms", "tpot_p99_ms", "run_seconds"])
+            for row in own:
+                writer.writerow([row["series"], row["conc"], float(row["output_throughput"]) / 8,
+                                 1000 * float(row["p99_ttft"]), 1000 * float(row["p99_tpot"]), row["duration"]])
+        times = sorted(1000 * float(row["p99_tpot"]) for row in own)
+        for quantile in (25, 50, 75):
+            write(target / f"{name}-gpu-{quantile}.json", {
+                "table": f"{name}.csv", "arm": ["series"], "level": "conc", "gpus": 8,
+                "startSeconds": 180, "runSeconds": "run_seconds",
+                "objective": {"column": "tok_per_s_per_gpu", "direction": "max"},
+                "constraints": [{"column": "tpot_p99_ms", "max": times[len(times) * quantile // 100]}],
+                "roles": {"conc": "concurrency"},
+                "abort": {"farFraction": 0.11, "nearFraction": 0.3, "floorSeconds": 13}})
+
+
+def perturb(folder, copies):
+    """Altered copies of every problem of a folder, so that no table can be learned by heart."""
+    for path in sorted(folder.glob("*.json")):
+        problem = json.loads(path.read_text())
+        rows = list(csv.DictReader(open(folder / problem["table"])))
+        columns = [problem["objective"]["column"]] + [c["column"] for c in problem["constraints"]]
+        abort = {"farFraction": 0.11, "nearFraction": 0.3, "floorSeconds": 13} if "abort" in problem else None
+        for copy in range(copies):
+            rng = random.Random(f"{copy} {problem['table']}")
+            arms = sorted({tuple(row[c] for c in problem["arm"]) for row in rows})
+            speed = {arm: math.exp(rng.gauss(0, 0.1)) for arm in arms if rng.random() < 0.9}
+            out = []
+            for row in rows:
+                arm = tuple(row[c] for c in problem["arm"])
+                if arm not in speed:
+                    continue
+                row, faster = dict(row), speed[arm] * math.exp(rng.gauss(0, 0.02))
+                for column in row:
+                    try:
+                        value = float(row[column])
+                    except ValueError:
+                        continue
+                    if any(word in column for word in ("tok_per", "throughput", "thr")):
+                        row[column] = f"{value * faster:.6g}"
+                    elif any(word in column for word in ("ttft", "tpot", "latency")):
+                        row[column] = f"{value / faster * math.exp(rng.gauss(0, 0.01)):.6g}"
+                    elif "util" in column:
+                        row[column] = f"{min(100, value * math.exp(rng.gauss(0, 0.05))):.6g}"
+                out.append(row)
+            table = problem["table"].removesuffix(".csv") + f"-p{copy}.csv"
+            with open(folder / table, "w", newline="") as f:
+                writer = csv.DictWriter(f, out[0].keys(), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(out)
+            shift = random.Random(f"{copy} {path.stem}")
+            limits = []
+            for constraint in problem["constraints"]:
+                bound = "max" if "max" in constraint else "min"
+                factor = 1 if "error" in constraint["column"] else math.exp(shift.gauss(0, 0.2 if bound == "max" else 0.05))
+                limits.append({**constraint, bound: constraint[bound] * factor})
+            altered = {**problem, "table": table, "constraints": limits}
+            if abort:
+                altered["abort"] = abort
+            write(folder / f"{path.stem}-p{copy}.json", altered)
+        path.unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-analyzer", type=pathlib.Path, help="a brute grid of Model Analyzer as CSV")
     parser.add_argument("--llm-pilot", type=pathlib.Path, help="a directory with aggregate.csv and prices.csv")
+    parser.add_argument("--argonne", type=pathlib.Path, help="throughput_latency_all.csv of LLM-Inference-Bench")
+    parser.add_argument("--inferencex", type=pathlib.Path, help="points.csv of the decode SLO experiment")
+    parser.add_argument("--perturb", type=int, default=0, help="replace the problems in the target by N altered copies each")
     parser.add_argument("--streams", default="llama-7b=llama-7b-requests.csv.gz", help="MODEL=FILE,... relative to the target")
     parser.add_argument("--target", type=pathlib.Path, default=HERE)
     args = parser.parse_args()
@@ -110,6 +220,15 @@ def main():
     if args.llm_pilot:
         (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
         llm_pilot(args.llm_pilot, args.target / "llm_pilot", dict(s.split("=") for s in args.streams.split(",") if s))
+    for source, convert in ((args.argonne, argonne), (args.inferencex, inferencex)):
+        if source:
+            (args.target / "llm_pilot").mkdir(parents=True, exist_ok=True)
+            convert(source, args.target / "llm_pilot")
+    if args.perturb and args.target == HERE:
+        parser.error("--perturb replaces the problems of its target; name one with --target")
+    if args.perturb:
+        for folder in (args.target / "resnet50", args.target / "llm_pilot"):
+            perturb(folder, args.perturb)
 
 
 main()

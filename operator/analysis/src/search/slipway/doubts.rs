@@ -1,0 +1,60 @@
+//! What a search still asks when its surrogate expects nothing more. Pure.
+//!
+//! A smooth law that was fitted to a dozen runs is too sure in two places. Past a limit queues and errors grow out of
+//! proportion, so a run far beyond says little of the level next to the choice: where an arm was run only beyond its limits
+//! on one side of it, that level is run rather than inferred. And on an axis that no prior speaks of, or that only prior
+//! columns speak of which the runs contradict, the surrogate knows nothing but the values that were run: each of its few
+//! values gets a run before the search ends.
+
+use std::collections::BTreeSet;
+
+use super::super::surrogate::Surrogate;
+use super::super::{Proposal, Purpose};
+use super::{Scored, Slipway, View};
+
+/// A level beside the choice is run when it is feasible with this chance.
+const LIKELY: f64 = 0.3;
+/// Values that an axis may have for each of them to be run once.
+const FEW_VALUES: usize = 6;
+
+impl Slipway {
+    /// The run that would show an error of the surrogate, if one is left.
+    pub(super) fn doubt(&self, surrogate: &Surrogate<'_>, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+        let untold = self.model.untold(surrogate.contradicts_prior());
+        self.beside_the_best(view, scored).or_else(|| self.unseen_value(view, scored, untold))
+    }
+
+    fn beside_the_best(&self, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
+        let best = view.incumbent?;
+        let levels = &self.space.arms[best.cell.arm].levels;
+        let below = levels[..best.cell.level].iter().rposition(|exists| *exists);
+        let above = levels[best.cell.level + 1..].iter().position(|exists| *exists).map(|k| best.cell.level + 1 + k);
+        let beside = |s: &&Scored| s.cell.arm == best.cell.arm && [below, above].contains(&Some(s.cell.level));
+        let is_unknown =
+            |s: &&Scored| s.score.feasible >= LIKELY && view.ledger.only_misses_beyond(best.cell, s.cell.level);
+        let next = scored.iter().filter(beside).filter(is_unknown).find(|s| self.fits(view, s.cell))?;
+        let percent = 100.0 * next.score.feasible;
+        let reason = format!("next to the best, feasible with {percent:.0} %");
+        Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason })
+    }
+
+    /// The best cell with a value that no run has, on one of some axes.
+    fn unseen_value(&self, view: &View<'_>, scored: &[Scored], axes: &[usize]) -> Option<Proposal> {
+        let tried = (0..self.space.arms.len()).filter(|arm| view.ledger.arm_tried(*arm));
+        let known = view.pending.iter().copied().chain(self.history.iter().map(|m| m.cell)).map(|cell| cell.arm);
+        let run: Vec<usize> = tried.chain(known).collect();
+        for axis in axes {
+            let values = &self.model.kernel.values()[*axis];
+            if values.examples.len() > FEW_VALUES {
+                continue;
+            }
+            let seen: BTreeSet<usize> = run.iter().map(|arm| values.of[*arm]).collect();
+            let unseen = |s: &&Scored| !seen.contains(&values.of[s.cell.arm]);
+            if let Some(next) = scored.iter().filter(unseen).find(|s| self.fits(view, s.cell)) {
+                let reason = format!("no run has this {} yet", self.space.axes[values.axis].name);
+                return Some(Proposal { cell: next.cell, purpose: Purpose::Explore, reason });
+            }
+        }
+        None
+    }
+}
