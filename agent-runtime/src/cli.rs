@@ -1,6 +1,12 @@
 //! The binary's arguments and verbs. The only place that reads the environment.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 use slipway_runtime_config::DEFAULT_CONFIG_PATH;
@@ -12,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, Listeners, Parts, ServeError, SetUpError},
-    backend::{EndpointError, Triton},
+    backend::{
+        EndpointError, Entry, Triton,
+        tokens::{Tokenizer, TokenizerError},
+    },
     clock::{Clock, Timestamp},
     config_file::{self, ConfigFileError},
 };
@@ -84,6 +93,9 @@ pub enum CliError {
     /// The engine's address cannot be used.
     #[error("failed to set up the engine's client")]
     Endpoint(#[source] EndpointError),
+    /// The engine's tokenizer cannot be used.
+    #[error("failed to set up the engine's tokenizer (triton.tokenizer)")]
+    Tokenizer(#[source] TokenizerError),
     /// The sidecar cannot be set up.
     #[error("failed to set up the agent")]
     SetUp(#[source] SetUpError),
@@ -146,7 +158,7 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     start_logging(&log)?;
     let json = config_file::read(&path).await.map_err(CliError::Config)?;
     let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
-    let triton = Triton::new(&config.triton.endpoint, &config.triton.model_name).map_err(CliError::Endpoint)?;
+    let triton = triton(&config.triton)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
     let parts = Parts { config, pod: pod_name, backend: Arc::new(triton), clock: Clock::system(origin) };
@@ -154,6 +166,15 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     let terminate = on_signal()?;
     let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };
     app.serve(listeners, terminate).await.map_err(CliError::Serve)
+}
+
+fn triton(config: &slipway_runtime_config::Triton) -> Result<Triton, CliError> {
+    let slipway_runtime_config::Triton { endpoint, model_name, tokenizer } = config;
+    let entry = match tokenizer {
+        None => Entry::Text,
+        Some(folder) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
+    };
+    Triton::new(endpoint, model_name, entry).map_err(CliError::Endpoint)
 }
 
 fn start_logging(directives: &str) -> Result<(), CliError> {

@@ -135,6 +135,7 @@ mod tests {
             precision: Precision::FP32,
             variant: None,
             options: BTreeMap::new(),
+            tensorrt_llm: None,
         }
     }
 
@@ -155,6 +156,25 @@ mod tests {
         let of_a_variant = EngineBuild { variant: Some("react-256".to_owned()), ..build() };
         let hashes = [build(), with_everything, of_a_variant].map(|build| hash_of(&build));
         insta::assert_snapshot!(hashes.join("\n"));
+    }
+
+    /// The same promise for engines of TensorRT-LLM.
+    #[test]
+    fn identities_of_tensorrt_llm_never_change() {
+        let block = json!({
+            "version": "0.16.0", "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+            "kvCachePrecision": "FP8", "maxBatchSize": 16, "maxNumTokens": 8192,
+            "calibration": {"digest": "4c", "samples": 512, "maxTokens": 512},
+            "options": {"dtype": "Float16", "maxSeqLen": 4096, "extraArgs": {"build": ["--monitor_memory"]}},
+        });
+        let build = EngineBuild {
+            backend: Backend::TensorRTLLM,
+            precision: Precision::FP8,
+            tensorrt_llm: serde_json::from_value(block).ok(),
+            ..build()
+        };
+        assert!(build.tensorrt_llm.is_some());
+        insta::assert_snapshot!(hash_of(&build));
     }
 
     #[test]

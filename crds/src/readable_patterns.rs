@@ -41,6 +41,7 @@ const WORDS: &[(&str, &str)] = &[
         "write letters, digits, dots, dashes and underscores, with a letter or a digit first, such as 16",
     ),
     (r"^[A-Za-z0-9_+/-]+$", "write the name of a time zone, such as Europe/Berlin or UTC"),
+    (r"^[0-9]+\.[0-9]+(\.[0-9]+(\.post[0-9]+)?)?$", "write a version of TensorRT-LLM, such as 0.16.0 or 1.2.1"),
     (r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$", "write a quantity, such as 1, 500m or 4Gi"),
 ];
 

@@ -25,6 +25,7 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
 #[rstest]
 #[case("good")]
 #[case("good-alerts-off")]
+#[case("good-tensorrt-llm")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -65,6 +66,7 @@ const NO_RULE: &[&str] = &[
     "bad-objective-named-twice",
     "bad-on-drift",
     "bad-percentile",
+    "bad-tensorrt-llm-version",
     "bad-unknown-field",
     "bad-weight",
 ];
@@ -178,4 +180,14 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
     let path = folder().join(format!("{name}.yaml"));
     let error = serde_norway::from_str::<AgentDeployment>(&fs::read_to_string(path).unwrap()).unwrap_err().to_string();
     assert!(error.contains(message), "{error}");
+}
+
+/// The examples of the documentation.
+#[rstest]
+#[case("lab-react-fp8")]
+#[case("lab-int8-weight-only")]
+fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
+    let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
 }

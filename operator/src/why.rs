@@ -18,6 +18,27 @@ pub enum Why {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// An engine that the spec asks for cannot be, as is known before anything is built.
+    EngineRefused {
+        /// Path of the field within the spec.
+        field: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+        /// Further reasons against the spec.
+        others: usize,
+    },
+    /// The tools cannot make an engine that the spec asks for.
+    EngineUnbuildable {
+        /// What is wrong, with the path of the field and the remedy.
+        problem: String,
+    },
+    /// The calibration texts are not there yet, or cannot be used.
+    CalibrationUnusable {
+        /// Name of the ConfigMap.
+        config_map: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// The claim of the artifact store is not bound.
     StoreUnbound {
         /// Name of the claim.
@@ -287,7 +308,10 @@ impl Why {
     /// The reason, for conditions, events and metric labels.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::SpecRefused { .. } => Reason::SpecRefused,
+            Self::SpecRefused { .. } | Self::EngineRefused { .. } | Self::EngineUnbuildable { .. } => {
+                Reason::SpecRefused
+            }
+            Self::CalibrationUnusable { .. } => Reason::DatasetUnusable,
             Self::StoreUnbound { .. } => Reason::StoreUnavailable,
             Self::JobStarting { .. } => Reason::JobStarting,
             Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
@@ -326,6 +350,14 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SpecRefused { field, problem } => write!(f, "{field}: {problem}"),
+            Self::EngineRefused { field, problem, others: 0 } => write!(f, "spec.{field}: {problem}"),
+            Self::EngineRefused { field, problem, others } => {
+                write!(f, "spec.{field}: {problem} (and {others} further problems)")
+            }
+            Self::EngineUnbuildable { problem } => write!(f, "spec.{problem}"),
+            Self::CalibrationUnusable { config_map, problem } => {
+                write!(f, "spec.engine.tensorRTLLM.calibration: ConfigMap {config_map}: {problem}")
+            }
             Self::StoreUnbound { claim, storage_class: Some(class) } => {
                 write!(f, "claim {claim} of storage class {class} is not bound: see `kubectl describe pvc {claim}`")
             }

@@ -77,6 +77,10 @@ pub struct Triton {
     /// Name of the text-generation entry in the model repository.
     #[serde(default = "default_model_name")]
     pub model_name: String,
+    /// Folder of the checkpoint's tokenizer, where the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent where it
+    /// takes text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
 }
 
 /// The shapes that are generated once before the pod reports ready.
@@ -140,7 +144,7 @@ impl RuntimeConfig {
         Self {
             agent_name: agent_name.into(),
             revision: revision.into(),
-            triton: Triton { endpoint: triton_endpoint.into(), model_name: default_model_name() },
+            triton: Triton { endpoint: triton_endpoint.into(), model_name: default_model_name(), tokenizer: None },
             system_prompt: String::new(),
             prompt_template: default_prompt_template(),
             tools: Vec::new(),

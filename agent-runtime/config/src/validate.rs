@@ -108,6 +108,11 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     kubernetes_name(&mut check, "revision", revision);
     endpoint(&mut check, &triton.endpoint);
     check.that(!triton.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
+    if let Some(folder) = &triton.tokenizer {
+        check.that(folder.starts_with('/'), "triton.tokenizer", || {
+            format!("{folder:?} is not an absolute path; name the directory that holds tokenizer.json")
+        });
+    }
     if let Err(error) = PromptTemplate::parse(prompt_template) {
         check.fail("promptTemplate", error.to_string());
     }

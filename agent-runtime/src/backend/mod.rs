@@ -1,5 +1,6 @@
 //! Where text is generated: one trait, and Triton over KServe gRPC behind it. Imports no other layer.
 
+pub mod tokens;
 mod triton;
 
 /// Messages and services of `proto/inference.proto`; written by `examples/generate_proto.rs`, not by hand.
@@ -7,9 +8,11 @@ mod triton;
 #[rustfmt::skip]
 pub mod inference;
 
+use std::error::Error;
+
 use futures::{future::BoxFuture, stream::BoxStream};
 
-pub use triton::{EndpointError, Triton};
+pub use triton::{EndpointError, Entry, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.
 pub trait Backend: Send + Sync + 'static {
@@ -87,6 +90,9 @@ pub enum BackendError {
         /// What is missing or malformed.
         problem: String,
     },
+    /// Text and tokens cannot be turned into each other.
+    #[error("the tokenizer failed")]
+    Tokens(#[source] Box<dyn Error + Send + Sync>),
     /// The stream ended before the engine said why the generation ended.
     #[error("the engine ended the stream in the middle of a generation")]
     EndedEarly,
@@ -100,6 +106,7 @@ impl BackendError {
             Self::NotReady { .. } => "not_ready",
             Self::Engine { .. } => "engine",
             Self::Protocol { .. } => "protocol",
+            Self::Tokens(_) => "tokens",
             Self::EndedEarly => "ended_early",
         }
     }
@@ -108,7 +115,7 @@ impl BackendError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::NotReady { .. } => true,
-            Self::Engine { .. } | Self::Protocol { .. } | Self::EndedEarly => false,
+            Self::Engine { .. } | Self::Protocol { .. } | Self::Tokens(_) | Self::EndedEarly => false,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Triton's text-generation entry over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
-//!
-//! Tensor names are those of the TensorRT-LLM ensemble, without a batch dimension: in `text_input`, `max_tokens`,
-//! `stop_words`, `stream`; out `text_output` (the new piece), `output_tokens` (so far) and `finish_reason`.
+//! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
-use std::time::Duration;
+mod tensor;
+mod text;
+mod tokens;
+
+use std::{sync::Arc, time::Duration};
 
 use async_stream::try_stream;
 use futures::{
@@ -16,12 +17,12 @@ use tonic::{
 };
 
 use super::{
-    Backend, BackendError, FinishReason, Generation, Piece,
+    Backend, BackendError, Generation, Piece,
     inference::{
-        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse,
-        ServerReadyRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
-        model_infer_request::InferInputTensor,
+        ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelStreamInferResponse, ServerReadyRequest,
+        grpc_inference_service_client::GrpcInferenceServiceClient,
     },
+    tokens::Tokenizer,
 };
 
 /// Triton is in the same pod: a connection that takes longer is not coming.
@@ -30,6 +31,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long Triton may take to close the stream of a generation whose last piece it has sent.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same where the text reached a stop word: an engine that knows the word's tokens ends by itself at this moment, and one that
+/// does not computes a few tokens for nothing.
+const STOP_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A Triton server and the entry in its model repository.
 ///
@@ -40,6 +44,16 @@ pub struct Triton {
     client: GrpcInferenceServiceClient<Channel>,
     endpoint: String,
     model: String,
+    entry: Entry,
+}
+
+/// What an entry takes and gives.
+#[derive(Clone)]
+pub enum Entry {
+    /// Text, and the reason of its end.
+    Text,
+    /// Tokens: an engine of TensorRT-LLM itself. They become text here.
+    Tokens(Arc<Tokenizer>),
 }
 
 /// The endpoint is no URI.
@@ -51,18 +65,33 @@ pub struct EndpointError {
     source: tonic::transport::Error,
 }
 
+/// Reads the responses of one generation.
+enum Reader {
+    Text,
+    Tokens(tokens::Reader),
+}
+
+/// A piece, and what is left to do for it.
+enum Read {
+    /// More follow.
+    More(Piece),
+    /// The last, and how long Triton may take to close the stream before a reset ends the generation at the engine.
+    Last(Piece, Duration),
+}
+
 impl Triton {
     /// Prepares a channel to `endpoint`; nothing is sent yet.
     ///
     /// # Errors
     /// The endpoint is no URI.
-    pub fn new(endpoint: &str, model: &str) -> Result<Self, EndpointError> {
+    pub fn new(endpoint: &str, model: &str, entry: Entry) -> Result<Self, EndpointError> {
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|source| EndpointError { endpoint: endpoint.into(), source })?
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
             .connect_lazy();
-        Ok(Self { client: GrpcInferenceServiceClient::new(channel), endpoint: endpoint.into(), model: model.into() })
+        let client = GrpcInferenceServiceClient::new(channel);
+        Ok(Self { client, endpoint: endpoint.into(), model: model.into(), entry })
     }
 
     fn failed(&self, status: Status) -> BackendError {
@@ -99,23 +128,28 @@ impl Backend for Triton {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let this = self.clone();
         let pieces = try_stream! {
-            let request = infer_request(&this.model, generation);
+            let (request, mut reader) = this.entry.begin(&this.model, generation)?;
             let mut client = this.client.clone();
             let response = client.model_stream_infer(stream::iter([request])).await;
             let mut responses = response.map_err(|status| this.failed(status))?.into_inner();
             loop {
                 let message = responses.message().await.map_err(|status| this.failed(status))?;
-                let message = message.ok_or(BackendError::EndedEarly)?;
-                if !message.error_message.is_empty() {
-                    Err(BackendError::Engine { message: message.error_message })?;
-                } else if let Some(piece) = message.infer_response.map(read_piece).transpose()?.flatten() {
-                    if piece.finish.is_some() {
+                let read = match message {
+                    None => Some(reader.end()?),
+                    Some(message) if !message.error_message.is_empty() => {
+                        Err(BackendError::Engine { message: message.error_message })?
+                    }
+                    Some(message) => message.infer_response.map(|response| reader.read(response)).transpose()?.flatten(),
+                };
+                match read {
+                    None => {}
+                    Some(Read::More(piece)) => yield piece,
+                    Some(Read::Last(piece, patience)) => {
                         // Before the piece is handed out: who reads the last one does not ask again.
-                        tokio::spawn(end_in_order(responses));
+                        tokio::spawn(end_in_order(responses, patience));
                         yield piece;
                         return;
                     }
-                    yield piece;
                 }
             }
         };
@@ -127,75 +161,52 @@ impl Backend for Triton {
     }
 }
 
+impl Entry {
+    /// The request of a generation, as [`Triton`] sends it.
+    ///
+    /// # Errors
+    /// The prompt has no tokens.
+    pub fn request(&self, model: &str, generation: Generation) -> Result<ModelInferRequest, BackendError> {
+        self.begin(model, generation).map(|(request, _)| request)
+    }
+
+    /// The request of a generation, and what reads its responses.
+    fn begin(&self, model: &str, generation: Generation) -> Result<(ModelInferRequest, Reader), BackendError> {
+        match self {
+            Self::Text => Ok((text::request(model, generation), Reader::Text)),
+            Self::Tokens(tokenizer) => {
+                let (request, reader) = tokens::begin(model, generation, tokenizer)?;
+                Ok((request, Reader::Tokens(reader)))
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Reads one response; `None` for the empty response that Triton may send to close a decoupled request.
+    fn read(&mut self, response: ModelInferResponse) -> Result<Option<Read>, BackendError> {
+        if response.outputs.is_empty() {
+            return Ok(None);
+        }
+        match self {
+            Self::Text => text::read(&response).map(Some),
+            Self::Tokens(reader) => reader.read(&response).map(Some),
+        }
+    }
+
+    /// The stream has ended.
+    fn end(&mut self) -> Result<Read, BackendError> {
+        match self {
+            Self::Text => Err(BackendError::EndedEarly),
+            Self::Tokens(reader) => reader.end(),
+        }
+    }
+}
+
 /// Waits until Triton closes the stream of a finished generation. Triton 2.51 does not always free a request whose stream
 /// is reset between its last response and its end, and then never unloads the model.
-async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>) {
+async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>, patience: Duration) {
     let rest = async { while let Ok(Some(_)) = responses.message().await {} };
-    // Past this the engine is stuck, and a reset does no more harm.
-    let _ = tokio::time::timeout(END_TIMEOUT, rest).await;
-}
-
-fn infer_request(model: &str, generation: Generation) -> ModelInferRequest {
-    let Generation { id, prompt, max_tokens, stop_words } = generation;
-    let max_tokens = i32::try_from(max_tokens).unwrap_or(i32::MAX);
-    let mut inputs = vec![
-        tensor("text_input", "BYTES", 1, bytes(vec![prompt])),
-        tensor("max_tokens", "INT32", 1, InferTensorContents { int_contents: vec![max_tokens], ..Default::default() }),
-        tensor("stream", "BOOL", 1, InferTensorContents { bool_contents: vec![true], ..Default::default() }),
-    ];
-    if !stop_words.is_empty() {
-        inputs.push(tensor("stop_words", "BYTES", stop_words.len(), bytes(stop_words)));
-    }
-    ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs }
-}
-
-fn tensor(name: &str, datatype: &str, length: usize, contents: InferTensorContents) -> InferInputTensor {
-    let shape = vec![i64::try_from(length).unwrap_or(i64::MAX)];
-    InferInputTensor { name: name.into(), datatype: datatype.into(), shape, contents: Some(contents) }
-}
-
-fn bytes(texts: Vec<String>) -> InferTensorContents {
-    InferTensorContents { bytes_contents: texts.into_iter().map(String::into_bytes).collect(), ..Default::default() }
-}
-
-/// Reads one response; `None` for the empty response that Triton may send to close a decoupled request.
-fn read_piece(response: ModelInferResponse) -> Result<Option<Piece>, BackendError> {
-    if response.outputs.is_empty() {
-        return Ok(None);
-    }
-    let text = read_text(&response, "text_output")?;
-    let output_tokens = read_count(&response, "output_tokens")?;
-    let finish = match read_text(&response, "finish_reason")?.as_str() {
-        "" => None,
-        "stop" => Some(FinishReason::Stop),
-        "length" => Some(FinishReason::Length),
-        other => return Err(protocol(format!("finish_reason is {other:?}; expected \"\", \"stop\" or \"length\""))),
-    };
-    Ok(Some(Piece { text, output_tokens, finish }))
-}
-
-fn raw<'a>(response: &'a ModelInferResponse, name: &str) -> Result<&'a [u8], BackendError> {
-    let index = response.outputs.iter().position(|output| output.name == name);
-    let contents = index.and_then(|index| response.raw_output_contents.get(index));
-    contents.map(Vec::as_slice).ok_or_else(|| protocol(format!("output {name:?} is missing")))
-}
-
-/// The one element of a BYTES tensor: four bytes of little-endian length, then the text.
-fn read_text(response: &ModelInferResponse, name: &str) -> Result<String, BackendError> {
-    let raw = raw(response, name)?;
-    let (length, text) = raw.split_first_chunk().ok_or_else(|| protocol(format!("output {name:?} has no element")))?;
-    if usize::try_from(u32::from_le_bytes(*length)) != Ok(text.len()) {
-        return Err(protocol(format!("output {name:?} is not one text")));
-    }
-    Ok(String::from_utf8_lossy(text).into_owned())
-}
-
-fn read_count(response: &ModelInferResponse, name: &str) -> Result<u32, BackendError> {
-    let raw: [u8; 4] =
-        raw(response, name)?.try_into().map_err(|_| protocol(format!("output {name:?} is not one INT32")))?;
-    u32::try_from(i32::from_le_bytes(raw)).map_err(|_| protocol(format!("output {name:?} is negative")))
-}
-
-fn protocol(problem: String) -> BackendError {
-    BackendError::Protocol { problem }
+    // Past this the engine is stuck or goes on, and a reset does no harm.
+    let _ = tokio::time::timeout(patience, rest).await;
 }

@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 13] = [
+const PURE: [&str; 19] = [
     "agent/conversation.rs",
     "agent/grammar.rs",
     "agent/prompt.rs",
@@ -27,6 +27,12 @@ const PURE: [&str; 13] = [
     "agent/timings.rs",
     "api/chat/request.rs",
     "api/runs/view.rs",
+    "backend/tokens/answer.rs",
+    "backend/tokens/detokenizer.rs",
+    "backend/tokens/stop_words.rs",
+    "backend/triton/tensor.rs",
+    "backend/triton/text.rs",
+    "backend/triton/tokens.rs",
     "telemetry/recorder.rs",
     "telemetry/values.rs",
     "tools/arguments.rs",

@@ -11,5 +11,6 @@ mod process;
 mod proto;
 mod readiness;
 mod runs;
+mod tokens;
 mod tools;
 mod triton;

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, FinishReason, Generation, Piece, Triton,
+    Backend, BackendError, Entry, FinishReason, Generation, Piece, Triton,
     inference::{
         InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse,
         ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
@@ -27,7 +27,7 @@ use crate::fixture::or_hang;
 
 /// What the stand-in does with a generation.
 #[derive(Clone, Debug)]
-enum Behavior {
+pub enum Behavior {
     /// Sends these and ends the stream.
     Sends(Vec<ModelStreamInferResponse>),
     /// Sends these and keeps the stream open.
@@ -38,18 +38,18 @@ enum Behavior {
 
 /// A server that speaks the protocol.
 #[derive(Clone)]
-struct StandIn {
+pub struct StandIn {
     behavior: Behavior,
     is_server_ready: bool,
     model_ready: Result<bool, Status>,
-    seen: watch::Sender<Seen>,
+    pub seen: watch::Sender<Seen>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    requests: Vec<ModelInferRequest>,
-    cancelled: usize,
-    ended: usize,
+pub struct Seen {
+    pub requests: Vec<ModelInferRequest>,
+    pub cancelled: usize,
+    pub ended: usize,
 }
 
 #[tonic::async_trait]
@@ -96,19 +96,25 @@ impl GrpcInferenceService for StandIn {
     }
 }
 
-fn stand_in(behavior: Behavior) -> StandIn {
+pub fn stand_in(behavior: Behavior) -> StandIn {
     StandIn { behavior, is_server_ready: true, model_ready: Ok(true), seen: watch::Sender::default() }
 }
 
 async fn serve(server: StandIn) -> Triton {
+    let endpoint = start(server).await;
+    Triton::new(&endpoint, "agent", Entry::Text).expect("the endpoint is a URI")
+}
+
+/// Starts the stand-in and returns its address.
+pub async fn start(server: StandIn) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
     let router = Server::builder().add_service(GrpcInferenceServiceServer::new(server));
     tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
-    Triton::new(&endpoint, "agent").expect("the endpoint is a URI")
+    endpoint
 }
 
-fn output(name: &str, datatype: &str) -> InferOutputTensor {
+pub fn output(name: &str, datatype: &str) -> InferOutputTensor {
     InferOutputTensor { name: name.into(), datatype: datatype.into(), shape: vec![1], contents: None }
 }
 
@@ -248,7 +254,7 @@ async fn an_engine_that_is_not_there_cannot_be_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
     drop(listener);
-    let backend = Triton::new(&endpoint, "agent").expect("the endpoint is a URI");
+    let backend = Triton::new(&endpoint, "agent", Entry::Text).expect("the endpoint is a URI");
     let expected = format!("the engine at {endpoint} cannot be reached");
     let error = collect(&backend).await.expect_err("nothing listens");
     assert_eq!((error.is_unavailable(), error.to_string()), (true, expected.clone()));
@@ -277,7 +283,7 @@ async fn a_ready_engine_is_ready() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_no_address_is_refused() {
-    let error = Triton::new("not an address", "agent").err().expect("the endpoint is refused");
+    let error = Triton::new("not an address", "agent", Entry::Text).err().expect("the endpoint is refused");
     assert_eq!(
         error.to_string(),
         "triton.endpoint: \"not an address\" is not an address; write it as http://127.0.0.1:8001"
@@ -289,7 +295,7 @@ async fn an_endpoint_that_is_no_address_is_refused() {
 #[ignore = "needs a Triton; name its gRPC port in SLIPWAY_TEST_TRITON"]
 async fn real_triton_streams_ends_and_cancels() {
     let endpoint = std::env::var("SLIPWAY_TEST_TRITON").expect("SLIPWAY_TEST_TRITON names a gRPC port");
-    let backend = Arc::new(Triton::new(&endpoint, "agent").expect("the endpoint is a URI"));
+    let backend = Arc::new(Triton::new(&endpoint, "agent", Entry::Text).expect("the endpoint is a URI"));
     backend.ready().await.expect("the model is ready");
     let asks = |max_tokens, stop_words: &[&str]| Generation {
         id: "contract".into(),

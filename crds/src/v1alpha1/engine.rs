@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agent_deployment::{Backend, Precision},
-    shared::{self, ContainerResources, Toleration},
+    agent_deployment::{Backend, KvCachePrecision, Precision, TensorRtLlmOptions},
+    shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
 
 /// What an engine is built from. The name of the object is the hash of [`crate::identity::EngineIdentity`], so a spec never
@@ -73,6 +73,49 @@ pub struct EngineBuild {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub options: BTreeMap<String, String>,
+    /// What TensorRT-LLM's tools make, with backend TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
+    pub tensorrt_llm: Option<TensorRtLlmBuild>,
+}
+
+/// One engine of TensorRT-LLM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TensorRtLlmBuild {
+    /// Version of TensorRT-LLM.
+    #[schemars(length(max = 20))]
+    pub version: String,
+    /// The GPU model that it runs on, by the label `nvidia.com/gpu.product`.
+    #[schemars(length(max = 63))]
+    pub gpu_product: String,
+    /// GPUs that each layer is split over.
+    pub tensor_parallel: i32,
+    /// Groups that the layers are split into.
+    pub pipeline_parallel: i32,
+    /// Numeric format of the KV cache.
+    pub kv_cache_precision: KvCachePrecision,
+    /// Sequences that it runs together, at most.
+    pub max_batch_size: i32,
+    /// Tokens of one iteration, at most.
+    pub max_num_tokens: i32,
+    /// What quantization is calibrated with, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<CalibrationIdentity>,
+    /// What the tools are told beyond.
+    pub options: TensorRtLlmOptions,
+}
+
+/// The texts of a calibration, by content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CalibrationIdentity {
+    /// Digest of the texts.
+    #[schemars(length(max = 80))]
+    pub digest: String,
+    /// Texts used.
+    pub samples: i32,
+    /// Tokens of a text, at most.
+    pub max_tokens: i32,
 }
 
 /// Where an engine is built.
@@ -93,6 +136,9 @@ pub struct BuildPlacement {
     /// Resources of the builder.
     #[serde(default)]
     pub resources: ContainerResources,
+    /// Where the calibration texts lie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<ConfigMapKeyReference>,
 }
 
 /// Observed state of an Engine.

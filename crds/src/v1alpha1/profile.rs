@@ -108,6 +108,10 @@ pub struct ProfiledEngine {
     /// The engine as people call it.
     #[schemars(length(max = 63))]
     pub display_name: String,
+    /// Processes that serve an engine of TensorRT-LLM, each with a GPU; absent with other backends.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLMRanks")]
+    #[schemars(range(min = 1))]
+    pub tensorrt_llm_ranks: Option<i32>,
 }
 
 /// A serving configuration with the name that rows give it.

@@ -6,6 +6,7 @@ fill_context() {
   mkdir -p "$context"
   case $name in
     slipway-python | slipway-triton | slipway-model-builder) fill_python_context "$name" "$context" ;;
+    slipway-tensorrt-llm-stand-in) fill_stand_in_context "$context" ;;
     slipway-lognormal-builder) fill_lognormal_context "$context" ;;
     slipway-busybox) fill_busybox_context "$context" ;;
     slipway-traefik) fill_traefik_context "$context" ;;
@@ -38,6 +39,15 @@ fill_python_context() {
 fill_lognormal_context() {
   build_image slipway-python
   copy_builder "$IMAGES/slipway-lognormal-builder/builder" "$1/builder"
+}
+
+# The parsers' tables are those that check the command lines.
+fill_stand_in_context() {
+  build_image slipway-triton
+  rm -rf "$1"/{tables,tools,backend,all_models}
+  cp -r "$IMAGES"/slipway-tensorrt-llm-stand-in/{tools,backend,all_models} "$1/"
+  mkdir -p "$1/tables"
+  cp "$REPOSITORY"/operator/tensorrt-llm/tests/data/*_flags.json "$1/tables/"
 }
 
 # The code that turns a checkpoint into ONNX engines is kept with the model.

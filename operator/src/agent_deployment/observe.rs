@@ -34,7 +34,7 @@ use super::{
     load::ObservedLoad,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
+    world::{CalibrationView, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -124,6 +124,7 @@ pub async fn observe(
     let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
+    let calibration = observe_calibration(client, namespace, &object).await?;
     let now = Timestamp::now();
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
@@ -139,6 +140,7 @@ pub async fn observe(
         status: object.status.clone().unwrap_or_default(),
         store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
         dataset,
+        calibration,
         workloads,
         campaigns: campaigns(&profiles),
         latest_campaign: profiles.iter().filter_map(|profile| Some(profile.creation_timestamp()?.0)).max(),
@@ -225,6 +227,20 @@ async fn observe_dataset(
     let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
     let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
     Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
+}
+
+/// The texts of a calibration, which are a ConfigMap of the user's.
+async fn observe_calibration(
+    client: &Client,
+    namespace: &str,
+    object: &AgentDeployment,
+) -> Result<Option<CalibrationView>, ObserveError> {
+    let engine = object.spec.engine.tensorrt_llm.as_ref();
+    let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
+    let reference = &calibration.config_map;
+    let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+    let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
+    Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
 }
 
 /// Lists the objects of a kind by label.

@@ -80,6 +80,9 @@ pub struct PlannedEngine {
     pub manifest_digest: Digest,
     /// The engine as people call it.
     pub display_name: String,
+    /// Processes that serve an engine of TensorRT-LLM, each with a GPU; absent with other backends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensorrt_llm_ranks: Option<u32>,
 }
 
 impl RevisionPlan {

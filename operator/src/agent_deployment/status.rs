@@ -130,7 +130,9 @@ fn stage(outcome: &Outcome) -> Stage {
     let why = match &outcome.next {
         None => return Stage::Serving,
         Some(Step::Done(())) => return Stage::Serving,
-        Some(Step::Stopped(Why::SpecRefused { .. })) => return Stage::Refused,
+        Some(Step::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. })) => {
+            return Stage::Refused;
+        }
         Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
         Some(Step::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
         Some(Step::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
@@ -138,7 +140,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Some(Step::Waiting(why)) => why,
     };
     match why {
-        Why::SpecRefused { .. } => Stage::Refused,
+        Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. } => Stage::Refused,
         Why::StoreUnbound { .. } => Stage::Fetching,
         Why::JobStarting { job }
         | Why::JobUnscheduled { job, .. }
@@ -155,6 +157,7 @@ fn stage(outcome: &Outcome) -> Stage {
         }
         Why::EnginesBuilding { .. }
         | Why::NoEngine { .. }
+        | Why::CalibrationUnusable { .. }
         | Why::DatasetUnusable { .. }
         | Why::MeasuringQuality { .. } => Stage::Building,
         Why::WorkloadUnusable { .. }

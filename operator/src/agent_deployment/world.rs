@@ -47,6 +47,8 @@ pub struct World {
     pub store_bound: Option<bool>,
     /// The data set of the quality objective; absent if there is no such objective.
     pub dataset: Option<DatasetView>,
+    /// The calibration texts of `engine.tensorRTLLM`; absent if it names none.
+    pub calibration: Option<CalibrationView>,
     /// The data of the profiling workloads, by name and key of their ConfigMaps.
     pub workloads: BTreeMap<(String, String), WorkloadView>,
     /// Profiles of this AgentDeployment, by name.
@@ -167,6 +169,41 @@ impl WorkloadView {
             return Self::Invalid { problem: "it has no lines".to_owned() };
         }
         Self::Lines { digest: Digest::from_bytes(&Sha256::digest(text.as_bytes()).into()) }
+    }
+}
+
+/// What is seen of the texts of a calibration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CalibrationView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line has no text.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Texts.
+    Texts {
+        /// Digest of the bytes as they stand.
+        digest: Digest,
+    },
+}
+
+/// A line of a calibration's texts.
+#[derive(serde::Deserialize)]
+struct CalibrationLine {
+    #[serde(rename = "text")]
+    _text: String,
+}
+
+impl CalibrationView {
+    /// Reads texts.
+    pub fn read(text: &str) -> Self {
+        match WorkloadView::read::<CalibrationLine>(text, "calibration text: an object with the member text") {
+            WorkloadView::Missing => Self::Missing,
+            WorkloadView::Invalid { problem } => Self::Invalid { problem },
+            WorkloadView::Lines { digest } => Self::Texts { digest },
+        }
     }
 }
 

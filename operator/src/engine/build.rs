@@ -1,34 +1,55 @@
-//! The Job that builds an engine: the user's builder as an init container, then ours, which re-hashes what it wrote. Pure.
+//! The Job that builds an engine: the user's builder, or TensorRT-LLM's tools one after the other, as init containers, then ours,
+//! which re-hashes what they wrote. Pure.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
         batch::v1::Job,
-        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, Volume, VolumeMount},
+        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume, VolumeMount},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use slipway_crds::labels::{self, Component};
-use slipway_worker_contract::{BuildTask, CustomBuild, Digest, InvalidDigest, Task, paths};
+use slipway_crds::v1alpha1::shared::ConfigMapKeyReference;
+use slipway_worker_contract::{BuildTask, CustomBuild, Digest, InvalidDigest, Task, TensorRtLlmBuild, ToolStep, paths};
+use thiserror::Error;
 
-use super::decide::EngineWorld;
+use super::{
+    decide::EngineWorld,
+    tensorrt_llm::{self, StepsError},
+};
 use crate::{
-    agent_deployment::build::{pod::MODEL, store, task::TASK_FOLDER},
+    agent_deployment::build::{pod, store, task::TASK_FOLDER},
     jobs::template::{
-        JobParts, STORE_VOLUME, TASK_VOLUME, claim_volume, common_labels, empty_dir, job, mount, read_only,
-        worker_container,
+        JobParts, SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, TASK_VOLUME, bin_volume, claim_volume,
+        common_labels, empty_dir, install_worker, job, mount, read_only, shared_memory_volume, worker_container,
+        worker_in,
     },
 };
 
 const OUTPUT_VOLUME: &str = "output";
+const WORK_VOLUME: &str = "work";
+const CALIBRATION_VOLUME: &str = "calibration";
+
+/// Why there is no Job.
+#[derive(Debug, Error)]
+pub enum BuildJobError {
+    /// The spec's source digest.
+    #[error("build.sourceDigest: {0}")]
+    SourceDigest(InvalidDigest),
+    /// The tools.
+    #[error("{0}")]
+    Steps(StepsError),
+}
 
 /// The task and the Job.
 ///
 /// # Errors
-/// When the spec's source digest is no digest.
-pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), InvalidDigest> {
-    let source_digest: Digest = world.spec.build.source_digest.parse()?;
+/// When the spec's source digest is no digest, or TensorRT-LLM's tools cannot make the engine.
+pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), BuildJobError> {
+    let source_digest: Digest = world.spec.build.source_digest.parse().map_err(BuildJobError::SourceDigest)?;
+    let order = tensorrt_llm::order_of(&world.spec).map_err(BuildJobError::Steps)?;
     let mut container = worker_container(&world.settings, "finish-build", &["finish-build"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -40,28 +61,95 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), In
         config_map: Some(ConfigMapVolumeSource { name: name.to_owned(), ..Default::default() }),
         ..Default::default()
     };
+    let mut volumes = vec![task_volume, empty_dir(OUTPUT_VOLUME), claim_volume(STORE_VOLUME, store::CLAIM, false)];
+    let init_containers = match &order {
+        None => vec![builder(world, &source_digest)],
+        Some(order) => {
+            volumes.extend(tool_volumes(world));
+            tools(world, order, &source_digest)
+        }
+    };
     let parts = JobParts {
         name: name.to_owned(),
         namespace: world.namespace.clone(),
         component: Component::Build,
         labels: BTreeMap::from([(labels::ENGINE.to_owned(), world.name.clone())]),
         owner: Some(world.owner.clone()),
-        init_containers: vec![builder(world, &source_digest)],
+        init_containers,
         container,
-        volumes: vec![task_volume, empty_dir(OUTPUT_VOLUME), claim_volume(STORE_VOLUME, store::CLAIM, false)],
+        volumes,
         node_selector: world.spec.placement.node_selector.clone(),
         tolerations: world.spec.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.build_deadline_seconds,
     };
-    Ok((task(world, name), job(&world.settings, parts)))
+    Ok((task(world, name, order), job(&world.settings, parts)))
+}
+
+/// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at last the
+/// worker puts the serving repository beside the engine.
+fn tools(world: &EngineWorld, order: &TensorRtLlmBuild, source_digest: &Digest) -> Vec<Container> {
+    let of_step = |step: &ToolStep| {
+        let argument = format!("--step={}", step.name);
+        let container = in_vendor_image(world, source_digest, (&step.name, &["tool", &argument]));
+        Container { resources: Some(world.spec.placement.resources.to_requirements()), ..container }
+    };
+    let assemble = in_vendor_image(world, source_digest, ("assemble", &["assemble"]));
+    std::iter::once(install_worker(&world.settings))
+        .chain(order.steps.iter().map(of_step))
+        .chain(std::iter::once(assemble))
+        .collect()
+}
+
+fn in_vendor_image(world: &EngineWorld, source_digest: &Digest, (name, arguments): (&str, &[&str])) -> Container {
+    let mut container = worker_in(&world.spec.placement.builder_image, name, arguments);
+    let mounts = container.volume_mounts.get_or_insert_default();
+    mounts.extend([
+        read_only(mount(TASK_VOLUME, TASK_FOLDER)),
+        checkpoint_mount(source_digest),
+        mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
+        mount(WORK_VOLUME, paths::WORK_DIR),
+        mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY),
+    ]);
+    if world.spec.placement.calibration.is_some() {
+        mounts.push(read_only(mount(CALIBRATION_VOLUME, paths::CALIBRATION_DIR)));
+    }
+    // The vendor's image runs as a user without a home of its own; caches and temporary files have room in the scratch volume.
+    let variable =
+        |name: &str| EnvVar { name: name.to_owned(), value: Some(paths::WORK_DIR.to_owned()), ..Default::default() };
+    container.env = Some(vec![variable("HOME"), variable("TMPDIR")]);
+    container
+}
+
+fn tool_volumes(world: &EngineWorld) -> Vec<Volume> {
+    let calibration = world.spec.placement.calibration.as_ref().map(calibration_volume);
+    [bin_volume(), empty_dir(WORK_VOLUME), shared_memory_volume()].into_iter().chain(calibration).collect()
+}
+
+fn calibration_volume(reference: &ConfigMapKeyReference) -> Volume {
+    Volume {
+        name: CALIBRATION_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: reference.name.clone(),
+            items: Some(vec![KeyToPath {
+                key: reference.key.clone(),
+                path: paths::CALIBRATION_FILE.to_owned(),
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn checkpoint_mount(source_digest: &Digest) -> VolumeMount {
+    VolumeMount {
+        sub_path: Some(paths::checkpoint_files(source_digest)),
+        ..read_only(mount(STORE_VOLUME, paths::CHECKPOINT_DIR))
+    }
 }
 
 /// The user's builder sees the checkpoint, its options and an empty folder, and nothing of the store beside them.
 fn builder(world: &EngineWorld, source_digest: &Digest) -> Container {
-    let checkpoint = VolumeMount {
-        sub_path: Some(paths::checkpoint_files(source_digest)),
-        ..read_only(mount(STORE_VOLUME, paths::CHECKPOINT_DIR))
-    };
     Container {
         name: "builder".to_owned(),
         image: Some(world.spec.placement.builder_image.clone()),
@@ -69,21 +157,28 @@ fn builder(world: &EngineWorld, source_digest: &Digest) -> Container {
         resources: Some(world.spec.placement.resources.to_requirements()),
         volume_mounts: Some(vec![
             read_only(mount(TASK_VOLUME, TASK_FOLDER)),
-            checkpoint,
+            checkpoint_mount(source_digest),
             mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
         ]),
         ..Default::default()
     }
 }
 
-fn task(world: &EngineWorld, name: &str) -> ConfigMap {
-    let task = Task::Build(BuildTask { identity: world.name.clone(), model: MODEL.to_owned(), quality: None });
+fn task(world: &EngineWorld, name: &str, tensorrt_llm: Option<TensorRtLlmBuild>) -> ConfigMap {
+    let is_custom = tensorrt_llm.is_none();
+    let ranks = tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel);
+    let model = pod::model(ranks).to_owned();
+    let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm };
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),
         variant: world.spec.build.variant.clone(),
         options: world.spec.build.options.clone(),
     };
     let build_json = serde_json::to_string_pretty(&build).expect("a build holds only texts");
+    let mut data = BTreeMap::from([("task.json".to_owned(), Task::Build(task).to_json())]);
+    if is_custom {
+        data.insert("build.json".to_owned(), build_json);
+    }
     ConfigMap {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -92,7 +187,7 @@ fn task(world: &EngineWorld, name: &str) -> ConfigMap {
             owner_references: Some(vec![world.owner.clone()]),
             ..Default::default()
         },
-        data: Some(BTreeMap::from([("task.json".to_owned(), task.to_json()), ("build.json".to_owned(), build_json)])),
+        data: Some(data),
         immutable: Some(true),
         ..Default::default()
     }

@@ -99,9 +99,7 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
                 plan.children.push(Child::Job(Box::new(job)));
                 Step::Waiting(Why::JobStarting { job: name })
             }
-            Err(problem) => {
-                Step::Stopped(Why::SpecRefused { field: "spec.build.sourceDigest", problem: problem.to_string() })
-            }
+            Err(problem) => Step::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }),
         },
         AttemptStep::Wait(why) => {
             if matches!(why, Why::JobRetrying { .. }) {

@@ -4,3 +4,4 @@ pub mod build;
 pub mod decide;
 pub mod reconcile;
 pub mod status;
+pub mod tensorrt_llm;

@@ -1,5 +1,6 @@
-//! Jobs: what is seen of them, when one is tried again, and the template they share.
+//! Jobs: what is seen of them, when one is tried again, the template they share, and the Triton that some have beside them.
 
 pub mod attempts;
 pub mod template;
+pub mod triton;
 pub mod view;

@@ -27,6 +27,10 @@ const BIN_VOLUME: &str = "slipway-bin";
 pub const TASK_VOLUME: &str = "task";
 /// Name of the volume with the artifact store.
 pub const STORE_VOLUME: &str = "store";
+/// Name of the volume for memory that processes share.
+pub const SHARED_MEMORY_VOLUME: &str = "shared-memory";
+/// Where it is mounted: the runtime's own is 64 MiB, too small for Triton's Python models and for NCCL.
+pub const SHARED_MEMORY: &str = "/dev/shm";
 
 /// What tells one Job from another.
 #[derive(Debug, Clone)]
@@ -205,6 +209,15 @@ pub fn bin_volume() -> Volume {
 /// An empty volume that lives as long as the pod.
 pub fn empty_dir(name: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Default::default() }
+}
+
+/// Memory that the processes of a container share.
+pub fn shared_memory_volume() -> Volume {
+    Volume {
+        name: SHARED_MEMORY_VOLUME.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
+        ..Default::default()
+    }
 }
 
 /// A volume of a claim.

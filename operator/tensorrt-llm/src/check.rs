@@ -45,7 +45,7 @@ pub struct Asked {
     pub max_batch_size: u32,
     /// `search.maxNumTokens`, its smallest.
     pub max_num_tokens: u32,
-    /// Whether `engine.calibration` is set.
+    /// Whether `engine.tensorRTLLM.calibration` is set.
     pub has_calibration: bool,
 }
 
@@ -121,7 +121,8 @@ fn formats(asked: &Asked, index: usize, precision: Precision) -> Vec<Refusal> {
         refusals.push(Refusal::new(&field, Problem::Nvfp4Version { version: asked.version.clone() }));
     }
     if precision.needs_calibration() && !asked.has_calibration {
-        refusals.push(Refusal::new("engine.calibration", Problem::Calibration { precision: precision.name() }));
+        refusals
+            .push(Refusal::new("engine.tensorRTLLM.calibration", Problem::Calibration { precision: precision.name() }));
     }
     refusals
 }
@@ -131,6 +132,11 @@ fn runs(precision: Precision, gpu: Gpu) -> bool {
 }
 
 fn kv_format(asked: &Asked, index: usize, cache: KvCachePrecision) -> Option<Refusal> {
+    let is_calibrated = cache == KvCachePrecision::Auto || asked.has_calibration;
+    if !is_calibrated {
+        let problem = Problem::Calibration { precision: "a quantized KV cache" };
+        return Some(Refusal::new("engine.tensorRTLLM.calibration", problem));
+    }
     let (name, runs) = match cache {
         KvCachePrecision::Auto => return None,
         KvCachePrecision::Fp8 => ("FP8", asked.gpu.sm >= 89),

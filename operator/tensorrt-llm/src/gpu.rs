@@ -1,7 +1,7 @@
 //! Figures of NVIDIA's GPU products. Pure.
 //!
 //! From NVIDIA's data sheets of each product (A10, A30, A40, A100, B200 and GB200 in the Blackwell data sheet, GH200, H100,
-//! H200, L4, L40, L40S, RTX 6000 Ada, T4, V100) and, for A10G, of AWS: memory, bandwidth, and dense tensor throughput,
+//! H200, L4, L40, L40S, RTX 4090 and RTX 6000 Ada, T4, V100) and, for A10G, of AWS: memory, bandwidth, and dense tensor throughput,
 //! which is half of what a sheet states with sparsity. A figure that no sheet gives is absent, not guessed. Prices are
 //! typical on-demand prices of one GPU of the big clouds in US dollars an hour; they only shape a prior.
 
@@ -55,7 +55,7 @@ const fn some(figure: f64) -> Option<f64> {
 }
 
 /// The narrower spelling first where a label could mean two.
-pub const PRODUCTS: [Gpu; 22] = [
+pub const PRODUCTS: [Gpu; 23] = [
     gpu(&["gb200"], (186.0, 8000.0, 100, 14.0), [2500.0, 5000.0, 5000.0, 10000.0]),
     gpu(&["b200"], (180.0, 8000.0, 100, 13.0), [2250.0, 4500.0, 4500.0, 9000.0]),
     gpu(&["gh200"], (96.0, 4000.0, 90, 9.0), [989.0, 1979.0, 1979.0, 0.0]),
@@ -67,6 +67,7 @@ pub const PRODUCTS: [Gpu; 22] = [
     gpu(&["l40s"], (48.0, 864.0, 89, 2.0), [362.0, 733.0, 733.0, 0.0]),
     gpu(&["l40"], (48.0, 864.0, 89, 1.8), [181.0, 362.0, 362.0, 0.0]),
     gpu(&["rtx6000ada"], (48.0, 960.0, 89, 1.5), [182.0, 364.0, 364.0, 0.0]),
+    gpu(&["rtx4090"], (24.0, 1008.0, 89, 0.5), [165.0, 330.0, 660.0, 0.0]),
     gpu(&["a100", "40gb"], (40.0, 1555.0, 80, 3.0), [312.0, 0.0, 624.0, 0.0]),
     gpu(&["a100", "sxm"], (80.0, 2039.0, 80, 4.0), [312.0, 0.0, 624.0, 0.0]),
     gpu(&["a100"], (80.0, 1935.0, 80, 4.0), [312.0, 0.0, 624.0, 0.0]),
@@ -92,6 +93,13 @@ pub fn by_label(label: &str) -> Option<Gpu> {
     found.copied().filter(|_| !is_slice)
 }
 
+/// Short names of the products, as an error lists them.
+#[must_use]
+pub fn names() -> String {
+    let names: std::collections::BTreeSet<&str> = PRODUCTS.iter().map(|gpu| gpu.name).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -113,6 +121,7 @@ mod tests {
     #[case("NVIDIA-A10", 24.0, 600.0)]
     #[case("NVIDIA-L40S", 48.0, 864.0)]
     #[case("NVIDIA-L4", 24.0, 300.0)]
+    #[case("NVIDIA-GeForce-RTX-4090", 24.0, 1008.0)]
     #[case("Tesla-T4", 16.0, 320.0)]
     #[case("Tesla-V100-SXM2-32GB", 32.0, 900.0)]
     fn a_label_names_its_product(#[case] label: &str, #[case] memory_gib: f64, #[case] bandwidth: f64) {

@@ -14,8 +14,7 @@ use crate::options::{
 use crate::version::Release;
 
 /// Precision of weights and activations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 16-bit floats.
     Fp16,
@@ -32,7 +31,6 @@ pub enum Precision {
     /// INT4 weights in groups.
     Int4Awq,
     /// INT4 weights in groups, FP8 activations.
-    #[serde(rename = "W4A8_AWQ")]
     W4A8Awq,
     /// FP4 of Blackwell.
     Nvfp4,
@@ -59,11 +57,11 @@ impl Precision {
             Self::Fp16 => "FP16",
             Self::Bf16 => "BF16",
             Self::Fp8 => "FP8",
-            Self::Int8WeightOnly => "INT8_WEIGHT_ONLY",
-            Self::Int4WeightOnly => "INT4_WEIGHT_ONLY",
-            Self::Int8SmoothQuant => "INT8_SMOOTH_QUANT",
-            Self::Int4Awq => "INT4_AWQ",
-            Self::W4A8Awq => "W4A8_AWQ",
+            Self::Int8WeightOnly => "INT8WeightOnly",
+            Self::Int4WeightOnly => "INT4WeightOnly",
+            Self::Int8SmoothQuant => "INT8SmoothQuant",
+            Self::Int4Awq => "INT4AWQ",
+            Self::W4A8Awq => "W4A8AWQ",
             Self::Nvfp4 => "NVFP4",
         }
     }
@@ -91,8 +89,7 @@ impl Precision {
 }
 
 /// Precision of the KV cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvCachePrecision {
     /// As activations: 16 bits.
     Auto,
@@ -285,7 +282,7 @@ fn quantized(request: &EngineRequest, folders: &Folders) -> Result<QuantizeOptio
     };
     let kv_cache = match (request.kv_cache, request.precision) {
         (KvCachePrecision::Int8, Precision::Fp8 | Precision::W4A8Awq | Precision::Nvfp4) => {
-            let (kv_cache, remedy) = ("INT8", "use FP8 or AUTO, as its attention computes in FP8 or 16 bits");
+            let (kv_cache, remedy) = ("INT8", "use FP8 or Auto, as its attention computes in FP8 or 16 bits");
             return Err(RecipeError::KvCache { kv_cache, precision: request.precision.name(), remedy });
         }
         (KvCachePrecision::Auto, _) => None,

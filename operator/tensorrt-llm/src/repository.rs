@@ -4,11 +4,12 @@
 //! so the image's own are filled. A placeholder `${x}` stands either within a quoted parameter, where Triton's backend
 //! takes an unfilled one for its default, or bare, where an unfilled one is no protobuf text: every bare one must be known.
 //!
-//! By default `tensorrt_llm` is served alone and the sidecar tokenises; ensemble and BLS are made on request.
+//! The worker takes `tensorrt_llm` alone, to which the sidecar speaks in tokens; ensemble and BLS are upstream's entries.
 //! Orchestrator mode is not offered: it starts ranks itself, on one node only, so that the supervisor would lose them.
 
 mod options;
 mod template;
+mod tunable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 pub use options::{BatchSchedulerPolicy, Serving, Tokenizer};
 pub use template::{FillError, Filled, fill};
+pub use tunable::{TunableError, check_tunable};
 
 /// What clients call.
 #[derive(Debug, Clone, PartialEq, Eq)]

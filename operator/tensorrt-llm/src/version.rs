@@ -44,7 +44,7 @@ pub enum VersionError {
     /// Without an engine flow.
     #[error(
         "{FIELD}: {version} no longer builds engines (the tools were removed in 1.3); use {LAST} or earlier, or \
-         backend TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+         backend Custom with an image that serves without an engine"
     )]
     NoEngineFlow {
         /// The version.
@@ -229,7 +229,7 @@ mod tests {
     #[case(
         "1.3.0",
         "1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend \
-         TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+         Custom with an image that serves without an engine"
     )]
     #[case("0.19.7", "no Triton image carries 0.19.7; the nearest that one carries is 0.19.0")]
     #[case("1.0rc1", "\"1.0rc1\" is not a version; write it as 0.16.0 or 1.2.1")]

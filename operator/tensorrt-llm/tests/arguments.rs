@@ -269,7 +269,7 @@ fn what_a_version_lacks_is_refused_before_upstream_sees_it() {
     );
     assert_eq!(
         message("1.2.1", &|request| EngineRequest { kv_cache: KvCachePrecision::Int8, ..request }),
-        "search.kvCachePrecision: INT8 does not go with precision NVFP4: use FP8 or AUTO, as its attention computes in \
+        "search.kvCachePrecision: INT8 does not go with precision NVFP4: use FP8 or Auto, as its attention computes in \
          FP8 or 16 bits"
     );
 }

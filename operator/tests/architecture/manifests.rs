@@ -19,7 +19,10 @@ const ARROWS: [(&str, Place); 11] = [
     ("operator/analysis", Place::Above(&["slipway-evidence", "slipway-tensorrt-llm"])),
     ("operator/tensorrt-llm", Place::Wire),
     ("agent-runtime", Place::Above(&["slipway-evidence", "slipway-runtime-config"])),
-    ("operator/worker", Place::Above(&["slipway-analysis", "slipway-worker-contract"])),
+    (
+        "operator/worker",
+        Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-tensorrt-llm", "slipway-worker-contract"]),
+    ),
     (
         "operator",
         Place::Above(&[

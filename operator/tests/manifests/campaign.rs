@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{
-    AgentDeploymentSpec, Profile, ProfileSpec, ProfileStatus,
+    Profile, ProfileSpec, ProfileStatus,
     agent_deployment::{ConfigMapSource, Profiling, ProfilingWorkload},
     profile::ProfileInputs,
 };
@@ -18,16 +18,17 @@ use slipway_operator::{
     },
 };
 
-use super::objects::{digest, settings, value};
+use super::objects::{digest, ranks, settings, value};
 
 /// Everything that is written for the campaign of an AgentDeployment, if it asks for one.
 pub fn objects(world: &World) -> Vec<Value> {
     let Some(profiling) = &world.spec.profiling else { return Vec::new() };
-    let inputs = inputs(&world.spec, profiling);
+    let inputs = inputs(world, profiling);
     let spec = ProfileSpec { agent_deployment: world.name.clone(), input_hash: "0123456789".to_owned(), inputs };
     let profile = build::profile::profile(world, &format!("{}-0123456789", world.name), spec);
     let world = profile_world(&profile);
-    let (engine, configuration) = (&world.spec.inputs.engines[0], &world.spec.inputs.configurations[1]);
+    let ProfileInputs { engines, configurations, .. } = &world.spec.inputs;
+    let (engine, configuration) = (&engines[0], configurations.last().expect("inputs have a configuration"));
     let confirm = Order::Confirm { engine, configuration, level: 8, arrivals_per_kilosecond: 2_000 };
     let orders = [(Order::Explore { engine }, "profile-0123456789-1"), (confirm, "profile-9876543210-1")];
     let jobs = orders.into_iter().flat_map(|(order, name)| {
@@ -56,19 +57,26 @@ fn profile_world(profile: &Profile) -> ProfileWorld {
 }
 
 /// Read from JSON, as the API server keeps it.
-fn inputs(spec: &AgentDeploymentSpec, profiling: &Profiling) -> ProfileInputs {
+fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
+    let spec = &world.spec;
     let prompts = |workload: &ProfilingWorkload| {
         let data = data(workload.prompts.as_ref()?);
         Some(json!({"name": workload.name, "weight": workload.weight, "data": data}))
     };
+    let mut engine = json!({"name": "engine-0123456789", "manifestDigest": digest("c"), "displayName": "fp32"});
+    let mut configurations = json!([
+        {"name": "instances-1,speculative_tokens-0",
+         "settings": {"instances": 1, "parameters": {"speculative_tokens": "0"}}},
+        {"name": "instances-2,speculative_tokens-4",
+         "settings": {"instances": 2, "parameters": {"speculative_tokens": "4"}}},
+    ]);
+    if let Some(ranks) = ranks(world) {
+        engine["tensorRTLLMRanks"] = json!(ranks);
+        configurations = json!([{"name": "default", "settings": {}}]);
+    }
     let inputs = json!({
-        "engines": [{"name": "engine-0123456789", "manifestDigest": digest("c"), "displayName": "fp32"}],
-        "configurations": [
-            {"name": "instances-1,speculative_tokens-0",
-             "settings": {"instances": 1, "parameters": {"speculative_tokens": "0"}}},
-            {"name": "instances-2,speculative_tokens-4",
-             "settings": {"instances": 2, "parameters": {"speculative_tokens": "4"}}},
-        ],
+        "engines": [engine],
+        "configurations": configurations,
         "levels": spec.search.concurrency,
         "driver": profiling.driver,
         "prompts": profiling.workloads.iter().filter_map(prompts).collect::<Vec<_>>(),

@@ -247,7 +247,7 @@ fn the_deadline_of_a_job_stands_in_its_pods_template(
             (name(job), deadline, spec["activeDeadlineSeconds"].as_i64(), spec["backoffLimit"].as_i64())
         })
         .collect();
-    // A campaign has an hour beyond what its budget of 2.5 h, or its confirm run of 40 s, may take.
+    // A campaign has an hour beyond what its budget of 2.5 h on all its GPUs, or its confirm run of 40 s, may take.
     let campaign = [("Job profile-0123456789-1", 12_600), ("Job profile-9876543210-1", 3_640)];
     let campaign = objects.agent_deployment.spec.profiling.iter().flat_map(|_| campaign);
     let expected: Vec<_> = steps(&objects)
@@ -356,10 +356,28 @@ fn a_builder_sees_neither_secrets_nor_the_store(
     assert!(items(&template["spec"], "volumes").all(|volume| volume.get("secret").is_none()));
 }
 
-/// Whoever is examined sees the questions and not the answers.
+/// A vendor's tools see no more, but their scratch and the texts of the calibration.
 #[test]
-fn the_answers_of_the_data_set_are_hidden_from_the_engine() {
-    let objects = fixture("full");
+fn a_vendors_tools_see_neither_secrets_nor_the_store() {
+    let objects = fixture("tensorrt-llm");
+    let build = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("build-"));
+    let template = &build.expect("an engine has a build Job")["spec"]["template"];
+    let tools: Vec<_> = containers(template).filter(|c| c["image"] == "registry.example/vendor:1").collect();
+    let names: Vec<_> = tools.iter().map(|container| text(container, "name")).collect();
+    assert_eq!(names, ["quantize", "build", "assemble"]);
+    let checkpoint = format!("checkpoints/{}/files", "a".repeat(64));
+    for tool in tools {
+        let store: Vec<_> = items(tool, "volumeMounts").filter(|mount| mount["name"] == "store").collect();
+        let seen: Vec<_> = store.iter().map(|mount| (text(mount, "subPath"), mount["readOnly"] == true)).collect();
+        assert_eq!(seen, [(checkpoint.as_str(), true)]);
+    }
+    assert!(items(&template["spec"], "volumes").all(|volume| volume.get("secret").is_none()));
+}
+
+/// Whoever is examined sees the questions and not the answers.
+#[rstest]
+fn the_answers_of_the_data_set_are_hidden_from_the_engine(#[values("full", "tensorrt-llm")] fixture_name: &str) {
+    let objects = fixture(fixture_name);
     let quality = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("quality-"));
     let template = &quality.expect("the fixture has an objective of quality")["spec"]["template"];
     let readers: Vec<_> = containers(template)
@@ -386,17 +404,19 @@ fn every_pod_goes_to_the_nodes_of_the_spec(
 }
 
 /// A GPU is held by Triton and by the builder, and by nobody who needs none.
-#[test]
-fn only_triton_and_the_builders_verbs_ask_for_a_gpu() {
-    let objects = fixture("full");
+#[rstest]
+// Triton last of the revision, and of the baseline of a canary.
+#[case("full", &["builder", "evaluate", "triton", "triton"])]
+#[case("tensorrt-llm", &["quantize", "build", "triton", "triton", "triton", "triton"])]
+fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, #[case] expected: &[&str]) {
+    let objects = fixture(fixture_name);
     let askers: Vec<_> = templates(&objects)
         .into_iter()
         .flat_map(|(_, template)| containers(template).collect::<Vec<_>>())
         .filter(|container| container["resources"]["limits"].get("nvidia.com/gpu").is_some())
         .map(|container| text(container, "name"))
         .collect();
-    // Of the revision, and of the baseline of a canary.
-    assert_eq!(askers, ["builder", "evaluate", "triton", "triton"]);
+    assert_eq!(askers, expected);
 }
 
 /// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.

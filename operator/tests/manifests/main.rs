@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 5] = ["minimal", "full", "claim", "profiled", "agent-run"];
+const FIXTURES: [&str; 6] = ["minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm"];
 
 fn fixture(name: &str) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));

@@ -68,6 +68,7 @@ fn world(object: &AgentDeployment) -> World {
         status: AgentDeploymentStatus::default(),
         store_bound: None,
         dataset: None,
+        calibration: None,
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
@@ -122,13 +123,13 @@ impl Objects {
     /// Everything that is written for an AgentDeployment on its way to serving.
     pub fn of(agent_deployment: &AgentDeployment) -> Self {
         let world = world(agent_deployment);
-        let custom = world.spec.engine.custom.clone().expect("the fixture has a builder");
+        let custom = builder(&world);
         let mut all = vec![value(&build::store::claim(&world))];
         let (task, job) = build::resolve_job::resolve_job(&world, "resolve-0123456789-1", &custom);
         all.extend([value(&task), value(&job)]);
         let (task, job) = build::fetch_job::fetch_job(&world, "fetch-0123456789-1", &world.spec.model.uri, digest("a"));
         all.extend([value(&task), value(&job)]);
-        let engine = build::engine::engine(&world, "engine-0123456789", engine_build(&world));
+        let engine = build::engine::engine(&world, "engine-0123456789", engine_build(&world), &custom.builder_image);
         all.push(value(&engine));
         let (task, job) = build_job(&engine_world(&engine), "build-0123456789-1").expect("the source has a digest");
         all.extend([value(&task), value(&job)]);
@@ -179,6 +180,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         prompts: "{\"id\":\"1\",\"prompt\":\"Question: 1+1?\",\"maxTokens\":8,\"stopWords\":[]}\n",
         dataset: &objective.dataset.config_map,
         custom,
+        tensorrt_llm_ranks: ranks(world),
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
@@ -195,15 +197,42 @@ fn rules(world: &World) -> Vec<Value> {
     held.map(|rules| child(&rules)).collect()
 }
 
+/// What builds and serves: the fixture's, or the image of a vendor.
+fn builder(world: &World) -> CustomEngine {
+    let vendor =
+        serde_json::json!({ "builderImage": "registry.example/vendor:1", "tritonImage": "registry.example/vendor:1" });
+    let vendor = || serde_json::from_value(vendor).expect("a valid builder");
+    world.spec.engine.custom.clone().unwrap_or_else(vendor)
+}
+
+/// Processes of the fixture's engine, where the backend knows of any.
+pub fn ranks(world: &World) -> Option<u32> {
+    world.spec.engine.tensorrt_llm.as_ref().map(|_| 2)
+}
+
+/// One engine of TensorRT-LLM's, split over two GPUs.
+fn tensorrt_llm(world: &World) -> Option<Value> {
+    let engine = world.spec.engine.tensorrt_llm.as_ref()?;
+    Some(serde_json::json!({
+        "version": engine.version, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+        "kvCachePrecision": "FP8", "maxBatchSize": 16, "maxNumTokens": 8192,
+        "calibration": {"digest": digest("d"), "samples": 512, "maxTokens": 512},
+        "options": engine.options,
+    }))
+}
+
 /// Read from JSON, as the API server keeps it: what is optional is absent.
 fn engine_build(world: &World) -> EngineBuild {
-    let build = serde_json::json!({
+    let mut build = serde_json::json!({
         "backend": world.spec.engine.backend,
         "sourceDigest": digest("a"),
         "builderImageDigest": format!("sha256:{}", digest("b")),
         "precision": world.spec.search.precision[0],
         "options": world.spec.engine.custom.as_ref().map(|custom| custom.options.clone()).unwrap_or_default(),
     });
+    if let Some(block) = tensorrt_llm(world) {
+        build["tensorRTLLM"] = block;
+    }
     serde_json::from_value(build).expect("a valid build")
 }
 
@@ -230,6 +259,7 @@ fn plan(world: &World) -> RevisionPlan {
             name: "engine-0123456789".to_owned(),
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
+            tensorrt_llm_ranks: ranks(world),
         },
         configuration: ServingConfiguration::default(),
         max_in_flight: 8,

@@ -3,14 +3,17 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use slipway_tensorrt_llm::launch::ENGINE_MODEL;
 use slipway_worker_contract::{Digest, EngineRef, ProfileTask, ServeConfig, paths};
 
 use crate::{
     http::{self, Fetcher, HttpError, Retry, Token},
     materialize, parallel,
     profile::{Setup, analyzer::Tools, triton::Triton},
+    quality::evaluate::Evaluation,
     report::Report,
     source::Access,
+    tensorrt_llm::tool,
 };
 
 /// The worker of Slipway's Jobs.
@@ -62,6 +65,12 @@ pub enum Verb {
     Profile(ProfileArgs),
     /// Compute a row again from its stored records and print it as JSON.
     Recompute(RecomputeArgs),
+    /// Ask a served engine the questions of a data set.
+    Evaluate(EvaluateArgs),
+    /// Run one of TensorRT-LLM's tools in its own image and explain how it failed.
+    Tool(ToolArgs),
+    /// Check a TensorRT-LLM engine and put its serving repository beside it.
+    Assemble(AssembleArgs),
     /// Run tritonserver without a model, under explicit control, as the first process of its container.
     Supervise(SuperviseArgs),
 }
@@ -162,6 +171,63 @@ pub struct InstallArgs {
     pub folder: PathBuf,
 }
 
+/// Options of `evaluate`.
+#[derive(Args, Clone, Debug)]
+pub struct EvaluateArgs {
+    /// The model that is asked: it takes tokens.
+    #[arg(long, default_value = ENGINE_MODEL)]
+    pub model: String,
+    /// Folder of its tokenizer.
+    #[arg(long, default_value_t = format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER))]
+    pub tokenizer: String,
+    /// The questions.
+    #[arg(long, default_value = "/slipway/task/quality.jsonl")]
+    pub questions: PathBuf,
+    /// Where the answers go.
+    #[arg(long, default_value_t = format!("{}/{}", paths::OUTPUT_DIR, paths::QUALITY_OUTPUTS))]
+    pub outputs: String,
+    /// Questions under way at a time.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    pub in_flight: u16,
+    /// Triton's HTTP address.
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub triton_http: String,
+    /// Triton's gRPC address.
+    #[arg(long, default_value = "127.0.0.1:8001")]
+    pub triton_grpc: String,
+    /// How long Triton may take to live, in seconds.
+    #[arg(long, default_value_t = 600)]
+    pub triton_seconds: u64,
+}
+
+/// Options of `tool`.
+#[derive(Args, Clone, Debug)]
+pub struct ToolArgs {
+    /// The step of the task: convert, quantize or build.
+    #[arg(long)]
+    pub step: String,
+    /// Folders that may hold upstream's examples, in the order in which they are tried.
+    #[arg(long, default_values = tool::EXAMPLES)]
+    pub examples: Vec<PathBuf>,
+    /// Folder of the calibration texts.
+    #[arg(long, default_value = paths::CALIBRATION_DIR)]
+    pub calibration: PathBuf,
+}
+
+/// Options of `assemble`.
+#[derive(Args, Clone, Debug)]
+pub struct AssembleArgs {
+    /// The image's templates, a folder a model.
+    #[arg(long, default_value = "/app/all_models/inflight_batcher_llm")]
+    pub models: PathBuf,
+    /// The fetched checkpoint.
+    #[arg(long, default_value = paths::CHECKPOINT_DIR)]
+    pub checkpoint: PathBuf,
+    /// The artifact in the making.
+    #[arg(long, default_value = paths::OUTPUT_DIR)]
+    pub output: PathBuf,
+}
+
 /// Options of `supervise`.
 #[derive(Args, Clone, Debug)]
 pub struct SuperviseArgs {
@@ -174,6 +240,9 @@ pub struct SuperviseArgs {
     /// A model to load at start; a serving pod has one, a profiling pod none.
     #[arg(long)]
     pub load_model: Vec<String>,
+    /// Serve an engine of TensorRT-LLM with so many processes, each with a GPU.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "load_model")]
+    pub tensorrt_llm_ranks: Option<u32>,
     /// More arguments for the server.
     #[arg(last = true)]
     pub extra: Vec<String>,
@@ -254,6 +323,28 @@ impl SourceArgs {
             hub_endpoint: self.hub_endpoint.clone(),
             claim_root: self.source_dir.clone(),
             threads: self.threads,
+        })
+    }
+}
+
+impl EvaluateArgs {
+    /// Returns whom to ask what.
+    ///
+    /// # Errors
+    /// [`HttpError::Client`].
+    pub fn evaluation(self) -> Result<Evaluation, HttpError> {
+        Ok(Evaluation {
+            triton: Triton {
+                client: http::local_client()?,
+                url: format!("http://{}", self.triton_http),
+                patience: Duration::from_secs(self.triton_seconds),
+            },
+            endpoint: format!("http://{}", self.triton_grpc),
+            tokenizer: self.tokenizer.into(),
+            model: self.model,
+            questions: self.questions,
+            outputs: self.outputs.into(),
+            in_flight: usize::from(self.in_flight),
         })
     }
 }

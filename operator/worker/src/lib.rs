@@ -21,5 +21,6 @@ pub mod repository;
 pub mod resolve;
 pub mod source;
 pub mod supervise;
+pub mod tensorrt_llm;
 pub mod transfer;
 pub mod tree;

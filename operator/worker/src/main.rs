@@ -9,7 +9,7 @@ use std::{
 
 use clap::Parser;
 use slipway_worker::{
-    cli::{Cli, Common, FinishBuildArgs, SourceArgs, Verb},
+    cli::{AssembleArgs, Cli, Common, FinishBuildArgs, SourceArgs, SuperviseArgs, ToolArgs, Verb},
     failure::{self, Classify},
     fetch,
     finish_build::{self, Folders},
@@ -19,12 +19,16 @@ use slipway_worker::{
         recompute::{self, RecomputeError},
         shim,
     },
-    quality::{self, QualityError},
+    quality::{self, QualityError, evaluate},
     resolve,
     source::Access,
-    supervise::{self, Ending},
+    supervise::{self, Ending, Server},
+    tensorrt_llm::{
+        assemble::{self, Parts},
+        tool::{self, Places},
+    },
 };
-use slipway_worker_contract::{FailureClass, Message, Outcome, ProfileTask, Task, TaskError};
+use slipway_worker_contract::{BuildTask, FailureClass, Message, Outcome, ProfileTask, Task, TaskError};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -175,10 +179,36 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             recompute_row(&task, &args.records).map_err(|e| failure::message(&e))?;
             Ok(Done::Silently)
         }
-        Verb::Supervise(args) => {
-            let server = supervise::triton(&args.server, &args.model_repository, &args.load_model, &args.extra);
-            supervise::run(&server).await.map(Done::Supervised).map_err(|e| failure::message(&e))
+        Verb::Evaluate(args) => {
+            let evaluation = args.evaluation().map_err(|e| failure::message(&e))?;
+            evaluate::run(&evaluation).await.map_err(|e| failure::message(&e))?;
+            Ok(Done::Silently)
         }
+        Verb::Tool(args) => run_tool(&task!(common, Build)?, args).await,
+        Verb::Assemble(args) => {
+            let AssembleArgs { models, checkpoint, output } = args;
+            let parts = Parts { models, checkpoint, output };
+            assemble::run(&task!(common, Build)?, &parts).map_err(|e| failure::message(&e))?;
+            Ok(Done::Silently)
+        }
+        Verb::Supervise(args) => {
+            supervise::run(&server(args)).await.map(Done::Supervised).map_err(|e| failure::message(&e))
+        }
+    }
+}
+
+async fn run_tool(task: &BuildTask, args: ToolArgs) -> Result<Done, Box<Message>> {
+    let ToolArgs { step, examples, calibration } = args;
+    let places = Places { examples, calibration };
+    tool::run(task, &step, &places).await.map_err(|e| failure::message(&e))?;
+    Ok(Done::Silently)
+}
+
+fn server(args: SuperviseArgs) -> Server {
+    let SuperviseArgs { server: program, model_repository, load_model, tensorrt_llm_ranks, extra } = args;
+    match tensorrt_llm_ranks {
+        None => supervise::triton(&program, &model_repository, &load_model, &extra),
+        Some(ranks) => supervise::tensorrt_llm(&program, &model_repository, ranks, &extra),
     }
 }
 

@@ -75,7 +75,7 @@ fn summarize(task: &ResolveTask, survey: Survey) -> Result<ResolveResult, Resolv
     // Destructured so that what is surveyed is also reported or deliberately dropped.
     let Survey { uri, commit, files, config, headers } = survey;
     let shape = match (read_shape(config, &headers, &files), task.shape) {
-        (Ok(shape), ShapeNeed::Required | ShapeNeed::Optional) => Some(shape),
+        (Ok(shape), ShapeNeed::Required | ShapeNeed::Optional) => Some(Box::new(shape)),
         (Err(_), ShapeNeed::Optional) => None,
         (Err(source), ShapeNeed::Required) => return Err(ResolveError::Shape { uri: task.uri.clone(), source }),
     };

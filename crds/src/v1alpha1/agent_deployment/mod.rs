@@ -14,6 +14,7 @@ mod rollout_status;
 mod serving;
 mod slo;
 mod status;
+mod tensorrt_llm;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,11 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, SelectedConfiguration, Stage,
+    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage,
+};
+pub use tensorrt_llm::{
+    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
+    TensorRtLlmOptions,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
@@ -111,7 +116,29 @@ pub use status::{
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")
         .message("alerts watch objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate to false")
-        .field_path(".alerts")
+        .field_path(".alerts"),
+    validation = Rule::new(
+        "self.engine.backend == 'TensorRTLLM' || !has(self.search) || \
+         !(has(self.search.kvCachePrecision) || has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \
+         has(self.search.maxBatchSize) || has(self.search.maxNumTokens))")
+        .message("kvCachePrecision, tensorParallel, pipelineParallel, maxBatchSize and maxNumTokens are built by TensorRTLLM \
+                  only: remove them, or use options of engine.custom")
+        .field_path(".search"),
+    validation = Rule::new(
+        "self.engine.backend != 'TensorRTLLM' || (has(self.search) && has(self.search.precision) && \
+         !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
+        .message("TensorRTLLM builds FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, INT8SmoothQuant, INT4AWQ, W4A8AWQ and \
+                  NVFP4: name one or more of them")
+        .field_path(".search.precision"),
+    validation = Rule::new(
+        "self.engine.backend != 'TensorRTLLM' || !has(self.search) || !has(self.search.instances)")
+        .message("a TensorRT-LLM engine is one instance that batches in flight: remove instances, or use maxBatchSize")
+        .field_path(".search.instances"),
+    validation = Rule::new(
+        "self.engine.backend != 'TensorRTLLM' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
+         'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
+        .message("an engine runs only on the GPU model that it was built on: name it by the label nvidia.com/gpu.product")
+        .field_path(".hardware.nodeSelector")
 )]
 pub struct AgentDeploymentSpec {
     /// The model that the agent runs on.

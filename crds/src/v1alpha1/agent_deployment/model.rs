@@ -6,6 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine};
 use crate::v1alpha1::shared::{self, LocalObjectReference};
 
 /// The model that the agent runs on.
@@ -24,14 +25,25 @@ pub struct ModelSource {
 /// How engines are built and served: the backend by name, and the block of that name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.backend != 'Custom' || has(self.custom)")
-    .message("engine.custom is required when engine.backend is Custom").field_path(".custom"))]
+#[x_kube(
+    validation = Rule::new("self.backend != 'Custom' || has(self.custom)")
+        .message("engine.custom is required when engine.backend is Custom").field_path(".custom"),
+    validation = Rule::new("self.backend != 'TensorRTLLM' || has(self.tensorRTLLM)")
+        .message("engine.tensorRTLLM is required when engine.backend is TensorRTLLM").field_path(".tensorRTLLM"),
+    validation = Rule::new("self.backend == 'Custom' || !has(self.custom)")
+        .message("engine.custom has no effect with another backend: remove it").field_path(".custom"),
+    validation = Rule::new("self.backend == 'TensorRTLLM' || !has(self.tensorRTLLM)")
+        .message("engine.tensorRTLLM has no effect with another backend: remove it").field_path(".tensorRTLLM")
+)]
 pub struct EngineConfiguration {
     /// The backend that builds and serves the model.
     pub backend: Backend,
     /// A container of your own that writes a Triton model repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<CustomEngine>,
+    /// TensorRT-LLM's own tools.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
+    pub tensorrt_llm: Option<TensorRtLlmEngine>,
 }
 
 /// The backends.
@@ -40,6 +52,8 @@ pub struct EngineConfiguration {
 pub enum Backend {
     /// A container of the user's own writes the Triton model repository.
     Custom,
+    /// TensorRT-LLM's tools build the engine, and Triton's TensorRT-LLM backend serves it.
+    TensorRTLLM,
 }
 
 /// Builds with a container of the user's own.
@@ -92,6 +106,20 @@ pub enum Precision {
     BF16,
     /// 8-bit integers.
     INT8,
+    /// 8-bit floating point, weights and activations.
+    FP8,
+    /// 8-bit weights, activations as the data type.
+    INT8WeightOnly,
+    /// 4-bit weights, activations as the data type.
+    INT4WeightOnly,
+    /// 8-bit integers, weights and activations, after SmoothQuant.
+    INT8SmoothQuant,
+    /// 4-bit weights in groups, after AWQ.
+    INT4AWQ,
+    /// 4-bit weights in groups after AWQ, FP8 activations.
+    W4A8AWQ,
+    /// 4-bit floating point of Blackwell.
+    NVFP4,
 }
 
 impl Precision {
@@ -102,6 +130,13 @@ impl Precision {
             Self::FP16 => "FP16",
             Self::BF16 => "BF16",
             Self::INT8 => "INT8",
+            Self::FP8 => "FP8",
+            Self::INT8WeightOnly => "INT8WeightOnly",
+            Self::INT4WeightOnly => "INT4WeightOnly",
+            Self::INT8SmoothQuant => "INT8SmoothQuant",
+            Self::INT4AWQ => "INT4AWQ",
+            Self::W4A8AWQ => "W4A8AWQ",
+            Self::NVFP4 => "NVFP4",
         }
     }
 }
@@ -114,6 +149,27 @@ pub struct SearchSpace {
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
+    /// Numeric formats of the KV cache to build an engine for. Absent means Auto. Only with TensorRTLLM, as all axes whose values
+    /// are engines of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
+    pub kv_cache_precision: Vec<KvCachePrecision>,
+    /// GPUs that each layer is split over. Absent means 1. Only with TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
+    pub tensor_parallel: Vec<i32>,
+    /// Groups that the layers are split into, each on GPUs of its own. Absent means 1. Only with TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
+    pub pipeline_parallel: Vec<i32>,
+    /// Sequences that the engine runs together, at most. Absent means 64. Only with TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(range(min = 1, max = 4096)), extend("x-kubernetes-list-type" = "set"))]
+    pub max_batch_size: Vec<i32>,
+    /// Tokens of all sequences in one iteration, at most. Absent means 8192. Only with TensorRTLLM.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(range(min = 1, max = 1_000_000)), extend("x-kubernetes-list-type" = "set"))]
+    pub max_num_tokens: Vec<i32>,
     /// Agent runs in flight on one replica; a sidecar answers 429 beyond the largest.
     #[serde(default = "default_concurrency")]
     #[schemars(length(min = 1, max = 16), inner(range(min = 1, max = 1024)), extend("x-kubernetes-list-type" = "set"))]
@@ -123,7 +179,8 @@ pub struct SearchSpace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(range(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub instances: Vec<i32>,
-    /// Parameters of the model's configuration that need no new engine, each with the values to choose from.
+    /// Parameters of the model's configuration that need no new engine, each with the values to choose from. With TensorRTLLM
+    /// those that `tensorrt_llm` reads when it is loaded, such as kv_cache_free_gpu_mem_fraction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub parameters: Vec<ServeParameter>,
@@ -149,6 +206,11 @@ impl Default for SearchSpace {
     fn default() -> Self {
         Self {
             precision: default_precisions(),
+            kv_cache_precision: Vec::new(),
+            tensor_parallel: Vec::new(),
+            pipeline_parallel: Vec::new(),
+            max_batch_size: Vec::new(),
+            max_num_tokens: Vec::new(),
             concurrency: default_concurrency(),
             instances: Vec::new(),
             parameters: Vec::new(),

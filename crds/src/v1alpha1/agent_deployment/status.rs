@@ -143,9 +143,47 @@ pub struct ResolvedModel {
     /// Parameters of the model, counted from the checkpoint's headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<i64>,
+    /// What the checkpoint's config.json says, for backends whose engines are planned by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<ResolvedShape>,
     /// Whether the checkpoint lies in the artifact store.
     #[serde(default)]
     pub fetched: bool,
+}
+
+/// The shape of a transformer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedShape {
+    /// The first of `architectures`.
+    #[schemars(length(max = 128))]
+    pub architecture: String,
+    /// Transformer layers.
+    pub layers: i64,
+    /// Attention heads.
+    pub heads: i64,
+    /// Key-value heads.
+    pub key_value_heads: i64,
+    /// Size of a head.
+    pub head_dim: i64,
+    /// Width of the residual stream.
+    pub hidden_size: i64,
+    /// Width of an expert's or the only MLP.
+    pub intermediate_size: i64,
+    /// Experts of a layer; 1 without a mixture.
+    pub experts: i64,
+    /// Experts that a token visits.
+    pub experts_per_token: i64,
+    /// Tokens of the vocabulary.
+    pub vocabulary: i64,
+    /// Whether the output layer is the embedding.
+    pub tied_embeddings: bool,
+    /// Longest sequence that the positions allow.
+    pub max_positions: i64,
+    /// Data type of the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub dtype: Option<String>,
 }
 
 /// An image reference and the content behind it.

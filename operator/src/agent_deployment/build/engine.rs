@@ -13,9 +13,9 @@ use super::World;
 use crate::jobs::template::common_labels;
 
 /// An Engine. Nobody owns it: every AgentDeployment of the namespace with the same build shares it.
-pub fn engine(world: &World, name: &str, build: EngineBuild) -> Engine {
-    let builder_image =
-        world.spec.engine.custom.as_ref().map(|custom| custom.builder_image.clone()).unwrap_or_default();
+pub fn engine(world: &World, name: &str, build: EngineBuild, builder_image: &str) -> Engine {
+    let calibration = world.spec.engine.tensorrt_llm.as_ref().and_then(|engine| engine.calibration.as_ref());
+    let is_calibrated = build.tensorrt_llm.as_ref().is_some_and(|build| build.calibration.is_some());
     Engine {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -26,10 +26,11 @@ pub fn engine(world: &World, name: &str, build: EngineBuild) -> Engine {
         spec: EngineSpec {
             build,
             placement: BuildPlacement {
-                builder_image,
+                builder_image: builder_image.to_owned(),
                 node_selector: world.spec.hardware.node_selector.clone(),
                 tolerations: world.spec.hardware.tolerations.clone(),
                 resources: world.spec.serving.triton_resources.clone(),
+                calibration: calibration.filter(|_| is_calibrated).map(|calibration| calibration.config_map.clone()),
             },
         },
         status: None,

@@ -3,19 +3,22 @@
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction,
-        Lifecycle, LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume,
-        VolumeMount,
+        ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, Lifecycle,
+        LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume, VolumeMount,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use slipway_crds::v1alpha1::shared::ServingConfiguration;
+use slipway_tensorrt_llm::launch::{self, ENGINE_MODEL};
 use slipway_worker_contract::{ServeConfig, paths};
 
 use super::{runtime_config::HEADERS_FOLDER, store};
 use crate::{
     agent_deployment::revision::RevisionPlan,
-    jobs::template::{STORE_VOLUME, claim_volume, complete_container, empty_dir, mount, pod_defaults, read_only},
+    jobs::template::{
+        SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, claim_volume, complete_container, empty_dir, mount,
+        pod_defaults, read_only, shared_memory_volume,
+    },
     settings::Settings,
 };
 
@@ -31,8 +34,8 @@ const ADMIN_PORT_NAME: &str = "admin";
 const ADMIN_PORT: i32 = 9464;
 /// Triton's HTTP port.
 const TRITON_HTTP_PORT: i32 = 8000;
-/// Name of the model in the repository.
-pub const MODEL: &str = "agent";
+/// Name of the model in the repository that takes text.
+const MODEL: &str = "agent";
 /// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
 const PRE_STOP_SECONDS: i64 = 5;
 /// Seconds that Triton has to finish what is in flight.
@@ -44,7 +47,6 @@ const LOAD_SECONDS: i32 = 600;
 
 const CONFIG_VOLUME: &str = "config";
 const ENGINE_VOLUME: &str = "engine";
-const SHARED_MEMORY_VOLUME: &str = "shared-memory";
 
 /// The pod of a revision whose objects have this name.
 pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -> PodSpec {
@@ -81,6 +83,7 @@ fn materialize(plan: &RevisionPlan) -> Container {
         format!("--manifest-digest={}", plan.engine.manifest_digest),
     ];
     if !plan.configuration.is_default() {
+        arguments.extend(plan.engine.tensorrt_llm_ranks.map(|ranks| format!("--model={}", model(Some(ranks)))));
         let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
         arguments.push(format!("--serve-config={settings}"));
     }
@@ -96,6 +99,19 @@ fn materialize(plan: &RevisionPlan) -> Container {
     }
 }
 
+/// The model that is asked: an engine of TensorRT-LLM itself, by the processes that serve it, or the entry of another backend.
+pub const fn model(tensorrt_llm_ranks: Option<u32>) -> &'static str {
+    match tensorrt_llm_ranks {
+        None => MODEL,
+        Some(_) => ENGINE_MODEL,
+    }
+}
+
+/// Where the tokenizer of an engine of TensorRT-LLM lies in a pod.
+pub fn tokenizer_folder() -> String {
+    format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER)
+}
+
 /// The settings as the worker writes them into the model's configuration, when profiling and when serving.
 pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
     ServeConfig {
@@ -106,17 +122,11 @@ pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
 }
 
 fn triton(plan: &RevisionPlan) -> Container {
-    let command = [
-        "tritonserver".to_owned(),
-        format!("--model-repository={}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY),
-        "--model-control-mode=explicit".to_owned(),
-        format!("--load-model={MODEL}"),
-        format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}"),
-    ];
+    let command = triton_command(plan.engine.tensorrt_llm_ranks);
     Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
-        command: Some(command.to_vec()),
+        command: Some(command),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(Probe {
             failure_threshold: Some(LOAD_SECONDS),
@@ -125,17 +135,44 @@ fn triton(plan: &RevisionPlan) -> Container {
         resources: Some(plan.triton_resources.to_requirements()),
         volume_mounts: Some(vec![
             read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
-            mount(SHARED_MEMORY_VOLUME, "/dev/shm"),
+            mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY),
         ]),
         ..Default::default()
+    }
+}
+
+/// One server; of an engine that is split over GPUs one a GPU, of which the first answers.
+fn triton_command(ranks: Option<u32>) -> Vec<String> {
+    let repository = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY);
+    let exit_timeout = format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}");
+    match ranks {
+        None => vec![
+            "tritonserver".to_owned(),
+            format!("--model-repository={repository}"),
+            "--model-control-mode=explicit".to_owned(),
+            format!("--load-model={MODEL}"),
+            exit_timeout,
+        ],
+        Some(ranks) => launch::Server {
+            program: "tritonserver".to_owned(),
+            repository,
+            ranks,
+            models: vec![ENGINE_MODEL.to_owned()],
+            arguments: vec![exit_timeout],
+            leader_arguments: Vec::new(),
+        }
+        .command(),
     }
 }
 
 fn agent_runtime(plan: &RevisionPlan) -> Container {
     let header_mounts = header_secrets(plan)
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
-    let mounts: Vec<VolumeMount> =
-        std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent"))).chain(header_mounts).collect();
+    let tokenizer_mount = plan.engine.tensorrt_llm_ranks.map(|_| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
+        .chain(tokenizer_mount)
+        .chain(header_mounts)
+        .collect();
     Container {
         name: "agent-runtime".to_owned(),
         image: Some(plan.agent_runtime_image.clone()),
@@ -200,17 +237,13 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         config_map: Some(ConfigMapVolumeSource { name: revision_name.to_owned(), ..Default::default() }),
         ..Default::default()
     };
-    let shared_memory = Volume {
-        name: SHARED_MEMORY_VOLUME.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
-        ..Default::default()
-    };
     let headers = header_secrets(plan).map(|(index, _, secret)| Volume {
         name: header_volume(index),
         secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
         ..Default::default()
     });
-    let own = [config, claim_volume(STORE_VOLUME, store::CLAIM, true), empty_dir(ENGINE_VOLUME), shared_memory];
+    let own =
+        [config, claim_volume(STORE_VOLUME, store::CLAIM, true), empty_dir(ENGINE_VOLUME), shared_memory_volume()];
     own.into_iter().chain(headers).collect()
 }
 

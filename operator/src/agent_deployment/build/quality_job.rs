@@ -1,5 +1,6 @@
-//! The Job that scores an engine: the engine is checked and put down, the builder's `evaluate` writes raw answers, and our last
-//! container scores them against answers that the builder never sees. Pure.
+//! The Job that scores an engine: the engine is checked and put down, raw answers are written by the builder's `evaluate`, or by
+//! our worker, which asks an engine that Triton serves beside it, and our last container scores them against answers that neither
+//! builder nor engine ever sees. Pure.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,12 @@ use super::{
     World, store,
     task::{TASK_FOLDER, task_config_map, task_volume},
 };
-use crate::jobs::template::{
-    JobParts, STORE_VOLUME, TASK_VOLUME, claim_volume, empty_dir, job, mount, read_only, worker_container,
+use crate::jobs::{
+    template::{
+        JobParts, STORE_VOLUME, TASK_VOLUME, bin_volume, claim_volume, empty_dir, install_worker, job, mount,
+        read_only, worker_container,
+    },
+    triton::{self, ENGINE_VOLUME, Served},
 };
 
 const OUTPUT_VOLUME: &str = "output";
@@ -34,13 +39,15 @@ pub struct QualityOrder<'a> {
     pub prompts: &'a str,
     /// The samples with their answers.
     pub dataset: &'a ConfigMapKeyReference,
-    /// Whose builder evaluates.
+    /// What built the engine and serves it.
     pub custom: &'a CustomEngine,
+    /// Processes that serve an engine of TensorRT-LLM; the builder of another backend answers itself.
+    pub tensorrt_llm_ranks: Option<u32>,
 }
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: QualityOrder<'_>) -> (ConfigMap, Job) {
-    let QualityOrder { task, prompts, dataset, custom } = order;
+    let QualityOrder { task, prompts, dataset, custom, tensorrt_llm_ranks } = order;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -48,19 +55,26 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: Quality
         read_only(mount(DATASET_VOLUME, DATASET_FOLDER)),
         mount(STORE_VOLUME, paths::STORE_DIR),
     ]);
-    let volumes = vec![
+    let mut volumes = vec![
         task_volume(name),
         empty_dir(OUTPUT_VOLUME),
         claim_volume(STORE_VOLUME, store::CLAIM, false),
         dataset_volume(dataset),
     ];
+    let init_containers = match tensorrt_llm_ranks {
+        None => vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)],
+        Some(ranks) => {
+            volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
+            ask(world, engine, custom, ranks)
+        }
+    };
     let parts = JobParts {
         name: name.to_owned(),
         namespace: world.namespace.clone(),
         component: Component::Quality,
         labels: BTreeMap::from([(AGENT_DEPLOYMENT.to_owned(), world.name.clone())]),
         owner: Some(world.owner.clone()),
-        init_containers: vec![materialize(world, engine), evaluate(world, custom)],
+        init_containers,
         container,
         volumes,
         node_selector: world.spec.hardware.node_selector.clone(),
@@ -72,16 +86,13 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: Quality
     (config_map, job(&world.settings, parts))
 }
 
-/// The engine goes where the builder's own output would lie: that is where `evaluate` looks for it.
-fn materialize(world: &World, engine: &EngineRef) -> Container {
+/// For a builder's `evaluate` the engine goes where the builder's own output would lie, for Triton where it is served.
+fn materialize(world: &World, engine: &EngineRef, (volume, folder): (&str, &str)) -> Container {
     let identity = format!("--identity={}", engine.identity);
     let manifest = format!("--manifest-digest={}", engine.manifest_digest);
-    let target = format!("--target={}", paths::OUTPUT_DIR);
+    let target = format!("--target={folder}");
     Container {
-        volume_mounts: Some(vec![
-            read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
-            mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
-        ]),
+        volume_mounts: Some(vec![read_only(mount(STORE_VOLUME, paths::STORE_DIR)), mount(volume, folder)]),
         ..worker_container(&world.settings, "materialize", &["materialize", &identity, &manifest, &target])
     }
 }
@@ -95,6 +106,29 @@ fn evaluate(world: &World, custom: &CustomEngine) -> Container {
         volume_mounts: Some(vec![read_only(mount(TASK_VOLUME, TASK_FOLDER)), mount(OUTPUT_VOLUME, paths::OUTPUT_DIR)]),
         ..Default::default()
     }
+}
+
+/// The engine before Triton, and the worker that asks it.
+fn ask(world: &World, engine: &EngineRef, custom: &CustomEngine, ranks: u32) -> Vec<Container> {
+    let served = Served {
+        image: &custom.triton_image,
+        resources: &world.spec.serving.triton_resources,
+        tensorrt_llm_ranks: Some(ranks),
+    };
+    let asking = Container {
+        volume_mounts: Some(vec![
+            read_only(mount(TASK_VOLUME, TASK_FOLDER)),
+            read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
+            mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
+        ]),
+        ..worker_container(&world.settings, "evaluate", &["evaluate"])
+    };
+    vec![
+        materialize(world, engine, (ENGINE_VOLUME, paths::ENGINE_DIR)),
+        install_worker(&world.settings),
+        triton::sidecar(served),
+        asking,
+    ]
 }
 
 fn dataset_volume(dataset: &ConfigMapKeyReference) -> Volume {

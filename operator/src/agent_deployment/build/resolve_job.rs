@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
-    v1alpha1::agent_deployment::CustomEngine,
+    v1alpha1::agent_deployment::{Backend, CustomEngine},
 };
 use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
 
@@ -26,7 +26,11 @@ const SECRET_VOLUME: &str = "secret";
 /// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports the digest
 /// of the image; a reference that holds its digest needs no such container.
 pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
-    let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape: ShapeNeed::Optional });
+    let shape = match world.spec.engine.backend {
+        Backend::Custom => ShapeNeed::Optional,
+        Backend::TensorRTLLM => ShapeNeed::Required,
+    };
+    let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape });
     let mut container = worker_container(&world.settings, "resolve", &["resolve"]);
     let (source_volumes, source_mounts) = source(world);
     container.volume_mounts = Some([vec![read_only(mount(TASK_VOLUME, TASK_FOLDER))], source_mounts].concat());

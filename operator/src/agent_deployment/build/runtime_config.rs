@@ -11,6 +11,7 @@ use slipway_runtime_config::{
     HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, Tool, ToolKind,
 };
 
+use super::pod::{model, tokenizer_folder};
 use crate::agent_deployment::revision::RevisionPlan;
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
@@ -28,6 +29,7 @@ pub fn runtime_config(
     objectives: &[LatencyObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
+    speak_tokens(&mut config, plan.engine.tensorrt_llm_ranks);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives
@@ -40,6 +42,12 @@ pub fn runtime_config(
         })
         .collect();
     config
+}
+
+/// Lets a sidecar turn prompts into tokens itself where the engine is one of TensorRT-LLM.
+pub fn speak_tokens(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>) {
+    model(tensorrt_llm_ranks).clone_into(&mut config.triton.model_name);
+    config.triton.tokenizer = tensorrt_llm_ranks.map(|_| tokenizer_folder());
 }
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.

@@ -18,6 +18,7 @@ use super::{
     profiling::{self, Choice},
     quality,
     resolve::Resolved,
+    tensorrt_llm::{self, Point},
 };
 use crate::{
     agent_deployment::revision::{PlannedEngine, RevisionPlan},
@@ -30,6 +31,7 @@ struct Candidate<'a> {
     name: String,
     display_name: String,
     precision: Precision,
+    ranks: Option<u32>,
     status: Option<&'a EngineStatus>,
 }
 
@@ -38,6 +40,8 @@ struct Candidate<'a> {
 pub(super) struct BuiltEngine {
     pub(super) reference: EngineRef,
     pub(super) display_name: String,
+    /// Processes that serve it, each with a GPU; absent where the backend knows of none.
+    pub(super) ranks: Option<u32>,
 }
 
 /// The engines that may serve, in the order of preference.
@@ -46,7 +50,12 @@ pub(super) fn decide(
     resolved: &Resolved,
     draft: &mut Draft,
 ) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
-    let candidates = candidates(world, resolved, draft)?;
+    let points = match points(world, resolved) {
+        Step::Done(points) => points,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let candidates = candidates(world, resolved, points, draft)?;
     draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
     let total = candidates.len();
     let unfinished = candidates.iter().find(|c| artifact(c).is_none() && failure(c).is_none());
@@ -63,7 +72,8 @@ pub(super) fn decide(
             return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
-        built.push(BuiltEngine { reference, display_name: candidate.display_name.clone() });
+        let display_name = candidate.display_name.clone();
+        built.push(BuiltEngine { reference, display_name, ranks: candidate.ranks });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
@@ -77,28 +87,50 @@ pub(super) fn decide(
     })
 }
 
-/// The points of the build axes: every variant in every precision, the most exact precision of the first variant first.
-fn candidates<'a>(
-    world: &'a World,
-    resolved: &Resolved,
-    draft: &mut Draft,
-) -> Result<Vec<Candidate<'a>>, IdentityError> {
+/// The points of the build axes, in the order of preference.
+pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
+    match &world.spec.engine.tensorrt_llm {
+        Some(engine) if world.spec.engine.backend == Backend::TensorRTLLM => {
+            tensorrt_llm::points(world, resolved, engine)
+        }
+        _ => Step::Done(custom_points(world, resolved)),
+    }
+}
+
+/// Every variant in every precision, the most exact precision of the first variant first.
+fn custom_points(world: &World, resolved: &Resolved) -> Vec<Point> {
     let whole = EngineVariant { name: String::new(), folder: None, options: BTreeMap::new() };
     let declared = &resolved.custom.variants;
     let variants = if declared.is_empty() { std::slice::from_ref(&whole) } else { declared.as_slice() };
+    let of_variant = |variant: &EngineVariant| {
+        let precisions = world.spec.search.precision.iter();
+        let separator = if variant.name.is_empty() { "" } else { "-" };
+        let point = |precision: &Precision| Point {
+            build: engine_build(resolved, *precision, variant),
+            display_name: format!("{}{separator}{}", precision.as_str().to_lowercase(), variant.name),
+        };
+        precisions.map(point).collect::<Vec<_>>()
+    };
+    variants.iter().flat_map(of_variant).collect()
+}
+
+fn candidates<'a>(
+    world: &'a World,
+    resolved: &Resolved,
+    points: Vec<Point>,
+    draft: &mut Draft,
+) -> Result<Vec<Candidate<'a>>, IdentityError> {
     let mut candidates = Vec::new();
-    for variant in variants {
-        for &precision in &world.spec.search.precision {
-            let build = engine_build(resolved, precision, variant);
-            let name = engine_name(&engine_identity(&build)?);
-            let status = world.engines.get(&name);
-            if status.is_none() {
-                draft.children.push(Child::Engine(Box::new(build::engine::engine(world, &name, build))));
-            }
-            let separator = if variant.name.is_empty() { "" } else { "-" };
-            let display_name = format!("{}{separator}{}", precision.as_str().to_lowercase(), variant.name);
-            candidates.push(Candidate { name, display_name, precision, status });
+    for Point { build, display_name } in points {
+        let name = engine_name(&engine_identity(&build)?);
+        let status = world.engines.get(&name);
+        let precision = build.precision;
+        let ranks = build.tensorrt_llm.is_some().then(|| tensorrt_llm::ranks(&build));
+        if status.is_none() {
+            let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
+            draft.children.push(Child::Engine(Box::new(engine)));
         }
+        candidates.push(Candidate { name, display_name, precision, ranks, status });
     }
     // Two variants that come to the same build are one engine.
     let mut seen = std::collections::BTreeSet::new();
@@ -118,13 +150,14 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
         precision,
         variant: variant.folder.clone(),
         options,
+        tensorrt_llm: None,
     }
 }
 
 /// The plan that serves what was chosen.
 pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
     let Choice { engine, configuration, level, why } = choice;
-    let BuiltEngine { reference, display_name } = engine;
+    let BuiltEngine { reference, display_name, ranks } = engine;
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
         engine: reference.identity.clone(),
@@ -142,6 +175,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
             name: reference.identity.clone(),
             manifest_digest: reference.manifest_digest.clone(),
             display_name: display_name.clone(),
+            tensorrt_llm_ranks: *ranks,
         },
         configuration: configuration.clone(),
         max_in_flight: *level,

@@ -12,6 +12,7 @@ mod quality;
 mod reprofiling;
 mod resolve;
 mod rollout;
+mod tensorrt_llm;
 
 #[cfg(test)]
 mod tests;
@@ -178,6 +179,15 @@ fn prepare(world: &World, draft: &mut Draft) -> Result<Step<Prepared>, IdentityE
         Step::Waiting(why) => return Ok(Step::Waiting(why)),
         Step::Stopped(why) => return Ok(Step::Stopped(why)),
     };
+    // What cannot be built need not be fetched.
+    match engines::points(world, &resolved) {
+        Step::Done(_) => {}
+        Step::Waiting(why) => {
+            draft.requeue = SOON;
+            return Ok(Step::Waiting(why));
+        }
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    }
     match fetch::decide(world, &resolved, draft)? {
         Step::Done(()) => {}
         Step::Waiting(why) => return Ok(Step::Waiting(why)),

@@ -139,8 +139,13 @@ fn measure(
                 engine: Some(case.engine.reference.clone()),
             };
             let dataset = &case.objective.dataset.config_map;
-            let order =
-                build::quality_job::QualityOrder { task, prompts: case.prompts, dataset, custom: &resolved.custom };
+            let order = build::quality_job::QualityOrder {
+                task,
+                prompts: case.prompts,
+                dataset,
+                custom: &resolved.custom,
+                tensorrt_llm_ranks: case.engine.ranks,
+            };
             let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, order);
             draft.children.push(Child::ConfigMap(Box::new(config_map)));
             draft.children.push(Child::Job(Box::new(job)));

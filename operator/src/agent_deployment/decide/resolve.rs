@@ -5,11 +5,12 @@ use slipway_crds::{
     conditions::Reason,
     identity::{IdentityError, content_hash},
     v1alpha1::{
-        agent_deployment::{CustomEngine, ResolvedImage, ResolvedModel},
+        agent_deployment::{Backend, CustomEngine, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine},
         shared::LocalObjectReference,
     },
 };
-use slipway_worker_contract::{Outcome, ResolveResult};
+use slipway_tensorrt_llm::version;
+use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
 use super::{Draft, JobStep, World, build};
 use crate::{
@@ -26,7 +27,37 @@ pub(super) const KIND: &str = "resolve";
 pub(super) struct Resolved {
     pub(super) model: ResolvedModel,
     pub(super) builder_image_digest: String,
+    /// The user's builder; with another backend its image builds and serves, without options.
     pub(super) custom: CustomEngine,
+}
+
+/// What builds and serves.
+///
+/// # Errors
+/// The backend's block is missing, or its version is in no image.
+fn builder(world: &World) -> Result<CustomEngine, Why> {
+    let missing = |field, backend: &str| Why::SpecRefused {
+        field,
+        problem: format!("is required when engine.backend is {backend}"),
+    };
+    let engine = &world.spec.engine;
+    match engine.backend {
+        Backend::Custom => engine.custom.clone().ok_or_else(|| missing("spec.engine.custom", "Custom")),
+        Backend::TensorRTLLM => {
+            let block = engine.tensorrt_llm.as_ref();
+            let block = block.ok_or_else(|| missing("spec.engine.tensorRTLLM", "TensorRTLLM"))?;
+            let image = vendor_image(block)?;
+            let (options, variants) = Default::default();
+            Ok(CustomEngine { builder_image: image.clone(), triton_image: image, options, variants })
+        }
+    }
+}
+
+/// The image of a version: the one named, else NVIDIA's. An engine runs only on the build that made it, so one image does both.
+fn vendor_image(block: &TensorRtLlmEngine) -> Result<String, Why> {
+    let release =
+        version::find(&block.version).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })?;
+    Ok(block.image.clone().unwrap_or_else(|| release.image()))
 }
 
 #[derive(Serialize)]
@@ -39,9 +70,9 @@ struct ResolveInput<'a> {
 }
 
 pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>, IdentityError> {
-    let Some(custom) = world.spec.engine.custom.clone() else {
-        let problem = "is required when engine.backend is Custom".to_owned();
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.engine.custom", problem }));
+    let custom = match builder(world) {
+        Ok(custom) => custom,
+        Err(why) => return Ok(Step::Stopped(why)),
     };
     let input_hash = content_hash(&ResolveInput {
         agent_deployment: &world.name,
@@ -108,7 +139,8 @@ fn record(
         source_digest: source_digest.to_string(),
         tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
         size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
-        parameters: shape.map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
+        parameters: shape.as_ref().map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
+        shape: shape.as_deref().filter(|_| world.spec.engine.backend == Backend::TensorRTLLM).map(resolved_shape),
         fetched: false,
     };
     draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
@@ -116,6 +148,25 @@ fn record(
     draft.status.images =
         vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
     Step::Done(Resolved { model, builder_image_digest, custom })
+}
+
+fn resolved_shape(shape: &ModelShape) -> ResolvedShape {
+    ResolvedShape {
+        architecture: shape.architecture.chars().take(128).collect(),
+        layers: shape.layers.into(),
+        heads: shape.heads.into(),
+        key_value_heads: shape.key_value_heads.into(),
+        head_dim: shape.head_dim.into(),
+        hidden_size: shape.hidden_size.into(),
+        // Four times the width is what models without the field have.
+        intermediate_size: shape.intermediate_size.unwrap_or(shape.hidden_size.saturating_mul(4)).into(),
+        experts: shape.experts.unwrap_or(1).into(),
+        experts_per_token: shape.experts_per_token.unwrap_or(1).into(),
+        vocabulary: shape.vocabulary.into(),
+        tied_embeddings: shape.tied_embeddings,
+        max_positions: shape.max_positions.unwrap_or(0).into(),
+        dtype: shape.dtype.as_ref().map(|dtype| dtype.chars().take(32).collect()),
+    }
 }
 
 fn story(model: &ResolvedModel, files: u32) -> String {

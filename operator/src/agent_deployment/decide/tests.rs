@@ -18,4 +18,5 @@ mod quality;
 mod reprofiling;
 mod rollouts;
 mod stories;
+mod tensorrt_llm;
 mod trial;

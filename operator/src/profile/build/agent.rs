@@ -8,11 +8,15 @@ use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig};
 use slipway_worker_contract::paths;
 
 use super::order::Order;
-use crate::{agent_deployment::build::runtime_config::agent_config, profile::decide::rows::unsigned};
+use crate::{
+    agent_deployment::build::runtime_config::{agent_config, speak_tokens},
+    profile::decide::rows::unsigned,
+};
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
+    speak_tokens(&mut config, order.engine().tensorrt_llm_ranks.map(unsigned));
     config.max_in_flight = unsigned(match order {
         Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         Order::Confirm { level, .. } => *level,

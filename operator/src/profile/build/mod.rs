@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         batch::v1::Job,
-        core::v1::{
-            ConfigMap, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, HTTPGetAction, KeyToPath, Probe,
-            Volume,
-        },
+        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume},
     },
-    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use slipway_crds::{
     labels::{self, Component},
@@ -26,10 +23,14 @@ use crate::{
         store,
         task::{TASK_FOLDER, task_volume},
     },
-    jobs::template::{
-        JobParts, STORE_VOLUME, TASK_VOLUME, bin_volume, claim_volume, common_labels, empty_dir, install_worker, job,
-        mount, read_only, worker_container, worker_in,
+    jobs::{
+        template::{
+            JobParts, STORE_VOLUME, TASK_VOLUME, bin_volume, claim_volume, common_labels, empty_dir, install_worker,
+            job, mount, read_only, worker_container, worker_in,
+        },
+        triton::{self, ENGINE_VOLUME, Served},
     },
+    profile::decide::rows::unsigned,
 };
 
 mod agent;
@@ -42,15 +43,10 @@ mod task;
 pub const AGENT_API_ADDRESS: &str = "127.0.0.1:8080";
 /// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
 const AGENT_ADMIN_ADDRESS: &str = "127.0.0.1:9466";
-const TRITON_HTTP_PORT: i32 = 8000;
-/// Seconds that Triton may take to live; no model is loaded by then.
-const LIVE_SECONDS: i32 = 600;
 /// Seconds beyond the measuring: images, the copy of the engine, loads, and the wait to be acknowledged.
 const DEADLINE_MARGIN_SECONDS: u64 = 3_600;
 
-const ENGINE_VOLUME: &str = "engine";
 const WORK_VOLUME: &str = "work";
-const SHARED_MEMORY_VOLUME: &str = "shared-memory";
 const TRACE_VOLUME: &str = "trace";
 const AGENT_VOLUME: &str = "agent";
 const AGENT_FILE: &str = "agent.json";
@@ -79,10 +75,10 @@ pub fn profile_job(
     let inputs = &world.spec.inputs;
     let task = task::task(&world.spec.input_hash, inputs, status, order)?;
     let driver = task::order_driver(inputs, order);
-    let mut init_containers = vec![materialize(world, order), install_worker(&world.settings), triton(world)];
+    let mut init_containers = vec![materialize(world, order), install_worker(&world.settings), triton(world, order)];
     match driver {
         ProfilingDriver::ModelAnalyzer => {}
-        ProfilingDriver::AgentRun => init_containers.push(agent_runtime(world)),
+        ProfilingDriver::AgentRun => init_containers.push(agent_runtime(world, order)),
     }
     let parts = JobParts {
         name: name.to_owned(),
@@ -149,32 +145,19 @@ fn materialize(world: &ProfileWorld, order: &Order<'_>) -> Container {
     }
 }
 
-/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it.
-fn triton(world: &ProfileWorld) -> Container {
+fn triton(world: &ProfileWorld, order: &Order<'_>) -> Container {
     let placement = &world.spec.inputs.placement;
-    let mut container = worker_in(&placement.triton_image, "triton", &["supervise"]);
-    container.restart_policy = Some("Always".to_owned());
-    container.resources = Some(placement.triton_resources.to_requirements());
-    container.startup_probe = Some(Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some("/v2/health/live".to_owned()),
-            port: IntOrString::Int(TRITON_HTTP_PORT),
-            ..Default::default()
-        }),
-        period_seconds: Some(1),
-        timeout_seconds: Some(2),
-        failure_threshold: Some(LIVE_SECONDS),
-        ..Default::default()
-    });
-    container
-        .volume_mounts
-        .get_or_insert_default()
-        .extend([mount(ENGINE_VOLUME, paths::ENGINE_DIR), mount(SHARED_MEMORY_VOLUME, "/dev/shm")]);
-    container
+    triton::sidecar(Served {
+        image: &placement.triton_image,
+        resources: &placement.triton_resources,
+        tensorrt_llm_ranks: order.engine().tensorrt_llm_ranks.map(unsigned),
+    })
 }
 
 /// No probe: it is ready only once the worker has loaded a model.
-fn agent_runtime(world: &ProfileWorld) -> Container {
+fn agent_runtime(world: &ProfileWorld, order: &Order<'_>) -> Container {
+    let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
+    let tokenizer = order.engine().tensorrt_llm_ranks.map(|_| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
     Container {
         name: "agent-runtime".to_owned(),
@@ -182,7 +165,7 @@ fn agent_runtime(world: &ProfileWorld) -> Container {
         args: Some(arguments.map(str::to_owned).to_vec()),
         restart_policy: Some("Always".to_owned()),
         resources: Some(world.spec.inputs.placement.agent_resources.to_requirements()),
-        volume_mounts: Some(vec![read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"))]),
+        volume_mounts: Some(std::iter::once(config).chain(tokenizer).collect()),
         ..Default::default()
     }
 }
@@ -219,15 +202,11 @@ fn profile(world: &ProfileWorld, driver: ProfilingDriver) -> Container {
 
 fn volumes(world: &ProfileWorld, job: &str, driver: ProfilingDriver) -> Vec<Volume> {
     let inputs = &world.spec.inputs;
-    let shared_memory = Volume {
-        name: SHARED_MEMORY_VOLUME.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
-        ..Default::default()
-    };
+    let [engine, shared_memory] = triton::volumes();
     let mut volumes = vec![
         task_volume(job),
         bin_volume(),
-        empty_dir(ENGINE_VOLUME),
+        engine,
         empty_dir(WORK_VOLUME),
         shared_memory,
         claim_volume(STORE_VOLUME, store::CLAIM, false),

@@ -17,7 +17,7 @@ use super::{
     prompts_folder, rate,
 };
 use crate::{
-    agent_deployment::build::pod::{MODEL, serve_config},
+    agent_deployment::build::pod::{model, serve_config, tokenizer_folder},
     profile::decide::{
         rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
@@ -35,6 +35,7 @@ pub fn task(
     order: &Order<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = order.engine();
+    let ranks = engine.tensorrt_llm_ranks.map(unsigned);
     let counted_by = order_driver(inputs, order);
     let driver = driver(inputs, order)?;
     let (explored, is_explore) = match order {
@@ -44,7 +45,10 @@ pub fn task(
     Ok(ProfileTask {
         input_hash: input_hash.to_owned(),
         engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
-        model: MODEL.to_owned(),
+        model: model(ranks).to_owned(),
+        tokenizer: ranks.map(|_| tokenizer_folder()),
+        // Triton's API reaches one process: several have loaded the engine at their start, for good.
+        loaded_at_start: ranks.is_some_and(|ranks| ranks > 1),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, order, driver.clone()),
         workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },

@@ -31,8 +31,8 @@ pub enum Problem {
     Version(VersionError),
     /// No convert script.
     #[error(
-        "checkpoints of {architecture} are not converted here, only those of {known}; use backend TensorRTLLMPyTorch, \
-         VLLM or Custom"
+        "checkpoints of {architecture} are not converted here, only those of {known}; use backend \
+         Custom"
     )]
     Architecture {
         /// The checkpoint's.
@@ -54,7 +54,7 @@ pub enum Problem {
     },
     /// The GPU lacks the KV cache's format.
     #[error(
-        "a KV cache of {name} does not run on {gpu} (SM{sm}); FP8 needs SM89 or later, INT8 SM80 to SM90; use AUTO"
+        "a KV cache of {name} does not run on {gpu} (SM{sm}); FP8 needs SM89 or later, INT8 SM80 to SM90; use Auto"
     )]
     KvCache {
         /// The format.

@@ -59,7 +59,7 @@ fn what_the_labs_do_is_admitted(#[case] version: &str, #[case] label: &str, #[ca
 fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
     let precisions = vec![Precision::Bf16, Precision::Fp8, Precision::Nvfp4];
     let asked = Asked { precisions, ..on("NVIDIA-A100-SXM4-80GB") };
-    let others = "it runs FP16, BF16, INT8_WEIGHT_ONLY, INT8_SMOOTH_QUANT, INT4_WEIGHT_ONLY, INT4_AWQ";
+    let others = "it runs FP16, BF16, INT8WeightOnly, INT8SmoothQuant, INT4WeightOnly, INT4AWQ";
     assert_eq!(
         messages(&asked),
         [
@@ -72,15 +72,15 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 #[rstest]
 #[case(
     Asked { version: "1.3.0".into(), ..on("h100") },
-    "engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend TensorRTLLMPyTorch, which needs no build and takes 1.0 and later"
+    "engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend Custom with an image that serves without an engine"
 )]
 #[case(
     Asked { architecture: "Gemma2ForCausalLM".into(), ..on("h100") },
-    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend TensorRTLLMPyTorch, VLLM or Custom"
+    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend Custom"
 )]
 #[case(
     Asked { kv_caches: vec![KvCachePrecision::Fp8], ..on("NVIDIA-A10G") },
-    "search.kvCachePrecision[0]: a KV cache of FP8 does not run on a10g (SM86); FP8 needs SM89 or later, INT8 SM80 to SM90; use AUTO"
+    "search.kvCachePrecision[0]: a KV cache of FP8 does not run on a10g (SM86); FP8 needs SM89 or later, INT8 SM80 to SM90; use Auto"
 )]
 #[case(
     Asked { tensor: vec![1, 3], ..on("h100") },
@@ -100,7 +100,7 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 )]
 #[case(
     Asked { precisions: vec![Precision::Fp8], has_calibration: false, ..on("h100") },
-    "engine.calibration: FP8 is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
+    "engine.tensorRTLLM.calibration: FP8 is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
 )]
 #[case(
     Asked { precisions: vec![Precision::Nvfp4], version: "0.16.0".into(), ..on("b200") },

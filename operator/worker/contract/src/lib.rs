@@ -13,6 +13,7 @@ mod profile;
 mod quality;
 mod row;
 mod task;
+mod tensorrt_llm;
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -35,4 +36,5 @@ pub use crate::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,
     },
+    tensorrt_llm::{TensorRtLlmBuild, ToolStep},
 };

@@ -69,7 +69,7 @@ pub struct ResolveResult {
     pub bytes: u64,
     /// What `config.json` says; absent only where [`crate::ShapeNeed::Optional`] allowed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shape: Option<ModelShape>,
+    pub shape: Option<Box<ModelShape>>,
 }
 
 /// The shape of a transformer, for checks and the memory model before GPU time is spent.
@@ -88,6 +88,18 @@ pub struct ModelShape {
     pub key_value_heads: u32,
     /// `head_dim`; hidden size / heads where absent.
     pub head_dim: u32,
+    /// `intermediate_size`: width of an expert's or the only MLP; absent where the model names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intermediate_size: Option<u32>,
+    /// `num_local_experts`; absent without a mixture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<u32>,
+    /// `num_experts_per_tok`; absent without a mixture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_per_token: Option<u32>,
+    /// `tie_word_embeddings`: whether the output layer is the embedding.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tied_embeddings: bool,
     /// `vocab_size`.
     pub vocabulary: u32,
     /// `max_position_embeddings`; absent where the model has none.

@@ -29,6 +29,16 @@ pub const OUTPUT_DIR: &str = "/slipway/output";
 pub const BUILDER_REPORT: &str = "builder.json";
 /// What `evaluate` leaves below [`OUTPUT_DIR`].
 pub const QUALITY_OUTPUTS: &str = "quality/outputs.jsonl";
+/// Texts that a quantization is calibrated with, as `train.jsonl`, from a ConfigMap.
+pub const CALIBRATION_DIR: &str = "/slipway/calibration";
+/// The calibration texts below [`CALIBRATION_DIR`]: the name by which upstream's loader finds a training split.
+pub const CALIBRATION_FILE: &str = "train.jsonl";
+/// Scratch of a vendor's tools.
+pub const WORK_DIR: &str = "/slipway/work";
+/// A TensorRT-LLM engine below [`OUTPUT_DIR`] and in an artifact.
+pub const TENSORRT_LLM_ENGINE: &str = "engine";
+/// The tokenizer beside it.
+pub const TOKENIZER: &str = "tokenizer";
 /// The model repository below [`OUTPUT_DIR`] and in an artifact.
 pub const MODEL_REPOSITORY: &str = "model_repository";
 /// Where `materialize` puts an engine in a serving or profiling pod.

@@ -14,8 +14,15 @@ pub struct ProfileTask {
     pub input_hash: String,
     /// The engine under test.
     pub engine: EngineRef,
-    /// The model's name in the repository (`agent`).
+    /// The model's name in the repository (`agent`, or `tensorrt_llm`).
     pub model: String,
+    /// Folder of the tokenizer, where the model takes tokens; absent where it takes text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Whether Triton's processes load the model at their start and keep it: those of an engine that is split over GPUs, of which
+    /// Triton's API reaches one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loaded_at_start: bool,
     /// GPUs that the pod holds, for GPU time; 0 on a CPU.
     pub gpus: u32,
     /// What to run.

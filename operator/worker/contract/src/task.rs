@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ProfileTask, QualityMetric};
+use crate::{Digest, ProfileTask, QualityMetric, TensorRtLlmBuild};
 
 /// Orders one Job; the verb of the worker's command line says which kind it expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,9 @@ pub struct BuildTask {
     /// Present if the builder's `evaluate` ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<QualityTask>,
+    /// Present if the vendor's tools build, not a container of the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensorrt_llm: Option<TensorRtLlmBuild>,
 }
 
 /// Asks to score raw outputs.
@@ -191,6 +194,7 @@ mod tests {
                 reference: None,
                 engine: None,
             }),
+            tensorrt_llm: None,
         });
         assert_eq!(Task::parse(task.to_json().as_bytes()).unwrap(), task);
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, FailureClass, Metric, Phase, ProfileTask, Row, Verdict, paths,
+    AgentRunSettings, Arm, Digest, FailureClass, Metric, Phase, ProfileTask, Row, ServeConfig, Verdict, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -33,6 +33,8 @@ use crate::{
     hash, materialize,
 };
 
+/// Why an arm with a configuration of its own is not measured on processes that loaded the engine at their start.
+const LOADED_FOR_GOOD: &str = "an engine that is split over GPUs is loaded once, with the configuration that it was built with: remove search.parameters";
 /// How often the count of a running level is read.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -263,17 +265,27 @@ impl Campaign<'_> {
     async fn load(&self, arm: &Arm) -> Result<(), LevelError> {
         self.board.enter(Phase::Loading { arm: Some(arm.id.clone()) });
         tracing::info!(arm = arm.id, "loading");
-        let fatal = |error| LevelError::Fatal(ProfileError::Triton(error));
-        self.setup.triton.unload(&self.task.model).await.map_err(fatal)?;
+        let refused = |error: TritonError| match error {
+            TritonError::Load { .. } => LevelError::Row(error.class(), failure::chain(&error)),
+            TritonError::NotLive { .. } | TritonError::Unload { .. } | TritonError::Connection(_) => {
+                LevelError::Fatal(ProfileError::Triton(error))
+            }
+        };
+        let (triton, model) = (&self.setup.triton, &self.task.model);
+        if self.task.loaded_at_start {
+            return if arm.config == ServeConfig::default() {
+                triton.ensure(model).await.map_err(refused)
+            } else {
+                Err(LevelError::Row(FailureClass::BadModel, LOADED_FOR_GOOD.to_owned()))
+            };
+        }
+        triton.unload(model).await.map_err(refused)?;
         let order = materialize::Order { serve: arm.config.clone(), ..self.setup.engine.clone() };
         let work = tokio::task::spawn_blocking(move || materialize::run(&order)).await;
         let materialized = work.map_err(|source| LevelError::Fatal(ProfileError::Interrupted(source)))?;
         let configure = |source| ProfileError::Configure { arm: arm.id.clone(), source };
         materialized.map_err(|source| LevelError::Fatal(configure(source)))?;
-        self.setup.triton.load(&self.task.model).await.map_err(|error| match error {
-            TritonError::Load { .. } => LevelError::Row(error.class(), failure::chain(&error)),
-            TritonError::NotLive { .. } | TritonError::Unload { .. } | TritonError::Connection(_) => fatal(error),
-        })
+        triton.load(model).await.map_err(refused)
     }
 
     async fn analyze(&self, arm: &Arm, level: u32, to_beat: &Option<ToBeat>) -> Result<Measured, AnalyzerError> {
@@ -284,6 +296,7 @@ impl Campaign<'_> {
             perf_analyzer: self.setup.perf_analyzer.clone(),
             folder: folder.clone(),
             workloads: self.task.workloads.clone(),
+            tokenizer: self.task.tokenizer.as_ref().map(Into::into),
             measure: self.task.measure.clone(),
             objectives: drivers::measurable(self.task),
             to_beat: to_beat.clone(),

@@ -160,6 +160,8 @@ mod tests {
             input_hash: "abc-1".into(),
             engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
             model: "agent".into(),
+            tokenizer: None,
+            loaded_at_start: false,
             gpus: 2,
             campaign,
             workloads: Vec::new(),

@@ -7,6 +7,7 @@ pub mod check;
 pub mod chunks;
 pub mod data;
 pub mod drivers;
+pub mod input;
 pub mod judge;
 pub mod progress;
 pub mod recompute;

@@ -5,18 +5,24 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
+use slipway_agent_runtime::backend::{
+    BackendError, Entry,
+    tokens::{Tokenizer, TokenizerError},
+};
 use slipway_worker_contract::{MeasureSettings, Metric, Objective, Workload};
 
 use super::{
     chunks::{self, SoFar},
+    input::input_data,
     records::{self, Chunk, RecordsError},
     search::ToBeat,
     watch::{Decision, Watch},
-    workload::{Traffic, WorkloadError, input_data},
+    workload::{Traffic, WorkloadError},
 };
 
 /// The environment variable that makes the worker a shim; names the order.
@@ -38,6 +44,9 @@ pub struct Order {
     pub folder: PathBuf,
     /// The traffic.
     pub workloads: Vec<Workload>,
+    /// Folder of the tokenizer, where the model takes tokens.
+    #[serde(default)]
+    pub tokenizer: Option<PathBuf>,
     /// How long a level runs.
     pub measure: MeasureSettings,
     /// What ends it early.
@@ -85,6 +94,12 @@ pub enum ShimError {
     /// The traffic cannot be made.
     #[error("failed to make requests")]
     Workload(#[source] WorkloadError),
+    /// The model takes tokens, and its tokenizer cannot be used.
+    #[error("failed to read the engine's tokenizer")]
+    Tokenizer(#[source] TokenizerError),
+    /// A prompt has no tokens.
+    #[error("failed to write requests")]
+    Input(#[source] BackendError),
     /// A file of the level cannot be written or read.
     #[error("failed to use {}", path.display())]
     File {
@@ -221,7 +236,8 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let call = parse_call(arguments)?;
     // Model Analyzer gave this process a session of its own, so its id is the group's.
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
-    let level = Level { order, call: &call, traffic: Traffic::read(&order.workloads).map_err(ShimError::Workload)? };
+    let traffic = Traffic::read(&order.workloads).map_err(ShimError::Workload)?;
+    let level = Level { order, call: &call, traffic, entry: entry(order)? };
     let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
@@ -252,6 +268,11 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     Ok(Outcome::Measured { chunks: done, reason })
 }
 
+fn entry(order: &Order) -> Result<Entry, ShimError> {
+    let Some(folder) = &order.tokenizer else { return Ok(Entry::Text) };
+    Ok(Entry::Tokens(Arc::new(Tokenizer::read(folder).map_err(ShimError::Tokenizer)?)))
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -261,6 +282,7 @@ struct Level<'a> {
     order: &'a Order,
     call: &'a Call,
     traffic: Traffic,
+    entry: Entry,
 }
 
 impl Level<'_> {
@@ -269,7 +291,8 @@ impl Level<'_> {
         let count = keep.max(1) + 2 * u64::from(self.call.level);
         let path = |extension: &str| self.order.folder.join(format!("{name}.{extension}"));
         let (input, csv, export, log) = (path("input.json"), path("csv"), path("json"), path("log"));
-        write(&input, input_data(&self.traffic.draw(count, seed)).to_string().as_bytes())?;
+        let data = input_data(&self.traffic.draw(count, seed), &self.entry).map_err(ShimError::Input)?;
+        write(&input, data.to_string().as_bytes())?;
         let mut command = Command::new(&self.order.perf_analyzer);
         command.args(&self.call.passed).arg("-f").arg(&csv).arg("--input-data").arg(&input);
         command.args(["--request-count", &count.to_string(), "--profile-export-file"]).arg(&export);

@@ -83,6 +83,8 @@ struct IndexEntry {
     name: String,
     #[serde(default)]
     state: String,
+    #[serde(default)]
+    reason: String,
 }
 
 impl Triton {
@@ -137,10 +139,32 @@ impl Triton {
         Err(TritonError::Load { model: model.to_owned(), reason })
     }
 
+    /// Loads a model that others call, unless it is loaded; processes that belong together have loaded it at their start, or
+    /// know why not.
+    ///
+    /// # Errors
+    /// [`TritonError::Load`] with Triton's words.
+    pub async fn ensure(&self, model: &str) -> Result<(), TritonError> {
+        let index = self.index().await?;
+        match index.iter().find(|entry| entry.name == model) {
+            Some(entry) if entry.state == "READY" => Ok(()),
+            Some(IndexEntry { state, reason, .. })
+                if state == "UNAVAILABLE" && !matches!(reason.as_str(), "" | "unloaded") =>
+            {
+                Err(TritonError::Load { model: model.to_owned(), reason: one_line(reason) })
+            }
+            Some(_) | None => self.load(model).await,
+        }
+    }
+
     async fn is_present(&self, model: &str) -> Result<bool, TritonError> {
-        let (_, body) = self.post("v2/repository/index").await?;
-        let index: Vec<IndexEntry> = serde_json::from_str(&body).unwrap_or_default();
+        let index = self.index().await?;
         Ok(index.iter().any(|entry| entry.name == model && !matches!(entry.state.as_str(), "" | "UNAVAILABLE")))
+    }
+
+    async fn index(&self) -> Result<Vec<IndexEntry>, TritonError> {
+        let (_, body) = self.post("v2/repository/index").await?;
+        Ok(serde_json::from_str(&body).unwrap_or_default())
     }
 
     async fn post(&self, path: &str) -> Result<(StatusCode, String), TritonError> {

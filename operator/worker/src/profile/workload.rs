@@ -2,7 +2,6 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serde_json::{Value, json};
 use slipway_worker_contract::{QualityPrompt, Workload};
 
 use super::data::{self, DataError};
@@ -84,22 +83,6 @@ impl Traffic {
         let prompt = &prompts[rng.random_range(0..prompts.len())];
         QualityPrompt { prompt: fill(&prompt.prompt, rng), ..prompt.clone() }
     }
-}
-
-/// Writes requests as perf_analyzer's input data, in the tensors of the text-generation entry.
-pub fn input_data(requests: &[QualityPrompt]) -> Value {
-    let entry = |request: &QualityPrompt| {
-        let mut entry = json!({
-            "text_input": [request.prompt],
-            "max_tokens": [request.max_tokens],
-            "stream": [false],
-        });
-        if !request.stop_words.is_empty() {
-            entry["stop_words"] = json!({"content": request.stop_words, "shape": [request.stop_words.len()]});
-        }
-        entry
-    };
-    json!({"data": requests.iter().map(entry).collect::<Vec<_>>()})
 }
 
 fn read_prompts(workload: &Workload) -> Result<Vec<QualityPrompt>, WorkloadError> {
@@ -190,15 +173,6 @@ mod tests {
         let share = |text: &str| drawn.iter().filter(|p| p.prompt == text).count();
         assert!((2_850..3_150).contains(&share("a")), "{}", share("a"));
         assert_eq!(share("c"), 0);
-    }
-
-    #[test]
-    fn input_data_is_in_the_tensors_of_the_served_entry() {
-        assert_eq!(
-            input_data(&[prompt("p")]),
-            json!({"data": [{"text_input": ["p"], "max_tokens": [8], "stream": [false],
-                "stop_words": {"content": ["\n\n"], "shape": [1]}}]})
-        );
     }
 
     #[test]

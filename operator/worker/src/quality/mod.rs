@@ -5,6 +5,7 @@
 //! sample.
 
 pub mod bound;
+pub mod evaluate;
 pub mod score;
 
 use std::{
@@ -126,7 +127,8 @@ impl Classify for QualityError {
     }
 }
 
-#[derive(Deserialize)]
+/// One line of what an evaluation writes.
+#[derive(Serialize, Deserialize)]
 struct OutputLine {
     id: String,
     output: String,

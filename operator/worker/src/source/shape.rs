@@ -115,6 +115,10 @@ pub fn read(config: &[u8], parameters: &Parameters, weight_bytes: u64) -> Result
         heads,
         key_value_heads: fields.number("num_key_value_heads", &[]).unwrap_or(heads),
         head_dim: fields.number("head_dim", &[]).unwrap_or(hidden_size / heads),
+        intermediate_size: fields.number("intermediate_size", &["n_inner"]),
+        experts: fields.number("num_local_experts", &[]),
+        experts_per_token: fields.number("num_experts_per_tok", &[]),
+        tied_embeddings: fields.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
         vocabulary: fields.required("vocab_size", &[])?,
         max_positions: fields.number("max_position_embeddings", &["n_positions", "n_ctx"]),
         dtype: fields.text("torch_dtype").or_else(|| fields.text("dtype")).or_else(|| parameters.main_type()),
@@ -169,7 +173,7 @@ mod tests {
     #[test]
     fn a_llama_with_grouped_heads_is_read() {
         let config = br#"{"architectures":["LlamaForCausalLM"],"hidden_size":4096,"num_hidden_layers":32,
-            "num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,
+            "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":128256,"max_position_embeddings":131072,
             "torch_dtype":"bfloat16"}"#;
         let expected = ModelShape {
             architecture: "LlamaForCausalLM".into(),
@@ -178,6 +182,10 @@ mod tests {
             heads: 32,
             key_value_heads: 8,
             head_dim: 128,
+            intermediate_size: Some(14_336),
+            experts: None,
+            experts_per_token: None,
+            tied_embeddings: false,
             vocabulary: 128_256,
             max_positions: Some(131_072),
             dtype: Some("bfloat16".into()),

@@ -21,6 +21,7 @@ use std::{
 
 pub use ending::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+use slipway_tensorrt_llm::launch;
 use slipway_worker_contract::FailureClass;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -29,7 +30,7 @@ use tokio::{
 
 use crate::failure::Classify;
 
-/// Lines kept of what the server writes.
+/// Lines kept of what Triton writes.
 const TAIL_LINES: usize = 40;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
@@ -43,6 +44,8 @@ pub struct Server {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Lines kept of what it writes, the latest.
+    pub log_lines: usize,
 }
 
 /// Says why nothing ran.
@@ -86,7 +89,24 @@ pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]
     ];
     arguments.extend(load.iter().map(|model| format!("--load-model={model}")));
     arguments.extend(extra.iter().cloned());
-    Server { program: program.to_owned(), arguments }
+    Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES }
+}
+
+/// Composes the command line for an engine of TensorRT-LLM with as many processes as it has ranks. Several load it at start; the
+/// one that answers stays when it cannot, so that whoever asks is told why.
+pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String]) -> Server {
+    let own = ["--strict-readiness=false", "--exit-on-error=false"].map(str::to_owned);
+    let server = launch::Server {
+        program: program.to_owned(),
+        repository: repository.to_owned(),
+        ranks,
+        models: Vec::new(),
+        arguments: Vec::new(),
+        leader_arguments: [&own[..], extra].concat(),
+    };
+    let mut command = server.command().into_iter();
+    let program = command.next().unwrap_or_default();
+    Server { program, arguments: command.collect(), log_lines: TAIL_LINES }
 }
 
 /// Runs the server until it ends.
@@ -124,7 +144,7 @@ impl Running {
             io::ErrorKind::NotFound => SuperviseError::NoProgram { program: server.program.clone() },
             _ => SuperviseError::Start { program: server.program.clone(), source },
         })?;
-        let tail = Tail::default();
+        let tail = Tail::new(server.log_lines);
         let (closed, pumps) = std::sync::mpsc::channel();
         tail.pump(child.stdout.take(), |line| drop(io::stdout().write_all(line)), closed.clone());
         tail.pump(child.stderr.take(), |line| drop(io::stderr().write_all(line)), closed);
@@ -158,10 +178,17 @@ impl Running {
 }
 
 /// The last lines of both outputs, in the order they came.
-#[derive(Clone, Default)]
-struct Tail(Arc<Mutex<VecDeque<String>>>);
+#[derive(Clone)]
+struct Tail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    most: usize,
+}
 
 impl Tail {
+    fn new(most: usize) -> Self {
+        Self { lines: Arc::default(), most }
+    }
+
     /// Copies an output line by line on a thread of its own, which drops `closed` at its end.
     fn pump(&self, output: Option<impl Read + Send + 'static>, write: fn(&[u8]), closed: Sender<()>) {
         let tail = self.clone();
@@ -177,8 +204,8 @@ impl Tail {
         while output.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
             write(&line);
             let text = String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES)]).trim_end().to_owned();
-            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if lines.len() == TAIL_LINES {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if lines.len() == self.most {
                 lines.pop_front();
             }
             lines.push_back(text);
@@ -187,7 +214,7 @@ impl Tail {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 

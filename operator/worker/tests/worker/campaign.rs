@@ -70,6 +70,8 @@ echo "Concurrency" > "$csv"
 
 struct FakeTriton {
     url: String,
+    loaded: Arc<Mutex<bool>>,
+    loads: Arc<Mutex<Vec<&'static str>>>,
     task: JoinHandle<()>,
 }
 
@@ -84,21 +86,24 @@ impl Drop for FakeTriton {
 struct Repository {
     config: PathBuf,
     loaded: Arc<Mutex<bool>>,
+    /// The models, as they were loaded.
+    loads: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl FakeTriton {
     async fn start(config: PathBuf) -> Self {
-        let repository = Repository { config, loaded: Arc::default() };
+        let repository = Repository { config, loaded: Arc::default(), loads: Arc::default() };
+        let (loaded, loads) = (Arc::clone(&repository.loaded), Arc::clone(&repository.loads));
         let router = Router::new()
             .route("/v2/health/live", get(|| async {}))
-            .route("/v2/models/agent/ready", get(|| async {}))
+            .route("/v2/models/{model}/ready", get(|| async {}))
             .route("/v2/repository/models/agent/load", post(load))
             .route("/v2/repository/models/agent/unload", post(unload))
             .route("/v2/repository/index", post(index))
             .with_state(repository);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        Self { url, task: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }) }
+        Self { url, loaded, loads, task: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }) }
     }
 }
 
@@ -108,6 +113,7 @@ async fn load(State(repository): State<Repository>) -> (StatusCode, Json<Value>)
         return (StatusCode::BAD_REQUEST, Json(json!({"error": words})));
     }
     *repository.loaded.lock().unwrap() = true;
+    repository.loads.lock().unwrap().push("agent");
     (StatusCode::OK, Json(json!({})))
 }
 
@@ -119,7 +125,7 @@ async fn unload(State(repository): State<Repository>) {
 
 async fn index(State(repository): State<Repository>) -> Json<Value> {
     let state = if *repository.loaded.lock().unwrap() { "READY" } else { "UNAVAILABLE" };
-    Json(json!([{"name": "agent", "version": "1", "state": state}]))
+    Json(json!([{"name": "agent", "version": "1", "state": state, "reason": "unloaded"}]))
 }
 
 pub struct Bench {
@@ -139,9 +145,12 @@ impl Bench {
         let task = task(engine.clone(), &prompts);
         let bench = Self { dir, engine, triton, task };
         bench.script("model-analyzer", MODEL_ANALYZER);
-        let repository = bench.path("engine/model_repository");
-        bench.script("perf_analyzer", &PERF_ANALYZER.replace("REPOSITORY", repository.to_str().unwrap()));
+        bench.script("perf_analyzer", &bench.perf_analyzer());
         bench
+    }
+
+    fn perf_analyzer(&self) -> String {
+        PERF_ANALYZER.replace("REPOSITORY", self.path("engine/model_repository").to_str().unwrap())
     }
 
     pub fn path(&self, relative: &str) -> PathBuf {
@@ -200,7 +209,7 @@ fn publish(dir: &Path) -> EngineRef {
     fs::create_dir_all(model.join("1")).unwrap();
     fs::write(model.join("config.pbtxt"), "name: \"agent\" backend: \"python\" instance_group { count: 1 }").unwrap();
     fs::write(model.join("1/model.py"), "").unwrap();
-    let task = BuildTask { identity: "e".into(), model: "agent".into(), quality: None };
+    let task = BuildTask { identity: "e".into(), model: "agent".into(), quality: None, tensorrt_llm: None };
     let (output, store, dataset) = (dir.join("output"), dir.join("store"), dir.join("none"));
     let built = finish_build::run(&task, &Folders { output, store, dataset, threads: 1 }).unwrap();
     EngineRef { identity: "e".into(), manifest_digest: built.manifest_digest }
@@ -216,6 +225,8 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         input_hash: "campaign-1".into(),
         engine,
         model: "agent".into(),
+        tokenizer: None,
+        loaded_at_start: false,
         gpus: 0,
         campaign: Campaign::Explore {
             arms: vec![instances(1), instances(2)],
@@ -273,6 +284,35 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
     let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
     let recomputed = recompute::run(&bench.task, &kept).unwrap();
     assert_eq!(&recomputed, missed, "a row follows from its records");
+}
+
+/// An engine that is split over GPUs is in processes that Triton's API does not reach.
+#[tokio::test]
+async fn a_model_that_is_loaded_at_the_start_stays_and_keeps_its_configuration() {
+    let mut bench = Bench::new().await;
+    bench.task.loaded_at_start = true;
+    *bench.triton.loaded.lock().unwrap() = true;
+    materialize::run(&bench.setup().engine).unwrap();
+    bench.arms(&[("a", ServeConfig::default()), ("b", instances(2).config)]);
+    let rows = bench.run().await.unwrap().rows;
+    assert!(rows.iter().filter(|row| row.arm == "a").all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+    let refused: Vec<_> = rows.iter().filter(|row| row.arm == "b").map(|row| row.reason.as_str()).collect();
+    let words = "an engine that is split over GPUs is loaded once, with the configuration that it was built with: remove \
+                 search.parameters";
+    assert_eq!(refused, [words]);
+    assert_eq!(*bench.triton.loads.lock().unwrap(), [""; 0]);
+}
+
+/// What perf_analyzer is given are the tokens that the sidecar would send.
+#[tokio::test]
+async fn a_model_that_takes_tokens_is_measured_with_tokens() {
+    let mut bench = Bench::new().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/model/checkpoints/react-512");
+    bench.task.tokenizer = Some(folder.to_str().unwrap().to_owned());
+    bench.script("perf_analyzer", &bench.perf_analyzer().replace("grep -c text_input", "grep -c input_ids"));
+    bench.arms(&[("a", ServeConfig::default())]);
+    let rows = bench.run().await.unwrap().rows;
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != Verdict::Failed), "{rows:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@
 
 mod agents;
 mod artifacts;
+mod asking;
 mod campaign;
 mod processes;
 mod server;
 mod sources;
+mod tensorrt_llm;

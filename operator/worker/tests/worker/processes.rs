@@ -52,6 +52,17 @@ fn triton_starts_without_a_model_under_explicit_control() {
 }
 
 #[test]
+fn triton_waits_for_an_engine_of_tensorrt_llm_and_outlives_one_that_does_not_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = supervised(dir.path(), "echo \"$@\"").arg("--tensorrt-llm-ranks=1").output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "--model-repository=/slipway/engine/model_repository --model-control-mode=explicit --disable-auto-complete-config \
+         --strict-readiness=false --exit-on-error=false\n"
+    );
+}
+
+#[test]
 fn a_failing_server_passes_on_its_exit_code_and_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();
     let script = "echo starting; echo 'E model_lifecycle.cc] failed to load agent: no weights' >&2; exit 7";

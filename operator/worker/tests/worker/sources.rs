@@ -48,19 +48,23 @@ fn expected(uri: &str, commit: Option<&str>) -> ResolveResult {
         tokenizer_digest: Some(hash::bytes(tokenizer.as_bytes())),
         files: 3,
         bytes: model().iter().map(|(_, b)| b.len() as u64).sum(),
-        shape: Some(ModelShape {
+        shape: Some(Box::new(ModelShape {
             architecture: "ReactLM".into(),
             hidden_size: 64,
             layers: 2,
             heads: 4,
             key_value_heads: 4,
             head_dim: 16,
+            intermediate_size: None,
+            experts: None,
+            experts_per_token: None,
+            tied_embeddings: false,
             vocabulary: 98,
             max_positions: Some(320),
             dtype: Some("float32".into()),
             parameters: 6272,
             parameter_bytes: 25_088,
-        }),
+        })),
     }
 }
 

@@ -18,7 +18,7 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Outcome, ResolveResult};
 
-use super::super::decide;
+use super::{super::decide, tensorrt_llm};
 use crate::{
     agent_deployment::{
         budget::BudgetsView,
@@ -78,6 +78,7 @@ pub(super) fn world() -> Cluster {
         status: AgentDeploymentStatus::default(),
         store_bound: None,
         dataset: None,
+        calibration: None,
         workloads: BTreeMap::new(),
         profiles: BTreeMap::new(),
         campaigns: Vec::new(),
@@ -385,7 +386,7 @@ impl Cluster {
                 JobPhase::Failed { class, failure: "the disk is full".to_owned(), finished_at: Some(self.world.now) }
             }
         };
-        let images = self.world.spec.engine.custom.iter().map(|custom| custom.builder_image.clone());
+        let images = tensorrt_llm::builder_images(&self.world.spec.engine);
         let image_digests = images.map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
         self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
     }
@@ -399,7 +400,7 @@ impl Cluster {
                 tokenizer_digest: None,
                 files: 4,
                 bytes: 18_250_000,
-                shape: None,
+                shape: self.world.spec.engine.tensorrt_llm.is_some().then(|| Box::new(tensorrt_llm::llama_8b())),
             })
         } else if job.starts_with("fetch-") {
             Outcome::Fetch(FetchResult {

@@ -113,6 +113,8 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         input_hash: "h".into(),
         engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
         model: "agent".into(),
+        tokenizer: None,
+        loaded_at_start: false,
         gpus: 1,
         campaign: Campaign::Explore {
             arms,

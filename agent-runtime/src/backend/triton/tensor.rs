@@ -1,0 +1,48 @@
+//! Tensors of KServe's gRPC protocol, as Triton takes and gives them. Pure.
+
+use crate::backend::{
+    BackendError,
+    inference::{InferTensorContents, ModelInferResponse, model_infer_request::InferInputTensor},
+};
+
+/// An input of whole numbers.
+pub fn integers(name: &str, shape: &[usize], int_contents: Vec<i32>) -> InferInputTensor {
+    input(name, "INT32", shape, InferTensorContents { int_contents, ..Default::default() })
+}
+
+/// An input that is on.
+pub fn on(name: &str, shape: &[usize]) -> InferInputTensor {
+    input(name, "BOOL", shape, InferTensorContents { bool_contents: vec![true], ..Default::default() })
+}
+
+/// An input of texts.
+pub fn texts(name: &str, texts: Vec<String>) -> InferInputTensor {
+    let bytes_contents: Vec<_> = texts.into_iter().map(String::into_bytes).collect();
+    input(name, "BYTES", &[bytes_contents.len()], InferTensorContents { bytes_contents, ..Default::default() })
+}
+
+fn input(name: &str, datatype: &str, shape: &[usize], contents: InferTensorContents) -> InferInputTensor {
+    let shape = shape.iter().map(|length| i64::try_from(*length).unwrap_or(i64::MAX)).collect();
+    InferInputTensor { name: name.into(), datatype: datatype.into(), shape, contents: Some(contents) }
+}
+
+/// The bytes of an output.
+pub fn raw<'a>(response: &'a ModelInferResponse, name: &str) -> Result<&'a [u8], BackendError> {
+    let index = response.outputs.iter().position(|output| output.name == name);
+    let contents = index.and_then(|index| response.raw_output_contents.get(index));
+    contents.map(Vec::as_slice).ok_or_else(|| protocol(format!("output {name:?} is missing")))
+}
+
+/// An output of whole numbers.
+pub fn read_integers(response: &ModelInferResponse, name: &str) -> Result<Vec<i32>, BackendError> {
+    let (numbers, rest) = raw(response, name)?.as_chunks();
+    if !rest.is_empty() {
+        return Err(protocol(format!("output {name:?} is not INT32")));
+    }
+    Ok(numbers.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect())
+}
+
+/// What is wrong with an answer.
+pub fn protocol(problem: String) -> BackendError {
+    BackendError::Protocol { problem }
+}

@@ -1,0 +1,5 @@
+"""STAND-IN; see stand_in.py."""
+
+from stand_in import convert
+
+convert()

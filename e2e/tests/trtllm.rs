@@ -1,0 +1,278 @@
+//! Engines of TensorRT-LLM, built and served by a STAND-IN image (`e2e/images/slipway-tensorrt-llm-stand-in`): its tools have
+//! the argument parsers of 0.16.0 and write files of the right names and sizes; nothing here ran TensorRT-LLM or a GPU.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, EngineStatus, engine::FailureClass};
+use slipway_e2e::{agents::path, cluster, namespace::Namespace};
+
+const IMAGE: &str = "slipway.dev/slipway-tensorrt-llm-stand-in:dev";
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Gives the only node a GPU model and GPUs, as NVIDIA's device plugin and GPU feature discovery would.
+async fn advertise(product: &str) {
+    let nodes: Api<Node> = Api::all(cluster::client().await.unwrap());
+    let name = nodes.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    let labels = json!({"metadata": {"labels": {"nvidia.com/gpu.product": product}}});
+    nodes.patch(&name, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    let capacity = json!({"status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}}});
+    nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(capacity)).await.unwrap();
+}
+
+/// Llama in small: what its configuration says is what is converted.
+fn config(architecture: &str) -> Value {
+    json!({
+        "architectures": [architecture], "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 259, "max_position_embeddings": 8192,
+        "torch_dtype": "bfloat16", "eos_token_id": 258,
+    })
+}
+
+/// A file of weights with one tensor: eight bytes of length, the header, the data.
+fn weights() -> Vec<u8> {
+    let header = r#"{"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}"#;
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat()
+}
+
+/// Puts one folder a model into a claim; each may tell the stand-in's tools to fail.
+async fn give_models(namespace: &Namespace, models: &[(&str, Value)]) {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "models"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Mi"}}},
+    });
+    namespace.create_object(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap()).await.unwrap();
+    let tokenizer = fs::read(path("model/checkpoints/react-512/tokenizer.json")).unwrap();
+    let mut files = BTreeMap::from([
+        ("tokenizer.json".to_owned(), ByteString(tokenizer)),
+        ("model.safetensors".to_owned(), ByteString(weights())),
+        ("config.json".to_owned(), ByteString(config("LlamaForCausalLM").to_string().into_bytes())),
+    ]);
+    let mut script = String::from("set -e\n");
+    for (name, order) in models {
+        files.insert(format!("{name}.order"), ByteString(order.to_string().into_bytes()));
+        script += &format!(
+            "mkdir /models/{name}; cp /files/tokenizer.json /files/model.safetensors /files/config.json /models/{name}/\n\
+             cp /files/{name}.order /models/{name}/stand-in.json\n"
+        );
+    }
+    let config_map = ConfigMap {
+        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            name: Some("files".to_owned()),
+            ..Default::default()
+        },
+        binary_data: Some(files),
+        ..Default::default()
+    };
+    namespace.create_object(&config_map).await.unwrap();
+    run_script(namespace, &script).await;
+}
+
+async fn run_script(namespace: &Namespace, script: &str) {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fill"},
+        "spec": {
+            "restartPolicy": "Never", "automountServiceAccountToken": false,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{
+                "name": "fill", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
+                "command": ["sh", "-c", script],
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "models", "mountPath": "/models"}, {"name": "files", "mountPath": "/files"}],
+            }],
+            "volumes": [
+                {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
+                {"name": "files", "configMap": {"name": "files"}},
+            ],
+        },
+    });
+    namespace.run_to_end(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
+}
+
+/// Lines of JSON in a ConfigMap.
+async fn give_lines(namespace: &Namespace, name: &str, key: &str, lines: impl Iterator<Item = Value>) {
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: text}});
+    namespace.create_object(&serde_json::from_value::<ConfigMap>(config_map).unwrap()).await.unwrap();
+}
+
+async fn give_texts(namespace: &Namespace) {
+    let texts = (0..16).map(|n| json!({"text": format!("calibration text {n}")}));
+    give_lines(namespace, "texts", "train.jsonl", texts).await;
+}
+
+fn agent(name: &str, product: &str, search: &Value) -> Value {
+    json!({
+        "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": name},
+        "spec": {
+            "model": {"uri": format!("pvc://models/{name}")},
+            "engine": {"backend": "TensorRTLLM", "tensorRTLLM": {
+                "version": "0.16.0", "image": IMAGE, "maxSeqLen": 4096, "reduceFusion": true,
+                "calibration": {"configMap": {"name": "texts", "key": "train.jsonl"}, "samples": 16},
+            }},
+            "search": search,
+            "hardware": {"nodeSelector": {"nvidia.com/gpu.product": product}},
+            "serving": {"tritonResources": {"limits": {"nvidia.com/gpu": "1"}}},
+            "agent": {"maxSteps": 2},
+        },
+    })
+}
+
+async fn only_engine_of(namespace: &Namespace, agent: &str) -> EngineStatus {
+    let engines = namespace.api::<Engine>().list(&ListParams::default()).await.unwrap().items;
+    let status: AgentDeployment = namespace.api().get(agent).await.unwrap();
+    let name = &status.status.unwrap().engines[0].name;
+    engines.into_iter().find(|engine| engine.name_any() == *name).and_then(|engine| engine.status).unwrap_or_default()
+}
+
+/// The whole chain: resolve, fetch, quantize, build, check, repository, publish, serve, answer.
+#[tokio::test]
+async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
+    advertise("NVIDIA-H100-80GB-HBM3").await;
+    let namespace = Namespace::create("trtllm-serves").await.unwrap();
+    give_models(&namespace, &[("whole", json!({}))]).await;
+    give_texts(&namespace).await;
+    let search = json!({"precision": ["FP8"], "kvCachePrecision": ["FP8"], "maxBatchSize": [16]});
+    let object = namespace.apply(&agent("whole", "NVIDIA-H100-80GB-HBM3", &search)).await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap();
+
+    let engine = only_engine_of(&namespace, "whole").await;
+    let artifact = engine.artifact.unwrap();
+    // 4 layers x (4 x 256 x 256 + 3 x 256 x 512) weights of a byte, and two embeddings of 259 x 256 x 2 bytes.
+    assert!(artifact.size_bytes > 2_800_000, "{artifact:?}");
+    assert_eq!(served.status.unwrap().selected.unwrap().display_name, "fp8");
+    let run = namespace.ask("whole", "What is it?").await.unwrap();
+    assert_eq!((run["status"].as_str(), run["answer"].as_str()), (Some("succeeded"), Some("42")), "{run}");
+    namespace.delete().await.unwrap();
+}
+
+/// Two engines, each before Triton in Jobs of its own: 200 questions, then whole runs, and one is chosen.
+#[tokio::test]
+async fn engines_are_scored_and_measured_before_one_of_them_serves() {
+    advertise("NVIDIA-H100-80GB-HBM3").await;
+    let namespace = Namespace::create("trtllm-measures").await.unwrap();
+    give_models(&namespace, &[("measured", json!({}))]).await;
+    give_texts(&namespace).await;
+    // The stand-in answers every question so; its stop word keeps the rest back.
+    let samples = (0..200).map(|n| {
+        let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
+        json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
+    });
+    give_lines(&namespace, "samples", "quality.jsonl", samples).await;
+    let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
+    give_lines(&namespace, "runs", "trace.jsonl", runs).await;
+
+    let search = json!({"precision": ["FP16", "FP8"], "maxBatchSize": [16], "concurrency": [2]});
+    let mut agent = agent("measured", "NVIDIA-H100-80GB-HBM3", &search);
+    agent["spec"]["slo"] = json!({
+        "objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "20s"}],
+        "quality": {"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}},
+    });
+    agent["spec"]["profiling"] = json!({
+        "driver": "AgentRun",
+        "workloads": [{"name": "runs", "agentTrace": {"configMap": {"name": "runs", "key": "trace.jsonl"}}}],
+    });
+    let profile = namespace.campaign(&agent).await.unwrap();
+    let status = profile.status.unwrap();
+    status.measurements.iter().for_each(|row| println!("  {} at {}: {}", row.engine, row.level, row.reason));
+    let points: BTreeSet<_> = status.measurements.iter().map(|row| (&row.engine, &row.configuration)).collect();
+    assert_eq!(points.len(), 2, "{:?}", status.measurements);
+    assert!(status.measurements.iter().all(|row| row.errors == 0 && row.count > 0), "{:?}", status.measurements);
+
+    let object: AgentDeployment = namespace.api().get("measured").await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
+    let scores: Vec<_> = served
+        .engines
+        .iter()
+        .map(|engine| {
+            let quality = engine.quality.clone().unwrap();
+            (engine.display_name.as_str(), quality.samples, quality.score_parts_per_million, quality.accepted)
+        })
+        .collect();
+    assert_eq!(scores, [("fp16", 200, 1_000_000, true), ("fp8", 200, 1_000_000, true)]);
+    assert_eq!(served.selected.unwrap().engine, status.choice.unwrap().engine);
+    let run = namespace.ask("measured", "What is it?").await.unwrap();
+    assert_eq!(run["answer"].as_str(), Some("42"), "{run}");
+    namespace.delete().await.unwrap();
+}
+
+/// What a tool does wrong, and what the Engine says of it.
+#[tokio::test]
+async fn a_tool_that_fails_says_why_in_the_engines_status() {
+    advertise("NVIDIA-H100-80GB-HBM3").await;
+    let namespace = Namespace::create("trtllm-fails").await.unwrap();
+    let cases = [
+        ("memory", "build", FailureClass::InsufficientMemory, "CUDA out of memory. Tried to allocate 224.00 MiB."),
+        ("device", "quantize", FailureClass::UnsupportedPrecision, "FP8 is not supported on pre SM89 GPUs"),
+        ("weights", "quantize", FailureClass::BadModel, "HeaderTooLarge"),
+        ("version", "build", FailureClass::ImageMismatch, "built by TensorRT-LLM 0.17.0, not 0.16.0"),
+        ("rank", "build", FailureClass::BadModel, "rank0.engine is missing: the build of that rank failed"),
+        ("killed", "build", FailureClass::InsufficientMemory, "exited with code 137"),
+        ("disk", "quantize", FailureClass::Infrastructure, "No space left on device"),
+    ];
+    let models: Vec<_> =
+        cases.iter().map(|(failure, tool, ..)| (*failure, json!({"tool": tool, "failure": failure}))).collect();
+    give_models(&namespace, &models).await;
+    give_texts(&namespace).await;
+    for (name, ..) in cases {
+        namespace.apply(&agent(name, "NVIDIA-H100-80GB-HBM3", &json!({"precision": ["FP8"]}))).await.unwrap();
+    }
+    for (name, _, class, text) in cases {
+        let failure = namespace
+            .wait(name, "a failed attempt", LIMIT, |agent: &AgentDeployment| {
+                let engine = agent.status.as_ref().and_then(|status| status.engines.first());
+                engine.map(|engine| engine.name.clone()).ok_or_else(|| "no engine".to_owned())
+            })
+            .await
+            .unwrap();
+        let found = namespace
+            .wait(&failure, "a failed attempt", LIMIT, |engine: &Engine| {
+                let attempts = engine.status.as_ref().map(|status| status.attempts.clone()).unwrap_or_default();
+                attempts.iter().find_map(|attempt| attempt.failure.clone()).ok_or_else(|| format!("{attempts:?}"))
+            })
+            .await
+            .unwrap();
+        assert_eq!(found.class, class, "{name}: {}", found.message);
+        assert!(found.message.contains(text), "{name}: {}", found.message);
+        println!("{name}: {class:?}: {}", found.message);
+    }
+    namespace.delete().await.unwrap();
+}
+
+/// No Job of a refused spec but the one that read config.json.
+#[tokio::test]
+async fn fp8_on_an_a100_is_refused_before_anything_is_fetched() {
+    advertise("NVIDIA-A100-SXM4-80GB").await;
+    let namespace = Namespace::create("trtllm-refused").await.unwrap();
+    give_models(&namespace, &[("refused", json!({}))]).await;
+    give_texts(&namespace).await;
+    namespace.apply(&agent("refused", "NVIDIA-A100-SXM4-80GB", &json!({"precision": ["FP8"]}))).await.unwrap();
+    let message = namespace.wait_for_message("refused", "Stalled", "SM80", LIMIT).await.unwrap();
+    assert_eq!(
+        message,
+        "spec.search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16, INT8WeightOnly, \
+         INT8SmoothQuant, INT4WeightOnly, INT4AWQ"
+    );
+    let jobs = namespace.api::<k8s_openapi::api::batch::v1::Job>().list(&ListParams::default()).await.unwrap();
+    let jobs: Vec<_> = jobs.items.iter().map(ResourceExt::name_any).collect();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("resolve-"), "{jobs:?}");
+    namespace.delete().await.unwrap();
+}

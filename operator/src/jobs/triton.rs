@@ -1,0 +1,58 @@
+//! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. Pure.
+
+use k8s_openapi::{
+    api::core::v1::{Container, HTTPGetAction, Probe, Volume},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use slipway_crds::v1alpha1::shared::ContainerResources;
+use slipway_worker_contract::paths;
+
+use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, empty_dir, mount, shared_memory_volume, worker_in};
+
+/// Name of the volume with the engine, which the worker fills and configures.
+pub const ENGINE_VOLUME: &str = "engine";
+
+const TRITON_HTTP_PORT: i32 = 8000;
+/// Seconds that Triton may take to live: no model is loaded by then, but for an engine that is split over GPUs.
+const LIVE_SECONDS: i32 = 600;
+
+/// What serves in a Job.
+#[derive(Debug, Clone, Copy)]
+pub struct Served<'a> {
+    /// Triton's image.
+    pub image: &'a str,
+    /// What it gets.
+    pub resources: &'a ContainerResources,
+    /// Processes of an engine of TensorRT-LLM; absent with other backends.
+    pub tensorrt_llm_ranks: Option<u32>,
+}
+
+/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it.
+pub fn sidecar(served: Served<'_>) -> Container {
+    let ranks = served.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
+    let arguments: Vec<&str> = std::iter::once("supervise").chain(ranks.as_deref()).collect();
+    let mut container = worker_in(served.image, "triton", &arguments);
+    container.restart_policy = Some("Always".to_owned());
+    container.resources = Some(served.resources.to_requirements());
+    container.startup_probe = Some(Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some("/v2/health/live".to_owned()),
+            port: IntOrString::Int(TRITON_HTTP_PORT),
+            ..Default::default()
+        }),
+        period_seconds: Some(1),
+        timeout_seconds: Some(2),
+        failure_threshold: Some(LIVE_SECONDS),
+        ..Default::default()
+    });
+    container
+        .volume_mounts
+        .get_or_insert_default()
+        .extend([mount(ENGINE_VOLUME, paths::ENGINE_DIR), mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY)]);
+    container
+}
+
+/// The volumes that it mounts beside the worker's binary.
+pub fn volumes() -> [Volume; 2] {
+    [empty_dir(ENGINE_VOLUME), shared_memory_volume()]
+}

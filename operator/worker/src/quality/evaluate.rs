@@ -1,0 +1,158 @@
+//! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the client that
+//! the sidecar serves with, so that what is scored is what serves.
+
+use std::{fs, io, path::PathBuf, sync::Arc};
+
+use futures::StreamExt;
+use slipway_agent_runtime::backend::{
+    Backend, BackendError, EndpointError, Entry, Generation, Triton as Engine,
+    tokens::{Tokenizer, TokenizerError},
+};
+use slipway_worker_contract::{FailureClass, QualityPrompt};
+use tokio::task::{JoinError, JoinSet};
+
+use super::{OutputLine, QualityError, lines};
+use crate::{
+    failure::Classify,
+    profile::triton::{Triton, TritonError},
+};
+
+/// Whom to ask what.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The server's repository.
+    pub triton: Triton,
+    /// Where it is asked, as in `http://127.0.0.1:8001`.
+    pub endpoint: String,
+    /// The model that is asked: it takes tokens.
+    pub model: String,
+    /// Folder of its tokenizer.
+    pub tokenizer: PathBuf,
+    /// The questions, one [`QualityPrompt`] a line.
+    pub questions: PathBuf,
+    /// Where the answers go.
+    pub outputs: PathBuf,
+    /// Questions under way at a time.
+    pub in_flight: usize,
+}
+
+/// Says why there are no answers.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    /// The questions cannot be read.
+    #[error("the questions cannot be read")]
+    Questions(#[source] QualityError),
+    /// The tokenizer cannot be used.
+    #[error("failed to read the engine's tokenizer")]
+    Tokenizer(#[source] TokenizerError),
+    /// The address is none.
+    #[error("failed to set up the engine's client")]
+    Endpoint(#[source] EndpointError),
+    /// Triton does not serve the engine.
+    #[error("the engine cannot be asked")]
+    Triton(#[source] TritonError),
+    /// The engine did not answer.
+    #[error("the engine did not answer question {id:?}")]
+    Engine {
+        /// The question.
+        id: String,
+        /// Why.
+        #[source]
+        source: BackendError,
+    },
+    /// A question's task was lost.
+    #[error("a question was interrupted")]
+    Interrupted(#[source] JoinError),
+    /// The answers cannot be kept.
+    #[error("failed to write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Classify for EvaluateError {
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Questions(source) => source.class(),
+            Self::Triton(source) => source.class(),
+            Self::Tokenizer(_) => FailureClass::BadModel,
+            Self::Engine { source, .. } => class_of(source),
+            Self::Endpoint(_) | Self::Interrupted(_) | Self::Write { .. } => FailureClass::Infrastructure,
+        }
+    }
+}
+
+fn class_of(error: &BackendError) -> FailureClass {
+    match error {
+        BackendError::Engine { .. } | BackendError::Protocol { .. } | BackendError::Tokens(_) => FailureClass::BadModel,
+        BackendError::Unreachable { .. } | BackendError::NotReady { .. } | BackendError::EndedEarly => {
+            FailureClass::Infrastructure
+        }
+    }
+}
+
+/// Loads the model, asks every question and writes the answers.
+///
+/// # Errors
+/// [`EvaluateError`]: one question without an answer is none of the whole, for a score of the rest would not compare.
+pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
+    let path = &order.questions;
+    let read = fs::read(path).map_err(|source| QualityError::Read { path: path.clone(), source });
+    let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
+    let tokenizer = Tokenizer::read(&order.tokenizer).map_err(EvaluateError::Tokenizer)?;
+    let entry = Entry::Tokens(Arc::new(tokenizer));
+    let engine = Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?;
+    serve(order).await.map_err(EvaluateError::Triton)?;
+    let answers = ask_all(&engine, prompts, order.in_flight).await?;
+    tracing::info!(answers = answers.len(), "evaluated");
+    write(order, &answers)
+}
+
+/// Processes that belong together have loaded the model at their start.
+async fn serve(order: &Evaluation) -> Result<(), TritonError> {
+    order.triton.wait_live().await?;
+    order.triton.ensure(&order.model).await
+}
+
+async fn ask_all(
+    engine: &Engine,
+    prompts: Vec<QualityPrompt>,
+    in_flight: usize,
+) -> Result<Vec<OutputLine>, EvaluateError> {
+    let mut waiting = prompts.into_iter();
+    let mut asked = JoinSet::new();
+    let mut answers = Vec::new();
+    loop {
+        while asked.len() < in_flight
+            && let Some(prompt) = waiting.next()
+        {
+            asked.spawn(ask(engine.clone(), prompt));
+        }
+        match asked.join_next().await {
+            None => return Ok(answers),
+            Some(done) => answers.push(done.map_err(EvaluateError::Interrupted)??),
+        }
+    }
+}
+
+async fn ask(engine: Engine, prompt: QualityPrompt) -> Result<OutputLine, EvaluateError> {
+    let QualityPrompt { id, prompt, max_tokens, stop_words } = prompt;
+    let mut pieces = engine.generate(Generation { id: id.clone(), prompt, max_tokens, stop_words });
+    let mut output = String::new();
+    while let Some(piece) = pieces.next().await {
+        output += &piece.map_err(|source| EvaluateError::Engine { id: id.clone(), source })?.text;
+    }
+    Ok(OutputLine { id, output })
+}
+
+fn write(order: &Evaluation, answers: &[OutputLine]) -> Result<(), EvaluateError> {
+    let path = &order.outputs;
+    let line = |answer| serde_json::to_string(answer).expect("an answer holds only texts") + "\n";
+    let text: String = answers.iter().map(line).collect();
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    made.map_err(|source| EvaluateError::Write { path: path.clone(), source })
+}

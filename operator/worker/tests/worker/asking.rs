@@ -1,0 +1,236 @@
+//! Questions asked of a served engine, with a server where Triton does.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::{self, State},
+    routing::{get, post},
+};
+use futures::{Stream, stream};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_agent_runtime::backend::inference::{
+    ModelInferRequest, ModelInferResponse, ModelReadyRequest, ModelReadyResponse, ModelStreamInferResponse,
+    ServerReadyRequest, ServerReadyResponse,
+    grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer},
+    model_infer_response::InferOutputTensor,
+};
+use slipway_worker::{
+    failure::{self, Classify},
+    http,
+    profile::triton::Triton,
+    quality::evaluate::{self, EvaluateError, Evaluation},
+};
+use slipway_worker_contract::FailureClass;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// What the server says, and what it was told.
+#[derive(Clone, Default)]
+struct Server {
+    /// State of the engine's model and its reason, in the index.
+    engine: Option<(&'static str, &'static str)>,
+    loads: Arc<Mutex<Vec<String>>>,
+}
+
+struct Bench {
+    dir: TempDir,
+    server: Server,
+    evaluation: Evaluation,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+impl Bench {
+    async fn new(engine: Option<(&'static str, &'static str)>) -> Self {
+        let server = Server { engine, ..Server::default() };
+        let router = Router::new()
+            .route("/v2/health/live", get(|| async {}))
+            .route("/v2/repository/index", post(index))
+            .route("/v2/repository/models/{model}/load", post(load))
+            .route("/v2/models/{model}/ready", get(|| async {}))
+            .with_state(server.clone());
+        let (repository, url) = listener().await;
+        let (asked, endpoint) = listener().await;
+        let engine = tonic::transport::Server::builder().add_service(GrpcInferenceServiceServer::new(Echo));
+        let tasks = [
+            tokio::spawn(async move { axum::serve(repository, router).await.unwrap() }),
+            tokio::spawn(async move { engine.serve_with_incoming(TcpListenerStream::new(asked)).await.unwrap() }),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        let evaluation = Evaluation {
+            triton: Triton { client: http::local_client().unwrap(), url, patience: Duration::from_secs(20) },
+            endpoint,
+            model: "tensorrt_llm".to_owned(),
+            tokenizer: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/model/checkpoints/react-512"),
+            questions: dir.path().join("quality.jsonl"),
+            outputs: dir.path().join("output/quality/outputs.jsonl"),
+            in_flight: 2,
+        };
+        Self { dir, server, evaluation, tasks }
+    }
+
+    async fn ask(&self, prompts: &[&str]) -> Result<BTreeSet<String>, EvaluateError> {
+        let line = |(n, prompt): (usize, &&str)| {
+            let mut line = json!({"id": format!("q{n}"), "prompt": prompt, "maxTokens": 12});
+            if n == 0 {
+                line["stopWords"] = json!(["\n\n"]);
+            }
+            format!("{line}\n")
+        };
+        let text: String = prompts.iter().enumerate().map(line).collect();
+        fs::write(&self.evaluation.questions, text).unwrap();
+        evaluate::run(&self.evaluation).await?;
+        Ok(fs::read_to_string(self.outputs()).unwrap().lines().map(str::to_owned).collect())
+    }
+
+    fn outputs(&self) -> PathBuf {
+        self.dir.path().join("output/quality/outputs.jsonl")
+    }
+
+    fn loads(&self) -> Vec<String> {
+        self.server.loads.lock().unwrap().clone()
+    }
+}
+
+/// A model that was never loaded has neither version nor state.
+async fn index(State(server): State<Server>) -> Json<Value> {
+    let mut engine = json!({"name": "tensorrt_llm"});
+    if let Some((state, reason)) = server.engine {
+        engine = json!({"name": "tensorrt_llm", "version": "1", "state": state, "reason": reason});
+    }
+    Json(json!([engine]))
+}
+
+async fn load(State(server): State<Server>, extract::Path(model): extract::Path<String>) {
+    server.loads.lock().unwrap().push(model);
+}
+
+/// An engine that repeats the prompt, whose tokens are bytes after the one that begins it, and goes on.
+struct Echo;
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Echo {
+    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Result<Response<ServerReadyResponse>, Status> {
+        Ok(Response::new(ServerReadyResponse { ready: true }))
+    }
+
+    async fn model_ready(&self, _: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
+        Ok(Response::new(ModelReadyResponse { ready: true }))
+    }
+
+    type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<ModelInferRequest>>,
+    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+        let request = request.into_inner().message().await?.expect("a stream carries a request");
+        let prompt = integers(&request, "input_ids")[1..].to_vec();
+        let answer = if prompt == bytes("too long") {
+            ModelStreamInferResponse { error_message: "prompt length 9000 exceeds 4096".into(), infer_response: None }
+        } else {
+            answer(&[prompt, bytes("\n\nand more")].concat())
+        };
+        Ok(Response::new(Box::pin(stream::iter([Ok(answer)]))))
+    }
+}
+
+fn bytes(text: &str) -> Vec<i32> {
+    text.bytes().map(i32::from).collect()
+}
+
+fn integers(request: &ModelInferRequest, name: &str) -> Vec<i32> {
+    let input = request.inputs.iter().find(|input| input.name == name).unwrap();
+    input.contents.as_ref().unwrap().int_contents.clone()
+}
+
+fn answer(tokens: &[i32]) -> ModelStreamInferResponse {
+    let output =
+        |name: &str| InferOutputTensor { name: name.into(), datatype: "INT32".into(), shape: vec![1], contents: None };
+    let raw = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let response = ModelInferResponse {
+        outputs: vec![output("output_ids"), output("sequence_length")],
+        raw_output_contents: vec![raw(tokens), raw(&[tokens.len() as i32])],
+        ..ModelInferResponse::default()
+    };
+    ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+}
+
+fn line(id: &str, output: &str) -> String {
+    json!({"id": id, "output": output}).to_string()
+}
+
+#[tokio::test]
+async fn every_question_is_asked_once_the_engine_is_loaded() {
+    let bench = Bench::new(None).await;
+    let answers = bench.ask(&["1+1?", "2+2?", "3+3?"]).await.unwrap();
+    // The first has a stop word, the others end at their twelve tokens.
+    let expected = [line("q0", "1+1?"), line("q1", "2+2?\n\nand mo"), line("q2", "3+3?\n\nand mo")];
+    assert_eq!(answers, BTreeSet::from(expected));
+    assert_eq!(bench.loads(), ["tensorrt_llm"]);
+}
+
+#[tokio::test]
+async fn an_engine_that_its_processes_loaded_at_their_start_is_not_loaded_again() {
+    let bench = Bench::new(Some(("READY", ""))).await;
+    bench.ask(&["1+1?"]).await.unwrap();
+    assert_eq!(bench.loads(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_engine_that_could_not_be_loaded_at_the_start_says_why() {
+    let reason = "Internal: unexpected error when creating modelInstanceState:\n CUDA out of memory;";
+    let bench = Bench::new(Some(("UNAVAILABLE", reason))).await;
+    let error = bench.ask(&["1+1?"]).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::InsufficientMemory);
+    assert_eq!(
+        failure::chain(&error),
+        "the engine cannot be asked: Triton cannot load \"tensorrt_llm\": Internal: unexpected error when creating \
+         modelInstanceState: CUDA out of memory"
+    );
+    assert_eq!(bench.loads(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_question_that_the_engine_refuses_leaves_no_answers_behind() {
+    let bench = Bench::new(None).await;
+    let error = bench.ask(&["1+1?", "too long"]).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::BadModel);
+    assert_eq!(
+        failure::chain(&error),
+        "the engine did not answer question \"q1\": the engine failed: prompt length 9000 exceeds 4096"
+    );
+    assert!(!bench.outputs().exists());
+}
+
+#[tokio::test]
+async fn an_engine_without_a_tokenizer_is_not_asked() {
+    let mut bench = Bench::new(None).await;
+    bench.evaluation.tokenizer = bench.dir.path().join("none");
+    let error = bench.ask(&["1+1?"]).await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::BadModel);
+    assert!(failure::chain(&error).starts_with("failed to read the engine's tokenizer: failed to read "), "{error}");
+    assert_eq!(bench.loads(), Vec::<String>::new());
+}
