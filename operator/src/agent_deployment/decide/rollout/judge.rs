@@ -175,12 +175,18 @@ impl Case<'_> {
         let weight_percent = planned.or(self.rollout.weight.map(f64::from));
         let reference_percent = self.rollout.compared_baseline().map(|of| f64::from(of.weight));
         let mut window = Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
+        // The sessions of a pod that does not answer are counted by nobody: without them the split would look wrong.
+        let is_split_known = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
+        let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
             let Some(evidence) = &pod.evidence else { continue };
             // A container that was started anew counts anew: it is another pod to the judge.
             let name = format!("{}@{}", evidence.pod, evidence.started_at);
             let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
-            let observation = |metric: &MetricWindow| Observation::from_evidence(arm, &name, metric);
+            let observation = |metric: &MetricWindow| Observation {
+                new_sessions: sessions(metric),
+                ..Observation::from_evidence(arm, &name, metric)
+            };
             window.observations.extend(counted.metrics.iter().map(observation));
             if counted.metrics.is_empty() {
                 window.observations.push(observation(&idle()));

@@ -81,6 +81,20 @@ fn a_slower_canary_loses_its_traffic_and_is_not_tried_again() {
 }
 
 #[test]
+fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
+    let mut trial = trial();
+    let canary = trial.cluster.canary();
+    trial.silent = Some(canary.clone());
+    trial.serve(5 * 60, EQUAL);
+    let rollout = trial.rollout();
+    let verdict = (rollout.weight, rollout.verdict.as_deref(), rollout.reason.as_deref());
+    assert_eq!(verdict, (Some(20), Some("Hold"), Some("EvidenceUnreachable")), "no gateway is to blame");
+    trial.silent = None;
+    trial.serve(60 * 60, EQUAL);
+    assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
+}
+
+#[test]
 fn a_rollback_is_told_once_with_its_numbers_and_a_rejected_plan_that_comes_back_is_told_too() {
     let mut trial = trial();
     let (prompt, canary) = (trial.cluster.world.spec.agent.system_prompt.clone(), trial.cluster.canary());

@@ -34,6 +34,8 @@ pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, c
 pub(super) struct Trial {
     pub(super) cluster: Cluster,
     pub(super) counted: BTreeMap<String, Vec<Window>>,
+    /// The revision whose pods do not answer when they are asked for what they counted.
+    pub(super) silent: Option<String>,
     /// What Prometheus says of the canary by every guardrail.
     pub(super) said: GuardrailView,
     /// Every share that the canary had, in turn.
@@ -72,7 +74,15 @@ fn microseconds(index: u64, window: u64, slowdown: f64) -> u64 {
 impl Trial {
     pub(super) fn on(cluster: Cluster) -> Self {
         let said = GuardrailView::Values { canary: None, stable: None };
-        Self { cluster, counted: BTreeMap::new(), said, shares: Vec::new(), events: Vec::new(), writes: 0 }
+        Self {
+            cluster,
+            counted: BTreeMap::new(),
+            silent: None,
+            said,
+            shares: Vec::new(),
+            events: Vec::new(),
+            writes: 0,
+        }
     }
 
     pub(super) fn rollout(&self) -> RolloutStatus {
@@ -119,7 +129,8 @@ impl Trial {
         let of = |revision: String| {
             let pods = (0..2).map(|pod| {
                 let name = format!("{revision}-{pod}");
-                let evidence = self.counted.get(&name).map(|windows| Evidence {
+                let counted = self.counted.get(&name).filter(|_| self.silent.as_ref() != Some(&revision));
+                let evidence = counted.map(|windows| Evidence {
                     revision: revision.clone(),
                     pod: name.clone(),
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
