@@ -12,6 +12,7 @@ mod capacity_histories;
 mod cluster;
 mod drift;
 mod in_place;
+mod predictions;
 mod profiling;
 mod properties;
 mod quality;

@@ -6,30 +6,52 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{LatencyMetric, LatencyObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
+use slipway_evidence::Metric;
 
 use super::World;
 use crate::{
-    agent_deployment::{decide::profiling, objectives::counted_as, revision::RevisionPlan},
+    agent_deployment::{decide::profiling, revision::RevisionPlan},
     profile::decide::select::milliseconds,
 };
 
-/// The ratio of the new plan's latency to that of the serving one, for every metric that confirm runs of both measured.
-pub(super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
-    let (Some(stable), Some(canary)) = (confirmed(world, stable), confirmed(world, canary)) else { return Vec::new() };
-    let metrics = [
-        LatencyMetric::RequestLatency,
-        LatencyMetric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency,
+/// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
+///
+/// Measurements have what their driver counts and what the objectives name. Where a part of a request was not measured, the whole request
+/// stands for it and for a run's time at the model, which is made of requests; where no request was, the whole run does, whose tools take
+/// the same time in both and make its ratio the smaller one.
+pub(in super::super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
+    let Some((before, after)) = comparable(world, stable, canary) else { return Vec::new() };
+    let measured = |metric| ratio_percent(before, after, metric);
+    let run = measured(LatencyMetric::AgentRunLatency);
+    let request = measured(LatencyMetric::RequestLatency).or(run);
+    let of_metrics = [
+        (Metric::RequestLatency, request),
+        (Metric::TimeToFirstToken, measured(LatencyMetric::TimeToFirstToken).or(request)),
+        (Metric::InterTokenLatency, measured(LatencyMetric::InterTokenLatency).or(request)),
+        (Metric::ModelTime, request),
+        (Metric::AgentRunLatency, run),
     ];
-    metrics
+    of_metrics
         .into_iter()
-        .filter_map(|name| {
-            let (before, after) = largest_common(stable, canary, name)?;
-            let percent = u32::try_from(after.checked_mul(100)?.checked_div(before)?).ok()?;
-            Some(Prediction { metric: counted_as(name), ratio_percent: percent.clamp(1, 100_000) })
-        })
+        .filter_map(|(metric, ratio_percent)| Some(Prediction { metric, ratio_percent: ratio_percent? }))
         .collect()
+}
+
+fn ratio_percent(before: &Measurement, after: &Measurement, metric: LatencyMetric) -> Option<u32> {
+    let (before, after) = largest_common(before, after, metric)?;
+    let percent = u32::try_from(after.checked_mul(100)?.checked_div(before)?).ok()?;
+    Some(percent.clamp(1, 100_000))
+}
+
+/// Measurements of both plans that were made alike: by confirm runs, or by as many requests in flight where nothing was confirmed.
+fn comparable<'a>(
+    world: &'a World,
+    stable: &RevisionPlan,
+    canary: &RevisionPlan,
+) -> Option<(&'a Measurement, &'a Measurement)> {
+    let both = |purpose| feasible(world, stable, purpose).zip(feasible(world, canary, purpose));
+    let is_alike = |(before, after): &(&Measurement, &Measurement)| before.level == after.level;
+    both(MeasurementPurpose::Confirm).or_else(|| both(MeasurementPurpose::Explore).filter(is_alike))
 }
 
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
@@ -56,12 +78,11 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
     lines
 }
 
-/// The confirm run of a plan, from any campaign that is kept.
-fn confirmed<'a>(world: &'a World, plan: &RevisionPlan) -> Option<&'a Measurement> {
+/// The measurement for a purpose by which a campaign, any that is kept, predicts what a plan will be.
+fn feasible<'a>(world: &'a World, plan: &RevisionPlan, purpose: MeasurementPurpose) -> Option<&'a Measurement> {
     world.profiles.values().find_map(|profile| {
         let row = predicting(profile, plan)?;
-        let is_confirmed = row.purpose == MeasurementPurpose::Confirm && row.verdict == MeasurementVerdict::Feasible;
-        is_confirmed.then_some(row)
+        (row.purpose == purpose && row.verdict == MeasurementVerdict::Feasible).then_some(row)
     })
 }
 
