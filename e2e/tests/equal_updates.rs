@@ -33,8 +33,8 @@ fn with_an_equal_plan(manifest: &mut Value, number: usize) {
 }
 
 /// Applies an edit that is to open no rollout, and looks for a minute.
-async fn stays(bench: &Bench, load: &Load<'_>, stable: &str) {
-    let applied = bench.apply(&bench.manifest).await.unwrap();
+async fn stays(bench: &Bench, load: &Load<'_>, (manifest, stable): (&Value, &str)) {
+    let applied = bench.apply(manifest).await.unwrap();
     let watch = Watch::start(&bench.namespace);
     bench.namespace.wait_until_served(&applied, ROLLOUT_LIMIT).await.unwrap();
     load.next_intervals(6).await.unwrap();
@@ -45,17 +45,17 @@ async fn stays(bench: &Bench, load: &Load<'_>, stable: &str) {
 
 #[tokio::test]
 async fn an_hour_of_equal_updates_rolls_nothing_back() {
-    let mut bench = Bench::start("equal-updates").await.unwrap();
+    let bench = Bench::start("equal-updates").await.unwrap();
     let load = bench.start_load().await.unwrap();
     load.next_intervals(1).await.unwrap();
     let begun = Instant::now();
-    let mut stable = bench.stable.clone();
+    let (mut manifest, mut stable) = (bench.manifest.clone(), bench.stable.clone());
     for number in 1..=UPDATES {
-        without_a_new_plan(&mut bench.manifest, number);
-        stays(&bench, &load, &stable).await;
-        with_an_equal_plan(&mut bench.manifest, number);
+        without_a_new_plan(&mut manifest, number);
+        stays(&bench, &load, (&manifest, stable.as_str())).await;
+        with_an_equal_plan(&mut manifest, number);
         let opened = Instant::now();
-        bench.apply(&bench.manifest).await.unwrap();
+        bench.apply(&manifest).await.unwrap();
         stable = bench.wait_for_canary().await.unwrap();
         let promoted = bench.wait_for_promotion(&stable).await.unwrap();
         assert!(promoted.rejected.is_empty(), "{:?}", promoted.rejected);
