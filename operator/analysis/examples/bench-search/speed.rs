@@ -67,7 +67,35 @@ fn truth(space: &Space, cell: Cell) -> Vec<f64> {
 }
 
 pub fn speed() -> Section {
-    let space = space();
+    let mut text = "## Decision time, 5,000 arms x 10 levels, 3 metrics\n\n".to_owned();
+    let header = ["runs known", "decision in ms, median", "most"];
+    let mut slowest = 0.0_f64;
+    for (title, space) in
+        [("no prior columns", space()), ("prior columns wrong for each product", with_columns(space()))]
+    {
+        let (rows, most) = steps(&space);
+        text.push_str(&format!("{title}:\n\n{}\n", table(&header, &rows)));
+        slowest = slowest.max(most);
+    }
+    let asked = "decision in 50,000 cells, the last step too: at most 50 ms";
+    Section { text, gates: vec![Gate::new(asked, format!("at most {slowest:.1} ms"), slowest <= 50.0)] }
+}
+
+/// Columns for every metric that are off by a factor of its own for each GPU product.
+fn with_columns(mut space: Space) -> Space {
+    const OFF: [f64; 5] = [1.0, 2.5, 0.5, 1.6, 0.35];
+    let column = |metric: usize| -> Vec<Vec<Option<f64>>> {
+        let value = |arm: usize, level: usize| OFF[arm % OFF.len()] * truth(&space, Cell { arm, level })[metric];
+        let levels = 0..space.levels.len();
+        (0..space.arms.len()).map(|arm| levels.clone().map(|level| Some(value(arm, level))).collect()).collect()
+    };
+    let columns: Vec<_> = (0..space.metrics.len()).map(column).collect();
+    space.metrics.iter_mut().zip(columns).for_each(|(metric, column)| metric.prior = column);
+    space
+}
+
+/// A row for every ten runs and for the last step, and the most milliseconds of all.
+fn steps(space: &Space) -> (Vec<Vec<String>>, f64) {
     let mut rows = Vec::new();
     let strategy = Slipway::new(space.clone(), Settings { stop_gain: 0.0, ..Settings::default() });
     let mut measurements: Vec<Measurement> = Vec::new();
@@ -78,7 +106,7 @@ pub fn speed() -> Section {
         times.push(ms);
         let Step::Measure { proposals } = step else { break };
         let cell = proposals[0].cell;
-        let outcome = Outcome::Measured { values: truth(&space, cell), log_sd: 0.02 };
+        let outcome = Outcome::Measured { values: truth(space, cell), log_sd: 0.02 };
         measurements.push(Measurement {
             cell,
             purpose: Purpose::Explore,
@@ -97,7 +125,7 @@ pub fn speed() -> Section {
             ]);
         }
     }
-    let last = last_step(&space, &measurements);
+    let last = last_step(space, &measurements);
     let most = last.iter().copied().fold(slowest, f64::max);
     let slowest_last = last.iter().copied().fold(0.0, f64::max);
     rows.push(vec![
@@ -105,12 +133,7 @@ pub fn speed() -> Section {
         format!("{:.1}", median(&last)),
         format!("{slowest_last:.1}"),
     ]);
-    let header = ["runs known", "decision in ms, median", "most"];
-    let asked = "decision in 50,000 cells, the last step too: at most 50 ms";
-    Section {
-        text: format!("## Decision time, 5,000 arms x 10 levels, 3 metrics\n\n{}", table(&header, &rows)),
-        gates: vec![Gate::new(asked, format!("at most {most:.1} ms"), most <= 50.0)],
-    }
+    (rows, most)
 }
 
 /// Milliseconds of the step that ends a search: nothing is promising enough for it to go on, so it looks at every cell.

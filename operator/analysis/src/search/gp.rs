@@ -2,7 +2,8 @@
 //!
 //! Posterior mean k' (K + N)^-1 y and variance k(x, x) - k' (K + N)^-1 k (Rasmussen and Williams, 2.2), for each point of
 //! a grid (scale of the arms' own part, scale of the shared curve over load, nugget: what a cell has of its own); points
-//! are weighted by their marginal likelihood (5.4.1), so that nothing is estimated from a handful of runs.
+//! are weighted by their marginal likelihood (5.4.1), so that nothing is estimated from a handful of runs. Where the prior
+//! may be off by a factor of its own for each value of some axis, so is [`Fault`].
 
 mod glance;
 
@@ -19,16 +20,20 @@ const ARM_SCALES: [(f64, f64); 3] = [(0.5, 0.25), (1.0, 0.5), (2.0, 0.25)];
 const LEVEL_SCALES: [(f64, f64); 3] = [(0.5, 0.3), (1.0, 0.4), (2.0, 0.3)];
 /// Standard deviations of a cell's own deviation, in natural logarithms.
 const NUGGETS: [f64; 3] = [0.01, 0.04, 0.12];
+/// Those of a coarse fit.
+const COARSE_NUGGETS: [f64; 2] = [0.02, 0.08];
 /// Relevances of a named axis, and their prior odds: names that gave alike say little about the next one.
 const NAMED_RELEVANCES: [(f64, f64); 3] = [(0.3, 0.3), (0.6, 0.4), (1.0, 0.3)];
 /// Relevances of an ordered axis, and their prior odds.
 const RELEVANCES: [(f64, f64); 4] = [(0.02, 0.2), (0.15, 0.3), (0.5, 0.3), (1.0, 0.2)];
 /// The relevance an axis has until its own is fitted.
 const USUAL_RELEVANCE: f64 = 0.5;
-/// Points of less posterior weight are dropped.
+/// Points, and faults of a prior, of less posterior weight are dropped.
 const LEAST_WEIGHT: f64 = 0.02;
 /// Points that are kept at most: the rest changes little and every one is paid for at every cell.
 const MOST_FITS: usize = 8;
+/// Odds that a given prior's errors have nothing to do with any axis; the axes share the rest.
+const COMMON_FAULT: f64 = 0.5;
 
 /// Added to every run's variance.
 const JITTER: f64 = 1e-8;
@@ -59,12 +64,22 @@ pub(super) struct Process {
     fits: Vec<Fit>,
 }
 
+/// How a prior may be off beside what similar arms have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// By one factor everywhere.
+    Common,
+    /// By a factor of its own for each value of an axis, which says nothing of the next value.
+    ByValue(usize),
+}
+
 /// A point of the grid.
 #[derive(Debug, Clone, Copy)]
 struct Scales {
     arm: f64,
     level: f64,
     nugget: f64,
+    fault: Fault,
 }
 
 #[derive(Debug, Clone)]
@@ -82,24 +97,21 @@ impl Process {
         let runs = Runs { kernel, amplitudes: &amplitudes, sites: &sites, axes: AxisTable::new(kernel, &sites) };
         let relevance = runs.relevances();
         let base = runs.base(&relevance);
-        let mut fits: Vec<(f64, Fit)> = Vec::with_capacity(ARM_SCALES.len() * LEVEL_SCALES.len() * NUGGETS.len());
-        for (arm, arm_odds) in ARM_SCALES {
-            for (level, level_odds) in LEVEL_SCALES {
-                for nugget in NUGGETS {
-                    let scales = Scales { arm, level, nugget };
-                    let (fit, likelihood) = Fit::new(&runs, &base, scales);
-                    fits.push((likelihood + f64::ln(arm_odds * level_odds), fit));
+        let mut fits: Vec<(f64, Fit)> = Vec::new();
+        for (fault, fault_odds) in runs.faults(&base) {
+            for (arm, arm_odds) in ARM_SCALES {
+                for (level, level_odds) in LEVEL_SCALES {
+                    for nugget in NUGGETS {
+                        let scales = Scales { arm, level, nugget, fault };
+                        let (fit, likelihood) = Fit::new(&runs, &base, scales);
+                        fits.push((likelihood + f64::ln(fault_odds * arm_odds * level_odds), fit));
+                    }
                 }
             }
         }
         let most = fits.iter().map(|(l, _)| *l).fold(f64::NEG_INFINITY, f64::max);
-        let mut fits: Vec<Fit> = fits.into_iter().map(|(l, fit)| Fit { weight: (l - most).exp(), ..fit }).collect();
-        let total: f64 = fits.iter().map(|fit| fit.weight).sum();
-        fits.retain(|fit| fit.weight >= LEAST_WEIGHT * total);
-        fits.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        fits.truncate(MOST_FITS);
-        let kept: f64 = fits.iter().map(|fit| fit.weight).sum();
-        fits.iter_mut().for_each(|fit| fit.weight /= kept);
+        let fits = fits.into_iter().map(|(l, fit)| Fit { weight: (l - most).exp(), ..fit }).collect();
+        let fits = kept(fits);
         Self { amplitudes, relevance, sites, fits }
     }
 
@@ -134,6 +146,31 @@ impl Process {
         let arms = kernel.arms(&self.relevance, site.arm, arm);
         cells.iter().map(|cell| kernel.covariance(&self.amplitudes, arms, site, *cell)).collect()
     }
+}
+
+/// The likeliest fits, most likely first, their weights summing to 1. Each fault keeps its own share of the weight.
+fn kept(mut fits: Vec<Fit>) -> Vec<Fit> {
+    let total: f64 = fits.iter().map(|fit| fit.weight).sum();
+    fits.iter_mut().for_each(|fit| fit.weight /= total);
+    fits.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let mut kept: Vec<Fit> = Vec::with_capacity(MOST_FITS);
+    while let Some(fault) = fits.first().map(|fit| fit.scales.fault) {
+        let (mut own, rest): (Vec<Fit>, Vec<Fit>) = fits.into_iter().partition(|fit| fit.scales.fault == fault);
+        fits = rest;
+        let share: f64 = own.iter().map(|fit| fit.weight).sum();
+        if share < LEAST_WEIGHT {
+            continue;
+        }
+        own.retain(|fit| fit.weight >= LEAST_WEIGHT * share);
+        own.truncate(((MOST_FITS as f64 * share).ceil() as usize).min(MOST_FITS));
+        let left: f64 = own.iter().map(|fit| fit.weight).sum();
+        own.iter_mut().for_each(|fit| fit.weight *= share / left);
+        kept.extend(own);
+    }
+    let left: f64 = kept.iter().map(|fit| fit.weight).sum();
+    kept.iter_mut().for_each(|fit| fit.weight /= left);
+    kept.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    kept
 }
 
 /// Per pair of sites (lower triangle), the similarity of their arms on each axis.
@@ -173,8 +210,6 @@ impl Runs<'_> {
 
     /// The most likely relevance of every axis, one axis after the other from the usual one.
     fn relevances(&self) -> Vec<f64> {
-        const COARSE: [Scales; 2] =
-            [Scales { arm: 1.0, level: 1.0, nugget: 0.02 }, Scales { arm: 1.0, level: 1.0, nugget: 0.08 }];
         let mut relevance = vec![USUAL_RELEVANCE; self.kernel.axes()];
         for axis in 0..relevance.len() {
             // An axis on which only one value was run has nothing to say about its relevance.
@@ -186,8 +221,7 @@ impl Runs<'_> {
             for (candidate, odds) in candidates.iter().copied() {
                 relevance[axis] = candidate;
                 let base = self.base(&relevance);
-                let likelihood = |scales: &Scales| Fit::new(self, &base, *scales).1;
-                let most = COARSE.iter().map(likelihood).fold(f64::NEG_INFINITY, f64::max) + f64::ln(odds);
+                let most = self.coarse_likelihood(&base, Fault::Common) + f64::ln(odds);
                 if most > best.0 {
                     best = (most, candidate);
                 }
@@ -195,6 +229,27 @@ impl Runs<'_> {
             relevance[axis] = best.1;
         }
         relevance
+    }
+
+    /// The ways in which the prior may be off that a coarse fit does not rule out, and their odds.
+    fn faults(&self, base: &[Vec<Parts>]) -> Vec<(Fault, f64)> {
+        if self.amplitudes.fault == 0.0 {
+            return vec![(Fault::Common, 1.0)];
+        }
+        let axes = self.kernel.axes();
+        let by_value = (0..axes).map(|axis| (Fault::ByValue(axis), (1.0 - COMMON_FAULT) / axes as f64));
+        let faults: Vec<(Fault, f64)> = std::iter::once((Fault::Common, COMMON_FAULT)).chain(by_value).collect();
+        let logs: Vec<f64> =
+            faults.iter().map(|(fault, odds)| self.coarse_likelihood(base, *fault) + f64::ln(*odds)).collect();
+        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let is_likely = |log: &f64| (log - most).exp() >= LEAST_WEIGHT;
+        faults.into_iter().zip(&logs).filter(|(_, log)| is_likely(log)).map(|(fault, _)| fault).collect()
+    }
+
+    /// The greatest ln marginal likelihood of two fits: without and with much that a cell has of its own.
+    fn coarse_likelihood(&self, base: &[Vec<Parts>], fault: Fault) -> f64 {
+        let likelihood = |nugget: f64| Fit::new(self, base, Scales { arm: 1.0, level: 1.0, nugget, fault }).1;
+        COARSE_NUGGETS.map(likelihood).into_iter().fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
@@ -206,6 +261,11 @@ impl Fit {
             let mut row = Vec::with_capacity(i + 1);
             for j in 0..=i {
                 let mut value = shared(runs.amplitudes, scales, base[i][j]);
+                if let Fault::ByValue(axis) = scales.fault
+                    && runs.kernel.is_same(axis, site.cell.arm, sites[j].cell.arm)
+                {
+                    value += scales.fault(runs.amplitudes);
+                }
                 if site.cell == sites[j].cell {
                     value += scales.own();
                 }
@@ -233,14 +293,20 @@ impl Fit {
         let amplitudes = &process.amplitudes;
         let prior = |cell: &Cell| {
             let own = kernel.covariance(amplitudes, 1.0, *cell, *cell);
-            Normal { mean: 0.0, variance: shared(amplitudes, self.scales, own) + self.scales.own() }
+            let variance = shared(amplitudes, self.scales, own) + self.scales.own() + self.scales.fault(amplitudes);
+            Normal { mean: 0.0, variance }
         };
         let mut normals: Vec<Normal> = cells.iter().map(prior).collect();
         let mut solved: Vec<f64> = Vec::with_capacity(base.len() * cells.len());
+        let arm = cells.first().map_or(0, |cell| cell.arm);
         for (i, (site, base)) in process.sites.iter().zip(base).enumerate() {
+            let fault = match self.scales.fault {
+                Fault::ByValue(axis) if kernel.is_same(axis, site.cell.arm, arm) => self.scales.fault(amplitudes),
+                Fault::ByValue(_) | Fault::Common => 0.0,
+            };
             for (normal, (cell, base)) in normals.iter_mut().zip(cells.iter().zip(base)) {
                 let own = if site.cell == *cell { self.scales.own() } else { 0.0 };
-                let covariance = shared(amplitudes, self.scales, *base) + own;
+                let covariance = shared(amplitudes, self.scales, *base) + own + fault;
                 normal.mean += covariance * self.dual[i];
                 solved.push(covariance);
             }
@@ -263,6 +329,14 @@ impl Scales {
     /// Variance of what a cell has of its own.
     fn own(self) -> f64 {
         self.nugget * self.nugget
+    }
+
+    /// Variance of the factor that a value of the fault's axis has of its own.
+    fn fault(self, amplitudes: &Amplitudes) -> f64 {
+        match self.fault {
+            Fault::Common => 0.0,
+            Fault::ByValue(_) => amplitudes.fault * amplitudes.fault,
+        }
     }
 }
 
@@ -291,3 +365,6 @@ fn backward(factor: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
     }
     right
 }
+
+#[cfg(test)]
+mod tests;

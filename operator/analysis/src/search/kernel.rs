@@ -35,6 +35,8 @@ pub(super) struct Amplitudes {
     pub level: f64,
     /// An arm's own smooth curve over load.
     pub arm_level: f64,
+    /// What a given prior may be off for all arms that share a value of some axis; 0 where none is given.
+    pub fault: f64,
 }
 
 /// Encoded coordinates of a space.
@@ -163,6 +165,11 @@ impl Kernel {
     /// Whether an axis has names.
     pub(super) fn is_named(&self, axis: usize) -> bool {
         self.arms.iter().any(|arm| matches!(arm[axis], Coordinate::Named(_)))
+    }
+
+    /// Whether two arms have the same value on an axis.
+    pub(super) fn is_same(&self, axis: usize, a: usize, b: usize) -> bool {
+        self.values[axis].of[a] == self.values[axis].of[b]
     }
 
     /// Similarity of two arms on one axis.

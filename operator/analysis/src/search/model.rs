@@ -4,8 +4,9 @@ use super::kernel::{Amplitudes, Kernel};
 use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
 use crate::slo::Bound;
 
-/// What a given prior column may be off for an arm or a backend, as a standard deviation: that of a factor between 0.3 and 3.
-const GIVEN_PRIOR_ARM: f64 = 0.6;
+/// What a given prior column may be off for an arm, or for all arms with some value of an axis, as a standard deviation: that
+/// of a factor between 0.3 and 3.
+const GIVEN_PRIOR: f64 = 0.6;
 /// Share of its limit that is added to an error rate before the logarithm, for most are exactly zero.
 const ERROR_FLOOR: f64 = 0.1;
 /// What an error rate is compared with when nothing limits it.
@@ -122,7 +123,8 @@ fn link(space: &Space, metric: usize, driver: Option<usize>, undivided: &[Vec<f6
     };
     if !prior.is_empty() {
         amplitudes.offset = amplitudes.offset.min(1.0);
-        amplitudes.arm = amplitudes.arm.max(GIVEN_PRIOR_ARM);
+        amplitudes.arm = amplitudes.arm.max(GIVEN_PRIOR);
+        amplitudes.fault = GIVEN_PRIOR;
     }
     let expected = |arm: usize, level: usize| match kind {
         MetricKind::Throughput => undivided[arm][level] - prior::divisor(space, arm, name).ln(),
@@ -147,7 +149,8 @@ fn tightest(space: &Space, metric: usize) -> f64 {
 }
 
 /// What a unit adds to throughput: mostly a factor per arm, such as its price.
-const UNIT: Amplitudes = Amplitudes { offset: 3.0, arm: 0.3, slope: 0.05, arm_slope: 0.05, level: 0.1, arm_level: 0.1 };
+const UNIT: Amplitudes =
+    Amplitudes { offset: 3.0, arm: 0.3, slope: 0.05, arm_slope: 0.05, level: 0.1, arm_level: 0.1, fault: 0.0 };
 
 /// Prior standard deviations in natural logarithms, set on the tuning tables and rounded.
 fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
@@ -158,6 +161,7 @@ fn amplitudes(kind: MetricKind, tied: bool) -> Amplitudes {
         arm_slope,
         level,
         arm_level,
+        fault: 0.0,
     };
     of(match kind {
         MetricKind::Throughput => [3.0, 0.35, 0.2, 0.2, 0.25, 0.25],

@@ -61,12 +61,17 @@ fn measure(space: &Space, proposal: &Proposal, warm: Option<usize>) -> Measureme
 }
 
 fn run(strategy: &Slipway) -> (Vec<Measurement>, Conclusion, Vec<Skipped>) {
+    run_on(strategy, |cell| truth(strategy.space(), cell))
+}
+
+fn run_on(strategy: &Slipway, values: impl Fn(Cell) -> Vec<f64>) -> (Vec<Measurement>, Conclusion, Vec<Skipped>) {
     let mut measurements: Vec<Measurement> = Vec::new();
     loop {
         match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
             Step::Measure { proposals } => {
                 let warm = measurements.last().map(|m| m.cell.arm);
-                measurements.push(measure(strategy.space(), &proposals[0], warm));
+                let outcome = Outcome::Measured { values: values(proposals[0].cell), log_sd: 0.0 };
+                measurements.push(Measurement { outcome, ..measure(strategy.space(), &proposals[0], warm) });
             }
             Step::Wait => panic!("nothing is pending"),
             Step::Done { conclusion, skipped } => return (measurements, conclusion, skipped),
@@ -224,23 +229,56 @@ fn a_collapse_at_a_high_load_does_not_hide_the_level_next_to_the_best() {
 fn every_value_that_no_prior_speaks_of_is_run_before_the_search_ends() {
     let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
     let (measurements, _, _) = run(&Slipway::new(two_axes(), hasty));
-    let policies: std::collections::BTreeSet<usize> = measurements.iter().map(|m| m.cell.arm % 3).collect();
-    assert_eq!(policies.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(policies(&measurements), [0, 1, 2]);
 }
 
 #[rstest]
 #[case::right([1.0, 1.0, 1.0], (Purpose::Confirm, false))]
 #[case::wrong([1.0, 4.0, 0.3], (Purpose::Explore, true))]
 fn prior_columns_that_the_runs_contradict_are_not_relied_on(#[case] off: [f64; 3], #[case] next: (Purpose, bool)) {
-    let mut space = two_axes();
-    let column =
-        |arm: usize| (0..6).map(|level| Some(truth(&two_axes(), Cell { arm, level })[0] * off[arm % 3])).collect();
-    space.metrics[0].prior = (0..12).map(column).collect();
+    let space = with_columns(off, |cell| truth(&two_axes(), cell));
     let measurements = [0, 1].map(|arm| full(Cell { arm, level: 0 }, truth(&space, Cell { arm, level: 0 })));
     let hasty = Settings { stop_gain: f64::INFINITY, ..Settings::default() };
     let step = Slipway::new(space, hasty).next(Progress { measurements: &measurements, pending: &[] });
     let Step::Measure { proposals } = step else { panic!("{step:?}") };
     assert_eq!((proposals[0].purpose, proposals[0].reason.starts_with("no run has this")), next);
+}
+
+/// [`two_axes`] with a column of expected rates that is off by a factor for each policy.
+fn with_columns(off: [f64; 3], values: impl Fn(Cell) -> Vec<f64>) -> Space {
+    let mut space = two_axes();
+    let column =
+        |arm: usize| (0..6).map(|level| Some(values(Cell { arm, level })[0] * off[arm % 3])).collect::<Vec<_>>();
+    space.metrics[0].prior = (0..12).map(column).collect();
+    space
+}
+
+fn policies(measurements: &[Measurement]) -> Vec<usize> {
+    let policies: std::collections::BTreeSet<usize> = measurements.iter().map(|m| m.cell.arm % 3).collect();
+    policies.into_iter().collect()
+}
+
+/// The third policy is the best by a fifth, and the column says that it is the worst.
+#[test]
+fn a_value_that_wrong_columns_hide_is_found_although_the_others_contradict_them_little() {
+    let values = |cell: Cell| {
+        let [rate, ms] = truth(&two_axes(), cell)[..] else { panic!() };
+        let faster = if cell.arm % 3 == 2 { 1.2 } else { 1.0 };
+        vec![rate * faster, ms / faster]
+    };
+    let space = with_columns([1.0, 1.6, 0.5], values);
+    let (measurements, conclusion, _) = run_on(&Slipway::new(space, Settings::default()), values);
+    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
+    assert_eq!((cell.arm % 3, policies(&measurements)), (2, vec![0, 1, 2]));
+}
+
+#[test]
+fn columns_alone_never_say_that_a_value_is_infeasible() {
+    let mut space = with_columns([1.0, 1.0, 0.3], |cell| truth(&two_axes(), cell));
+    space.constraints = vec![Constraint { metric: 1, bound: Bound::AtMost(20.0) }];
+    let (measurements, conclusion, _) = run(&Slipway::new(space, Settings::default()));
+    assert!(matches!(conclusion, Conclusion::Infeasible { .. }), "{conclusion:?}");
+    assert_eq!(policies(&measurements), [0, 1, 2]);
 }
 
 #[test]

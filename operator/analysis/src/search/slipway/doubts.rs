@@ -4,10 +4,11 @@
 //! proportion, so a run far beyond says little of the level next to the choice: where an arm was run only beyond its limits
 //! on one side of it, that level is run rather than inferred. And on an axis that no prior speaks of, or that only prior
 //! columns speak of which the runs contradict, the surrogate knows nothing but the values that were run: each of its few
-//! values gets a run before the search ends.
+//! values gets a run before the search ends. That nothing is feasible is never taken from prior columns alone.
 
 use std::collections::BTreeSet;
 
+use super::super::model::Contradicted;
 use super::super::surrogate::Surrogate;
 use super::super::{Proposal, Purpose};
 use super::{Scored, Slipway, View};
@@ -20,7 +21,8 @@ const FEW_VALUES: usize = 6;
 impl Slipway {
     /// The run that would show an error of the surrogate, if one is left.
     pub(super) fn doubt(&self, surrogate: &Surrogate<'_>, view: &View<'_>, scored: &[Scored]) -> Option<Proposal> {
-        let untold = self.model.untold(surrogate.contradicts_prior());
+        let contradicted = view.incumbent.map_or(Contradicted::Yes, |_| surrogate.contradicts_prior());
+        let untold = self.model.untold(contradicted);
         self.beside_the_best(view, scored).or_else(|| self.unseen_value(view, scored, untold))
     }
 

@@ -120,15 +120,17 @@ impl Slipway {
     ) -> Vec<Scored> {
         let mut cells = Vec::with_capacity(arms.len() * self.space.levels.len());
         for arm in arms.iter().copied() {
+            // In a large space hardly any arm was run, and no other has anything in the ledger.
+            let was_run = view.ledger.arm_tried(arm);
             let open = |level: &usize| {
                 let cell = Cell { arm, level: *level };
-                self.space.has(cell) && !view.ledger.tried(cell) && !view.pending.contains(&cell)
+                self.space.has(cell) && !(was_run && view.ledger.tried(cell)) && !view.pending.contains(&cell)
             };
             let levels: Vec<usize> = (0..self.space.levels.len()).filter(open).collect();
             for (level, belief) in levels.iter().zip(believe(arm, &levels)) {
                 let cell = Cell { arm, level: *level };
                 let mut score = score(&belief);
-                let monotone = view.ledger.monotone(&self.model.kernel, cell);
+                let monotone = if was_run { view.ledger.monotone(&self.model.kernel, cell) } else { 1.0 };
                 score.feasible *= monotone;
                 score.gain *= monotone;
                 cells.push(Scored { cell, score, value: 0.0 });
