@@ -43,6 +43,7 @@ demo-down: ## Remove what `make demo` made.
 lint: ## Check formatting, lints and that generated files are up to date.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --test '*' --locked -- -D warnings # the suites, which are no targets of a plain build
 	$(MAKE) --no-print-directory check-generated
 
 .PHONY: generate
