@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -159,6 +160,25 @@ async fn a_profile_keeps_its_inputs() {
     let answer = namespace.api::<Profile>().patch("profile-api-test", &PatchParams::default(), &changed).await;
     let answer = answer.unwrap_err().to_string();
     assert!(answer.contains("a Profile's inputs cannot change: other inputs are another Profile"), "{answer}");
+    namespace.delete().await.unwrap();
+}
+
+/// Whatever has the name that an AgentDeployment needs serves on.
+#[tokio::test]
+async fn a_service_of_somebody_elses_is_left_as_it_is_and_an_event_says_so() {
+    let namespace = Namespace::create("api-foreign").await.unwrap();
+    let service = json!({
+        "metadata": {"name": "support-agent"},
+        "spec": {"selector": {"app": "shop"}, "ports": [{"port": 80}]},
+    });
+    let before = namespace.create_object::<Service>(&serde_json::from_value(service).unwrap()).await.unwrap();
+    let object = fixtures().into_iter().find(|fixture| fixture.name == "good").unwrap().object;
+    namespace.apply(&object).await.unwrap();
+    let message = namespace.wait_for_event("support-agent", "ApplyFailed", Duration::from_secs(60)).await.unwrap();
+    let words = "Service support-agent exists and was not made by Slipway; it is left as it is: remove it, or give the AgentDeployment \
+                 another name";
+    assert_eq!(message, words);
+    assert_eq!(namespace.api::<Service>().get("support-agent").await.unwrap(), before);
     namespace.delete().await.unwrap();
 }
 

@@ -1,5 +1,6 @@
 //! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
 
+mod reason;
 mod scaling;
 
 use std::fmt;
@@ -272,6 +273,11 @@ pub enum Why {
         /// Its share in percent.
         weight: i32,
     },
+    /// A revision is on trial, and no pods are asked for.
+    RolloutWithoutPods {
+        /// Hash of the revision's plan.
+        revision: String,
+    },
     /// A new choice waits for a person.
     AwaitingApproval {
         /// Hash of the plan.
@@ -302,48 +308,6 @@ pub enum Why {
         /// The names that it knows.
         known: Vec<String>,
     },
-}
-
-impl Why {
-    /// The reason, for conditions, events and metric labels.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::SpecRefused { .. } | Self::EngineRefused { .. } | Self::EngineUnbuildable { .. } => {
-                Reason::SpecRefused
-            }
-            Self::CalibrationUnusable { .. } => Reason::DatasetUnusable,
-            Self::StoreUnbound { .. } => Reason::StoreUnavailable,
-            Self::JobStarting { .. } => Reason::JobStarting,
-            Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
-            Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
-            Self::SecretUnavailable { .. } => Reason::SecretUnavailable,
-            Self::JobRunning { .. } | Self::JobRetrying { .. } => Reason::JobRunning,
-            Self::JobFailed { .. } => Reason::JobFailed,
-            Self::EnginesBuilding { .. } => Reason::BuildingEngines,
-            Self::NoEngine { .. } => Reason::NoEngine,
-            Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
-            Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
-            Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
-            Self::Profiling { .. } => Reason::Profiling,
-            Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
-            Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,
-            Self::ReprofilingAfterDrift { .. } => Reason::ReprofilingAfterDrift,
-            Self::ReprofilingBudgetUsed { .. } => Reason::ReprofilingBudgetUsed,
-            Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
-            Self::RevisionStarting { .. } => Reason::RevisionStarting,
-            Self::RevisionFailing { .. } => Reason::RevisionFailing,
-            Self::RevisionUnscheduled { .. } => Reason::WaitingForCapacity,
-            Self::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
-            Self::UpdatingInPlace { .. } => Reason::UpdatingInPlace,
-            Self::RestoringStable { .. } => Reason::RestoringStable,
-            Self::CanaryJudged { reason, .. } => *reason,
-            Self::RolloutPaused { .. } => Reason::RolloutPaused,
-            Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
-            Self::PlanRejected { .. } => Reason::RolledBack,
-            Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
-            Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
-        }
-    }
 }
 
 impl fmt::Display for Why {
@@ -456,6 +420,10 @@ impl fmt::Display for Why {
             Self::RolloutPaused { revision, weight } => write!(
                 f,
                 "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
+            ),
+            Self::RolloutWithoutPods { revision } => write!(
+                f,
+                "revision {revision} is on trial and no pods are asked for: its rollout begins anew once there are replicas"
             ),
             Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
                 f,

@@ -34,7 +34,7 @@ use super::{
     load::ObservedLoad,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{CalibrationView, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
+    world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
 };
 use crate::{
     jobs::view::{self, JobView},
@@ -113,19 +113,20 @@ pub async fn observe(
     let profiles = list::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
+    // Before pods are asked: what they had not finished then is read the next time.
+    let now = Timestamp::now();
     let asked = evidence::read(http, &judged).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
-    let is_due = !is_compared(&object) && drift::is_due(&memory, Timestamp::now());
+    let is_due = !is_compared(&object) && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let calibration = observe_calibration(client, namespace, &object).await?;
-    let now = Timestamp::now();
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
@@ -318,7 +319,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         .collect();
     let lasting = || own.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let crash = own.iter().find_map(|pod| view::crash(pod));
+    let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod));
     let view = ServingView {
         wanted,
@@ -328,7 +329,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         is_observed: status.observed_generation == deployment.metadata.generation,
         is_past_deadline,
         failure,
-        crash,
+        crash: crash.map(|(at, text)| Crash { at, text }).max_by_key(|crash| crash.at),
         unscheduled: lasting().filter_map(|pod| unscheduled(pod)).min_by_key(|unscheduled| unscheduled.since),
     };
     Some((revision, view))

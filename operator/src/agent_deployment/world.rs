@@ -301,10 +301,19 @@ pub struct ServingView {
     pub is_past_deadline: bool,
     /// What a failing pod says.
     pub failure: Option<String>,
-    /// What a pod says whose container ended with an error.
-    pub crash: Option<String>,
+    /// The latest end of a container with an error, in a pod that stays.
+    pub crash: Option<Crash>,
     /// The pod that no node has had room for the longest.
     pub unscheduled: Option<Unscheduled>,
+}
+
+/// A container that ended with an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// When it ended.
+    pub at: Timestamp,
+    /// Which it was and what it said.
+    pub text: String,
 }
 
 /// A pod that the scheduler finds no node for.

@@ -183,8 +183,16 @@ pub struct GatewayReference {
 }
 
 /// A share of traffic, and how long it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    // Days are no duration of CEL's; of those the operator says it.
+    validation = Rule::new(
+        "!has(self.minSoak) || !has(self.maxSoak) || self.minSoak.endsWith('d') || self.maxSoak.endsWith('d') || \
+         duration(self.minSoak) <= duration(self.maxSoak)")
+        .message("maxSoak must not be below minSoak: raise maxSoak or lower minSoak")
+        .field_path(".maxSoak")
+)]
 pub struct RolloutStep {
     /// Share of traffic that goes to the new revision, in percent.
     #[schemars(range(min = 1, max = 100))]

@@ -60,6 +60,24 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
     }
 }
 
+/// What becomes of a plan when no pods are asked for: nothing that was rejected or is on trial takes over for want of pods that could
+/// speak against it. Absent for a plan that nobody has seen yet: it takes the place of one that does not serve either.
+pub(super) fn without_pods(world: &World, stable: &str, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
+    let revision = target.hash.clone();
+    if let Some(rejected) = rejection(world, target) {
+        stand_still(world, stable, draft);
+        return Some(Step::Stopped(Why::PlanRejected { revision, reason: rejected.reason.clone() }));
+    }
+    let recorded = draft.status.rollout.clone()?;
+    let is_on_trial = recorded.canary.as_ref() == Some(&target.hash) && recorded.step.is_some();
+    is_on_trial.then(|| {
+        let canary = Canary::new(world, stable, target, from_the_start(world, stable, target, recorded));
+        canary.keep_both(draft);
+        canary.record(draft);
+        Step::Waiting(Why::RolloutWithoutPods { revision })
+    })
+}
+
 /// A canary that stands where several pods of stable stood gives their places back, pod by pod, before anything else is done: for
 /// another plan, for stable's own, or for one that is not known yet.
 pub(super) fn bring_back_first(
@@ -147,7 +165,7 @@ impl Canary<'_> {
         if self.is_named_by(spec.abort.as_ref()) {
             return Next::RollBack("spec.rollout.abort names it".to_owned());
         }
-        if let Some(reason) = self.failing_under_traffic() {
+        if let Some(reason) = self.unready_under_traffic() {
             return Next::RollBack(reason);
         }
         let mut verdict = Verdict::Hold;
@@ -189,13 +207,6 @@ impl Canary<'_> {
         !self.is_held() && self.planned().is_some_and(|step| self.has_shares(step.weight))
     }
 
-    /// A pod that ends with an error while users are sent to it needs no statistics.
-    fn failing_under_traffic(&self) -> Option<String> {
-        let view = self.world.serving.get(&self.target.hash).filter(|_| self.weight() > 0)?;
-        let crash = view.crash.as_ref().filter(|_| view.ready < view.wanted)?;
-        Some(format!("a pod of it failed under traffic: {crash}"))
-    }
-
     fn enter(&mut self, step: usize, draft: &mut Draft) {
         if step == self.step() {
             return;
@@ -215,6 +226,7 @@ impl Canary<'_> {
         self.look_after_baseline(draft);
         let progress = self.progress();
         let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
+        self.spare_users(draft);
         let planned = self.planned().map(|step| step.weight);
         match planned {
             None if is_ready && wanted >= world.replicas() => return self.take_over(draft),
@@ -229,7 +241,7 @@ impl Canary<'_> {
             }
             Some(_) => {}
         }
-        if self.weight() > 0 {
+        if self.weight() > 0 || self.spared_since().is_some() {
             draft.requeue = draft.requeue.min(until_next_window(self.world.now));
         }
         self.look_again_in_time(draft);

@@ -9,6 +9,7 @@ mod canary;
 mod capacity;
 mod judge;
 pub(super) mod prediction;
+mod readiness;
 mod schedule;
 
 use jiff::SignedDuration;
@@ -65,8 +66,13 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
 /// Brings the target up and lets it take over; says what is still to be done.
 fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
     let is_stable = stable == Some(target.hash.as_str());
-    if let Some(stable) = stable.filter(|_| world.replicas() > 0 && !is_stable) {
-        return canary::advance(world, stable, target, draft);
+    if let Some(stable) = stable.filter(|_| !is_stable) {
+        if world.replicas() > 0 {
+            return canary::advance(world, stable, target, draft);
+        }
+        if let Some(step) = canary::without_pods(world, stable, target, draft) {
+            return Some(step);
+        }
     }
     let view = world.serving.get(&target.hash);
     let progress = progress(&target.hash, view, world.replicas());

@@ -3,6 +3,10 @@
 mod baseline;
 mod guardrails;
 mod killed;
+mod passed;
+mod readiness;
+mod replicas;
+mod split;
 
 use std::collections::BTreeMap;
 
@@ -207,8 +211,7 @@ fn a_step_takes_few_writes() {
 fn a_pod_that_crashes_under_traffic_needs_no_statistics() {
     let mut trial = trial();
     let canary = trial.cluster.canary();
-    let view = trial.cluster.world.serving.get_mut(&canary).expect("the canary has a Deployment");
-    (view.ready, view.crash) = (0, Some("triton exited with code 137 (OOMKilled)".to_owned()));
+    trial.lose_pods(&canary, Some("triton exited with code 137 (OOMKilled)"));
     trial.settle();
     let reason = "at 20 % of the traffic: a pod of it failed under traffic: triton exited with code 137 (OOMKilled)";
     assert_eq!(trial.rollout().rejected.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>(), [reason]);

@@ -7,7 +7,10 @@ use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::RolloutStatu
 use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
 
 use super::cluster::{Cluster, lines, world};
-use crate::agent_deployment::{guardrails::GuardrailView, world::PodEvidence};
+use crate::agent_deployment::{
+    guardrails::GuardrailView,
+    world::{Crash, PodEvidence},
+};
 
 pub(super) const ROLLOUT: &str = "
 traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}
@@ -36,6 +39,8 @@ pub(super) struct Trial {
     pub(super) counted: BTreeMap<String, Vec<Window>>,
     /// The revision whose pods do not answer when they are asked for what they counted.
     pub(super) silent: Option<String>,
+    /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
+    pub(super) astray: i64,
     /// What Prometheus says of the canary by every guardrail.
     pub(super) said: GuardrailView,
     /// Every share that the canary had, in turn.
@@ -78,6 +83,7 @@ impl Trial {
             cluster,
             counted: BTreeMap::new(),
             silent: None,
+            astray: 0,
             said,
             shares: Vec::new(),
             events: Vec::new(),
@@ -149,6 +155,13 @@ impl Trial {
         self.serve_unseen(seconds, users, true);
     }
 
+    /// No pod of a revision is ready any more, one of them for the error that it ended with just now.
+    pub(super) fn lose_pods(&mut self, revision: &str, error: Option<&str>) {
+        let at = self.cluster.world.now;
+        let view = self.cluster.world.serving.get_mut(revision).expect("it has a Deployment");
+        (view.ready, view.crash) = (0, error.map(|text| Crash { at, text: text.to_owned() }));
+    }
+
     pub(super) fn serve_unseen(&mut self, seconds: i64, users: Users, is_seen: bool) {
         for _ in 0..seconds / WINDOW_SECONDS as i64 {
             self.count(users);
@@ -169,7 +182,9 @@ impl Trial {
             rollout.compared_baseline().map(|baseline| (baseline.revision.clone(), percent(baseline.weight)));
         let canary = rollout.canary.zip(rollout.weight.map(percent)).filter(|(_, share)| *share > 0);
         let given: u64 = canary.iter().chain(&baseline).map(|(_, share)| share).sum();
-        let stable = rollout.stable.map(|stable| (stable, 100 - given));
+        let astray = if canary.is_some() { self.astray } else { 0 };
+        let canary = canary.map(|(canary, share)| (canary, share.saturating_add_signed(astray)));
+        let stable = rollout.stable.map(|stable| (stable, (100 - given).saturating_add_signed(-astray)));
         let as_good = Users { slowdown: 1.0, failures: 0, ..users };
         let fresh = |users: Users| Users { slowdown: users.slowdown * users.cold, ..users };
         let arms = [(stable, as_good), (canary, fresh(users)), (baseline, fresh(as_good))];
