@@ -4,6 +4,7 @@ mod budgets;
 mod drift;
 mod guardrails;
 mod kinds;
+mod pools;
 mod route;
 mod rules;
 
@@ -37,6 +38,7 @@ use super::{
     world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
 };
 use crate::{
+    inference_pool::InferencePool,
     jobs::view::{self, JobView},
     plan::RemovalKind,
     promql::Prometheus,
@@ -124,6 +126,7 @@ pub async fn observe(
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
+    let (pools, own_pools) = pools::observe(client, kinds, settings, (namespace, &mine)).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let calibration = observe_calibration(client, namespace, &object).await?;
@@ -159,6 +162,7 @@ pub async fn observe(
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
         guardrails,
         route,
+        pools,
         rules,
         jobs: job_views(&jobs, &pods),
         engines: engines
@@ -168,7 +172,7 @@ pub async fn observe(
             .collect(),
         revisions: readable_revisions(&revisions),
         serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
-        objects: owned_objects(&deployments, &services, &config_maps),
+        objects: owned_objects(&deployments, &services, &config_maps, &own_pools),
     };
     Ok(Some((object, world)))
 }
@@ -361,11 +365,13 @@ fn owned_objects(
     deployments: &[Deployment],
     services: &[Service],
     config_maps: &[ConfigMap],
+    pools: &[InferencePool],
 ) -> BTreeMap<String, Vec<OwnedObject>> {
     let mut objects: BTreeMap<String, Vec<OwnedObject>> = BTreeMap::new();
     let found = deployments.iter().filter_map(|object| of_revision(RemovalKind::Deployment, object));
     let found = found.chain(services.iter().filter_map(|object| of_revision(RemovalKind::Service, object)));
     let found = found.chain(config_maps.iter().filter_map(|object| of_revision(RemovalKind::ConfigMap, object)));
+    let found = found.chain(pools.iter().filter_map(|object| of_revision(RemovalKind::InferencePool, object)));
     for (revision, object) in found {
         objects.entry(revision).or_default().push(object);
     }

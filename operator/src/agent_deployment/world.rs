@@ -75,6 +75,8 @@ pub struct World {
     pub guardrails: BTreeMap<String, GuardrailView>,
     /// The HTTPRoute.
     pub route: RouteView,
+    /// Whether InferencePools can be written.
+    pub pools: PoolsView,
     /// The alerting rules.
     pub rules: RulesView,
     /// Jobs of this AgentDeployment and of its model, by name.
@@ -282,6 +284,18 @@ pub struct RulesView {
     pub knows_prometheus_rules: bool,
     /// The objects that hold them: a PrometheusRule, a ConfigMap from before the cluster knew that kind, or both.
     pub objects: Vec<OwnedObject>,
+}
+
+/// Whether InferencePools can be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PoolsView {
+    /// The operator's chart does not allow it.
+    #[default]
+    NotAllowed,
+    /// The cluster knows no InferencePools of version v1.
+    UnknownKind,
+    /// They can.
+    Writable,
 }
 
 /// What is seen of a revision's Deployment and pods.

@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use super::difference;
 use crate::{
+    inference_pool::InferencePool,
     plan::{Child, Removal, RemovalKind},
     prometheus::PrometheusRule,
 };
@@ -124,6 +125,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
         Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
         Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::InferencePool(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
@@ -207,6 +209,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
         RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
         RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
+        RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
         RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
     }
 }

@@ -36,8 +36,8 @@ pub use reprofiling::{
     AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
 };
 pub use rollout::{
-    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
-    TrafficType,
+    Capacity, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings, OnInconclusive,
+    PickerFailureMode, Rollout, RolloutStep, Traffic, TrafficType,
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,

@@ -27,7 +27,7 @@ pub const CONFIG_FILE: &str = "config.json";
 /// Name of the port that clients call.
 pub const API_PORT_NAME: &str = "http";
 /// Port that clients call.
-const API_PORT: i32 = 8080;
+pub(super) const API_PORT: i32 = 8080;
 /// Name of the port for evidence, metrics and health.
 const ADMIN_PORT_NAME: &str = "admin";
 /// Port for evidence, metrics and health; in no Service.

@@ -281,7 +281,10 @@ impl Canary<'_> {
     pub(super) fn is_route_there(&self) -> bool {
         match self.world.spec.rollout.traffic.r#type {
             TrafficType::BlueGreen | TrafficType::ReplicaRatio => true,
-            TrafficType::GatewayAPI => matches!(self.world.route, RouteView::Present { problem: None, .. }),
+            TrafficType::GatewayAPI => {
+                let is_served = matches!(self.world.route, RouteView::Present { problem: None, .. });
+                is_served && build::pool::problem(self.world).is_none()
+            }
         }
     }
 

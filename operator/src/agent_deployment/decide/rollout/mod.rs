@@ -60,6 +60,7 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
         draft.requeue = draft.requeue.min(SOON);
     }
     remove_route(world, draft);
+    remove_pools(world, draft);
     Outcome { serving: stable_hash, next, background: None }
 }
 
@@ -164,6 +165,9 @@ fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()>
 /// Why the route does not carry traffic, where there is to be one.
 fn route_problem(world: &World) -> Option<Why> {
     world.spec.rollout.traffic.gateway_api.as_ref()?;
+    if let Some(problem) = build::pool::problem(world) {
+        return Some(Why::RouteUnavailable { problem: problem.to_owned() });
+    }
     let problem = match &world.route {
         RouteView::UnknownKind => {
             "the cluster knows no HTTPRoute: install the CRDs of the Gateway API and a gateway, or \
@@ -182,6 +186,18 @@ fn remove_route(world: &World, draft: &mut Draft) {
         && let RouteView::Present { object, .. } = &world.route
     {
         draft.removals.push(object.removal());
+    }
+}
+
+/// Pools that nothing asks for any more go: the route has left them.
+fn remove_pools(world: &World, draft: &mut Draft) {
+    let is_left = |object: &&OwnedObject| {
+        let known = draft.removals.iter().any(|removal| removal.uid == object.uid);
+        object.kind == RemovalKind::InferencePool && !known
+    };
+    if !build::pool::is_asked_for(world) {
+        let left: Vec<_> = world.objects.values().flatten().filter(is_left).map(OwnedObject::removal).collect();
+        draft.removals.extend(left);
     }
 }
 

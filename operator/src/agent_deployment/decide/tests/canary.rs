@@ -4,6 +4,7 @@ mod baseline;
 mod guardrails;
 mod killed;
 mod passed;
+mod pools;
 mod readiness;
 mod replicas;
 mod split;

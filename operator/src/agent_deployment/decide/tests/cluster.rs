@@ -26,7 +26,7 @@ use crate::{
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::Revision,
-        world::{OwnedObject, RouteView, RulesView, ServingView, World},
+        world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
     engine::decide::{self as engine_decide, EngineWorld},
     jobs::view::{JobPhase, JobView},
@@ -92,6 +92,7 @@ pub(super) fn world() -> Cluster {
         evidence: BTreeMap::new(),
         guardrails: BTreeMap::new(),
         route: RouteView::Absent,
+        pools: PoolsView::default(),
         rules: RulesView::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
@@ -286,6 +287,7 @@ impl Cluster {
                 view.updated = wanted;
             }
             Child::HttpRoute(object) => self.own_route(&object),
+            Child::InferencePool(object) => self.own(RemovalKind::InferencePool, &object.metadata),
             Child::PrometheusRule(object) => self.own_rules(RemovalKind::PrometheusRule, &object.metadata),
             Child::Job(object) => {
                 let name = object.metadata.name.clone().expect("a Job has a name");
@@ -477,6 +479,7 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
         Child::Service(object) => ("Service", &object.metadata),
         Child::Deployment(object) => ("Deployment", &object.metadata),
         Child::HttpRoute(object) => ("HTTPRoute", &object.metadata),
+        Child::InferencePool(object) => ("InferencePool", &object.metadata),
         Child::PrometheusRule(object) => ("PrometheusRule", &object.metadata),
         Child::Job(object) => ("Job", &object.metadata),
         Child::Engine(object) => ("Engine", &object.metadata),
