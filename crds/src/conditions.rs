@@ -182,6 +182,8 @@ reasons! {
     VerdictUnreachable,
     /// No gateway takes the route.
     RouteUnavailable,
+    /// Somebody else writes the route too.
+    RouteContested,
     /// `spec.alerts` names a receiver that the operator's configuration lacks.
     UnknownReceiver,
     /// Every receiver of `spec.alerts` is known.

@@ -171,7 +171,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::ReprofilingPlanned { .. }
         | Why::ReprofilingAfterDrift { .. }
         | Why::ReprofilingBudgetUsed { .. } => Stage::Serving,
-        Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
+        Why::RouteUnavailable { .. } | Why::RouteContested(_) if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
         | Why::RevisionUnscheduled { .. }
@@ -179,7 +179,8 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::RestoringStable { .. }
         | Why::CanaryJudged { .. }
         | Why::PlanRejected { .. }
-        | Why::RouteUnavailable { .. } => Stage::RollingOut,
+        | Why::RouteUnavailable { .. }
+        | Why::RouteContested(_) => Stage::RollingOut,
     }
 }
 

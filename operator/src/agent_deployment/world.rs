@@ -272,7 +272,18 @@ pub enum RouteView {
         object: OwnedObject,
         /// Why no Gateway serves it as it stands; absent when one does.
         problem: Option<String>,
+        /// Who has written it since the operator did; absent where nobody has.
+        rival: Option<RouteRival>,
     },
+}
+
+/// Somebody who writes an HTTPRoute of the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteRival {
+    /// Its name as a field manager.
+    pub manager: String,
+    /// What it wrote: `spec.rules`.
+    pub fields: String,
 }
 
 /// What is seen of the alerting rules of an AgentDeployment.

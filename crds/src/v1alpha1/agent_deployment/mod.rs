@@ -41,7 +41,7 @@ pub use rollout::{
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
-    RolloutStatus,
+    RolloutStatus, RouteContest,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{

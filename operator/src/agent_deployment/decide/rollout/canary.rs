@@ -12,7 +12,7 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, Split, Step, Target, Why, World, build, capacity,
+    Draft, Split, Step, Target, Why, World, build, capacity, contest,
     judge::{Case, Judged, until_next_window},
     keep, keep_split, promote, remove_others, route_problem,
     schedule::{self, Planned},
@@ -93,14 +93,15 @@ pub(super) struct Canary<'a> {
     /// The steps, with the pods that there is room for; none where nothing splits the traffic.
     pub(super) schedule: Vec<Planned>,
     pub(super) rollout: RolloutStatus,
-    /// Why a guardrail of the user's keeps it at its step.
+    /// Why a guardrail of the user's, or somebody who writes its route, keeps it at its step.
     held: Option<String>,
 }
 
 impl<'a> Canary<'a> {
     fn new(world: &'a World, stable: &'a str, target: &'a Target, rollout: RolloutStatus) -> Self {
         let schedule = capacity::schedule(world, rollout.capacity.as_ref());
-        Self { world, stable, target, schedule, rollout, held: None }
+        let held = contest::why(world).map(|why| why.to_string());
+        Self { world, stable, target, schedule, rollout, held }
     }
 }
 
@@ -179,7 +180,7 @@ impl Canary<'_> {
         Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan, may_advance }.judge()
     }
 
-    /// A person, or a guardrail of theirs, keeps it at its step.
+    /// A person, a guardrail of theirs, or somebody who writes its route keeps it at its step.
     fn is_held(&self) -> bool {
         self.world.spec.rollout.paused || self.held.is_some()
     }
@@ -217,7 +218,10 @@ impl Canary<'_> {
         let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
         let planned = self.planned().map(|step| step.weight);
         match planned {
-            None if is_ready && wanted >= world.replicas() => return self.take_over(draft),
+            // Whoever else writes the route may send users to the pods before, which go a little later.
+            None if is_ready && wanted >= world.replicas() && contest::why(world).is_none() => {
+                return self.take_over(draft);
+            }
             None => self.share_by_pods(),
             Some(weight) if is_ready && !self.has_shares(weight) && self.may_move() => {
                 let beside = self.rollout.baseline.as_ref();
@@ -265,11 +269,14 @@ impl Canary<'_> {
         !is_alone && !self.world.spec.rollout.paused && self.is_route_there()
     }
 
-    /// Traffic moves only through a route that a gateway serves.
+    /// Traffic moves only through a route that a gateway serves and nobody else writes.
     pub(super) fn is_route_there(&self) -> bool {
         match self.world.spec.rollout.traffic.r#type {
             TrafficType::BlueGreen | TrafficType::ReplicaRatio => true,
-            TrafficType::GatewayAPI => matches!(self.world.route, RouteView::Present { problem: None, .. }),
+            TrafficType::GatewayAPI => {
+                matches!(self.world.route, RouteView::Present { problem: None, .. })
+                    && contest::why(self.world).is_none()
+            }
         }
     }
 

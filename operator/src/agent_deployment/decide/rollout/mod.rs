@@ -7,6 +7,7 @@
 mod baseline;
 mod canary;
 mod capacity;
+mod contest;
 mod judge;
 pub(super) mod prediction;
 mod schedule;
@@ -54,11 +55,12 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
     let next = bring_up(world, stable, &target, draft);
     let stable_hash = draft.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
     let next = next.or_else(|| route_problem(world).map(Step::Waiting));
-    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. }))) {
-        // Gateways are not watched.
+    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_)))) {
+        // Neither Gateways nor routes are watched.
         draft.requeue = draft.requeue.min(SOON);
     }
     remove_route(world, draft);
+    contest::record(world, draft);
     Outcome { serving: stable_hash, next, background: None }
 }
 
@@ -155,7 +157,7 @@ fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()>
     }
 }
 
-/// Why the route does not carry traffic, where there is to be one.
+/// Why the route does not carry traffic as it is to, where there is to be one.
 fn route_problem(world: &World) -> Option<Why> {
     world.spec.rollout.traffic.gateway_api.as_ref()?;
     let problem = match &world.route {
@@ -165,7 +167,10 @@ fn route_problem(world: &World) -> Option<Why> {
                 .to_owned()
         }
         RouteView::Absent => return None,
-        RouteView::Present { problem, .. } => problem.clone()?,
+        RouteView::Present { problem, .. } => match problem {
+            Some(problem) => problem.clone(),
+            None => return contest::why(world),
+        },
     };
     Some(Why::RouteUnavailable { problem })
 }

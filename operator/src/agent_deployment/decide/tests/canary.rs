@@ -3,13 +3,17 @@
 mod baseline;
 mod guardrails;
 mod killed;
+mod routes;
 
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Stage;
 
-use super::trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with};
+use super::{
+    cluster::world,
+    trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with},
+};
 use crate::{
     agent_deployment::world::RouteView,
     notifications::happening::{Happening, Severity},
@@ -336,7 +340,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
     let canary = trial.cluster.canary();
     let RouteView::Present { object, .. } = trial.cluster.world.route.clone() else { panic!("there is a route") };
     let problem = Some("no Gateway has taken HTTPRoute support in".to_owned());
-    trial.cluster.world.route = RouteView::Present { object, problem };
+    trial.cluster.world.route = RouteView::Present { object, problem, rival: None };
     trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
     trial.settle();
     trial.cluster.ready_pods();

@@ -339,7 +339,7 @@ impl Cluster {
             let name = route.metadata.name.clone().expect("a route has a name");
             let (uid, resource_version) = (format!("uid-{}", self.writes), self.writes.to_string());
             let object = OwnedObject { kind: RemovalKind::HttpRoute, name, uid, resource_version };
-            self.world.route = RouteView::Present { object, problem: None };
+            self.world.route = RouteView::Present { object, problem: None, rival: None };
         }
     }
 
