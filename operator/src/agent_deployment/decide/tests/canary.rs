@@ -3,6 +3,7 @@
 mod baseline;
 mod guardrails;
 mod killed;
+mod matrix;
 mod routes;
 
 use std::collections::BTreeMap;

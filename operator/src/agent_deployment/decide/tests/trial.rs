@@ -31,6 +31,7 @@ pub(super) struct Users {
 pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, cold: 1.0 };
 
 /// A cluster with users.
+#[derive(Clone)]
 pub(super) struct Trial {
     pub(super) cluster: Cluster,
     pub(super) counted: BTreeMap<String, Vec<Window>>,
