@@ -69,6 +69,7 @@ const NO_RULE: &[&str] = &[
     "bad-tensorrt-llm-version",
     "bad-unknown-field",
     "bad-weight",
+    "bad-weight-above-100",
 ];
 
 #[test]

@@ -198,15 +198,18 @@ pub struct RolloutStep {
 }
 
 /// How a new revision is judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JudgeSettings {
     /// Slowdown against the serving revision, or against what profiling predicts, that is put up with. At least 9.05% is granted:
     /// below that a slightly slower pod looks like a slower revision.
     #[serde(default = "default_max_regression")]
     pub max_regression: Percent,
-    /// Probability of rolling back a revision that does no harm.
+    /// Probability of rolling back a revision that does no harm, at most `10%`: beyond that a rollback says little about the revision.
     #[serde(default = "default_false_rollback")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]([.][0-9]+)?|10([.]0+)?)%$')")
+        .message("falseRollback must be at most 10%: it is the probability that a revision which does no harm is rolled back, and at \
+                  100% every one would be"))]
     pub false_rollback: Percent,
     /// Time for which the counts of a new pod are left out.
     #[serde(default = "default_warm_up")]

@@ -5,6 +5,7 @@ mod guardrails;
 mod killed;
 mod matrix;
 mod routes;
+mod verdicts;
 
 use std::collections::BTreeMap;
 

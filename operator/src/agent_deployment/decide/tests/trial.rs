@@ -26,9 +26,11 @@ pub(super) struct Users {
     pub(super) failures: u64,
     /// How much slower fresh pods are than those that have long served, of whatever revision.
     pub(super) cold: f64,
+    /// Among 100 clients of the canary, those who say that a run did not do what it was for; absent where no client says anything.
+    pub(super) disappointed: Option<u64>,
 }
 
-pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, cold: 1.0 };
+pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, cold: 1.0, disappointed: None };
 
 /// A cluster with users.
 #[derive(Clone)]
@@ -171,7 +173,7 @@ impl Trial {
         let canary = rollout.canary.zip(rollout.weight.map(percent)).filter(|(_, share)| *share > 0);
         let given: u64 = canary.iter().chain(&baseline).map(|(_, share)| share).sum();
         let stable = rollout.stable.map(|stable| (stable, 100 - given));
-        let as_good = Users { slowdown: 1.0, failures: 0, ..users };
+        let as_good = Users { slowdown: 1.0, failures: 0, disappointed: users.disappointed.map(|_| 0), ..users };
         let fresh = |users: Users| Users { slowdown: users.slowdown * users.cold, ..users };
         let arms = [(stable, as_good), (canary, fresh(users)), (baseline, fresh(as_good))];
         for ((revision, share), users) in arms.into_iter().filter_map(|(arm, users)| Some((arm?, users))) {
@@ -183,23 +185,36 @@ impl Trial {
     }
 }
 
+/// Of so many a share in percent: what rounding leaves out of one window comes in a later one.
+fn share_of(all: u64, percent: u64, window: u64) -> u64 {
+    (window % 100 + 1) * all * percent / 100 - (window % 100) * all * percent / 100
+}
+
 fn window(id: u64, users: Users) -> Window {
-    let Users { slowdown, failures, .. } = users;
-    let errors = (id % 100 + 1) * users.runs * failures / 100 - (id % 100) * users.runs * failures / 100;
+    let Users { runs, slowdown, failures, disappointed, .. } = users;
+    let errors = share_of(runs, failures, id);
     let mut buckets = Histogram::default();
-    (0..users.runs - errors.min(users.runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
-    let metric = |metric| MetricWindow {
+    (0..runs - errors.min(runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
+    let counted = |metric, (started, count, errors), buckets| MetricWindow {
         metric,
         unit: Unit::Run,
         stratum: String::new(),
-        started: users.runs,
-        new_sessions: users.runs,
+        started,
+        new_sessions: started,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
-        count: users.runs,
+        count,
         errors,
         sum_microseconds: 0,
-        buckets: buckets.clone(),
+        buckets,
     };
-    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] }, load: None }
+    if runs == 0 {
+        return Window { id, metrics: Vec::new(), load: None };
+    }
+    let mut metrics = vec![counted(Metric::AgentRunLatency, (runs, runs, errors), buckets)];
+    // One client of four says what it thinks. Such words start nothing.
+    let words = runs / 4;
+    let of_failure = disappointed.map(|percent| share_of(words, percent, id));
+    metrics.extend(of_failure.map(|bad| counted(Metric::TaskSuccess, (0, words, bad), Histogram::default())));
+    Window { id, metrics, load: None }
 }
