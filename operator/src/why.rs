@@ -8,7 +8,7 @@ use std::fmt;
 
 use slipway_crds::conditions::Reason;
 
-pub use held::{CONTEST_REMEMBERED, Contested};
+pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling};
 
 /// Why a step waits or has stopped.
@@ -275,6 +275,8 @@ pub enum Why {
         /// Its share in percent.
         weight: i32,
     },
+    /// Something other than the verdict has kept the canary at its step for longer than the step may take.
+    RolloutHeld(Held),
     /// A new choice waits for a person.
     AwaitingApproval {
         /// Hash of the plan.
@@ -420,6 +422,7 @@ impl fmt::Display for Why {
                 f,
                 "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
             ),
+            Self::RolloutHeld(held) => held.fmt(f),
             Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
                 f,
                 "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed has all that it changes; set \

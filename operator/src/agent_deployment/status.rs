@@ -178,6 +178,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::UpdatingInPlace { .. }
         | Why::RestoringStable { .. }
         | Why::CanaryJudged { .. }
+        | Why::RolloutHeld(_)
         | Why::PlanRejected { .. }
         | Why::RouteUnavailable { .. }
         | Why::RouteContested(_) => Stage::RollingOut,
@@ -232,7 +233,7 @@ fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
     let Some(Step::Waiting(why)) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
-        Why::RolloutPaused { .. } | Why::AwaitingApproval { .. } => true,
+        Why::RolloutPaused { .. } | Why::RolloutHeld(_) | Why::AwaitingApproval { .. } => true,
         Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_inconclusive,
         _ => false,
     };

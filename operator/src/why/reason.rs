@@ -38,6 +38,7 @@ impl Why {
             Self::RestoringStable { .. } => Reason::RestoringStable,
             Self::CanaryJudged { reason, .. } => *reason,
             Self::RolloutPaused { .. } => Reason::RolloutPaused,
+            Self::RolloutHeld(_) => Reason::VerdictUnreachable,
             Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
             Self::PlanRejected { .. } => Reason::RolledBack,
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,

@@ -288,18 +288,19 @@ impl Canary<'_> {
             Step::Done(()) => {}
         }
         if let Some(why) = route_problem(self.world) {
-            return Step::Waiting(why);
+            return Step::Waiting(self.held_for_long(why));
         }
         let weight = self.weight();
         if self.world.spec.rollout.paused {
             return Step::Waiting(Why::RolloutPaused { revision, weight });
         }
         if let Some(message) = self.held.clone() {
-            return Step::Waiting(Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message });
+            let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message };
+            return Step::Waiting(self.held_for_long(why));
         }
         let reason = reason(self.rollout.reason.as_deref());
         let message = self.rollout.message.clone().unwrap_or_else(|| "no evidence yet".to_owned());
-        Step::Waiting(Why::CanaryJudged { revision, weight, reason, message })
+        Step::Waiting(self.held_for_long(Why::CanaryJudged { revision, weight, reason, message }))
     }
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {

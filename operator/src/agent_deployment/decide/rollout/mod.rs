@@ -8,6 +8,7 @@ mod baseline;
 mod canary;
 mod capacity;
 mod contest;
+mod held;
 mod judge;
 pub(super) mod prediction;
 mod schedule;

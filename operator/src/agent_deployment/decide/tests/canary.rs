@@ -2,6 +2,7 @@
 
 mod baseline;
 mod guardrails;
+mod held;
 mod killed;
 mod matrix;
 mod routes;

@@ -24,13 +24,16 @@ pub(super) struct Users {
     pub(super) slowdown: f64,
     /// Failures among 100 runs of the canary.
     pub(super) failures: u64,
+    /// Whether stable fails as often.
+    pub(super) fails_alike: bool,
     /// How much slower fresh pods are than those that have long served, of whatever revision.
     pub(super) cold: f64,
     /// Among 100 clients of the canary, those who say that a run did not do what it was for; absent where no client says anything.
     pub(super) disappointed: Option<u64>,
 }
 
-pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, cold: 1.0, disappointed: None };
+pub(super) const EQUAL: Users =
+    Users { runs: 400, slowdown: 1.0, failures: 0, fails_alike: false, cold: 1.0, disappointed: None };
 
 /// A cluster with users.
 #[derive(Clone)]
@@ -173,7 +176,8 @@ impl Trial {
         let canary = rollout.canary.zip(rollout.weight.map(percent)).filter(|(_, share)| *share > 0);
         let given: u64 = canary.iter().chain(&baseline).map(|(_, share)| share).sum();
         let stable = rollout.stable.map(|stable| (stable, 100 - given));
-        let as_good = Users { slowdown: 1.0, failures: 0, disappointed: users.disappointed.map(|_| 0), ..users };
+        let failures = if users.fails_alike { users.failures } else { 0 };
+        let as_good = Users { slowdown: 1.0, failures, disappointed: users.disappointed.map(|_| 0), ..users };
         let fresh = |users: Users| Users { slowdown: users.slowdown * users.cold, ..users };
         let arms = [(stable, as_good), (canary, fresh(users)), (baseline, fresh(as_good))];
         for ((revision, share), users) in arms.into_iter().filter_map(|(arm, users)| Some((arm?, users))) {
