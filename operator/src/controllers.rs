@@ -227,7 +227,7 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
     let all = || watcher::Config::default();
     let controller = Controller::new(Api::<DeserializeGuard<AgentDeployment>>::all(client.clone()), all());
     let store = controller.store();
-    context.metrics.conditions_of(store.clone());
+    context.metrics.show(store.clone());
     // Whoever shares an engine or a fetch Job is woken by it: these carry no name of an AgentDeployment.
     let of_namespace = move |namespace: Option<String>| {
         let state = store.state();
