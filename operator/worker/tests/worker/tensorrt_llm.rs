@@ -135,7 +135,13 @@ fn task(steps: Vec<ToolStep>) -> BuildTask {
         kv_cache_reuse: true,
         chunked_context: true,
     };
-    BuildTask { identity: "engine-1".into(), model: "tensorrt_llm".into(), quality: None, tensorrt_llm: Some(build) }
+    BuildTask {
+        identity: "engine-1".into(),
+        model: "tensorrt_llm".into(),
+        quality: None,
+        tensorrt_llm: Some(build),
+        no_build: None,
+    }
 }
 
 #[test]

@@ -13,10 +13,10 @@ use slipway_crds::{
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
-        agent_deployment::Precision,
+        agent_deployment::{Backend, Precision},
     },
 };
-use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Outcome, ResolveResult};
+use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
 use super::{super::decide, tensorrt_llm};
 use crate::{
@@ -53,6 +53,8 @@ pub(super) struct Cluster {
     pub(super) weights: BTreeMap<String, i32>,
     /// What receivers were told.
     pub(super) heard: Vec<Announcement>,
+    /// How the model's weights are quantized, in resolve's words.
+    pub(super) quantization: Option<&'static str>,
     writes: u32,
 }
 
@@ -99,7 +101,15 @@ pub(super) fn world() -> Cluster {
         serving: BTreeMap::new(),
         objects: BTreeMap::new(),
     };
-    Cluster { world, engines: BTreeMap::new(), routed_to: None, weights: BTreeMap::new(), heard: Vec::new(), writes: 0 }
+    Cluster {
+        world,
+        engines: BTreeMap::new(),
+        routed_to: None,
+        weights: BTreeMap::new(),
+        heard: Vec::new(),
+        quantization: None,
+        writes: 0,
+    }
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
@@ -236,19 +246,24 @@ impl Cluster {
         }
     }
 
+    /// An Engine as its own planner sees it.
+    pub(super) fn engine_world(&self, name: &str, spec: &EngineSpec, status: EngineStatus) -> EngineWorld {
+        EngineWorld {
+            now: self.world.now,
+            settings: self.world.settings.clone(),
+            name: name.to_owned(),
+            namespace: self.world.namespace.clone(),
+            generation: 1,
+            owner: owner("Engine", name, &format!("uid-of-{name}")),
+            spec: spec.clone(),
+            status,
+            jobs: self.world.jobs.clone(),
+        }
+    }
+
     fn build_engines(&mut self) {
         for (name, (spec, status)) in self.engines.clone() {
-            let world = EngineWorld {
-                now: self.world.now,
-                settings: self.world.settings.clone(),
-                name: name.clone(),
-                namespace: self.world.namespace.clone(),
-                generation: 1,
-                owner: owner("Engine", &name, &format!("uid-of-{name}")),
-                spec: spec.clone(),
-                status,
-                jobs: self.world.jobs.clone(),
-            };
+            let world = self.engine_world(&name, &spec, status);
             let plan = engine_decide::decide(&world);
             self.world.engines.insert(name.clone(), plan.status.clone());
             self.engines.insert(name, (spec, plan.status));
@@ -391,6 +406,13 @@ impl Cluster {
         self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
     }
 
+    /// What resolve finds of a model whose engines are planned by it.
+    fn shape(&self) -> Option<ModelShape> {
+        let is_planned = self.world.spec.engine.backend != Backend::Custom;
+        let quantization = self.quantization.map(str::to_owned);
+        is_planned.then(|| ModelShape { quantization, ..tensorrt_llm::llama_8b() })
+    }
+
     fn outcome(&self, job: &str) -> Outcome {
         if job.starts_with("resolve-") {
             Outcome::Resolve(ResolveResult {
@@ -400,7 +422,7 @@ impl Cluster {
                 tokenizer_digest: None,
                 files: 4,
                 bytes: 18_250_000,
-                shape: self.world.spec.engine.tensorrt_llm.is_some().then(|| Box::new(tensorrt_llm::llama_8b())),
+                shape: self.shape().map(Box::new),
             })
         } else if job.starts_with("fetch-") {
             Outcome::Fetch(FetchResult {
