@@ -43,18 +43,19 @@ demo-down: ## Remove what `make demo` made.
 lint: ## Check formatting, lints and that generated files are up to date.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --test '*' --locked -- -D warnings # the suites, which are no targets of a plain build
 	$(MAKE) --no-print-directory check-generated
 
 .PHONY: generate
-generate: ## Write all generated files.
-	cargo run --quiet --locked -p slipway-crds --bin generate-crds -- crds/yaml docs/reference
+generate: build ## Write all generated files.
+	$(BIN)/generate-crds crds/yaml docs/reference
 	rm -rf charts/slipway-crds/files && mkdir -p charts/slipway-crds/files
 	cp crds/yaml/*.yaml charts/slipway-crds/files/
 
 .PHONY: check-generated
-check-generated: ## Fail when a generated file differs from what `make generate` writes.
+check-generated: build ## Fail when a generated file differs from what `make generate` writes.
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-	cargo run --quiet --locked -p slipway-crds --bin generate-crds -- "$$folder/yaml" "$$folder/reference"; \
+	$(BIN)/generate-crds "$$folder/yaml" "$$folder/reference"; \
 	diff -ru crds/yaml "$$folder/yaml" && diff -ru charts/slipway-crds/files "$$folder/yaml" \
 	  && diff -ru docs/reference "$$folder/reference" \
 	  || { echo "generated files are out of date: run make generate" >&2; exit 1; }

@@ -29,7 +29,7 @@ step unit 25 make --no-print-directory test-unit
 step alerts 10 make --no-print-directory test-alerts
 step repository 5 make --no-print-directory test-repository
 step model 15 make --no-print-directory -C e2e/model test
-step cluster 40 e2e/run.sh api core
+step cluster 55 e2e/run.sh api core rollout
 # After the first cluster: the kernel modules that it loads bring settings that no later one changes.
 step clean 10 e2e/cluster/test-clean.sh
 step failed-up 5 e2e/cluster/test-failed-up.sh

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use slipway_runtime_config::DEFAULT_CONFIG_PATH;
+use slipway_runtime_config::{DEFAULT_CONFIG_PATH, TextDialect};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -169,9 +169,13 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
 }
 
 fn triton(config: &slipway_runtime_config::Triton) -> Result<Triton, CliError> {
-    let slipway_runtime_config::Triton { endpoint, model_name, tokenizer } = config;
+    let slipway_runtime_config::Triton { endpoint, model_name, tokenizer, dialect } = config;
     let entry = match tokenizer {
-        None => Entry::Text,
+        None => match dialect {
+            TextDialect::Ensemble => Entry::Text,
+            TextDialect::Vllm => Entry::Vllm,
+            TextDialect::LlmApi => Entry::LlmApi,
+        },
         Some(folder) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
     };
     Triton::new(endpoint, model_name, entry).map_err(CliError::Endpoint)

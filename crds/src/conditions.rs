@@ -150,6 +150,8 @@ reasons! {
     RevisionStarting,
     /// Fresh pods of the serving plan are being brought up, which a new revision is compared with.
     BaselineStarting,
+    /// The API server refused an object, or it is somebody else's.
+    ApplyFailed,
     /// Pods of the new revision fail.
     RevisionFailing,
     /// A new revision took over.
@@ -158,7 +160,7 @@ reasons! {
     RolloutProgressing,
     /// A new revision is given more traffic.
     RolloutAdvanced,
-    /// The rollout is kept at its step by `spec.rollout.paused`.
+    /// The rollout is kept at its step by `spec.rollout.paused`, or for want of replicas.
     RolloutPaused,
     /// A new choice waits for approval.
     AwaitingApproval,
@@ -182,6 +184,8 @@ reasons! {
     VerdictUnreachable,
     /// No gateway takes the route.
     RouteUnavailable,
+    /// Somebody else writes the route too.
+    RouteContested,
     /// `spec.alerts` names a receiver that the operator's configuration lacks.
     UnknownReceiver,
     /// Every receiver of `spec.alerts` is known.

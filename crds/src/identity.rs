@@ -136,6 +136,7 @@ mod tests {
             variant: None,
             options: BTreeMap::new(),
             tensorrt_llm: None,
+            no_build: None,
         }
     }
 
@@ -175,6 +176,29 @@ mod tests {
         };
         assert!(build.tensorrt_llm.is_some());
         insta::assert_snapshot!(hash_of(&build));
+    }
+
+    /// The same promise for engines without a build.
+    #[test]
+    fn identities_without_a_build_never_change() {
+        let block = |quantized: bool| {
+            json!({
+                "version": "1.2.1", "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+                "kvCachePrecision": "Auto", "maxBatchSize": 64, "maxNumTokens": 8192, "memory": "90%",
+                "quantizedAtLoad": quantized, "options": {"maxSeqLen": 4096, "extraArgs": ["enforce_eager=true"]},
+            })
+        };
+        let of = |backend, precision, quantized| {
+            let no_build = serde_json::from_value(block(quantized)).ok();
+            assert!(no_build.is_some());
+            hash_of(&EngineBuild { backend, precision, no_build, ..build() })
+        };
+        let hashes = [
+            of(Backend::TensorRTLLMPyTorch, Precision::BF16, false),
+            of(Backend::VLLM, Precision::BF16, false),
+            of(Backend::VLLM, Precision::FP8, true),
+        ];
+        insta::assert_snapshot!(hashes.join("\n"));
     }
 
     #[test]

@@ -26,6 +26,8 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
 #[case("good")]
 #[case("good-alerts-off")]
 #[case("good-tensorrt-llm")]
+#[case("good-tensorrt-llm-pytorch")]
+#[case("good-vllm")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -66,9 +68,12 @@ const NO_RULE: &[&str] = &[
     "bad-objective-named-twice",
     "bad-on-drift",
     "bad-percentile",
+    "bad-pytorch-version",
     "bad-tensorrt-llm-version",
     "bad-unknown-field",
+    "bad-vllm-version",
     "bad-weight",
+    "bad-weight-above-100",
 ];
 
 #[test]
@@ -186,6 +191,8 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
 #[rstest]
 #[case("lab-react-fp8")]
 #[case("lab-int8-weight-only")]
+#[case("no-build-tensorrt-llm-pytorch")]
+#[case("no-build-vllm")]
 fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
     let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();

@@ -275,11 +275,35 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses.
     pub async fn event_reasons(&self, name: &str) -> Outcome<Vec<String>> {
+        Ok(self.events(name).await?.into_iter().filter_map(|event| event.reason).collect())
+    }
+
+    async fn events(&self, name: &str) -> Outcome<Vec<Event>> {
         let about = ListParams::default().fields(&format!("involvedObject.name={name}"));
         let list = self.api::<Event>().list(&about).await;
         let mut events = list.map_err(|source| refused(format!("list events about {name}"), source))?.items;
         events.sort_by(|a, b| a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp));
-        Ok(events.into_iter().filter_map(|event| event.reason).collect())
+        Ok(events)
+    }
+
+    /// Waits for an event about an object; gives its message.
+    ///
+    /// # Errors
+    /// When none has come within `limit`, with the reasons of those that have.
+    pub async fn wait_for_event(&self, name: &str, reason: &str, limit: Duration) -> Outcome<String> {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let mut events = self.events(name).await?;
+            if let Some(at) = events.iter().position(|event| event.reason.as_deref() == Some(reason)) {
+                return Ok(events.swap_remove(at).message.unwrap_or_default());
+            }
+            if tokio::time::Instant::now() > deadline {
+                let what = format!("{name} in {}: an event {reason}", self.name);
+                let last = format!("{:?}", events.into_iter().filter_map(|event| event.reason).collect::<Vec<_>>());
+                return Err(ScenarioError::TimedOut { what, seconds: limit.as_secs(), last });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The log of a pod's container.

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -90,7 +91,9 @@ fn each_bad_manifest_is_accepted_once_it_is_mended() {
 async fn an_update_is_refused_in_the_same_words() {
     let namespace = Namespace::create("api-updates").await.unwrap();
     let (good, bad): (Vec<_>, Vec<_>) = fixtures().into_iter().partition(|fixture| fixture.mended_by.is_none());
-    for Fixture { object, .. } in &good {
+    // Of those that share a name the last stands.
+    let named = good.iter().map(|fixture| (fixture.object["metadata"]["name"].to_string(), &fixture.object));
+    for object in named.collect::<BTreeMap<_, _>>().values() {
         namespace.apply(object).await.unwrap();
     }
     let is_there =
@@ -159,6 +162,25 @@ async fn a_profile_keeps_its_inputs() {
     let answer = namespace.api::<Profile>().patch("profile-api-test", &PatchParams::default(), &changed).await;
     let answer = answer.unwrap_err().to_string();
     assert!(answer.contains("a Profile's inputs cannot change: other inputs are another Profile"), "{answer}");
+    namespace.delete().await.unwrap();
+}
+
+/// Whatever has the name that an AgentDeployment needs serves on.
+#[tokio::test]
+async fn a_service_of_somebody_elses_is_left_as_it_is_and_an_event_says_so() {
+    let namespace = Namespace::create("api-foreign").await.unwrap();
+    let service = json!({
+        "metadata": {"name": "support-agent"},
+        "spec": {"selector": {"app": "shop"}, "ports": [{"port": 80}]},
+    });
+    let before = namespace.create_object::<Service>(&serde_json::from_value(service).unwrap()).await.unwrap();
+    let object = fixtures().into_iter().find(|fixture| fixture.name == "good").unwrap().object;
+    namespace.apply(&object).await.unwrap();
+    let message = namespace.wait_for_event("support-agent", "ApplyFailed", Duration::from_secs(60)).await.unwrap();
+    let words = "Service support-agent exists and was not made by Slipway; it is left as it is: remove it, or give the AgentDeployment \
+                 another name";
+    assert_eq!(message, words);
+    assert_eq!(namespace.api::<Service>().get("support-agent").await.unwrap(), before);
     namespace.delete().await.unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! Whether measurements measure: a known delay and a known loss of speed are seen, and a row is what its records say.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, ResourceExt, api::ListParams};

@@ -54,7 +54,7 @@ async fn what_lives(namespace: &Namespace) -> BTreeSet<String> {
 /// Writes to this scenario's objects; other scenarios' agents may be under way.
 fn writes_here(operator: &Operator, since: Mark) -> Vec<Write> {
     let writes = operator.writes_since(since).unwrap();
-    assert!(writes.iter().any(|write| is_lease(write)), "the audit log shows not even the lease: {writes:?}");
+    assert!(writes.iter().any(is_lease), "the audit log shows not even the lease: {writes:?}");
     writes.into_iter().filter(|write| write.object_ref.as_ref().is_some_and(|o| o.namespace == NAMESPACE)).collect()
 }
 

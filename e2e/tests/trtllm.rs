@@ -19,7 +19,9 @@ use kube::{
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, Engine, EngineStatus, engine::FailureClass};
+use slipway_crds::v1alpha1::{
+    AgentDeployment, Engine, EngineStatus, engine::FailureClass, profile::MeasurementPurpose,
+};
 use slipway_e2e::{agents::path, cluster, namespace::Namespace};
 
 const IMAGE: &str = "slipway.dev/slipway-tensorrt-llm-stand-in:dev";
@@ -193,9 +195,13 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     let profile = namespace.campaign(&agent).await.unwrap();
     let status = profile.status.unwrap();
     status.measurements.iter().for_each(|row| println!("  {} at {}: {}", row.engine, row.level, row.reason));
-    let points: BTreeSet<_> = status.measurements.iter().map(|row| (&row.engine, &row.configuration)).collect();
-    assert_eq!(points.len(), 2, "{:?}", status.measurements);
-    assert!(status.measurements.iter().all(|row| row.errors == 0 && row.count > 0), "{:?}", status.measurements);
+    status.not_measured.iter().for_each(|left| println!("  {} is left out: {}", left.engine, left.reason));
+    // The search need not measure what is not likely to be better; the confirm run may bring more runs than two in flight can take.
+    let explored = status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
+    assert!(explored.clone().all(|row| row.errors == 0 && row.count > 0), "{:?}", status.measurements);
+    let considered: BTreeSet<_> =
+        explored.map(|row| &row.engine).chain(status.not_measured.iter().map(|left| &left.engine)).collect();
+    assert_eq!(considered.len(), 2, "{:?}", status.measurements);
 
     let object: AgentDeployment = namespace.api().get("measured").await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();

@@ -24,6 +24,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::{
+    conditions::Reason,
     identity::IdentityError,
     labels,
     v1alpha1::{AgentDeployment, Engine, Profile},
@@ -35,6 +36,7 @@ use tracing::{debug, info, warn};
 use crate::{
     agent_deployment::{self, observe::ObserveError},
     engine,
+    failure::chain,
     kube_io::{
         apply::{self, ApplyError},
         record::{self, RecordError},
@@ -42,7 +44,7 @@ use crate::{
     leader::{Leadership, NotLeading},
     metrics::Metrics,
     notifications::deliver::Notifier,
-    plan::Plan,
+    plan::{Note, Plan},
     profile,
     promql::Prometheus,
     settings::Settings,
@@ -140,7 +142,10 @@ where
     }
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        apply::apply(&context.client, &namespace, child).await.map_err(ReconcileError::Apply)?;
+        if let Err(error) = apply::apply(&context.client, &namespace, child).await {
+            tell_refusal(context, object, &error).await;
+            return Err(ReconcileError::Apply(error));
+        }
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
@@ -149,6 +154,15 @@ where
     told?;
     context.failures.forget(&key(object));
     Ok(Action::requeue(requeue))
+}
+
+/// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at the object, not at
+/// our log. Nothing depends on its being told.
+async fn tell_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
+    let note = Note::warning(Reason::ApplyFailed, chain(error));
+    if let Err(error) = record::events(&context.recorder, object, &[note]).await {
+        debug!(error = &error as &dyn Error, "a refusal was not told");
+    }
 }
 
 fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
@@ -227,7 +241,7 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
     let all = || watcher::Config::default();
     let controller = Controller::new(Api::<DeserializeGuard<AgentDeployment>>::all(client.clone()), all());
     let store = controller.store();
-    context.metrics.conditions_of(store.clone());
+    context.metrics.show(store.clone());
     // Whoever shares an engine or a fetch Job is woken by it: these carry no name of an AgentDeployment.
     let of_namespace = move |namespace: Option<String>| {
         let state = store.state();

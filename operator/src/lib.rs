@@ -8,6 +8,7 @@ pub mod args;
 pub mod controllers;
 pub mod engine;
 pub mod failure;
+pub mod inference_pool;
 pub mod jobs;
 pub mod kube_io;
 pub mod leader;

@@ -1,6 +1,7 @@
 //! The operator's own counters, for Prometheus.
 
 mod conditions;
+mod rollouts;
 
 use std::{
     collections::HashMap,
@@ -14,7 +15,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::conditions::{Agents, Conditions};
+use self::{
+    conditions::{Agents, Conditions},
+    rollouts::Rollouts,
+};
 
 /// Labels of a reconciliation. Both are closed vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,6 +56,7 @@ pub struct Metrics {
     notifications: Family<NotificationLabels, Counter>,
     waiting: Family<ReceiverLabels, Gauge>,
     conditions: Conditions,
+    rollouts: Rollouts,
 }
 
 impl Metrics {
@@ -77,7 +82,18 @@ impl Metrics {
         registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
         let conditions = Conditions::default();
         registry.register_collector(Box::new(conditions.clone()));
-        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting, conditions }
+        let rollouts = Rollouts::default();
+        registry.register_collector(Box::new(rollouts.clone()));
+        Self {
+            registry: Arc::new(registry),
+            reconciliations,
+            durations,
+            leading,
+            notifications,
+            waiting,
+            conditions,
+            rollouts,
+        }
     }
 
     /// Counts a reconciliation.
@@ -97,9 +113,10 @@ impl Metrics {
         self.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Names the AgentDeployments whose conditions are shown.
-    pub fn conditions_of(&self, agents: Agents) {
-        self.conditions.of(agents);
+    /// Names the AgentDeployments whose conditions and rollouts are shown.
+    pub fn show(&self, agents: Agents) {
+        self.conditions.of(agents.clone());
+        self.rollouts.of(agents);
     }
 
     /// Says that this process leads from now on.

@@ -13,7 +13,7 @@ use slipway_crds::{
     v1alpha1::{Engine, Profile},
 };
 
-use crate::{notifications::happening::Announcement, prometheus::PrometheusRule};
+use crate::{inference_pool::InferencePool, notifications::happening::Announcement, prometheus::PrometheusRule};
 
 /// Without any news, everything is looked at again after this time: a watch that missed something heals.
 pub const RESYNC: Duration = Duration::from_secs(300);
@@ -44,6 +44,8 @@ pub enum Child {
     Profile(Box<Profile>),
     /// Applied.
     HttpRoute(Box<HttpRoute>),
+    /// Applied.
+    InferencePool(Box<InferencePool>),
     /// Applied.
     PrometheusRule(Box<PrometheusRule>),
     /// Applied: its plan never changes, but the inputs that lead to the plan may.
@@ -76,6 +78,8 @@ pub enum RemovalKind {
     ControllerRevision,
     /// A campaign that later ones have followed.
     Profile,
+    /// A superseded revision's InferencePool, or one that the spec asks for no more.
+    InferencePool,
     /// The route of an AgentDeployment that moves traffic in another way now.
     HttpRoute,
     /// The alerting rules of an AgentDeployment that asks for none any more.

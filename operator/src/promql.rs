@@ -1,12 +1,18 @@
 //! Asks Prometheus. Reads IO.
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use prometheus_http_query::{Client, Error};
 use reqwest::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
 use thiserror::Error;
 
 use crate::{
+    failure::chain,
     notifications::credentials::{self, CredentialError},
     outgoing::{self, OutgoingError},
     settings::PrometheusSettings,
@@ -14,6 +20,9 @@ use crate::{
 
 /// How long an answer may take. A reconciliation waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a Prometheus that did not answer is left alone: else every reconciliation of every agent would wait for it in vain.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// Why Prometheus cannot be asked at all.
 #[derive(Debug, Error)]
@@ -41,6 +50,12 @@ pub enum AskError {
     /// It took too long.
     #[error("Prometheus did not answer within {} s", PATIENCE.as_secs())]
     Timeout,
+    /// It did not answer a little before.
+    #[error("{problem}; Prometheus is asked again {} s after that", LEFT_ALONE.as_secs())]
+    LeftAlone {
+        /// What went wrong then.
+        problem: String,
+    },
     /// It answered with something else than series.
     #[error("Prometheus answered with a {kind} where a vector was asked for")]
     Kind {
@@ -63,6 +78,8 @@ pub struct Series {
 pub struct Prometheus {
     client: Client,
     token_file: Option<PathBuf>,
+    /// When it failed last and how, unless it has answered since. Shared by all who ask.
+    failed: Arc<Mutex<Option<(Instant, String)>>>,
 }
 
 impl Prometheus {
@@ -76,7 +93,7 @@ impl Prometheus {
         let http = outgoing::client("prometheus.caFile", ca_file.as_deref()).map_err(ConnectError::Client)?;
         let client = Client::from(http, url).map_err(ConnectError::Url)?;
         let token_file = settings.token_file.as_ref().map(|file| settings.path(file));
-        Ok(Some(Self { client, token_file }))
+        Ok(Some(Self { client, token_file, failed: Arc::default() }))
     }
 
     /// The series that an expression has now.
@@ -84,6 +101,30 @@ impl Prometheus {
     /// # Errors
     /// See [`AskError`].
     pub async fn ask(&self, expression: &str) -> Result<Vec<Series>, AskError> {
+        self.ask_at(expression, Instant::now()).await
+    }
+
+    /// The same at this time of a monotonic clock. Within a minute of a question that had no answer nothing is sent.
+    ///
+    /// # Errors
+    /// See [`AskError`].
+    pub async fn ask_at(&self, expression: &str, now: Instant) -> Result<Vec<Series>, AskError> {
+        if let Some(problem) = self.failure_before(now) {
+            return Err(AskError::LeftAlone { problem });
+        }
+        let answer = self.answer(expression).await;
+        let failure = answer.as_ref().err().filter(|error| is_silence(error)).map(|error| (now, chain(error)));
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        answer
+    }
+
+    fn failure_before(&self, now: Instant) -> Option<String> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, problem) = failed.as_ref()?;
+        (now.saturating_duration_since(*at) < LEFT_ALONE).then(|| problem.clone())
+    }
+
+    async fn answer(&self, expression: &str) -> Result<Vec<Series>, AskError> {
         let mut query = self.client.query(expression).timeout(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
         if let Some(file) = &self.token_file {
             let token = credentials::text(file).map_err(AskError::Token)?;
@@ -101,5 +142,17 @@ impl Prometheus {
             Series { labels, value: sample.value() }
         });
         Ok(series.collect())
+    }
+}
+
+/// Whether nobody answered, rather than refused this question.
+fn is_silence(error: &AskError) -> bool {
+    match error {
+        AskError::Timeout | AskError::Query(Error::Client(_)) => true,
+        AskError::Query(_)
+        | AskError::Token(_)
+        | AskError::Header(_)
+        | AskError::LeftAlone { .. }
+        | AskError::Kind { .. } => false,
     }
 }

@@ -69,6 +69,9 @@ pub struct Settings {
     /// How Jobs run.
     #[serde(default)]
     pub jobs: Jobs,
+    /// What may be written for gateways.
+    #[serde(default)]
+    pub gateway: GatewaySettings,
     /// How generated alerting rules are labelled and explained.
     #[serde(default)]
     pub alerts: Alerts,
@@ -78,6 +81,15 @@ pub struct Settings {
     /// Where the agents' counters of weeks are found.
     #[serde(default)]
     pub prometheus: PrometheusSettings,
+}
+
+/// What may be written for gateways beside routes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewaySettings {
+    /// Whether the operator may read and write InferencePools, as its role says too.
+    #[serde(default)]
+    pub inference_pools: bool,
 }
 
 /// Images of this product, as the cluster pulls them.
@@ -214,7 +226,7 @@ impl Settings {
         let invalid = |field: &str, problem: &str| {
             Err(SettingsError::Invalid { field: field.to_owned(), problem: problem.to_owned() })
         };
-        let Self { images, store, jobs, alerts, notifications, prometheus } = self;
+        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }

@@ -1,11 +1,14 @@
 //! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
 
+mod held;
+mod reason;
 mod scaling;
 
 use std::fmt;
 
 use slipway_crds::conditions::Reason;
 
+pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling};
 
 /// Why a step waits or has stopped.
@@ -272,6 +275,13 @@ pub enum Why {
         /// Its share in percent.
         weight: i32,
     },
+    /// A revision is on trial, and no pods are asked for.
+    RolloutWithoutPods {
+        /// Hash of the revision's plan.
+        revision: String,
+    },
+    /// Something other than the verdict has kept the canary at its step for longer than the step may take.
+    RolloutHeld(Held),
     /// A new choice waits for a person.
     AwaitingApproval {
         /// Hash of the plan.
@@ -295,6 +305,8 @@ pub enum Why {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// Somebody else writes the route too.
+    RouteContested(Contested),
     /// Someone is to be told whom the operator does not know. Keeps nothing from going on.
     UnknownReceiver {
         /// The names that it does not know.
@@ -302,48 +314,6 @@ pub enum Why {
         /// The names that it knows.
         known: Vec<String>,
     },
-}
-
-impl Why {
-    /// The reason, for conditions, events and metric labels.
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::SpecRefused { .. } | Self::EngineRefused { .. } | Self::EngineUnbuildable { .. } => {
-                Reason::SpecRefused
-            }
-            Self::CalibrationUnusable { .. } => Reason::DatasetUnusable,
-            Self::StoreUnbound { .. } => Reason::StoreUnavailable,
-            Self::JobStarting { .. } => Reason::JobStarting,
-            Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
-            Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
-            Self::SecretUnavailable { .. } => Reason::SecretUnavailable,
-            Self::JobRunning { .. } | Self::JobRetrying { .. } => Reason::JobRunning,
-            Self::JobFailed { .. } => Reason::JobFailed,
-            Self::EnginesBuilding { .. } => Reason::BuildingEngines,
-            Self::NoEngine { .. } => Reason::NoEngine,
-            Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
-            Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
-            Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
-            Self::Profiling { .. } => Reason::Profiling,
-            Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
-            Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,
-            Self::ReprofilingAfterDrift { .. } => Reason::ReprofilingAfterDrift,
-            Self::ReprofilingBudgetUsed { .. } => Reason::ReprofilingBudgetUsed,
-            Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
-            Self::RevisionStarting { .. } => Reason::RevisionStarting,
-            Self::RevisionFailing { .. } => Reason::RevisionFailing,
-            Self::RevisionUnscheduled { .. } => Reason::WaitingForCapacity,
-            Self::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
-            Self::UpdatingInPlace { .. } => Reason::UpdatingInPlace,
-            Self::RestoringStable { .. } => Reason::RestoringStable,
-            Self::CanaryJudged { reason, .. } => *reason,
-            Self::RolloutPaused { .. } => Reason::RolloutPaused,
-            Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
-            Self::PlanRejected { .. } => Reason::RolledBack,
-            Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
-            Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
-        }
-    }
 }
 
 impl fmt::Display for Why {
@@ -457,6 +427,11 @@ impl fmt::Display for Why {
                 f,
                 "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
             ),
+            Self::RolloutWithoutPods { revision } => write!(
+                f,
+                "revision {revision} is on trial and no pods are asked for: its rollout begins anew once there are replicas"
+            ),
+            Self::RolloutHeld(held) => held.fmt(f),
             Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
                 f,
                 "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed has all that it changes; set \
@@ -468,6 +443,7 @@ impl fmt::Display for Why {
                 "revision {revision} was rolled back {reason}. Change the spec, or set spec.rollout.retry to {revision}"
             ),
             Self::RouteUnavailable { problem } => write!(f, "spec.rollout.traffic.gatewayAPI: {problem}"),
+            Self::RouteContested(contested) => contested.fmt(f),
             Self::UnknownReceiver { unknown, known } => {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 write!(

@@ -81,6 +81,27 @@ pub struct Triton {
     /// takes text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
+    /// Tensors of an entry that takes text.
+    #[serde(default, skip_serializing_if = "TextDialect::is_default")]
+    pub dialect: TextDialect,
+}
+
+/// The tensors by which an entry takes and gives text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TextDialect {
+    /// Those of TensorRT-LLM's ensemble.
+    #[default]
+    Ensemble,
+    /// Those of Triton's vLLM backend.
+    Vllm,
+    /// Those of TensorRT-LLM's `llmapi` model.
+    LlmApi,
+}
+
+impl TextDialect {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The shapes that are generated once before the pod reports ready.
@@ -144,7 +165,12 @@ impl RuntimeConfig {
         Self {
             agent_name: agent_name.into(),
             revision: revision.into(),
-            triton: Triton { endpoint: triton_endpoint.into(), model_name: default_model_name(), tokenizer: None },
+            triton: Triton {
+                endpoint: triton_endpoint.into(),
+                model_name: default_model_name(),
+                tokenizer: None,
+                dialect: TextDialect::default(),
+            },
             system_prompt: String::new(),
             prompt_template: default_prompt_template(),
             tools: Vec::new(),

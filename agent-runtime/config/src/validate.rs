@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
-use crate::{HttpMethod, HttpTool, Objective, PromptTemplate, ResultPick, RuntimeConfig, Tool, ToolKind, UrlTemplate};
+use crate::{
+    HttpMethod, HttpTool, Objective, PromptTemplate, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    UrlTemplate,
+};
 
 /// Names travel in headers, URLs and labels, so they are Kubernetes names.
 const MAX_NAME_LENGTH: usize = 63;
@@ -111,6 +114,9 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     if let Some(folder) = &triton.tokenizer {
         check.that(folder.starts_with('/'), "triton.tokenizer", || {
             format!("{folder:?} is not an absolute path; name the directory that holds tokenizer.json")
+        });
+        check.that(triton.dialect == TextDialect::Ensemble, "triton.dialect", || {
+            "is one of text, and triton.tokenizer is of an entry that takes tokens; remove one of them".into()
         });
     }
     if let Err(error) = PromptTemplate::parse(prompt_template) {

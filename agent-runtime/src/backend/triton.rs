@@ -1,8 +1,10 @@
 //! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
+mod llm_api;
 mod tensor;
 mod text;
 mod tokens;
+mod vllm;
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,6 +56,10 @@ pub enum Entry {
     Text,
     /// Tokens: an engine of TensorRT-LLM itself. They become text here.
     Tokens(Arc<Tokenizer>),
+    /// Text, with the tensors of Triton's vLLM backend.
+    Vllm,
+    /// Text, with the tensors of TensorRT-LLM's `llmapi` model.
+    LlmApi,
 }
 
 /// The endpoint is no URI.
@@ -69,6 +75,8 @@ pub struct EndpointError {
 enum Reader {
     Text,
     Tokens(tokens::Reader),
+    Vllm(vllm::Reader),
+    LlmApi(llm_api::Reader),
 }
 
 /// A piece, and what is left to do for it.
@@ -178,6 +186,11 @@ impl Entry {
                 let (request, reader) = tokens::begin(model, generation, tokenizer)?;
                 Ok((request, Reader::Tokens(reader)))
             }
+            Self::Vllm => Ok((vllm::request(model, generation), Reader::Vllm(vllm::Reader::default()))),
+            Self::LlmApi => {
+                let (request, reader) = llm_api::begin(model, generation);
+                Ok((request, Reader::LlmApi(reader)))
+            }
         }
     }
 }
@@ -191,13 +204,15 @@ impl Reader {
         match self {
             Self::Text => text::read(&response).map(Some),
             Self::Tokens(reader) => reader.read(&response).map(Some),
+            Self::Vllm(reader) => reader.read(&response).map(Some),
+            Self::LlmApi(reader) => reader.read(&response).map(Some),
         }
     }
 
     /// The stream has ended.
     fn end(&mut self) -> Result<Read, BackendError> {
         match self {
-            Self::Text => Err(BackendError::EndedEarly),
+            Self::Text | Self::Vllm(_) | Self::LlmApi(_) => Err(BackendError::EndedEarly),
             Self::Tokens(reader) => reader.end(),
         }
     }

@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 19] = [
+const PURE: [&str; 21] = [
     "agent/conversation.rs",
     "agent/grammar.rs",
     "agent/prompt.rs",
@@ -30,9 +30,11 @@ const PURE: [&str; 19] = [
     "backend/tokens/answer.rs",
     "backend/tokens/detokenizer.rs",
     "backend/tokens/stop_words.rs",
+    "backend/triton/llm_api.rs",
     "backend/triton/tensor.rs",
     "backend/triton/text.rs",
     "backend/triton/tokens.rs",
+    "backend/triton/vllm.rs",
     "telemetry/recorder.rs",
     "telemetry/values.rs",
     "tools/arguments.rs",

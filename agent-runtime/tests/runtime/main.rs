@@ -2,6 +2,7 @@
 
 mod admin;
 mod chat;
+mod dialects;
 mod drain;
 mod feedback;
 mod fixture;

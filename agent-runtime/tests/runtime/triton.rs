@@ -118,7 +118,7 @@ pub fn output(name: &str, datatype: &str) -> InferOutputTensor {
     InferOutputTensor { name: name.into(), datatype: datatype.into(), shape: vec![1], contents: None }
 }
 
-fn text_bytes(text: &str) -> Vec<u8> {
+pub fn text_bytes(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("texts are short").to_le_bytes();
     [&length[..], text.as_bytes()].concat()
 }

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agent_deployment::{Backend, KvCachePrecision, Precision, TensorRtLlmOptions},
+    agent_deployment::{Backend, KvCachePrecision, NoBuildOptions, Precision, TensorRtLlmOptions},
     shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
+use crate::values::Percent;
 
 /// What an engine is built from. The name of the object is the hash of [`crate::identity::EngineIdentity`], so a spec never
 /// changes; where it is built may.
@@ -76,6 +77,38 @@ pub struct EngineBuild {
     /// What TensorRT-LLM's tools make, with backend TensorRTLLM.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
     pub tensorrt_llm: Option<TensorRtLlmBuild>,
+    /// What the engine is told, with backends TensorRTLLMPyTorch and VLLM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_build: Option<NoBuild>,
+}
+
+/// One engine that needs no build: what its checkpoint is served with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoBuild {
+    /// Version of what serves it.
+    #[schemars(length(max = 20))]
+    pub version: String,
+    /// The GPU model that it is measured and served on, by the label `nvidia.com/gpu.product`.
+    #[schemars(length(max = 63))]
+    pub gpu_product: String,
+    /// GPUs that each layer is split over.
+    pub tensor_parallel: i32,
+    /// Groups that the layers are split into.
+    pub pipeline_parallel: i32,
+    /// Numeric format of the KV cache.
+    pub kv_cache_precision: KvCachePrecision,
+    /// Sequences that it runs together, at most.
+    pub max_batch_size: i32,
+    /// Tokens of one iteration, at most.
+    pub max_num_tokens: i32,
+    /// `gpuMemoryUtilization` or `kvCacheFreeGpuMemory`.
+    pub memory: Percent,
+    /// Whether the weights get their precision only while they are loaded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quantized_at_load: bool,
+    /// What it is told beyond.
+    pub options: NoBuildOptions,
 }
 
 /// One engine of TensorRT-LLM.

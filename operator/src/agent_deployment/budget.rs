@@ -24,6 +24,8 @@ use super::{
 
 /// How long a figure stands: a budget of 30 days moves slowly, and every figure is a write of the status.
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
+/// How long a figure judges the objective: after it, what the pods remember is the better witness.
+const FIGURE_JUDGES: SignedDuration = SignedDuration::from_mins(30);
 /// Percentages beyond which a budget is not told apart.
 const MOST: f64 = 999.0;
 /// What binary fractions are off by, in percent, at most.
@@ -113,10 +115,11 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// Whether the objectives are met: over the window of the budget where one is known, else over what the pods remember. Absent until
-/// traffic has judged one.
-pub fn met_condition(slo: &[ObjectiveStatus], view: &BudgetsView) -> Option<Draft> {
-    let judged: Vec<(&ObjectiveStatus, bool)> = slo.iter().filter_map(|entry| Some((entry, is_met(entry)?))).collect();
+/// Whether the objectives are met: over the window of the budget where a fresh one is known, else over what the pods remember. Absent
+/// until traffic has judged one.
+pub fn met_condition(slo: &[ObjectiveStatus], view: &BudgetsView, now: Timestamp) -> Option<Draft> {
+    let judged = |entry| Some((entry, is_met(entry, now)?));
+    let judged: Vec<(&ObjectiveStatus, bool)> = slo.iter().filter_map(judged).collect();
     if judged.is_empty() {
         return None;
     }
@@ -134,8 +137,9 @@ pub fn met_condition(slo: &[ObjectiveStatus], view: &BudgetsView) -> Option<Draf
     Some(Draft { condition: ConditionType::SLOMet, is_true, reason, message })
 }
 
-fn is_met(entry: &ObjectiveStatus) -> Option<bool> {
-    entry.budget.as_ref().map(|budget| !budget.left.starts_with('-')).or(entry.met)
+fn is_met(entry: &ObjectiveStatus, now: Timestamp) -> Option<bool> {
+    let fresh = entry.budget.as_ref().filter(|budget| now.duration_since(budget.at.0) < FIGURE_JUDGES);
+    fresh.map(|budget| !budget.left.starts_with('-')).or(entry.met)
 }
 
 /// `reply: RequestLatency p95 ≤ 2s, 1.4s over 12m, 83% of its error budget left over 12d`.

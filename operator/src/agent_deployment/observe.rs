@@ -4,6 +4,7 @@ mod budgets;
 mod drift;
 mod guardrails;
 mod kinds;
+mod pools;
 mod route;
 mod rules;
 
@@ -34,9 +35,10 @@ use super::{
     load::ObservedLoad,
     objectives::ObservedObjectives,
     revision::Revision,
-    world::{CalibrationView, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
+    world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
 };
 use crate::{
+    inference_pool::InferencePool,
     jobs::view::{self, JobView},
     plan::RemovalKind,
     promql::Prometheus,
@@ -113,19 +115,21 @@ pub async fn observe(
     let profiles = list::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
+    // Before pods are asked: what they had not finished then is read the next time.
+    let now = Timestamp::now();
     let asked = evidence::read(http, &judged).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
-    let is_due = !is_compared(&object) && drift::is_due(&memory, Timestamp::now());
+    let is_due = !is_compared(&object) && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(client).await?;
     let route = route::observe(client, kinds, &mine, &object).await?;
+    let (pools, own_pools) = pools::observe(client, kinds, settings, (namespace, &mine)).await?;
     let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
     let dataset = observe_dataset(client, namespace, &object).await?;
     let calibration = observe_calibration(client, namespace, &object).await?;
-    let now = Timestamp::now();
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
@@ -158,6 +162,7 @@ pub async fn observe(
         evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
         guardrails,
         route,
+        pools,
         rules,
         jobs: job_views(&jobs, &pods),
         engines: engines
@@ -167,7 +172,7 @@ pub async fn observe(
             .collect(),
         revisions: readable_revisions(&revisions),
         serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
-        objects: owned_objects(&deployments, &services, &config_maps),
+        objects: owned_objects(&deployments, &services, &config_maps, &own_pools),
     };
     Ok(Some((object, world)))
 }
@@ -318,7 +323,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         .collect();
     let lasting = || own.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let crash = own.iter().find_map(|pod| view::crash(pod));
+    let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod));
     let view = ServingView {
         wanted,
@@ -328,7 +333,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         is_observed: status.observed_generation == deployment.metadata.generation,
         is_past_deadline,
         failure,
-        crash,
+        crash: crash.map(|(at, text)| Crash { at, text }).max_by_key(|crash| crash.at),
         unscheduled: lasting().filter_map(|pod| unscheduled(pod)).min_by_key(|unscheduled| unscheduled.since),
     };
     Some((revision, view))
@@ -360,11 +365,13 @@ fn owned_objects(
     deployments: &[Deployment],
     services: &[Service],
     config_maps: &[ConfigMap],
+    pools: &[InferencePool],
 ) -> BTreeMap<String, Vec<OwnedObject>> {
     let mut objects: BTreeMap<String, Vec<OwnedObject>> = BTreeMap::new();
     let found = deployments.iter().filter_map(|object| of_revision(RemovalKind::Deployment, object));
     let found = found.chain(services.iter().filter_map(|object| of_revision(RemovalKind::Service, object)));
     let found = found.chain(config_maps.iter().filter_map(|object| of_revision(RemovalKind::ConfigMap, object)));
+    let found = found.chain(pools.iter().filter_map(|object| of_revision(RemovalKind::InferencePool, object)));
     for (revision, object) in found {
         objects.entry(revision).or_default().push(object);
     }

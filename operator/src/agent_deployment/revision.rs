@@ -9,8 +9,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling, ProfilingBudget,
-            SearchSpace, ServiceLevelObjectives,
+            Agent, Approval, EngineConfiguration, Hardware, ModelSource, NoBuildBackend, OnDrift, Profiling,
+            ProfilingBudget, SearchSpace, ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -83,6 +83,9 @@ pub struct PlannedEngine {
     /// Processes that serve an engine of TensorRT-LLM, each with a GPU; absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensorrt_llm_ranks: Option<u32>,
+    /// The backend of an engine without a build; absent with other backends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_build: Option<NoBuildBackend>,
 }
 
 impl RevisionPlan {

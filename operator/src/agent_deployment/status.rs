@@ -75,7 +75,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
     let drafts = [ready, reconciling_condition(world, outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
-        .chain(budget::met_condition(&status.slo, &world.budgets))
+        .chain(budget::met_condition(&status.slo, &world.budgets, world.now))
         .chain(suspended_condition(world, outcome))
         .chain(outcome.background.as_ref().map(profiling_condition))
         .chain(status.drift.iter().flat_map(|drift| drift::conditions(world, drift)))
@@ -164,22 +164,24 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::Profiling { .. }
         | Why::ProfilingFailed { .. }
         | Why::NoFeasibleConfiguration { .. } => Stage::Profiling,
-        Why::RolloutPaused { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
+        Why::RolloutPaused { .. } | Why::RolloutWithoutPods { .. } | Why::InsufficientCapacity { .. } => Stage::Paused,
         Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
         // No step waits for them.
         Why::UnknownReceiver { .. }
         | Why::ReprofilingPlanned { .. }
         | Why::ReprofilingAfterDrift { .. }
         | Why::ReprofilingBudgetUsed { .. } => Stage::Serving,
-        Why::RouteUnavailable { .. } if outcome.serving.is_some() => Stage::Serving,
+        Why::RouteUnavailable { .. } | Why::RouteContested(_) if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
         | Why::RevisionUnscheduled { .. }
         | Why::UpdatingInPlace { .. }
         | Why::RestoringStable { .. }
         | Why::CanaryJudged { .. }
+        | Why::RolloutHeld(_)
         | Why::PlanRejected { .. }
-        | Why::RouteUnavailable { .. } => Stage::RollingOut,
+        | Why::RouteUnavailable { .. }
+        | Why::RouteContested(_) => Stage::RollingOut,
     }
 }
 
@@ -231,7 +233,10 @@ fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
     let Some(Step::Waiting(why)) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
-        Why::RolloutPaused { .. } | Why::AwaitingApproval { .. } => true,
+        Why::RolloutPaused { .. }
+        | Why::RolloutWithoutPods { .. }
+        | Why::RolloutHeld(_)
+        | Why::AwaitingApproval { .. } => true,
         Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_inconclusive,
         _ => false,
     };

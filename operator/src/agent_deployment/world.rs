@@ -75,6 +75,8 @@ pub struct World {
     pub guardrails: BTreeMap<String, GuardrailView>,
     /// The HTTPRoute.
     pub route: RouteView,
+    /// Whether InferencePools can be written.
+    pub pools: PoolsView,
     /// The alerting rules.
     pub rules: RulesView,
     /// Jobs of this AgentDeployment and of its model, by name.
@@ -272,7 +274,18 @@ pub enum RouteView {
         object: OwnedObject,
         /// Why no Gateway serves it as it stands; absent when one does.
         problem: Option<String>,
+        /// Who has written it since the operator did; absent where nobody has.
+        rival: Option<RouteRival>,
     },
+}
+
+/// Somebody who writes an HTTPRoute of the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteRival {
+    /// Its name as a field manager.
+    pub manager: String,
+    /// What it wrote: `spec.rules`.
+    pub fields: String,
 }
 
 /// What is seen of the alerting rules of an AgentDeployment.
@@ -282,6 +295,18 @@ pub struct RulesView {
     pub knows_prometheus_rules: bool,
     /// The objects that hold them: a PrometheusRule, a ConfigMap from before the cluster knew that kind, or both.
     pub objects: Vec<OwnedObject>,
+}
+
+/// Whether InferencePools can be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PoolsView {
+    /// The operator's chart does not allow it.
+    #[default]
+    NotAllowed,
+    /// The cluster knows no InferencePools of version v1.
+    UnknownKind,
+    /// They can.
+    Writable,
 }
 
 /// What is seen of a revision's Deployment and pods.
@@ -301,10 +326,19 @@ pub struct ServingView {
     pub is_past_deadline: bool,
     /// What a failing pod says.
     pub failure: Option<String>,
-    /// What a pod says whose container ended with an error.
-    pub crash: Option<String>,
+    /// The latest end of a container with an error, in a pod that stays.
+    pub crash: Option<Crash>,
     /// The pod that no node has had room for the longest.
     pub unscheduled: Option<Unscheduled>,
+}
+
+/// A container that ended with an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// When it ended.
+    pub at: Timestamp,
+    /// Which it was and what it said.
+    pub text: String,
 }
 
 /// A pod that the scheduler finds no node for.

@@ -1,5 +1,5 @@
 //! The Job that builds an engine: the user's builder, or TensorRT-LLM's tools one after the other, as init containers, then ours,
-//! which re-hashes what they wrote. Pure.
+//! which re-hashes what they wrote. Without a build only the serving repository is written. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,14 @@ use k8s_openapi::{
 };
 use slipway_crds::labels::{self, Component};
 use slipway_crds::v1alpha1::shared::ConfigMapKeyReference;
-use slipway_worker_contract::{BuildTask, CustomBuild, Digest, InvalidDigest, Task, TensorRtLlmBuild, ToolStep, paths};
+use slipway_worker_contract::{
+    BuildTask, CustomBuild, Digest, InvalidDigest, NoBuild, Task, TensorRtLlmBuild, ToolStep, paths,
+};
 use thiserror::Error;
 
 use super::{
     decide::EngineWorld,
+    no_build::{self, OrderError},
     tensorrt_llm::{self, StepsError},
 };
 use crate::{
@@ -41,6 +44,29 @@ pub enum BuildJobError {
     /// The tools.
     #[error("{0}")]
     Steps(StepsError),
+    /// What the engine would be told.
+    #[error("{0}")]
+    Order(OrderError),
+}
+
+/// What is done in the vendor's image.
+enum Order {
+    /// The user's builder does it all.
+    Custom,
+    /// TensorRT-LLM's tools build.
+    TensorRtLlm(TensorRtLlmBuild),
+    /// The checkpoint is served as it is.
+    NoBuild(NoBuild),
+}
+
+impl Order {
+    fn of(world: &EngineWorld) -> Result<Self, BuildJobError> {
+        if let Some(order) = no_build::order_of(&world.spec).map_err(BuildJobError::Order)? {
+            return Ok(Self::NoBuild(order));
+        }
+        let order = tensorrt_llm::order_of(&world.spec).map_err(BuildJobError::Steps)?;
+        Ok(order.map_or(Self::Custom, Self::TensorRtLlm))
+    }
 }
 
 /// The task and the Job.
@@ -49,7 +75,7 @@ pub enum BuildJobError {
 /// When the spec's source digest is no digest, or TensorRT-LLM's tools cannot make the engine.
 pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), BuildJobError> {
     let source_digest: Digest = world.spec.build.source_digest.parse().map_err(BuildJobError::SourceDigest)?;
-    let order = tensorrt_llm::order_of(&world.spec).map_err(BuildJobError::Steps)?;
+    let order = Order::of(world)?;
     let mut container = worker_container(&world.settings, "finish-build", &["finish-build"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -63,10 +89,14 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
     };
     let mut volumes = vec![task_volume, empty_dir(OUTPUT_VOLUME), claim_volume(STORE_VOLUME, store::CLAIM, false)];
     let init_containers = match &order {
-        None => vec![builder(world, &source_digest)],
-        Some(order) => {
+        Order::Custom => vec![builder(world, &source_digest)],
+        Order::TensorRtLlm(order) => {
             volumes.extend(tool_volumes(world));
             tools(world, order, &source_digest)
+        }
+        Order::NoBuild(_) => {
+            volumes.extend(tool_volumes(world));
+            vec![install_worker(&world.settings), assemble(world, &source_digest)]
         }
     };
     let parts = JobParts {
@@ -93,11 +123,15 @@ fn tools(world: &EngineWorld, order: &TensorRtLlmBuild, source_digest: &Digest) 
         let container = in_vendor_image(world, source_digest, (&step.name, &["tool", &argument]));
         Container { resources: Some(world.spec.placement.resources.to_requirements()), ..container }
     };
-    let assemble = in_vendor_image(world, source_digest, ("assemble", &["assemble"]));
     std::iter::once(install_worker(&world.settings))
         .chain(order.steps.iter().map(of_step))
-        .chain(std::iter::once(assemble))
+        .chain(std::iter::once(assemble(world, source_digest)))
         .collect()
+}
+
+/// Puts the serving repository beside the engine, or around a checkpoint: without a GPU.
+fn assemble(world: &EngineWorld, source_digest: &Digest) -> Container {
+    in_vendor_image(world, source_digest, ("assemble", &["assemble"]))
 }
 
 fn in_vendor_image(world: &EngineWorld, source_digest: &Digest, (name, arguments): (&str, &[&str])) -> Container {
@@ -164,18 +198,23 @@ fn builder(world: &EngineWorld, source_digest: &Digest) -> Container {
     }
 }
 
-fn task(world: &EngineWorld, name: &str, tensorrt_llm: Option<TensorRtLlmBuild>) -> ConfigMap {
-    let is_custom = tensorrt_llm.is_none();
+fn task(world: &EngineWorld, name: &str, order: Order) -> ConfigMap {
+    let is_custom = matches!(order, Order::Custom);
+    let (tensorrt_llm, no_build) = match order {
+        Order::Custom => (None, None),
+        Order::TensorRtLlm(order) => (Some(order), None),
+        Order::NoBuild(order) => (None, Some(order)),
+    };
     let ranks = tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel);
     let model = pod::model(ranks).to_owned();
-    let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm };
+    let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),
         variant: world.spec.build.variant.clone(),
         options: world.spec.build.options.clone(),
     };
     let build_json = serde_json::to_string_pretty(&build).expect("a build holds only texts");
-    let mut data = BTreeMap::from([("task.json".to_owned(), Task::Build(task).to_json())]);
+    let mut data = BTreeMap::from([("task.json".to_owned(), Task::Build(Box::new(task)).to_json())]);
     if is_custom {
         data.insert("build.json".to_owned(), build_json);
     }

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod decide;
+pub mod no_build;
 pub mod reconcile;
 pub mod status;
 pub mod tensorrt_llm;

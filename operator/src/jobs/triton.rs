@@ -1,10 +1,10 @@
 //! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. Pure.
 
 use k8s_openapi::{
-    api::core::v1::{Container, HTTPGetAction, Probe, Volume},
+    api::core::v1::{Container, EnvVar, HTTPGetAction, Probe, Volume},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::shared::ContainerResources;
+use slipway_crds::v1alpha1::{agent_deployment::NoBuildBackend, shared::ContainerResources};
 use slipway_worker_contract::paths;
 
 use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, empty_dir, mount, shared_memory_volume, worker_in};
@@ -25,6 +25,24 @@ pub struct Served<'a> {
     pub resources: &'a ContainerResources,
     /// Processes of an engine of TensorRT-LLM; absent with other backends.
     pub tensorrt_llm_ranks: Option<u32>,
+    /// The backend of an engine without a build; absent with other backends.
+    pub no_build: Option<NoBuildBackend>,
+}
+
+/// Variables of a Triton that serves an engine without a build. Its libraries write caches below a home and under a user's name, and
+/// the image knows neither for ours; nothing is looked up on a hub, and nothing is reported to anybody.
+pub fn environment(no_build: Option<NoBuildBackend>) -> Option<Vec<EnvVar>> {
+    let own: &[(&str, &str)] = match no_build? {
+        NoBuildBackend::TensorRTLLMPyTorch => &[],
+        NoBuildBackend::VLLM => &[("VLLM_NO_USAGE_STATS", "1")],
+    };
+    let common = [("HOME", "/tmp"), ("USER", "slipway"), ("HF_HUB_OFFLINE", "1")];
+    let variable = |(name, value): &(&str, &str)| EnvVar {
+        name: (*name).to_owned(),
+        value: Some((*value).to_owned()),
+        ..Default::default()
+    };
+    Some(common.iter().chain(own).map(variable).collect())
 }
 
 /// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it.
@@ -32,6 +50,7 @@ pub fn sidecar(served: Served<'_>) -> Container {
     let ranks = served.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
     let arguments: Vec<&str> = std::iter::once("supervise").chain(ranks.as_deref()).collect();
     let mut container = worker_in(served.image, "triton", &arguments);
+    container.env = environment(served.no_build);
     container.restart_policy = Some("Always".to_owned());
     container.resources = Some(served.resources.to_requirements());
     container.startup_probe = Some(Probe {

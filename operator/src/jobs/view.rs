@@ -237,7 +237,23 @@ pub fn secret_problem(pod: &Pod) -> Option<String> {
 
 /// What the first failing container of a serving pod says, if one fails again and again.
 pub fn crash(pod: &Pod) -> Option<String> {
-    container_statuses(pod).into_iter().find_map(|container| {
+    crashes(pod).next().map(|(_, text)| text)
+}
+
+/// When a container of a serving pod last ended with an error, and what it says; absent where the kubelet gives no time.
+pub fn latest_crash(pod: &Pod) -> Option<(Timestamp, String)> {
+    crashes(pod).filter_map(|(at, text)| Some((at?, text))).max_by_key(|(at, _)| *at)
+}
+
+/// Whether a pod is taken away by the cluster: drained, evicted or preempted. Its containers end for no fault of their own.
+pub fn is_disrupted(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
+/// Containers that ended with an error, and have done nothing but run or wait since.
+fn crashes(pod: &Pod) -> impl Iterator<Item = (Option<Timestamp>, String)> {
+    container_statuses(pod).into_iter().filter_map(|container| {
         let terminated = container
             .state
             .as_ref()
@@ -245,10 +261,11 @@ pub fn crash(pod: &Pod) -> Option<String> {
             .or_else(|| container.last_state.as_ref().and_then(|state| state.terminated.as_ref()))
             .filter(|terminated| terminated.exit_code != 0)?;
         let text = terminated.message.as_deref().unwrap_or_default();
-        Some(match Message::parse(text) {
+        let text = match Message::parse(text) {
             Ok(Message::Failed { text, .. }) => format!("{}: {text}", container.name),
             _ => format!("{} {}{}", container.name, how_it_ended(terminated), last_line(text)),
-        })
+        };
+        Some((terminated.finished_at.as_ref().map(|time| time.0), text))
     })
 }
 

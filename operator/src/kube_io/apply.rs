@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use super::difference;
 use crate::{
+    inference_pool::InferencePool,
     plan::{Child, Removal, RemovalKind},
     prometheus::PrometheusRule,
 };
@@ -46,6 +47,16 @@ pub enum ApplyError {
         /// What is wrong.
         #[source]
         source: serde_json::Error,
+    },
+    /// An object of that name is somebody else's.
+    #[error(
+        "{kind} {name} exists and was not made by Slipway; it is left as it is: remove it, or give the AgentDeployment another name"
+    )]
+    Foreign {
+        /// Kind of the object.
+        kind: String,
+        /// Name of the object.
+        name: String,
     },
     /// The API server did not return an object.
     #[error("failed to get {kind} {name}")]
@@ -114,6 +125,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::Deployment(object) => ensure(client, namespace, object.as_ref()).await,
         Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
         Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::InferencePool(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
@@ -131,6 +143,9 @@ async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
         name: name.clone(),
         source: Box::new(source),
     })?;
+    if observed.as_ref().is_some_and(|observed| !is_ours(observed)) {
+        return Err(ApplyError::Foreign { kind, name });
+    }
     let serialize = |source| ApplyError::Serialize { kind: kind.clone(), name: name.clone(), source };
     let mut value = serde_json::to_value(wanted).map_err(serialize)?;
     let hash =
@@ -149,6 +164,12 @@ async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
         source: Box::new(source),
     })?;
     Ok(())
+}
+
+/// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label away.
+fn is_ours<K: ResourceExt>(observed: &K) -> bool {
+    observed.labels().get(labels::APP_MANAGED_BY).is_some_and(|manager| manager == labels::MANAGED_BY)
+        || observed.annotations().contains_key(labels::APPLIED_HASH)
 }
 
 /// Creates an object unless one of its name exists.
@@ -188,6 +209,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::ControllerRevision => delete::<ControllerRevision>(client, namespace, removal).await,
         RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
         RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
+        RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
         RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
     }
 }
@@ -205,5 +227,39 @@ async fn delete<K: Kind>(client: &Client, namespace: &str, removal: &Removal) ->
             name: removal.name.clone(),
             source: Box::new(source),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::with_our_label(labels::APP_MANAGED_BY, labels::MANAGED_BY, "", "", true)]
+    #[case::with_the_hash_alone("team", "support", labels::APPLIED_HASH, "7c1f9a2b3d", true)]
+    #[case::of_helm(labels::APP_MANAGED_BY, "Helm", "meta.helm.sh/release-name", "support", false)]
+    #[case::by_hand("app", "support", "note", "mine", false)]
+    fn an_object_is_told_from_somebody_elses(
+        #[case] label: &str,
+        #[case] value: &str,
+        #[case] annotation: &str,
+        #[case] text: &str,
+        #[case] expected: bool,
+    ) {
+        let one = |key: &str, value: &str| Some([(key.to_owned(), value.to_owned())].into());
+        let metadata =
+            ObjectMeta { labels: one(label, value), annotations: one(annotation, text), ..ObjectMeta::default() };
+        assert_eq!(is_ours(&Service { metadata, ..Service::default() }), expected);
+    }
+
+    #[test]
+    fn whoever_owns_an_object_of_that_name_is_told_what_to_do() {
+        let error = ApplyError::Foreign { kind: "Service".to_owned(), name: "support".to_owned() };
+        let words = "Service support exists and was not made by Slipway; it is left as it is: remove it, or give the AgentDeployment \
+                     another name";
+        assert_eq!(error.to_string(), words);
     }
 }

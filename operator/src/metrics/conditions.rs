@@ -81,7 +81,7 @@ mod tests {
         let (agents, mut writer) = reflector::store();
         events.iter().for_each(|event| writer.apply_watcher_event(event));
         let metrics = Metrics::new();
-        metrics.conditions_of(agents);
+        metrics.show(agents);
         let text = metrics.encode();
         text.lines().filter(|line| line.starts_with("slipway_operator_agentdeployment")).map(str::to_owned).collect()
     }

@@ -12,14 +12,16 @@ use crate::options::Parallelism;
 use crate::recipe::{KvCachePrecision, Precision};
 use crate::version::{VersionError, find};
 
+mod no_build;
 mod refusal;
 
+pub use no_build::{Checkpoint, Unbuilt, check_no_build};
 pub use refusal::{Problem, Refusal};
 
 /// What a spec asks for, with what resolve found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
-    /// `engine.tensorRTLLM.version`.
+    /// The engine's `version`.
     pub version: String,
     /// The checkpoint's `architectures[0]`.
     pub architecture: String,
@@ -39,13 +41,13 @@ pub struct Asked {
     pub tensor: Vec<u32>,
     /// `search.pipelineParallel`.
     pub pipeline: Vec<u32>,
-    /// `engine.tensorRTLLM.maxSeqLen`.
+    /// The engine's `maxSeqLen`.
     pub max_seq_len: u32,
     /// `search.maxBatchSize`, its smallest.
     pub max_batch_size: u32,
     /// `search.maxNumTokens`, its smallest.
     pub max_num_tokens: u32,
-    /// Whether `engine.tensorRTLLM.calibration` is set.
+    /// Whether `engine.tensorRTLLM.calibration` is set; without a build there is none.
     pub has_calibration: bool,
 }
 
@@ -60,7 +62,7 @@ pub fn check(asked: &Asked) -> Vec<Refusal> {
     refusals.extend(asked.kv_caches.iter().enumerate().filter_map(|(index, cache)| kv_format(asked, index, *cache)));
     refusals.extend(asked.tensor.iter().enumerate().filter_map(|(index, tensor)| heads(asked, index, *tensor)));
     refusals.extend(asked.pipeline.iter().enumerate().filter_map(|(index, groups)| layers(asked, index, *groups)));
-    refusals.extend(positions(asked));
+    refusals.extend(positions(asked, "engine.tensorRTLLM.maxSeqLen"));
     // Sizes of layouts that cannot exist mean nothing.
     if refusals.is_empty() {
         refusals.extend(
@@ -175,10 +177,10 @@ fn layers(asked: &Asked, index: usize, groups: u32) -> Option<Refusal> {
     (!divides).then(|| Refusal::new(format!("search.pipelineParallel[{index}]"), Problem::Layers { layers, groups }))
 }
 
-fn positions(asked: &Asked) -> Option<Refusal> {
+fn positions(asked: &Asked, field: &str) -> Option<Refusal> {
     let Asked { max_seq_len: asked_for, shape: Shape { max_positions, .. }, .. } = *asked;
     let problem = Problem::Positions { asked: asked_for, most: max_positions };
-    (asked_for > max_positions || asked_for == 0).then(|| Refusal::new("engine.tensorRTLLM.maxSeqLen", problem))
+    (asked_for > max_positions || asked_for == 0).then(|| Refusal::new(field, problem))
 }
 
 /// Bytes of one GPU.
@@ -210,6 +212,8 @@ fn fits(asked: &Asked, index: usize, precision: Precision) -> Option<Refusal> {
         let problem = Problem::Memory {
             precision: precision.name(),
             sizes: smallest,
+            needed: smallest.least(),
+            room: "a GPU has",
             available: memory(asked),
             remedy: remedy(asked, precision),
         };

@@ -7,6 +7,8 @@
 //! failed step ([`failure`]), and fills the serving repository ([`repository`]), for which Triton is started by [`launch`]. It runs
 //! nothing and reads nothing: texts in, texts and typed errors out.
 //!
+//! vLLM and TensorRT-LLM's PyTorch flow serve a checkpoint without these steps; what they are told is in [`no_build`].
+//!
 //! The options are written by hand from upstream's sources. The tables in `tests/data`, taken from upstream separately,
 //! check them through real argument parsers; nothing is generated from those tables.
 
@@ -18,6 +20,7 @@ pub mod gpu;
 pub mod help;
 pub mod launch;
 pub mod memory;
+pub mod no_build;
 pub mod options;
 pub mod recipe;
 pub mod repository;

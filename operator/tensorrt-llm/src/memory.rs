@@ -102,7 +102,13 @@ impl Estimate {
     /// The least memory with which one sequence of full length can be served.
     #[must_use]
     pub fn least(&self) -> f64 {
-        self.fixed() + self.kv_of_one_sequence / KV_SHARE
+        self.least_with(KV_SHARE)
+    }
+
+    /// The same where the KV cache takes another share of what is left.
+    #[must_use]
+    pub fn least_with(&self, kv_share: f64) -> f64 {
+        self.fixed() + self.kv_of_one_sequence / kv_share
     }
 
     /// Sequences of full length that the KV cache holds in a memory of so many bytes.

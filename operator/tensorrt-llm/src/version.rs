@@ -35,7 +35,8 @@ pub enum VersionError {
     },
     /// Too old.
     #[error(
-        "{FIELD}: {version} is older than 0.15, the first version whose engines are built here; use {FIRST} or later"
+        "{FIELD}: {version} is older than 0.15, the first version whose engines are built here; use {FIRST} or later, or backend \
+         VLLM, which serves without a build"
     )]
     TooOld {
         /// The version.
@@ -44,7 +45,7 @@ pub enum VersionError {
     /// Without an engine flow.
     #[error(
         "{FIELD}: {version} no longer builds engines (the tools were removed in 1.3); use {LAST} or earlier, or \
-         backend Custom with an image that serves without an engine"
+         backend TensorRTLLMPyTorch or VLLM, which serve without a build"
     )]
     NoEngineFlow {
         /// The version.
@@ -225,11 +226,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case("0.14.0", "0.14.0 is older than 0.15, the first version whose engines are built here; use 0.15.0 or later")]
+    #[case(
+        "0.14.0",
+        "0.14.0 is older than 0.15, the first version whose engines are built here; use 0.15.0 or later, or backend VLLM, which \
+         serves without a build"
+    )]
     #[case(
         "1.3.0",
         "1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend \
-         Custom with an image that serves without an engine"
+         TensorRTLLMPyTorch or VLLM, which serve without a build"
     )]
     #[case("0.19.7", "no Triton image carries 0.19.7; the nearest that one carries is 0.19.0")]
     #[case("1.0rc1", "\"1.0rc1\" is not a version; write it as 0.16.0 or 1.2.1")]

@@ -2,6 +2,8 @@
 
 repositories.py make FOLDER    writes <release>/<model>/config.pbtxt, made of data/placeholders.json
 repositories.py check FOLDER   reads every config.pbtxt below FOLDER as a ModelConfig
+repositories.py make-llmapi FOLDER      writes a model with the tensors of TensorRT-LLM's llmapi model
+repositories.py check-no-build FOLDER   reads the repositories of engines without a build, and what the engines are told
 """
 
 import json
@@ -72,5 +74,65 @@ def check(folder):
     print(f"{len(paths)} configurations read")
 
 
+# Name, type, and whether a request may lack it.
+LLMAPI_INPUTS = [
+    ("text_input", "TYPE_STRING", False),
+    ("streaming", "TYPE_BOOL", True),
+    ("sampling_param_max_tokens", "TYPE_INT32", True),
+    ("sampling_param_top_k", "TYPE_INT32", True),
+    ("sampling_param_exclude_input_from_output", "TYPE_BOOL", True),
+    ("return_finish_reason", "TYPE_BOOL", True),
+]
+LLMAPI_OUTPUTS = ["text_output", "finish_reason"]
+
+
+def make_llmapi(folder):
+    def tensor(name, kind, rest=""):
+        return f'  {{\n    name: "{name}"\n    data_type: {kind}\n    dims: [ -1 ]{rest}\n  }}'
+
+    between = ",\n"
+    inputs = [tensor(name, kind, "\n    optional: true" * is_optional) for name, kind, is_optional in LLMAPI_INPUTS]
+    outputs = [tensor(name, "TYPE_STRING") for name in LLMAPI_OUTPUTS]
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(
+        '# made for tests\nname: "tensorrt_llm"\nbackend: "python"\n\n## belongs to model.yaml\n# max_batch_size: 64\n\n'
+        "instance_group [\n  {\n    count: 1\n    kind : KIND_CPU\n  }\n]\n\n"
+        f"input [\n{between.join(inputs)}\n]\n# what RequestOutput has\noutput [\n{between.join(outputs)}\n]\n"
+    )
+    for name in ("model.py", "helpers.py", "model.yaml"):
+        (folder / "1" / name).write_text("")
+
+
+def check_no_build(folder):
+    from google.protobuf import text_format
+    from tritonclient.grpc import model_config_pb2
+
+    def read(backend):
+        text = (folder / backend / "model_repository" / "agent" / "config.pbtxt").read_text()
+        return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+    def told(backend, file):
+        return json.loads((folder / backend / "model_repository" / "agent" / "1" / file).read_text())
+
+    vllm, llmapi = read("vllm"), read("llmapi")
+    group = vllm.instance_group[0]
+    found = (vllm.name, vllm.backend, vllm.max_batch_size, vllm.model_transaction_policy.decoupled, group.count, group.kind)
+    expected = ("agent", "vllm", 0, True, 1, model_config_pb2.ModelInstanceGroup.KIND_MODEL)
+    if found != expected:
+        raise SystemExit(f"vllm: {found} is not {expected}")
+    # What the model completes itself must not stand in its configuration.
+    found = (llmapi.name, llmapi.backend, llmapi.max_batch_size, llmapi.HasField("model_transaction_policy"))
+    if found != ("agent", "python", 0, False):
+        raise SystemExit(f"llmapi: {found}")
+    inputs = [(each.name, model_config_pb2.DataType.Name(each.data_type), each.optional) for each in llmapi.input]
+    if inputs != LLMAPI_INPUTS or [each.name for each in llmapi.output] != LLMAPI_OUTPUTS:
+        raise SystemExit(f"llmapi: {inputs}")
+    if told("vllm", "model.json")["max_model_len"] != 8192 or told("llmapi", "model.yaml")["max_seq_len"] != 8192:
+        raise SystemExit("the engines are told something else")
+    print("2 repositories without a build read")
+
+
+VERBS = {"make": make, "check": check, "make-llmapi": make_llmapi, "check-no-build": check_no_build}
+
 if __name__ == "__main__":
-    {"make": make, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    VERBS[sys.argv[1]](pathlib.Path(sys.argv[2]))

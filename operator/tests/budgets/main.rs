@@ -4,7 +4,10 @@
 
 mod real;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -15,7 +18,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_operator::{
     failure::chain,
-    promql::{Prometheus, Series},
+    promql::{AskError, Prometheus, Series},
     settings::Settings,
 };
 use tempfile::TempDir;
@@ -91,6 +94,67 @@ async fn a_prometheus_that_is_not_there_is_named() {
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: 'http://{address}'")).unwrap();
     let message = chain(&prometheus.ask("up").await.unwrap_err());
     assert!(message.starts_with("failed to ask Prometheus: ") && message.contains("refused"), "{message}");
+}
+
+/// A server that takes connections in and never says anything, as behind a firewall or in a stop-the-world pause; and how many it took.
+async fn silent() -> (String, Arc<Mutex<Vec<tokio::net::TcpStream>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let book = taken.clone();
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            book.lock().unwrap().push(connection);
+        }
+    });
+    (url, taken)
+}
+
+#[tokio::test]
+async fn a_prometheus_that_hangs_is_waited_for_once_a_minute_rather_than_by_every_reconciliation() {
+    let (url, taken) = silent().await;
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
+    let others = prometheus.clone();
+    let begin = Instant::now();
+    assert_eq!(chain(&prometheus.ask_at("up", begin).await.unwrap_err()), "Prometheus did not answer within 5 s");
+    let waited = begin.elapsed();
+    for seconds in [0, 30, 59] {
+        let error = others.ask_at("up", begin + Duration::from_secs(seconds)).await.unwrap_err();
+        let expected = "Prometheus did not answer within 5 s; Prometheus is asked again 60 s after that";
+        assert_eq!(chain(&error), expected);
+    }
+    assert!(begin.elapsed() < waited + Duration::from_secs(1), "nobody waited again");
+    assert_eq!(taken.lock().unwrap().len(), 1, "nothing was sent again");
+}
+
+#[tokio::test]
+async fn a_prometheus_that_is_back_is_asked_again_after_a_minute() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: 'http://{address}'")).unwrap();
+    let begin = Instant::now();
+    prometheus.ask_at("up", begin).await.unwrap_err();
+    let listener = TcpListener::bind(address).await.unwrap();
+    let router =
+        Router::new().route("/api/v1/query", post(|| async { ([("content-type", "application/json")], VECTOR) }));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let early = prometheus.ask_at("up", begin + Duration::from_secs(59)).await.unwrap_err();
+    assert!(matches!(early, AskError::LeftAlone { .. }), "{early:?}");
+    let after = begin + Duration::from_secs(60);
+    assert_eq!(prometheus.ask_at("up", after).await.unwrap().len(), 1);
+    assert_eq!(prometheus.ask_at("up", after).await.unwrap().len(), 1, "it answers again");
+}
+
+#[tokio::test]
+async fn a_question_that_prometheus_refuses_keeps_no_other_from_being_asked() {
+    let refusal = r#"{"status": "error", "errorType": "bad_data", "error": "1:3: parse error: unexpected end"}"#;
+    let (url, asked) = stand_in(StatusCode::BAD_REQUEST, refusal).await;
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
+    for _ in 0..2 {
+        prometheus.ask("sum(").await.unwrap_err();
+    }
+    assert_eq!(asked.lock().unwrap().len(), 2);
 }
 
 #[test]

@@ -95,15 +95,16 @@ fn start() -> Server {
 impl Server {
     /// The client, once the server answers.
     async fn client(&self) -> Prometheus {
-        let prometheus = configured(&self.folder, &format!("url: 'http://{}'", self.address)).unwrap();
+        // One that has failed is left alone for a minute: until it is up, each question is somebody else's.
+        let anew = || configured(&self.folder, &format!("url: 'http://{}'", self.address)).unwrap();
         let up = async {
-            while prometheus.ask("vector(1)").await.is_err() {
+            while anew().ask("vector(1)").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
         let log = || fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         tokio::time::timeout(LIMIT, up).await.unwrap_or_else(|_| panic!("{}", log()));
-        prometheus
+        anew()
     }
 }
 

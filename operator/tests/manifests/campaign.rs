@@ -74,6 +74,10 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMRanks"] = json!(ranks);
         configurations = json!([{"name": "default", "settings": {}}]);
     }
+    if let Some(backend) = world.spec.engine.backend.no_build() {
+        engine["noBuild"] = json!(backend);
+        configurations = json!([{"name": "default", "settings": {}}]);
+    }
     let inputs = json!({
         "engines": [engine],
         "configurations": configurations,

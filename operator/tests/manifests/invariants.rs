@@ -357,14 +357,17 @@ fn a_builder_sees_neither_secrets_nor_the_store(
 }
 
 /// A vendor's tools see no more, but their scratch and the texts of the calibration.
-#[test]
-fn a_vendors_tools_see_neither_secrets_nor_the_store() {
-    let objects = fixture("tensorrt-llm");
+#[rstest]
+#[case("tensorrt-llm", &["quantize", "build", "assemble"])]
+#[case("tensorrt-llm-pytorch", &["assemble"])]
+#[case("vllm", &["assemble"])]
+fn a_vendors_tools_see_neither_secrets_nor_the_store(#[case] fixture_name: &str, #[case] expected: &[&str]) {
+    let objects = fixture(fixture_name);
     let build = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("build-"));
     let template = &build.expect("an engine has a build Job")["spec"]["template"];
     let tools: Vec<_> = containers(template).filter(|c| c["image"] == "registry.example/vendor:1").collect();
     let names: Vec<_> = tools.iter().map(|container| text(container, "name")).collect();
-    assert_eq!(names, ["quantize", "build", "assemble"]);
+    assert_eq!(names, expected);
     let checkpoint = format!("checkpoints/{}/files", "a".repeat(64));
     for tool in tools {
         let store: Vec<_> = items(tool, "volumeMounts").filter(|mount| mount["name"] == "store").collect();
@@ -376,7 +379,9 @@ fn a_vendors_tools_see_neither_secrets_nor_the_store() {
 
 /// Whoever is examined sees the questions and not the answers.
 #[rstest]
-fn the_answers_of_the_data_set_are_hidden_from_the_engine(#[values("full", "tensorrt-llm")] fixture_name: &str) {
+fn the_answers_of_the_data_set_are_hidden_from_the_engine(
+    #[values("full", "tensorrt-llm", "vllm")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let quality = objects.kind("Job").find(|job| text(&job["metadata"], "name").starts_with("quality-"));
     let template = &quality.expect("the fixture has an objective of quality")["spec"]["template"];
@@ -408,6 +413,8 @@ fn every_pod_goes_to_the_nodes_of_the_spec(
 // Triton last of the revision, and of the baseline of a canary.
 #[case("full", &["builder", "evaluate", "triton", "triton"])]
 #[case("tensorrt-llm", &["quantize", "build", "triton", "triton", "triton", "triton"])]
+// Nothing is built: Triton alone, to be scored, measured twice and to serve.
+#[case("vllm", &["triton", "triton", "triton", "triton"])]
 fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, #[case] expected: &[&str]) {
     let objects = fixture(fixture_name);
     let askers: Vec<_> = templates(&objects)
@@ -435,7 +442,7 @@ fn a_serving_pod_ends_in_order() {
 
 #[rstest]
 fn the_agent_runtime_accepts_its_configuration(
-    #[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str,
+    #[values("minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm-pytorch", "vllm")] fixture_name: &str,
 ) {
     let objects = fixture(fixture_name);
     let configs: Vec<_> =
@@ -473,7 +480,9 @@ fn find(value: &Value, key: &str) -> Option<String> {
 }
 
 #[rstest]
-fn the_worker_understands_its_tasks(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+fn the_worker_understands_its_tasks(
+    #[values("minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm-pytorch", "vllm")] fixture_name: &str,
+) {
     let objects = fixture(fixture_name);
     let kinds: Vec<_> = objects
         .kind("ConfigMap")

@@ -10,7 +10,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 6] = ["minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm"];
+const FIXTURES: [&str; 8] =
+    ["minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm", "tensorrt-llm-pytorch", "vllm"];
 
 fn fixture(name: &str) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));

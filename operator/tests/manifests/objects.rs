@@ -20,7 +20,7 @@ use slipway_operator::{
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::{PlannedEngine, RevisionPlan, baseline_of, input_hash},
-        world::{RouteView, RulesView, World},
+        world::{PoolsView, RouteView, RulesView, World},
     },
     engine::{build::build_job, decide::EngineWorld},
     plan::Child,
@@ -82,6 +82,7 @@ fn world(object: &AgentDeployment) -> World {
         budgets: BudgetsView::NotAsked,
         guardrails: BTreeMap::new(),
         route: RouteView::Absent,
+        pools: PoolsView::default(),
         rules: RulesView::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
@@ -111,6 +112,7 @@ fn child(child: &Child) -> Value {
         Child::Service(object) => value(object.as_ref()),
         Child::Deployment(object) => value(object.as_ref()),
         Child::HttpRoute(object) => value(object.as_ref()),
+        Child::InferencePool(object) => value(object.as_ref()),
         Child::PrometheusRule(object) => value(object.as_ref()),
         Child::Job(object) => value(object.as_ref()),
         Child::Engine(object) => value(object.as_ref()),
@@ -181,6 +183,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         dataset: &objective.dataset.config_map,
         custom,
         tensorrt_llm_ranks: ranks(world),
+        no_build: world.spec.engine.backend.no_build(),
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
@@ -221,6 +224,19 @@ fn tensorrt_llm(world: &World) -> Option<Value> {
     }))
 }
 
+/// One engine without a build, split over two GPUs.
+fn no_build(world: &World) -> Option<Value> {
+    let vllm = world.spec.engine.vllm.as_ref();
+    let of_vllm = vllm.map(|block| (&block.version, &block.gpu_memory_utilization, &block.options));
+    let py_torch = world.spec.engine.tensorrt_llm_py_torch.as_ref();
+    let of_py_torch = py_torch.map(|block| (&block.version, &block.kv_cache_free_gpu_memory, &block.options));
+    let (version, memory, options) = of_vllm.or(of_py_torch)?;
+    Some(serde_json::json!({
+        "version": version, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+        "kvCachePrecision": "FP8", "maxBatchSize": 64, "maxNumTokens": 8192, "memory": memory, "options": options,
+    }))
+}
+
 /// Read from JSON, as the API server keeps it: what is optional is absent.
 fn engine_build(world: &World) -> EngineBuild {
     let mut build = serde_json::json!({
@@ -232,6 +248,9 @@ fn engine_build(world: &World) -> EngineBuild {
     });
     if let Some(block) = tensorrt_llm(world) {
         build["tensorRTLLM"] = block;
+    }
+    if let Some(block) = no_build(world) {
+        build["noBuild"] = block;
     }
     serde_json::from_value(build).expect("a valid build")
 }
@@ -260,6 +279,7 @@ fn plan(world: &World) -> RevisionPlan {
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
             tensorrt_llm_ranks: ranks(world),
+            no_build: world.spec.engine.backend.no_build(),
         },
         configuration: ServingConfiguration::default(),
         max_in_flight: 8,

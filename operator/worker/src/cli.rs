@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use slipway_tensorrt_llm::launch::ENGINE_MODEL;
-use slipway_worker_contract::{Digest, EngineRef, ProfileTask, ServeConfig, paths};
+use slipway_worker_contract::{Digest, EngineRef, NoBuildBackend, ProfileTask, ServeConfig, paths};
 
 use crate::{
     http::{self, Fetcher, HttpError, Retry, Token},
@@ -69,7 +69,7 @@ pub enum Verb {
     Evaluate(EvaluateArgs),
     /// Run one of TensorRT-LLM's tools in its own image and explain how it failed.
     Tool(ToolArgs),
-    /// Check a TensorRT-LLM engine and put its serving repository beside it.
+    /// Check a TensorRT-LLM engine, or a checkpoint that is served as it is, and put its serving repository beside it.
     Assemble(AssembleArgs),
     /// Run tritonserver without a model, under explicit control, as the first process of its container.
     Supervise(SuperviseArgs),
@@ -174,9 +174,12 @@ pub struct InstallArgs {
 /// Options of `evaluate`.
 #[derive(Args, Clone, Debug)]
 pub struct EvaluateArgs {
-    /// The model that is asked: it takes tokens.
+    /// The model that is asked: it takes tokens, but for backends without a build.
     #[arg(long, default_value = ENGINE_MODEL)]
     pub model: String,
+    /// The backend of an engine without a build, VLLM or TensorRTLLMPyTorch: its model takes text.
+    #[arg(long, value_parser = no_build)]
+    pub no_build: Option<NoBuildBackend>,
     /// Folder of its tokenizer.
     #[arg(long, default_value_t = format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER))]
     pub tokenizer: String,
@@ -220,6 +223,12 @@ pub struct AssembleArgs {
     /// The image's templates, a folder a model.
     #[arg(long, default_value = "/app/all_models/inflight_batcher_llm")]
     pub models: PathBuf,
+    /// The image's model for TensorRT-LLM without a build.
+    #[arg(long, default_value = "/app/all_models/llmapi/tensorrt_llm")]
+    pub llm_api: PathBuf,
+    /// The image's vLLM backend.
+    #[arg(long, default_value = "/opt/tritonserver/backends/vllm")]
+    pub vllm: PathBuf,
     /// The fetched checkpoint.
     #[arg(long, default_value = paths::CHECKPOINT_DIR)]
     pub checkpoint: PathBuf,
@@ -297,6 +306,10 @@ pub struct RecomputeArgs {
     pub records: PathBuf,
 }
 
+fn no_build(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned()))
+}
+
 fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {
     serde_json::from_str(text)
 }
@@ -341,6 +354,7 @@ impl EvaluateArgs {
             },
             endpoint: format!("http://{}", self.triton_grpc),
             tokenizer: self.tokenizer.into(),
+            no_build: self.no_build,
             model: self.model,
             questions: self.questions,
             outputs: self.outputs.into(),

@@ -19,6 +19,7 @@ use crate::{
     failure::Classify,
     hash::{self, HashError},
     lock::{self, LockError},
+    no_build::{Checkpoint, CheckpointError},
     quality::{self, QualityError},
     repository::{self, RepositoryError},
     transfer::{self, TransferError},
@@ -36,6 +37,21 @@ pub struct Folders {
     pub dataset: PathBuf,
     /// Threads to hash and copy with.
     pub threads: usize,
+}
+
+/// What an artifact is made of.
+struct Content {
+    /// What the builder wrote.
+    written: Manifest,
+    /// The checkpoint that it is served with, where nothing is built.
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Content {
+    fn manifest(&self) -> Manifest {
+        let checkpoint = self.checkpoint.iter().flat_map(Checkpoint::files);
+        Manifest::new(self.written.files.iter().cloned().chain(checkpoint).collect())
+    }
 }
 
 /// Says why nothing was published.
@@ -62,6 +78,9 @@ pub enum FinishError {
         #[source]
         source: serde_json::Error,
     },
+    /// The checkpoint that is served cannot be put beside the repository.
+    #[error("failed to add the checkpoint")]
+    Checkpoint(#[source] CheckpointError),
     /// Somebody else publishes this engine.
     #[error("failed to take the engine's folder")]
     Lock(#[source] LockError),
@@ -87,6 +106,7 @@ impl Classify for FinishError {
         match self {
             Self::Incomplete(source) => source.class(),
             Self::Score(source) => source.class(),
+            Self::Checkpoint(source) => source.class(),
             Self::Identity(_) | Self::List(_) | Self::Report { .. } => FailureClass::BadModel,
             Self::Hash(_) | Self::Lock(_) | Self::Copy(_) | Self::Commit { .. } => FailureClass::Infrastructure,
         }
@@ -109,9 +129,14 @@ pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishErr
     repository::check(&folders.output.join(paths::MODEL_REPOSITORY), &task.model).map_err(FinishError::Incomplete)?;
     let files = artifact_files(&folders.output)?;
     lap("check", &mut durations);
-    let manifest = Manifest::new(hash::tree(&folders.output, &files, folders.threads).map_err(FinishError::Hash)?);
+    let written = Manifest::new(hash::tree(&folders.output, &files, folders.threads).map_err(FinishError::Hash)?);
+    let checkpoint =
+        task.no_build.as_ref().map(|order| Checkpoint::read(&folders.store, &order.checkpoint, folders.threads));
+    let checkpoint = checkpoint.transpose().map_err(FinishError::Checkpoint)?;
     lap("hash", &mut durations);
-    let engine = publish(&task.identity, &manifest, folders)?;
+    let content = Content { written, checkpoint };
+    let manifest = content.manifest();
+    let engine = publish(&task.identity, &content, folders)?;
     lap("publish", &mut durations);
     let quality = score(task, &engine, folders)?;
     lap("score", &mut durations);
@@ -158,8 +183,8 @@ fn score(task: &BuildTask, engine: &EngineRef, folders: &Folders) -> Result<Opti
     quality::run(quality, engine, &files).map(Some).map_err(FinishError::Score)
 }
 
-fn publish(identity: &str, manifest: &Manifest, folders: &Folders) -> Result<EngineRef, FinishError> {
-    let bytes = manifest.to_bytes();
+fn publish(identity: &str, content: &Content, folders: &Folders) -> Result<EngineRef, FinishError> {
+    let bytes = content.manifest().to_bytes();
     let manifest_digest: Digest = hash::bytes(&bytes);
     let engine = EngineRef { identity: identity.to_owned(), manifest_digest };
     let target = folders.store.join(paths::engine(&engine));
@@ -172,7 +197,10 @@ fn publish(identity: &str, manifest: &Manifest, folders: &Folders) -> Result<Eng
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(commit_error(&partial))?;
     }
-    transfer::copy(manifest, &folders.output, &partial, folders.threads).map_err(FinishError::Copy)?;
+    transfer::copy(&content.written, &folders.output, &partial, folders.threads).map_err(FinishError::Copy)?;
+    if let Some(checkpoint) = &content.checkpoint {
+        checkpoint.place(&partial.join(paths::CHECKPOINT), folders.threads).map_err(FinishError::Checkpoint)?;
+    }
     commit(&partial, &target, &bytes)?;
     Ok(engine)
 }

@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod download;
+pub mod entry;
 pub mod failure;
 pub mod fetch;
 pub mod finish_build;
@@ -13,6 +14,7 @@ pub mod http;
 pub mod install;
 pub mod lock;
 pub mod materialize;
+pub mod no_build;
 pub mod parallel;
 pub mod profile;
 pub mod quality;

@@ -13,7 +13,7 @@ use slipway_worker::{
     failure::{self, Classify},
     fetch,
     finish_build::{self, Folders},
-    install, materialize,
+    install, materialize, no_build,
     profile::{
         self,
         recompute::{self, RecomputeError},
@@ -184,15 +184,31 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             evaluate::run(&evaluation).await.map_err(|e| failure::message(&e))?;
             Ok(Done::Silently)
         }
-        Verb::Tool(args) => run_tool(&task!(common, Build)?, args).await,
+        Verb::Tool(args) => {
+            let task = task!(common, Build)?;
+            run_tool(&task, args).await
+        }
         Verb::Assemble(args) => {
-            let AssembleArgs { models, checkpoint, output } = args;
-            let parts = Parts { models, checkpoint, output };
-            assemble::run(&task!(common, Build)?, &parts).map_err(|e| failure::message(&e))?;
+            let task = task!(common, Build)?;
+            run_assemble(&task, args)?;
             Ok(Done::Silently)
         }
         Verb::Supervise(args) => {
             supervise::run(&server(args)).await.map(Done::Supervised).map_err(|e| failure::message(&e))
+        }
+    }
+}
+
+fn run_assemble(task: &BuildTask, args: AssembleArgs) -> Result<(), Box<Message>> {
+    let AssembleArgs { models, llm_api, vllm, checkpoint, output } = args;
+    match &task.no_build {
+        Some(order) => {
+            let parts = no_build::Parts { vllm, llm_api, checkpoint, output };
+            no_build::run(task, order, &parts).map_err(|e| failure::message(&e))
+        }
+        None => {
+            let parts = Parts { models, checkpoint, output };
+            assemble::run(task, &parts).map_err(|e| failure::message(&e))
         }
     }
 }

@@ -95,6 +95,7 @@ fn read_shape<'a>(
     headers: impl IntoIterator<Item = (&'a String, &'a Vec<u8>)>,
     files: &[SourceFile],
 ) -> Result<ModelShape, ShapeError> {
+    const ELSEWHERE: &str = "hf_quant_config.json";
     const WEIGHTS: [&str; 5] = [".safetensors", ".bin", ".pt", ".pth", ".onnx"];
     let mut parameters = Parameters::default();
     for (path, header) in headers {
@@ -102,5 +103,9 @@ fn read_shape<'a>(
     }
     let is_weight = |file: &&SourceFile| WEIGHTS.iter().any(|end| file.path.ends_with(end));
     let weight_bytes = files.iter().filter(is_weight).map(|f| f.size).sum();
-    shape::read(&config.ok_or(ShapeError::NoConfig)?, &parameters, weight_bytes)
+    let mut shape = shape::read(&config.ok_or(ShapeError::NoConfig)?, &parameters, weight_bytes)?;
+    // Older checkpoints of NVIDIA's Model Optimizer say only there how they are quantized, and it is not read.
+    let elsewhere = || files.iter().any(|file| file.path == ELSEWHERE).then(|| ELSEWHERE.to_owned());
+    shape.quantization = shape.quantization.or_else(elsewhere);
+    Ok(shape)
 }

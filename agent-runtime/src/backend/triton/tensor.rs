@@ -42,6 +42,16 @@ pub fn read_integers(response: &ModelInferResponse, name: &str) -> Result<Vec<i3
     Ok(numbers.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect())
 }
 
+/// The one element of a BYTES tensor: four bytes of little-endian length, then the text.
+pub fn read_text(response: &ModelInferResponse, name: &str) -> Result<String, BackendError> {
+    let raw = raw(response, name)?;
+    let (length, text) = raw.split_first_chunk().ok_or_else(|| protocol(format!("output {name:?} has no element")))?;
+    if usize::try_from(u32::from_le_bytes(*length)) != Ok(text.len()) {
+        return Err(protocol(format!("output {name:?} is not one text")));
+    }
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
 /// What is wrong with an answer.
 pub fn protocol(problem: String) -> BackendError {
     BackendError::Protocol { problem }

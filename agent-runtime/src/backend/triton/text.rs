@@ -5,7 +5,7 @@
 
 use super::{
     END_TIMEOUT, Read,
-    tensor::{integers, on, protocol, raw, read_integers, texts},
+    tensor::{integers, on, protocol, read_integers, read_text, texts},
 };
 use crate::backend::{
     BackendError, FinishReason, Generation, Piece,
@@ -37,16 +37,6 @@ pub fn read(response: &ModelInferResponse) -> Result<Read, BackendError> {
     let is_last = finish.is_some();
     let piece = Piece { text, output_tokens, finish };
     Ok(if is_last { Read::Last(piece, END_TIMEOUT) } else { Read::More(piece) })
-}
-
-/// The one element of a BYTES tensor: four bytes of little-endian length, then the text.
-fn read_text(response: &ModelInferResponse, name: &str) -> Result<String, BackendError> {
-    let raw = raw(response, name)?;
-    let (length, text) = raw.split_first_chunk().ok_or_else(|| protocol(format!("output {name:?} has no element")))?;
-    if usize::try_from(u32::from_le_bytes(*length)) != Ok(text.len()) {
-        return Err(protocol(format!("output {name:?} is not one text")));
-    }
-    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 fn read_count(response: &ModelInferResponse, name: &str) -> Result<u32, BackendError> {

@@ -7,6 +7,7 @@ mod baseline;
 mod drift;
 mod guardrail;
 mod model;
+mod no_build;
 mod profiling;
 mod reprofiling;
 mod rollout;
@@ -28,6 +29,7 @@ pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
+pub use no_build::{NoBuildBackend, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine};
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
     ProfilingWorkload,
@@ -36,12 +38,12 @@ pub use reprofiling::{
     AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
 };
 pub use rollout::{
-    Capacity, GatewayReference, GatewayTraffic, JudgeSettings, OnInconclusive, Rollout, RolloutStep, Traffic,
-    TrafficType,
+    Capacity, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings, OnInconclusive,
+    PickerFailureMode, Rollout, RolloutStep, Traffic, TrafficType,
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
-    RolloutStatus,
+    RolloutStatus, RouteContest,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
@@ -118,26 +120,31 @@ pub use tensorrt_llm::{
         .message("alerts watch objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate to false")
         .field_path(".alerts"),
     validation = Rule::new(
-        "self.engine.backend == 'TensorRTLLM' || !has(self.search) || \
+        "self.engine.backend != 'Custom' || !has(self.search) || \
          !(has(self.search.kvCachePrecision) || has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \
          has(self.search.maxBatchSize) || has(self.search.maxNumTokens))")
-        .message("kvCachePrecision, tensorParallel, pipelineParallel, maxBatchSize and maxNumTokens are built by TensorRTLLM \
-                  only: remove them, or use options of engine.custom")
+        .message("kvCachePrecision, tensorParallel, pipelineParallel, maxBatchSize and maxNumTokens are no axes of backend \
+                  Custom: remove them, or use options of engine.custom")
         .field_path(".search"),
     validation = Rule::new(
-        "self.engine.backend != 'TensorRTLLM' || (has(self.search) && has(self.search.precision) && \
+        "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
          !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
-        .message("TensorRTLLM builds FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, INT8SmoothQuant, INT4AWQ, W4A8AWQ and \
-                  NVFP4: name one or more of them")
+        .message("engines of TensorRT-LLM and vLLM are FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, INT8SmoothQuant, INT4AWQ, \
+                  W4A8AWQ or NVFP4: name one or more of them")
         .field_path(".search.precision"),
     validation = Rule::new(
-        "self.engine.backend != 'TensorRTLLM' || !has(self.search) || !has(self.search.instances)")
-        .message("a TensorRT-LLM engine is one instance that batches in flight: remove instances, or use maxBatchSize")
+        "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")
+        .message("an engine of TensorRT-LLM or vLLM is one instance that batches in flight: remove instances, or use \
+                  maxBatchSize")
         .field_path(".search.instances"),
     validation = Rule::new(
-        "self.engine.backend != 'TensorRTLLM' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
+        "self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
+        .message("TensorRTLLMPyTorch and VLLM read no parameters of config.pbtxt: remove parameters, or use extraArgs")
+        .field_path(".search.parameters"),
+    validation = Rule::new(
+        "self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
          'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
-        .message("an engine runs only on the GPU model that it was built on: name it by the label nvidia.com/gpu.product")
+        .message("an engine is built, measured and served on one GPU model: name it by the label nvidia.com/gpu.product")
         .field_path(".hardware.nodeSelector")
 )]
 pub struct AgentDeploymentSpec {

@@ -6,7 +6,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine};
+use super::{
+    no_build::{NoBuildBackend, TensorRtLlmPyTorchEngine, VllmEngine},
+    tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
+};
 use crate::v1alpha1::shared::{self, LocalObjectReference};
 
 /// The model that the agent runs on.
@@ -33,7 +36,17 @@ pub struct ModelSource {
     validation = Rule::new("self.backend == 'Custom' || !has(self.custom)")
         .message("engine.custom has no effect with another backend: remove it").field_path(".custom"),
     validation = Rule::new("self.backend == 'TensorRTLLM' || !has(self.tensorRTLLM)")
-        .message("engine.tensorRTLLM has no effect with another backend: remove it").field_path(".tensorRTLLM")
+        .message("engine.tensorRTLLM has no effect with another backend: remove it").field_path(".tensorRTLLM"),
+    validation = Rule::new("self.backend != 'TensorRTLLMPyTorch' || has(self.tensorRTLLMPyTorch)")
+        .message("engine.tensorRTLLMPyTorch is required when engine.backend is TensorRTLLMPyTorch")
+        .field_path(".tensorRTLLMPyTorch"),
+    validation = Rule::new("self.backend == 'TensorRTLLMPyTorch' || !has(self.tensorRTLLMPyTorch)")
+        .message("engine.tensorRTLLMPyTorch has no effect with another backend: remove it")
+        .field_path(".tensorRTLLMPyTorch"),
+    validation = Rule::new("self.backend != 'VLLM' || has(self.vllm)")
+        .message("engine.vllm is required when engine.backend is VLLM").field_path(".vllm"),
+    validation = Rule::new("self.backend == 'VLLM' || !has(self.vllm)")
+        .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm")
 )]
 pub struct EngineConfiguration {
     /// The backend that builds and serves the model.
@@ -44,6 +57,12 @@ pub struct EngineConfiguration {
     /// TensorRT-LLM's own tools.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
     pub tensorrt_llm: Option<TensorRtLlmEngine>,
+    /// TensorRT-LLM's PyTorch flow, without a build.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLMPyTorch")]
+    pub tensorrt_llm_py_torch: Option<TensorRtLlmPyTorchEngine>,
+    /// vLLM, without a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vllm: Option<VllmEngine>,
 }
 
 /// The backends.
@@ -54,6 +73,21 @@ pub enum Backend {
     Custom,
     /// TensorRT-LLM's tools build the engine, and Triton's TensorRT-LLM backend serves it.
     TensorRTLLM,
+    /// TensorRT-LLM's PyTorch flow serves the checkpoint as it is.
+    TensorRTLLMPyTorch,
+    /// vLLM serves the checkpoint as it is, behind Triton's vLLM backend.
+    VLLM,
+}
+
+impl Backend {
+    /// Which of the backends without a build it is, if any.
+    pub const fn no_build(self) -> Option<NoBuildBackend> {
+        match self {
+            Self::Custom | Self::TensorRTLLM => None,
+            Self::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
+            Self::VLLM => Some(NoBuildBackend::VLLM),
+        }
+    }
 }
 
 /// Builds with a container of the user's own.
@@ -145,28 +179,29 @@ impl Precision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchSpace {
-    /// Numeric formats to build an engine for, the most exact first.
+    /// Numeric formats to build an engine for, the most exact first. TensorRTLLMPyTorch and VLLM convert nothing: of a quantized
+    /// checkpoint they serve its own format.
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
-    /// Numeric formats of the KV cache to build an engine for. Absent means Auto. Only with TensorRTLLM, as all axes whose values
+    /// Numeric formats of the KV cache to build an engine for. Absent means Auto. Not with Custom, as all axes whose values
     /// are engines of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
     pub kv_cache_precision: Vec<KvCachePrecision>,
-    /// GPUs that each layer is split over. Absent means 1. Only with TensorRTLLM.
+    /// GPUs that each layer is split over. Absent means 1. Not with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
     pub tensor_parallel: Vec<i32>,
-    /// Groups that the layers are split into, each on GPUs of its own. Absent means 1. Only with TensorRTLLM.
+    /// Groups that the layers are split into, each on GPUs of its own. Absent means 1. Not with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
     pub pipeline_parallel: Vec<i32>,
-    /// Sequences that the engine runs together, at most. Absent means 64. Only with TensorRTLLM.
+    /// Sequences that the engine runs together, at most. Absent means 64. Not with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 4096)), extend("x-kubernetes-list-type" = "set"))]
     pub max_batch_size: Vec<i32>,
-    /// Tokens of all sequences in one iteration, at most. Absent means 8192. Only with TensorRTLLM.
+    /// Tokens of all sequences in one iteration, at most. Absent means 8192. Not with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 1_000_000)), extend("x-kubernetes-list-type" = "set"))]
     pub max_num_tokens: Vec<i32>,
@@ -180,7 +215,8 @@ pub struct SearchSpace {
     #[schemars(length(max = 8), inner(range(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub instances: Vec<i32>,
     /// Parameters of the model's configuration that need no new engine, each with the values to choose from. With TensorRTLLM
-    /// those that `tensorrt_llm` reads when it is loaded, such as kv_cache_free_gpu_mem_fraction.
+    /// those that `tensorrt_llm` reads when it is loaded, such as kv_cache_free_gpu_mem_fraction. Not with TensorRTLLMPyTorch and
+    /// VLLM.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub parameters: Vec<ServeParameter>,

@@ -163,6 +163,48 @@ pub struct GatewayTraffic {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
     pub hostnames: Vec<String>,
+    /// An InferencePool for each live revision, which the HTTPRoute sends its share to in place of the revision's Service: a gateway
+    /// that knows the Gateway API Inference Extension then picks the pod by its load. `{}` is enough. The operator's chart must allow
+    /// it (gateway.inferencePools).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inference_pool: Option<InferencePoolBackend>,
+}
+
+/// The InferencePools of an AgentDeployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InferencePoolBackend {
+    /// Who picks the pod. It is asked for the pool of every live revision. Absent, the gateway picks itself, which needs version 1.5 or
+    /// later of the Gateway API Inference Extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_picker: Option<EndpointPicker>,
+}
+
+/// A Service of the namespace that speaks the endpoint picker's protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointPicker {
+    /// Name of the Service.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its port.
+    #[serde(default = "default_picker_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+    /// What the gateway does when it does not answer.
+    #[serde(default)]
+    pub failure_mode: PickerFailureMode,
+}
+
+/// What a gateway does when an endpoint picker does not answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum PickerFailureMode {
+    /// Requests are refused.
+    #[default]
+    FailClose,
+    /// The gateway picks a pod itself.
+    FailOpen,
 }
 
 /// A Gateway.
@@ -183,8 +225,16 @@ pub struct GatewayReference {
 }
 
 /// A share of traffic, and how long it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    // Days are no duration of CEL's; of those the operator says it.
+    validation = Rule::new(
+        "!has(self.minSoak) || !has(self.maxSoak) || self.minSoak.endsWith('d') || self.maxSoak.endsWith('d') || \
+         duration(self.minSoak) <= duration(self.maxSoak)")
+        .message("maxSoak must not be below minSoak: raise maxSoak or lower minSoak")
+        .field_path(".maxSoak")
+)]
 pub struct RolloutStep {
     /// Share of traffic that goes to the new revision, in percent.
     #[schemars(range(min = 1, max = 100))]
@@ -198,15 +248,18 @@ pub struct RolloutStep {
 }
 
 /// How a new revision is judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JudgeSettings {
     /// Slowdown against the serving revision, or against what profiling predicts, that is put up with. At least 9.05% is granted:
     /// below that a slightly slower pod looks like a slower revision.
     #[serde(default = "default_max_regression")]
     pub max_regression: Percent,
-    /// Probability of rolling back a revision that does no harm.
+    /// Probability of rolling back a revision that does no harm, at most `10%`: beyond that a rollback says little about the revision.
     #[serde(default = "default_false_rollback")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]([.][0-9]+)?|10([.]0+)?)%$')")
+        .message("falseRollback must be at most 10%: it is the probability that a revision which does no harm is rolled back, and at \
+                  100% every one would be"))]
     pub false_rollback: Percent,
     /// Time for which the counts of a new pod are left out.
     #[serde(default = "default_warm_up")]
@@ -277,6 +330,10 @@ fn duration(text: &str) -> DurationText {
 
 fn percent(text: &str) -> Percent {
     text.parse().expect("a constant is a percentage")
+}
+
+fn default_picker_port() -> i32 {
+    9002
 }
 
 fn default_min_soak() -> DurationText {

@@ -82,6 +82,23 @@ pub struct RolloutStatus {
     /// The plan that waits for `spec.rollout.approve`; absent while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<ProposedPlan>,
+    /// Who else has lately written the HTTPRoute; absent while nobody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_contest: Option<RouteContest>,
+}
+
+/// Somebody else who writes the HTTPRoute of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteContest {
+    /// The field manager, as the API server names it.
+    #[schemars(length(max = 128))]
+    pub manager: String,
+    /// What of the route it wrote: `spec.rules`.
+    #[schemars(length(max = 128))]
+    pub fields: String,
+    /// When that was seen last, to the minute.
+    pub at: Time,
 }
 
 /// A plan that waits for approval.

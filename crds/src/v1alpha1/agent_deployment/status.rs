@@ -184,6 +184,10 @@ pub struct ResolvedShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub dtype: Option<String>,
+    /// How the weights are quantized: a value of `search.precision`, or the name of another method. Absent where they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub quantization: Option<String>,
 }
 
 /// An image reference and the content behind it.

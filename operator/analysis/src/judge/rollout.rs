@@ -11,7 +11,7 @@ use super::{
     pods::{Load, Loading, Lost, Pods, unit_index},
     process::{ln_add, restarts_due},
     role::{Role, role},
-    sessions::{LN_SPLIT_ALARM, Sessions},
+    sessions::{LN_SPLIT_ALARM, LN_SPLIT_KEPT, Sessions},
     strata::hash,
     verdict::{Blame, Judgement, Verdict, blame},
 };
@@ -149,6 +149,18 @@ impl Judge {
         (ln_e, ln_e >= LN_SPLIT_ALARM)
     }
 
+    /// Whether some windows, which need not have been consumed, speak for the declared split: a wrong one stands in the evidence for
+    /// ever, also after somebody has mended it. False without sessions enough to tell.
+    #[must_use]
+    pub fn is_split_kept(&self, windows: &[Window]) -> bool {
+        let mut sessions = Sessions::new();
+        for window in windows {
+            let (canary, stable, weight_percent) = self.new_sessions(window);
+            sessions.update(canary, stable, weight_percent, 0);
+        }
+        sessions.ln_e() <= LN_SPLIT_KEPT
+    }
+
     /// The second at which the latest window ended; windows up to it are not read again.
     #[must_use]
     pub const fn consumed_to(&self) -> u64 {
@@ -265,7 +277,8 @@ impl Judge {
             guard.consume(&self.config, by_key.get(&guard.key).unwrap_or(&idle), comparison);
         }
         self.update_load(window);
-        self.update_sessions(window, elapsed);
+        let (canary, stable, weight_percent) = self.new_sessions(window);
+        self.sessions.update(canary, stable, weight_percent, elapsed);
     }
 
     /// Adds the starts of the metric that reports most of them: several metrics count the same units.
@@ -280,14 +293,14 @@ impl Judge {
         self.load.update([most(Arm::Canary), most(Arm::Stable)], [pods(Arm::Canary), pods(Arm::Stable)]);
     }
 
-    fn update_sessions(&mut self, window: &Window, elapsed_seconds: u64) {
+    /// New sessions of canary and stable, and the canary's share of those that both are to have.
+    fn new_sessions(&self, window: &Window) -> (u64, u64, f64) {
         let mut sessions = BTreeMap::<(Key, Arm), u64>::new();
         for observation in &window.observations {
             *sessions.entry((key(observation), observation.arm)).or_default() += observation.new_sessions;
         }
         let most = |arm: Arm| sessions.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
-        let weight_percent = self.weight_percent / self.compared_share(window);
-        self.sessions.update(most(Arm::Canary), most(Arm::Stable), weight_percent, elapsed_seconds);
+        (most(Arm::Canary), most(Arm::Stable), self.weight_percent / self.compared_share(window))
     }
 
     /// The share of all traffic that the two sides of the comparison have together, at most 1.

@@ -367,6 +367,15 @@ fn a_baseline_has_as_many_sessions_as_the_canary_and_the_rest_has_more() {
 }
 
 #[test]
+fn a_split_that_was_wrong_is_right_again_once_the_latest_windows_say_so() {
+    let (judge, _) = judge_all(Config::default(), &sides(10, 10, None));
+    assert!(judge.split_mismatch().1, "it was");
+    let kept = [sides(10, 10, None), sides(40, 10, None), sides(4, 1, None)[..2].to_vec(), Vec::new()]
+        .map(|latest| judge.is_split_kept(&latest[..latest.len().min(30)]));
+    assert_eq!(kept, [false, true, false, false], "wrong still, mended, too few to tell, nothing");
+}
+
+#[test]
 fn how_much_traffic_there_is_follows_from_what_two_equal_sides_have_of_it() {
     let units = |windows: Vec<Window>| judge_all(Config::default(), &windows).0.guards[0].pace.units;
     assert_eq!((units(sides(80, 20, None)), units(sides(20, 20, Some(20.0)))), (6_000.0, 6_000.0));

@@ -5,6 +5,7 @@ pub mod drift_memory;
 pub mod engine;
 pub mod fetch_job;
 pub mod pod;
+pub mod pool;
 pub mod profile;
 pub mod quality_job;
 pub mod resolve_job;

@@ -15,9 +15,12 @@ use slipway_worker_contract::{ServeConfig, paths};
 use super::{runtime_config::HEADERS_FOLDER, store};
 use crate::{
     agent_deployment::revision::RevisionPlan,
-    jobs::template::{
-        SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, claim_volume, complete_container, empty_dir, mount,
-        pod_defaults, read_only, shared_memory_volume,
+    jobs::{
+        template::{
+            SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, claim_volume, complete_container, empty_dir, mount,
+            pod_defaults, read_only, shared_memory_volume,
+        },
+        triton::environment,
     },
     settings::Settings,
 };
@@ -27,7 +30,7 @@ pub const CONFIG_FILE: &str = "config.json";
 /// Name of the port that clients call.
 pub const API_PORT_NAME: &str = "http";
 /// Port that clients call.
-const API_PORT: i32 = 8080;
+pub(super) const API_PORT: i32 = 8080;
 /// Name of the port for evidence, metrics and health.
 const ADMIN_PORT_NAME: &str = "admin";
 /// Port for evidence, metrics and health; in no Service.
@@ -127,6 +130,7 @@ fn triton(plan: &RevisionPlan) -> Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
         command: Some(command),
+        env: environment(plan.engine.no_build),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(Probe {
             failure_threshold: Some(LOAD_SECONDS),

@@ -10,12 +10,17 @@ use k8s_openapi::api::{
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
-    v1alpha1::{agent_deployment::CustomEngine, shared::ConfigMapKeyReference},
+    v1alpha1::{
+        agent_deployment::{CustomEngine, NoBuildBackend},
+        shared::ConfigMapKeyReference,
+    },
 };
 use slipway_worker_contract::{EngineRef, QualityTask, Task, paths};
 
 use super::{
-    World, store,
+    World,
+    pod::model,
+    store,
     task::{TASK_FOLDER, task_config_map, task_volume},
 };
 use crate::jobs::{
@@ -43,11 +48,13 @@ pub struct QualityOrder<'a> {
     pub custom: &'a CustomEngine,
     /// Processes that serve an engine of TensorRT-LLM; the builder of another backend answers itself.
     pub tensorrt_llm_ranks: Option<u32>,
+    /// The backend of an engine without a build, which Triton serves too.
+    pub no_build: Option<NoBuildBackend>,
 }
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: QualityOrder<'_>) -> (ConfigMap, Job) {
-    let QualityOrder { task, prompts, dataset, custom, tensorrt_llm_ranks } = order;
+    let QualityOrder { task, prompts, dataset, custom, tensorrt_llm_ranks, no_build } = order;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -61,12 +68,17 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: Quality
         claim_volume(STORE_VOLUME, store::CLAIM, false),
         dataset_volume(dataset),
     ];
-    let init_containers = match tensorrt_llm_ranks {
-        None => vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)],
-        Some(ranks) => {
-            volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
-            ask(world, engine, custom, ranks)
-        }
+    let init_containers = if tensorrt_llm_ranks.is_none() && no_build.is_none() {
+        vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)]
+    } else {
+        volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
+        let served = Served {
+            image: &custom.triton_image,
+            resources: &world.spec.serving.triton_resources,
+            tensorrt_llm_ranks,
+            no_build,
+        };
+        ask(world, engine, served)
     };
     let parts = JobParts {
         name: name.to_owned(),
@@ -109,19 +121,22 @@ fn evaluate(world: &World, custom: &CustomEngine) -> Container {
 }
 
 /// The engine before Triton, and the worker that asks it.
-fn ask(world: &World, engine: &EngineRef, custom: &CustomEngine, ranks: u32) -> Vec<Container> {
-    let served = Served {
-        image: &custom.triton_image,
-        resources: &world.spec.serving.triton_resources,
-        tensorrt_llm_ranks: Some(ranks),
-    };
+fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> {
+    let spoken = served.no_build.map(|backend| {
+        let name = match backend {
+            NoBuildBackend::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
+            NoBuildBackend::VLLM => "VLLM",
+        };
+        [format!("--model={}", model(None)), format!("--no-build={name}")]
+    });
+    let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().flatten().map(String::as_str)).collect();
     let asking = Container {
         volume_mounts: Some(vec![
             read_only(mount(TASK_VOLUME, TASK_FOLDER)),
             read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
             mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
         ]),
-        ..worker_container(&world.settings, "evaluate", &["evaluate"])
+        ..worker_container(&world.settings, "evaluate", &arguments)
     };
     vec![
         materialize(world, engine, (ENGINE_VOLUME, paths::ENGINE_DIR)),

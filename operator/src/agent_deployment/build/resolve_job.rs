@@ -28,7 +28,7 @@ const SECRET_VOLUME: &str = "secret";
 pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
     let shape = match world.spec.engine.backend {
         Backend::Custom => ShapeNeed::Optional,
-        Backend::TensorRTLLM => ShapeNeed::Required,
+        Backend::TensorRTLLM | Backend::TensorRTLLMPyTorch | Backend::VLLM => ShapeNeed::Required,
     };
     let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape });
     let mut container = worker_container(&world.settings, "resolve", &["resolve"]);

@@ -4,9 +4,11 @@ use gateway_api::httproutes::{
     HttpRoute, HttpRouteParentRefs, HttpRouteRules, HttpRouteRulesBackendRefs, HttpRouteRulesMatches,
     HttpRouteRulesMatchesHeaders, HttpRouteRulesMatchesHeadersType, HttpRouteSpec,
 };
+use kube::Resource;
 use slipway_crds::v1alpha1::agent_deployment::{GatewayReference, GatewayTraffic};
 
-use super::{World, owned, revision_name, serving::SERVICE_PORT, serving_labels};
+use super::{World, owned, pool, revision_name, serving::SERVICE_PORT, serving_labels};
+use crate::inference_pool::InferencePool;
 
 /// Header by which a client asks for one revision; every answer carries it too.
 const REVISION_HEADER: &str = "x-slipway-revision";
@@ -70,11 +72,16 @@ fn weighted(world: &World, shares: &[Share<'_>]) -> HttpRouteRules {
 }
 
 fn backend(world: &World, revision: &str, weight: i32) -> HttpRouteRulesBackendRefs {
+    let (group, kind, port) = if pool::is_asked_for(world) {
+        (InferencePool::group(&()), InferencePool::kind(&()), None)
+    } else {
+        ("".into(), "Service".into(), Some(SERVICE_PORT))
+    };
     HttpRouteRulesBackendRefs {
-        group: Some(String::new()),
-        kind: Some("Service".to_owned()),
+        group: Some(group.into_owned()),
+        kind: Some(kind.into_owned()),
         name: revision_name(world, revision),
-        port: Some(SERVICE_PORT),
+        port,
         weight: Some(weight),
         ..Default::default()
     }

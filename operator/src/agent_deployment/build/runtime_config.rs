@@ -2,13 +2,14 @@
 
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective, Tool as ApiTool,
-        ToolType,
+        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective, NoBuildBackend,
+        Tool as ApiTool, ToolType,
     },
     values::Percentile as ApiPercentile,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, Tool, ToolKind,
+    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
+    Tool, ToolKind,
 };
 
 use super::pod::{model, tokenizer_folder};
@@ -29,7 +30,7 @@ pub fn runtime_config(
     objectives: &[LatencyObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
-    speak_tokens(&mut config, plan.engine.tensorrt_llm_ranks);
+    speak(&mut config, plan.engine.tensorrt_llm_ranks, plan.engine.no_build);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives
@@ -44,10 +45,16 @@ pub fn runtime_config(
     config
 }
 
-/// Lets a sidecar turn prompts into tokens itself where the engine is one of TensorRT-LLM.
-pub fn speak_tokens(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>) {
+/// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
+/// text in the tensors of a backend without a build.
+pub fn speak(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>, no_build: Option<NoBuildBackend>) {
     model(tensorrt_llm_ranks).clone_into(&mut config.triton.model_name);
     config.triton.tokenizer = tensorrt_llm_ranks.map(|_| tokenizer_folder());
+    config.triton.dialect = match no_build {
+        None => TextDialect::Ensemble,
+        Some(NoBuildBackend::TensorRTLLMPyTorch) => TextDialect::LlmApi,
+        Some(NoBuildBackend::VLLM) => TextDialect::Vllm,
+    };
 }
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.

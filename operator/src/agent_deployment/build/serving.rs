@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use slipway_crds::labels;
 
-use super::{World, owned, pod, revision_name, runtime_config, serving_labels};
+use super::{World, owned, pod, pool, revision_name, runtime_config, serving_labels};
 use crate::{agent_deployment::revision::RevisionPlan, plan::Child};
 
 /// Port of the Services.
@@ -26,11 +26,13 @@ pub const PROGRESS_DEADLINE_SECONDS: i32 = 600;
 
 /// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes before the pod.
 pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Vec<Child> {
-    vec![
+    let always = [
         Child::ConfigMap(Box::new(config_map(world, hash, plan))),
         Child::Service(Box::new(revision_service(world, hash))),
         Child::Deployment(Box::new(deployment(world, hash, plan, replicas))),
-    ]
+    ];
+    let pool = pool::inference_pool(world, hash).map(|pool| Child::InferencePool(Box::new(pool)));
+    always.into_iter().chain(pool).collect()
 }
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
@@ -70,7 +72,7 @@ fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> 
     }
 }
 
-fn selector(world: &World, hash: &str) -> BTreeMap<String, String> {
+pub(super) fn selector(world: &World, hash: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (labels::AGENT_DEPLOYMENT.to_owned(), world.name.clone()),
         (labels::REVISION.to_owned(), hash.to_owned()),

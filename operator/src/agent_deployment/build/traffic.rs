@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::agent_deployment::TrafficType;
 
-use super::{World, route, route::Share, serving};
+use super::{World, pool, route, route::Share, serving};
 use crate::{agent_deployment::world::RouteView, plan::Child};
 
 /// The revisions between which traffic is split.
@@ -33,7 +33,8 @@ pub fn traffic(world: &World, split: Split<'_>) -> Vec<Child> {
 
 fn http_route(world: &World, split: Split<'_>) -> Option<gateway_api::httproutes::HttpRoute> {
     let gateway = world.spec.rollout.traffic.gateway_api.as_ref()?;
-    if world.route == RouteView::UnknownKind {
+    // A route to pools that nobody can make would send users nowhere.
+    if world.route == RouteView::UnknownKind || pool::problem(world).is_some() {
         return None;
     }
     let stable = split.stable?;

@@ -7,18 +7,21 @@ use slipway_crds::{
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
+        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBackend, Precision, SelectedConfiguration},
         engine::{EngineArtifact, EngineBuild},
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
 use super::{
-    Draft, World, build,
+    Draft, World,
+    axes::Point,
+    build,
+    no_build::{self, Block},
     profiling::{self, Choice},
     quality,
     resolve::Resolved,
-    tensorrt_llm::{self, Point},
+    tensorrt_llm,
 };
 use crate::{
     agent_deployment::revision::{PlannedEngine, RevisionPlan},
@@ -32,6 +35,7 @@ struct Candidate<'a> {
     display_name: String,
     precision: Precision,
     ranks: Option<u32>,
+    no_build: Option<NoBuildBackend>,
     status: Option<&'a EngineStatus>,
 }
 
@@ -42,6 +46,8 @@ pub(super) struct BuiltEngine {
     pub(super) display_name: String,
     /// Processes that serve it, each with a GPU; absent where the backend knows of none.
     pub(super) ranks: Option<u32>,
+    /// The backend of an engine without a build.
+    pub(super) no_build: Option<NoBuildBackend>,
 }
 
 /// The engines that may serve, in the order of preference.
@@ -73,7 +79,8 @@ pub(super) fn decide(
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
-        built.push(BuiltEngine { reference, display_name, ranks: candidate.ranks });
+        let Candidate { ranks, no_build, .. } = *candidate;
+        built.push(BuiltEngine { reference, display_name, ranks, no_build });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
@@ -89,10 +96,12 @@ pub(super) fn decide(
 
 /// The points of the build axes, in the order of preference.
 pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
-    match &world.spec.engine.tensorrt_llm {
-        Some(engine) if world.spec.engine.backend == Backend::TensorRTLLM => {
-            tensorrt_llm::points(world, resolved, engine)
-        }
+    let engine = &world.spec.engine;
+    if let Some(block) = Block::of(engine) {
+        return no_build::points(world, resolved, &block);
+    }
+    match &engine.tensorrt_llm {
+        Some(block) if engine.backend == Backend::TensorRTLLM => tensorrt_llm::points(world, resolved, block),
         _ => Step::Done(custom_points(world, resolved)),
     }
 }
@@ -126,11 +135,12 @@ fn candidates<'a>(
         let status = world.engines.get(&name);
         let precision = build.precision;
         let ranks = build.tensorrt_llm.is_some().then(|| tensorrt_llm::ranks(&build));
+        let no_build = build.backend.no_build();
         if status.is_none() {
             let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
             draft.children.push(Child::Engine(Box::new(engine)));
         }
-        candidates.push(Candidate { name, display_name, precision, ranks, status });
+        candidates.push(Candidate { name, display_name, precision, ranks, no_build, status });
     }
     // Two variants that come to the same build are one engine.
     let mut seen = std::collections::BTreeSet::new();
@@ -151,13 +161,14 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
         variant: variant.folder.clone(),
         options,
         tensorrt_llm: None,
+        no_build: None,
     }
 }
 
 /// The plan that serves what was chosen.
 pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
     let Choice { engine, configuration, level, why } = choice;
-    let BuiltEngine { reference, display_name, ranks } = engine;
+    let BuiltEngine { reference, display_name, ranks, no_build } = engine;
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
         engine: reference.identity.clone(),
@@ -176,6 +187,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
             manifest_digest: reference.manifest_digest.clone(),
             display_name: display_name.clone(),
             tensorrt_llm_ranks: *ranks,
+            no_build: *no_build,
         },
         configuration: configuration.clone(),
         max_in_flight: *level,

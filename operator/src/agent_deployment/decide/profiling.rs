@@ -248,6 +248,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
         manifest_digest: engine.reference.manifest_digest.to_string(),
         display_name: engine.display_name.clone(),
         tensorrt_llm_ranks: engine.ranks.map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
+        no_build: engine.no_build,
     }
 }
 

@@ -12,7 +12,7 @@ use slipway_crds::{
 use slipway_tensorrt_llm::version;
 use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
-use super::{Draft, JobStep, World, build};
+use super::{Draft, JobStep, World, build, no_build::Block};
 use crate::{
     jobs::attempts::AttemptStep,
     plan::{Child, Note},
@@ -46,14 +46,26 @@ fn builder(world: &World) -> Result<CustomEngine, Why> {
         Backend::TensorRTLLM => {
             let block = engine.tensorrt_llm.as_ref();
             let block = block.ok_or_else(|| missing("spec.engine.tensorRTLLM", "TensorRTLLM"))?;
-            let image = vendor_image(block)?;
-            let (options, variants) = Default::default();
-            Ok(CustomEngine { builder_image: image.clone(), triton_image: image, options, variants })
+            Ok(vendor(vendor_image(block)?))
         }
+        Backend::TensorRTLLMPyTorch => without_build(world, "spec.engine.tensorRTLLMPyTorch", "TensorRTLLMPyTorch"),
+        Backend::VLLM => without_build(world, "spec.engine.vllm", "VLLM"),
     }
 }
 
-/// The image of a version: the one named, else NVIDIA's. An engine runs only on the build that made it, so one image does both.
+/// One image does both: engines run only on what they were built or checked with.
+fn vendor(image: String) -> CustomEngine {
+    let (options, variants) = Default::default();
+    CustomEngine { builder_image: image.clone(), triton_image: image, options, variants }
+}
+
+fn without_build(world: &World, field: &'static str, backend: &str) -> Result<CustomEngine, Why> {
+    let missing = || Why::SpecRefused { field, problem: format!("is required when engine.backend is {backend}") };
+    let block = Block::of(&world.spec.engine).ok_or_else(missing)?;
+    block.image().map(vendor).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })
+}
+
+/// The image of a version: the one named, else NVIDIA's.
 fn vendor_image(block: &TensorRtLlmEngine) -> Result<String, Why> {
     let release =
         version::find(&block.version).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })?;
@@ -140,7 +152,7 @@ fn record(
         tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
         size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         parameters: shape.as_ref().map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
-        shape: shape.as_deref().filter(|_| world.spec.engine.backend == Backend::TensorRTLLM).map(resolved_shape),
+        shape: shape.as_deref().filter(|_| world.spec.engine.backend != Backend::Custom).map(resolved_shape),
         fetched: false,
     };
     draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
@@ -166,6 +178,7 @@ fn resolved_shape(shape: &ModelShape) -> ResolvedShape {
         tied_embeddings: shape.tied_embeddings,
         max_positions: shape.max_positions.unwrap_or(0).into(),
         dtype: shape.dtype.as_ref().map(|dtype| dtype.chars().take(32).collect()),
+        quantization: shape.quantization.as_ref().map(|word| word.chars().take(64).collect()),
     }
 }
 

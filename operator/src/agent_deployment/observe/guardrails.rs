@@ -13,7 +13,7 @@ use super::{is_compared, rollout_of};
 use crate::{
     agent_deployment::guardrails::{GuardrailView, expression, is_due},
     failure::chain,
-    promql::Prometheus,
+    promql::{Prometheus, Series},
 };
 
 /// What is said where the operator knows no Prometheus.
@@ -63,9 +63,33 @@ async fn value(
 ) -> Result<Option<f64>, String> {
     let Some(revision) = revision else { return Ok(None) };
     let series = prometheus.ask(&expression(guardrail, of, revision)).await.map_err(|error| chain(&error))?;
-    match series.as_slice() {
+    only_value(&series)
+}
+
+/// The value of the one series that there may be. What is no number is no value: 0 / 0 of a rate without traffic says nothing.
+fn only_value(series: &[Series]) -> Result<Option<f64>, String> {
+    match series {
         [] => Ok(None),
         [one] => Ok(Some(one.value).filter(|value| !value.is_nan())),
         several => Err(format!("its query has {} values: make one of them, as with max() or sum()", several.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::no_series(&[], Ok(None))]
+    #[case::one(&[91.5], Ok(Some(91.5)))]
+    #[case::zero_over_zero(&[f64::NAN], Ok(None))]
+    #[case::beyond_every_limit(&[f64::INFINITY], Ok(Some(f64::INFINITY)))]
+    #[case::several(&[1.0, f64::NAN], Err("its query has 2 values: make one of them, as with max() or sum()".to_owned()))]
+    fn a_guardrail_has_one_number_or_none(#[case] values: &[f64], #[case] expected: Result<Option<f64>, String>) {
+        let series = |value: &f64| Series { labels: [("pod".to_owned(), value.to_string())].into(), value: *value };
+        assert_eq!(only_value(&values.iter().map(series).collect::<Vec<_>>()), expected);
     }
 }

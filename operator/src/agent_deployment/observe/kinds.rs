@@ -6,13 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
 use kube::{Client, Resource};
 
 use super::ObserveError;
-use crate::prometheus::PrometheusRule;
+use crate::{inference_pool::InferencePool, prometheus::PrometheusRule};
 
 /// What the API server serves of the kinds that a cluster may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownKinds {
     /// HTTPRoute of the Gateway API.
     pub routes: bool,
+    /// InferencePool of the Gateway API Inference Extension.
+    pub inference_pools: bool,
     /// PrometheusRule of the Prometheus operator.
     pub prometheus_rules: bool,
 }
@@ -25,6 +27,7 @@ impl KnownKinds {
     pub async fn ask(client: &Client) -> Result<Self, ObserveError> {
         let groups = client.list_api_groups().await.map_err(|source| ObserveError::Groups(Box::new(source)))?.groups;
         let routes = groups.iter().any(|group| group.name == HttpRoute::group(&()));
+        let inference_pools = serves_version::<InferencePool>(&groups);
         // The group of PrometheusRules has other kinds too, which may be all that is installed.
         let prometheus_rules = serves_version::<PrometheusRule>(&groups) && {
             let version = PrometheusRule::api_version(&());
@@ -32,7 +35,7 @@ impl KnownKinds {
             let resources = resources.map_err(|source| ObserveError::Groups(Box::new(source)))?.resources;
             resources.iter().any(|resource| resource.kind == PrometheusRule::kind(&()))
         };
-        Ok(Self { routes, prometheus_rules })
+        Ok(Self { routes, inference_pools, prometheus_rules })
     }
 }
 

@@ -1,13 +1,13 @@
 //! The HTTPRoute, and whether a Gateway serves it. Reads IO.
 
 use gateway_api::httproutes::HttpRoute;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry};
 use kube::{Client, ResourceExt};
-use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_crds::{labels, v1alpha1::AgentDeployment};
 
 use super::{KnownKinds, ObserveError, list};
 use crate::{
-    agent_deployment::world::{OwnedObject, RouteView},
+    agent_deployment::world::{OwnedObject, RouteRival, RouteView},
     plan::RemovalKind,
 };
 
@@ -38,7 +38,7 @@ pub async fn observe(
         return Ok(RouteView::Absent);
     };
     let object = OwnedObject { kind: RemovalKind::HttpRoute, name: route.name_any(), uid, resource_version };
-    Ok(RouteView::Present { object, problem: route_problem(&route) })
+    Ok(RouteView::Present { object, problem: route_problem(&route), rival: rival(&route) })
 }
 
 /// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says
@@ -72,19 +72,26 @@ fn route_problem(route: &HttpRoute) -> Option<String> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use kube::core::Status;
-
-    use super::is_unknown_kind;
-
-    #[test]
-    fn a_cluster_without_routes_is_told_from_one_that_fails() {
-        let answer = |text: &str, code| {
-            let status = Status::failure(text, "Failed to parse error data").with_code(code);
-            is_unknown_kind(&kube::Error::Api(Box::new(status)))
-        };
-        assert!(answer("404 page not found\n", 404));
-        assert!(!answer("too many requests", 429));
-    }
+/// Who owns members of the spec that the operator owns no more, or never did. A member that both own is written alike by both.
+fn rival(route: &HttpRoute) -> Option<RouteRival> {
+    let entries = route.metadata.managed_fields.as_deref().unwrap_or_default();
+    let (ours, others): (Vec<_>, Vec<_>) =
+        entries.iter().partition(|entry| entry.manager.as_deref() == Some(labels::FIELD_MANAGER));
+    let owned: Vec<String> = ours.into_iter().flat_map(members).collect();
+    others.into_iter().find_map(|entry| {
+        let taken: Vec<String> = members(entry).into_iter().filter(|member| !owned.contains(member)).collect();
+        let manager = entry.manager.as_deref().unwrap_or("an unnamed field manager");
+        let fields = taken.join(", ").chars().take(128).collect();
+        let is_rival = !taken.is_empty();
+        is_rival.then(|| RouteRival { manager: manager.chars().take(128).collect(), fields })
+    })
 }
+
+/// Members of the spec that an entry owns: `spec.rules`. Gateways own nothing but the status.
+fn members(entry: &ManagedFieldsEntry) -> Vec<String> {
+    let spec = entry.fields_v1.as_ref().and_then(|fields| fields.0.get("f:spec")?.as_object());
+    spec.into_iter().flatten().filter_map(|(key, _)| Some(format!("spec.{}", key.strip_prefix("f:")?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

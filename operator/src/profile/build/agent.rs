@@ -9,14 +9,14 @@ use slipway_worker_contract::paths;
 
 use super::order::Order;
 use crate::{
-    agent_deployment::build::runtime_config::{agent_config, speak_tokens},
+    agent_deployment::build::runtime_config::{agent_config, speak},
     profile::decide::rows::unsigned,
 };
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
-    speak_tokens(&mut config, order.engine().tensorrt_llm_ranks.map(unsigned));
+    speak(&mut config, order.engine().tensorrt_llm_ranks.map(unsigned), order.engine().no_build);
     config.max_in_flight = unsigned(match order {
         Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         Order::Confirm { level, .. } => *level,

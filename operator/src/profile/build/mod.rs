@@ -151,6 +151,7 @@ fn triton(world: &ProfileWorld, order: &Order<'_>) -> Container {
         image: &placement.triton_image,
         resources: &placement.triton_resources,
         tensorrt_llm_ranks: order.engine().tensorrt_llm_ranks.map(unsigned),
+        no_build: order.engine().no_build,
     })
 }
 

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     agent_deployment::build::pod::{model, serve_config, tokenizer_folder},
+    engine::no_build::on_the_wire,
     profile::decide::{
         rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
@@ -47,6 +48,7 @@ pub fn task(
         engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
         model: model(ranks).to_owned(),
         tokenizer: ranks.map(|_| tokenizer_folder()),
+        no_build: engine.no_build.map(on_the_wire),
         // Triton's API reaches one process: several have loaded the engine at their start, for good.
         loaded_at_start: ranks.is_some_and(|ranks| ranks > 1),
         gpus: gpus(inputs),

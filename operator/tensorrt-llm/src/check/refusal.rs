@@ -32,7 +32,7 @@ pub enum Problem {
     /// No convert script.
     #[error(
         "checkpoints of {architecture} are not converted here, only those of {known}; use backend \
-         Custom"
+         TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
     )]
     Architecture {
         /// The checkpoint's.
@@ -51,6 +51,55 @@ pub enum Problem {
         sm: u32,
         /// What it runs.
         others: String,
+    },
+    /// The checkpoint has another format, and nothing converts it.
+    #[error(
+        "the checkpoint is quantized as {found} and {backend} serves it as it is; use {found} alone, or a checkpoint that is not \
+         quantized"
+    )]
+    Quantized {
+        /// The checkpoint's format.
+        found: &'static str,
+        /// The backend.
+        backend: &'static str,
+    },
+    /// The checkpoint has a format without a name here.
+    #[error(
+        "the checkpoint is quantized by {method:?}, whose memory and GPUs are not known here; use a checkpoint in FP8, AWQ, GPTQ, \
+         compressed-tensors or ModelOpt's formats, or backend Custom"
+    )]
+    Method {
+        /// As config.json has it.
+        method: String,
+    },
+    /// The checkpoint is not quantized, and nothing quantizes it.
+    #[error(
+        "{backend} quantizes nothing and the checkpoint is not in {precision}; use {others}, or a checkpoint in {precision}"
+    )]
+    Unquantized {
+        /// The precision.
+        precision: &'static str,
+        /// The backend.
+        backend: &'static str,
+        /// What it serves the checkpoint in.
+        others: &'static str,
+    },
+    /// A KV cache that the backend lacks.
+    #[error("{backend} has no KV cache in INT8; use Auto or FP8")]
+    Int8KvCache {
+        /// The backend.
+        backend: &'static str,
+    },
+    /// A prompt that must be read at once and cannot.
+    #[error(
+        "without chunkedPrefill a prompt is read at once: {tokens} tokens of an iteration are fewer than maxSeqLen {length}; use \
+         {length} or more, or chunkedPrefill"
+    )]
+    Iteration {
+        /// Tokens of an iteration.
+        tokens: u32,
+        /// Tokens of a sequence.
+        length: u32,
     },
     /// The GPU lacks the KV cache's format.
     #[error(
@@ -128,8 +177,8 @@ pub enum Problem {
     /// Does not fit.
     #[error(
         "{precision} needs {:.1} GiB on each GPU for weights ({:.1}), activations ({:.1}), runtime ({:.1}) and one \
-         sequence ({:.1}), and a GPU has {:.1}; {remedy}",
-        gib(.sizes.least()), gib(.sizes.weights), gib(.sizes.activations), gib(.sizes.runtime),
+         sequence ({:.1}), and {room} {:.1}; {remedy}",
+        gib(*.needed), gib(.sizes.weights), gib(.sizes.activations), gib(.sizes.runtime),
         gib(.sizes.kv_of_one_sequence), gib(*.available)
     )]
     Memory {
@@ -137,7 +186,11 @@ pub enum Problem {
         precision: &'static str,
         /// Of the smallest layout asked for.
         sizes: Estimate,
-        /// Bytes of a GPU.
+        /// The least bytes with which one sequence can be served.
+        needed: f64,
+        /// Whose bytes are available: `a GPU has`.
+        room: &'static str,
+        /// Bytes of a GPU, or of the share that an engine may take.
         available: f64,
         /// What would fit.
         remedy: String,

@@ -72,11 +72,11 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 #[rstest]
 #[case(
     Asked { version: "1.3.0".into(), ..on("h100") },
-    "engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend Custom with an image that serves without an engine"
+    "engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend TensorRTLLMPyTorch or VLLM, which serve without a build"
 )]
 #[case(
     Asked { architecture: "Gemma2ForCausalLM".into(), ..on("h100") },
-    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend Custom"
+    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
 )]
 #[case(
     Asked { kv_caches: vec![KvCachePrecision::Fp8], ..on("NVIDIA-A10G") },

@@ -8,6 +8,7 @@ mod digest;
 mod failure;
 mod manifest;
 mod message;
+mod no_build;
 pub mod paths;
 mod profile;
 mod quality;
@@ -23,6 +24,7 @@ pub use crate::{
         BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
+    no_build::{NoBuild, NoBuildBackend},
     profile::{
         AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
         OtherEngine, Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,

@@ -39,6 +39,8 @@ pub const WORK_DIR: &str = "/slipway/work";
 pub const TENSORRT_LLM_ENGINE: &str = "engine";
 /// The tokenizer beside it.
 pub const TOKENIZER: &str = "tokenizer";
+/// The checkpoint in an artifact of an engine without a build.
+pub const CHECKPOINT: &str = "checkpoint";
 /// The model repository below [`OUTPUT_DIR`] and in an artifact.
 pub const MODEL_REPOSITORY: &str = "model_repository";
 /// Where `materialize` puts an engine in a serving or profiling pod.

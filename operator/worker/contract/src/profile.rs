@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, Row};
+use crate::{Digest, EngineRef, NoBuildBackend, Row};
 
 /// Asks for the measurements of one engine on one GPU shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct ProfileTask {
     /// Folder of the tokenizer, where the model takes tokens; absent where it takes text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
+    /// The backend of an engine without a build, whose tensors the model then has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_build: Option<NoBuildBackend>,
     /// Whether Triton's processes load the model at their start and keep it: those of an engine that is split over GPUs, of which
     /// Triton's API reaches one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

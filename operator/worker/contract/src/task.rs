@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, ProfileTask, QualityMetric, TensorRtLlmBuild};
+use crate::{Digest, NoBuild, ProfileTask, QualityMetric, TensorRtLlmBuild};
 
 /// Orders one Job; the verb of the worker's command line says which kind it expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub enum Task {
     /// For `slipway-worker fetch`.
     Fetch(FetchTask),
     /// For `slipway-worker finish-build`.
-    Build(BuildTask),
+    Build(Box<BuildTask>),
     /// For `slipway-worker quality`.
     Quality(QualityTask),
     /// For `slipway-worker profile`.
@@ -75,6 +75,9 @@ pub struct BuildTask {
     /// Present if the vendor's tools build, not a container of the user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensorrt_llm: Option<TensorRtLlmBuild>,
+    /// Present if nothing is built and the checkpoint is served as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_build: Option<NoBuild>,
 }
 
 /// Asks to score raw outputs.
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_task_survives_its_file() {
-        let task = Task::Build(BuildTask {
+        let task = Task::Build(Box::new(BuildTask {
             identity: "eng-0f".into(),
             model: "agent".into(),
             quality: Some(QualityTask {
@@ -195,7 +198,8 @@ mod tests {
                 engine: None,
             }),
             tensorrt_llm: None,
-        });
+            no_build: None,
+        }));
         assert_eq!(Task::parse(task.to_json().as_bytes()).unwrap(), task);
     }
 

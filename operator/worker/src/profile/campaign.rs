@@ -297,6 +297,7 @@ impl Campaign<'_> {
             folder: folder.clone(),
             workloads: self.task.workloads.clone(),
             tokenizer: self.task.tokenizer.as_ref().map(Into::into),
+            no_build: self.task.no_build,
             measure: self.task.measure.clone(),
             objectives: drivers::measurable(self.task),
             to_beat: to_beat.clone(),

@@ -161,6 +161,7 @@ mod tests {
             engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
             model: "agent".into(),
             tokenizer: None,
+            no_build: None,
             loaded_at_start: false,
             gpus: 2,
             campaign,

@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 use slipway_agent_runtime::backend::{BackendError, Entry, Generation, inference::ModelInferRequest};
 use slipway_worker_contract::QualityPrompt;
 
+/// Dimensions of a batch.
+const BATCH: usize = 1;
+
 /// Writes requests as perf_analyzer's input data
 /// (<https://github.com/triton-inference-server/perf_analyzer/blob/main/docs/input_data.md>).
 ///
@@ -13,7 +16,8 @@ pub fn input_data(requests: &[QualityPrompt], entry: &Entry) -> Result<Value, Ba
     let of_request = |request: &QualityPrompt| match entry {
         Entry::Text => Ok(of_text(request)),
         // As the sidecar sends it; the model's name is perf_analyzer's own argument.
-        Entry::Tokens(_) => entry.request("", generation(request)).map(of_tensors),
+        Entry::Tokens(_) => entry.request("", generation(request)).map(|request| of_tensors(request, BATCH)),
+        Entry::Vllm | Entry::LlmApi => entry.request("", generation(request)).map(|request| of_tensors(request, 0)),
     };
     let data: Vec<Value> = requests.iter().map(of_request).collect::<Result<_, _>>()?;
     Ok(json!({"data": data}))
@@ -36,15 +40,19 @@ fn generation(request: &QualityPrompt) -> Generation {
     Generation { id, prompt, max_tokens, stop_words }
 }
 
-/// perf_analyzer adds the batch dimension itself.
-fn of_tensors(request: ModelInferRequest) -> Value {
+/// Tensors without their first dimensions: perf_analyzer adds that of the batch itself.
+fn of_tensors(request: ModelInferRequest, without: usize) -> Value {
     let tensors = request.inputs.into_iter().map(|input| {
         let contents = input.contents.unwrap_or_default();
         let content = match input.datatype.as_str() {
             "BOOL" => json!(contents.bool_contents),
+            "BYTES" => {
+                let texts = contents.bytes_contents.iter().map(|bytes| String::from_utf8_lossy(bytes));
+                json!(texts.collect::<Vec<_>>())
+            }
             _ => json!(contents.int_contents),
         };
-        (input.name, json!({"content": content, "shape": input.shape.get(1..).unwrap_or_default()}))
+        (input.name, json!({"content": content, "shape": input.shape.get(without..).unwrap_or_default()}))
     });
     Value::Object(tensors.collect())
 }
@@ -68,6 +76,29 @@ mod tests {
             input_data(&[prompt()], &Entry::Text).unwrap(),
             json!({"data": [{"text_input": ["p"], "max_tokens": [8], "stream": [false],
                 "stop_words": {"content": ["\n"], "shape": [1]}}]})
+        );
+    }
+
+    #[test]
+    fn the_tensors_of_a_backend_without_a_build_are_written_whole() {
+        let sampling = r#"{"max_tokens":8,"stop":["\n"],"temperature":0}"#;
+        let on = json!({"content": [true], "shape": [1]});
+        assert_eq!(
+            input_data(&[prompt()], &Entry::Vllm).unwrap(),
+            json!({"data": [{
+                "text_input": {"content": ["p"], "shape": [1]}, "stream": on, "exclude_input_in_output": on,
+                "sampling_parameters": {"content": [sampling], "shape": [1]}, "return_finish_reason": on,
+                "return_num_output_tokens": on,
+            }]})
+        );
+        assert_eq!(
+            input_data(&[prompt()], &Entry::LlmApi).unwrap(),
+            json!({"data": [{
+                "text_input": {"content": ["p"], "shape": [1]}, "streaming": on,
+                "sampling_param_max_tokens": {"content": [8], "shape": [1]},
+                "sampling_param_top_k": {"content": [1], "shape": [1]},
+                "sampling_param_exclude_input_from_output": on, "return_finish_reason": on,
+            }]})
         );
     }
 

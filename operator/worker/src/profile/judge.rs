@@ -92,11 +92,16 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
     }
 }
 
-/// The median and p99 of the requests' own time, and what the objectives ask for.
+/// The median and p99 of the requests' own time, the medians of a run's parts, and what the objectives ask for.
+///
+/// Parts are kept whether or not an objective names them: a rollout of the choice is judged by them too, and expects of each what was
+/// measured of it.
 fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
-    let mut all: Vec<(Metric, Percentile)> =
-        own.into_iter().chain(objectives.iter().map(|o| (o.metric, o.percentile))).collect();
+    let parts = [Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency];
+    let parts = parts.map(|metric| (metric, Percentile::P50));
+    let asked = objectives.iter().map(|o| (o.metric, o.percentile));
+    let mut all: Vec<(Metric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
     all.sort();
     all.dedup();
     let of =
@@ -309,6 +314,18 @@ mod tests {
         assert_eq!(judged(Metric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
         let unseen = "it needs 59 requests, 0 were measured".to_owned();
         assert_eq!(judged(Metric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
+    }
+
+    #[test]
+    fn a_row_of_runs_has_the_medians_of_their_parts_though_no_objective_names_them() {
+        let row = row(&runs(), &Rules::default());
+        let found: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile, l.micros)).collect();
+        let expected = [
+            (Metric::AgentRunLatency, Percentile::P50, 20_000),
+            (Metric::AgentRunLatency, Percentile::P99, 80_000),
+            (Metric::TimeToFirstToken, Percentile::P50, 5_000),
+        ];
+        assert_eq!(found.into_iter().collect::<std::collections::BTreeSet<_>>(), expected.into_iter().collect());
     }
 
     #[test]

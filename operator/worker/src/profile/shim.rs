@@ -5,16 +5,12 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
-use slipway_agent_runtime::backend::{
-    BackendError, Entry,
-    tokens::{Tokenizer, TokenizerError},
-};
-use slipway_worker_contract::{MeasureSettings, Metric, Objective, Workload};
+use slipway_agent_runtime::backend::{BackendError, Entry, tokens::TokenizerError};
+use slipway_worker_contract::{MeasureSettings, Metric, NoBuildBackend, Objective, Workload};
 
 use super::{
     chunks::{self, SoFar},
@@ -24,6 +20,7 @@ use super::{
     watch::{Decision, Watch},
     workload::{Traffic, WorkloadError},
 };
+use crate::entry::entry;
 
 /// The environment variable that makes the worker a shim; names the order.
 pub const ORDER_ENV: &str = "SLIPWAY_SHIM";
@@ -47,6 +44,9 @@ pub struct Order {
     /// Folder of the tokenizer, where the model takes tokens.
     #[serde(default)]
     pub tokenizer: Option<PathBuf>,
+    /// The backend of an engine without a build, whose tensors the model has.
+    #[serde(default)]
+    pub no_build: Option<NoBuildBackend>,
     /// How long a level runs.
     pub measure: MeasureSettings,
     /// What ends it early.
@@ -237,7 +237,8 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     // Model Analyzer gave this process a session of its own, so its id is the group's.
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
     let traffic = Traffic::read(&order.workloads).map_err(ShimError::Workload)?;
-    let level = Level { order, call: &call, traffic, entry: entry(order)? };
+    let entry = entry(order.tokenizer.as_deref(), order.no_build).map_err(ShimError::Tokenizer)?;
+    let level = Level { order, call: &call, traffic, entry };
     let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
@@ -266,11 +267,6 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let csv = order.folder.join(format!("chunk-{}.csv", so_far.chunks - 1));
     fs::copy(&csv, &call.csv).map_err(|source| ShimError::File { path: csv, source })?;
     Ok(Outcome::Measured { chunks: done, reason })
-}
-
-fn entry(order: &Order) -> Result<Entry, ShimError> {
-    let Some(folder) = &order.tokenizer else { return Ok(Entry::Text) };
-    Ok(Entry::Tokens(Arc::new(Tokenizer::read(folder).map_err(ShimError::Tokenizer)?)))
 }
 
 fn millis(duration: Duration) -> u64 {

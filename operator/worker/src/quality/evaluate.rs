@@ -1,18 +1,18 @@
 //! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the client that
 //! the sidecar serves with, so that what is scored is what serves.
 
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{fs, io, path::PathBuf};
 
 use futures::StreamExt;
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, EndpointError, Entry, Generation, Triton as Engine,
-    tokens::{Tokenizer, TokenizerError},
+    Backend, BackendError, EndpointError, Generation, Triton as Engine, tokens::TokenizerError,
 };
-use slipway_worker_contract::{FailureClass, QualityPrompt};
+use slipway_worker_contract::{FailureClass, NoBuildBackend, QualityPrompt};
 use tokio::task::{JoinError, JoinSet};
 
 use super::{OutputLine, QualityError, lines};
 use crate::{
+    entry::entry,
     failure::Classify,
     profile::triton::{Triton, TritonError},
 };
@@ -24,10 +24,12 @@ pub struct Evaluation {
     pub triton: Triton,
     /// Where it is asked, as in `http://127.0.0.1:8001`.
     pub endpoint: String,
-    /// The model that is asked: it takes tokens.
+    /// The model that is asked.
     pub model: String,
-    /// Folder of its tokenizer.
+    /// Folder of its tokenizer, where it takes tokens.
     pub tokenizer: PathBuf,
+    /// The backend of an engine without a build, whose model takes text.
+    pub no_build: Option<NoBuildBackend>,
     /// The questions, one [`QualityPrompt`] a line.
     pub questions: PathBuf,
     /// Where the answers go.
@@ -103,8 +105,7 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let path = &order.questions;
     let read = fs::read(path).map_err(|source| QualityError::Read { path: path.clone(), source });
     let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
-    let tokenizer = Tokenizer::read(&order.tokenizer).map_err(EvaluateError::Tokenizer)?;
-    let entry = Entry::Tokens(Arc::new(tokenizer));
+    let entry = entry(Some(&order.tokenizer), order.no_build).map_err(EvaluateError::Tokenizer)?;
     let engine = Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?;
     serve(order).await.map_err(EvaluateError::Triton)?;
     let answers = ask_all(&engine, prompts, order.in_flight).await?;

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use slipway_worker_contract::ModelShape;
 
+use super::quantization;
+
 /// Most bytes of a safetensors header that are believed (the format's own limit).
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
@@ -108,7 +110,9 @@ pub fn read(config: &[u8], parameters: &Parameters, weight_bytes: u64) -> Result
     let fields = Fields { outer: &config, inner: config.get("text_config") };
     let hidden_size = fields.required("hidden_size", &["n_embd", "d_model"])?;
     let heads = fields.required("num_attention_heads", &["n_head"])?;
+    let quantization = config.get("quantization_config").and_then(quantization::word);
     Ok(ModelShape {
+        quantization,
         architecture: fields.architecture(),
         hidden_size,
         layers: fields.required("num_hidden_layers", &["n_layer"])?,
@@ -189,6 +193,7 @@ mod tests {
             vocabulary: 128_256,
             max_positions: Some(131_072),
             dtype: Some("bfloat16".into()),
+            quantization: None,
             parameters: 7,
             parameter_bytes: 16,
         };

@@ -54,7 +54,13 @@ impl Bench {
     }
 
     fn finish(&self) -> Result<BuildResult, finish_build::FinishError> {
-        let task = BuildTask { identity: "eng-1".into(), model: "agent".into(), quality: None, tensorrt_llm: None };
+        let task = BuildTask {
+            identity: "eng-1".into(),
+            model: "agent".into(),
+            quality: None,
+            tensorrt_llm: None,
+            no_build: None,
+        };
         finish_build::run(&task, &self.folders())
     }
 
@@ -238,7 +244,8 @@ fn bad_reports_identities_and_links_are_refused_by_name() {
     std::os::unix::fs::symlink("/etc/hostname", bench.path("output/model_repository/agent/1/link")).unwrap();
     assert!(failure::chain(&bench.finish().unwrap_err()).contains("link is no plain file"));
 
-    let task = BuildTask { identity: "../x".into(), model: "agent".into(), quality: None, tensorrt_llm: None };
+    let task =
+        BuildTask { identity: "../x".into(), model: "agent".into(), quality: None, tensorrt_llm: None, no_build: None };
     let text = finish_build::run(&task, &bench.folders()).unwrap_err().to_string();
     assert!(text.starts_with("the identity \"../x\" has characters other than"), "{text}");
 }
@@ -250,8 +257,13 @@ fn a_build_that_was_evaluated_carries_its_score() {
     bench.write("output/quality/outputs.jsonl", r#"{"id":"q","output":"4\n"}"#);
     let (metric, confidence_ppm) = (QualityMetric::ExactMatch, 950_000);
     let quality = QualityTask { metric, confidence_ppm, reference: None, engine: None };
-    let task =
-        BuildTask { identity: "eng-1".into(), model: "agent".into(), quality: Some(quality), tensorrt_llm: None };
+    let task = BuildTask {
+        identity: "eng-1".into(),
+        model: "agent".into(),
+        quality: Some(quality),
+        tensorrt_llm: None,
+        no_build: None,
+    };
 
     let built = finish_build::run(&task, &bench.folders()).unwrap();
 

@@ -84,6 +84,7 @@ impl Bench {
             endpoint,
             model: "tensorrt_llm".to_owned(),
             tokenizer: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/model/checkpoints/react-512"),
+            no_build: None,
             questions: dir.path().join("quality.jsonl"),
             outputs: dir.path().join("output/quality/outputs.jsonl"),
             in_flight: 2,

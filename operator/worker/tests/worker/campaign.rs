@@ -209,7 +209,8 @@ fn publish(dir: &Path) -> EngineRef {
     fs::create_dir_all(model.join("1")).unwrap();
     fs::write(model.join("config.pbtxt"), "name: \"agent\" backend: \"python\" instance_group { count: 1 }").unwrap();
     fs::write(model.join("1/model.py"), "").unwrap();
-    let task = BuildTask { identity: "e".into(), model: "agent".into(), quality: None, tensorrt_llm: None };
+    let task =
+        BuildTask { identity: "e".into(), model: "agent".into(), quality: None, tensorrt_llm: None, no_build: None };
     let (output, store, dataset) = (dir.join("output"), dir.join("store"), dir.join("none"));
     let built = finish_build::run(&task, &Folders { output, store, dataset, threads: 1 }).unwrap();
     EngineRef { identity: "e".into(), manifest_digest: built.manifest_digest }
@@ -226,6 +227,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         engine,
         model: "agent".into(),
         tokenizer: None,
+        no_build: None,
         loaded_at_start: false,
         gpus: 0,
         campaign: Campaign::Explore {

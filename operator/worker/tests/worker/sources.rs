@@ -62,6 +62,7 @@ fn expected(uri: &str, commit: Option<&str>) -> ResolveResult {
             vocabulary: 98,
             max_positions: Some(320),
             dtype: Some("float32".into()),
+            quantization: None,
             parameters: 6272,
             parameter_bytes: 25_088,
         })),
@@ -189,6 +190,23 @@ async fn one_model_has_one_digest_wherever_it_comes_from() {
     assert_eq!(hub, expected("hf://org/react@0123abc", Some("0123abc")));
     bench.fetch(&hub.uri, &hub.source_digest).await.unwrap();
     is_model(bench.fetched(&hub.source_digest));
+}
+
+#[tokio::test]
+async fn quantization_that_is_written_elsewhere_is_named_by_its_file() {
+    let bench = Bench::new().await;
+    for (path, bytes) in model() {
+        let path = bench.dir.path().join("claim/m").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let found = async || {
+        let resolved = bench.resolve("pvc://models/m").await.unwrap();
+        resolved.shape.and_then(|shape| shape.quantization)
+    };
+    assert_eq!(found().await, None);
+    fs::write(bench.dir.path().join("claim/m/hf_quant_config.json"), "{}").unwrap();
+    assert_eq!(found().await.as_deref(), Some("hf_quant_config.json"));
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ impl Bench {
             .arg("--step")
             .arg(name)
             .arg("--task")
-            .arg(self.write("task.json", &Task::Build(task).to_json()));
+            .arg(self.write("task.json", &Task::Build(Box::new(task)).to_json()));
         worker.arg("--examples").arg(self.path("examples")).arg("--calibration").arg(self.path("calibration"));
         let status = worker.arg("--termination-log").arg(&log).output().unwrap().status;
         let text = fs::read_to_string(log).unwrap();
@@ -135,7 +135,13 @@ fn task(steps: Vec<ToolStep>) -> BuildTask {
         kv_cache_reuse: true,
         chunked_context: true,
     };
-    BuildTask { identity: "engine-1".into(), model: "tensorrt_llm".into(), quality: None, tensorrt_llm: Some(build) }
+    BuildTask {
+        identity: "engine-1".into(),
+        model: "tensorrt_llm".into(),
+        quality: None,
+        tensorrt_llm: Some(build),
+        no_build: None,
+    }
 }
 
 #[test]

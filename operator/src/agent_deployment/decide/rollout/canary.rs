@@ -12,7 +12,7 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, Split, Step, Target, Why, World, build, capacity,
+    Draft, Split, Step, Target, Why, World, build, capacity, contest,
     judge::{Case, Judged, until_next_window},
     keep, keep_split, promote, remove_others, route_problem,
     schedule::{self, Planned},
@@ -60,6 +60,24 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
     }
 }
 
+/// What becomes of a plan when no pods are asked for: nothing that was rejected or is on trial takes over for want of pods that could
+/// speak against it. Absent for a plan that nobody has seen yet: it takes the place of one that does not serve either.
+pub(super) fn without_pods(world: &World, stable: &str, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
+    let revision = target.hash.clone();
+    if let Some(rejected) = rejection(world, target) {
+        stand_still(world, stable, draft);
+        return Some(Step::Stopped(Why::PlanRejected { revision, reason: rejected.reason.clone() }));
+    }
+    let recorded = draft.status.rollout.clone()?;
+    let is_on_trial = recorded.canary.as_ref() == Some(&target.hash) && recorded.step.is_some();
+    is_on_trial.then(|| {
+        let canary = Canary::new(world, stable, target, from_the_start(world, stable, target, recorded));
+        canary.keep_both(draft);
+        canary.record(draft);
+        Step::Waiting(Why::RolloutWithoutPods { revision })
+    })
+}
+
 /// A canary that stands where several pods of stable stood gives their places back, pod by pod, before anything else is done: for
 /// another plan, for stable's own, or for one that is not known yet.
 pub(super) fn bring_back_first(
@@ -93,14 +111,15 @@ pub(super) struct Canary<'a> {
     /// The steps, with the pods that there is room for; none where nothing splits the traffic.
     pub(super) schedule: Vec<Planned>,
     pub(super) rollout: RolloutStatus,
-    /// Why a guardrail of the user's keeps it at its step.
+    /// Why a guardrail of the user's, or somebody who writes its route, keeps it at its step.
     held: Option<String>,
 }
 
 impl<'a> Canary<'a> {
     fn new(world: &'a World, stable: &'a str, target: &'a Target, rollout: RolloutStatus) -> Self {
         let schedule = capacity::schedule(world, rollout.capacity.as_ref());
-        Self { world, stable, target, schedule, rollout, held: None }
+        let held = contest::why(world).map(|why| why.to_string());
+        Self { world, stable, target, schedule, rollout, held }
     }
 }
 
@@ -147,7 +166,7 @@ impl Canary<'_> {
         if self.is_named_by(spec.abort.as_ref()) {
             return Next::RollBack("spec.rollout.abort names it".to_owned());
         }
-        if let Some(reason) = self.failing_under_traffic() {
+        if let Some(reason) = self.unready_under_traffic() {
             return Next::RollBack(reason);
         }
         let mut verdict = Verdict::Hold;
@@ -179,7 +198,7 @@ impl Canary<'_> {
         Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan, may_advance }.judge()
     }
 
-    /// A person, or a guardrail of theirs, keeps it at its step.
+    /// A person, a guardrail of theirs, or somebody who writes its route keeps it at its step.
     fn is_held(&self) -> bool {
         self.world.spec.rollout.paused || self.held.is_some()
     }
@@ -187,13 +206,6 @@ impl Canary<'_> {
     /// Not while it is held, and not before it has the share of its step.
     fn may_advance(&self) -> bool {
         !self.is_held() && self.planned().is_some_and(|step| self.has_shares(step.weight))
-    }
-
-    /// A pod that ends with an error while users are sent to it needs no statistics.
-    fn failing_under_traffic(&self) -> Option<String> {
-        let view = self.world.serving.get(&self.target.hash).filter(|_| self.weight() > 0)?;
-        let crash = view.crash.as_ref().filter(|_| view.ready < view.wanted)?;
-        Some(format!("a pod of it failed under traffic: {crash}"))
     }
 
     fn enter(&mut self, step: usize, draft: &mut Draft) {
@@ -215,9 +227,13 @@ impl Canary<'_> {
         self.look_after_baseline(draft);
         let progress = self.progress();
         let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
+        self.spare_users(draft);
         let planned = self.planned().map(|step| step.weight);
         match planned {
-            None if is_ready && wanted >= world.replicas() => return self.take_over(draft),
+            // Whoever else writes the route may send users to the pods before, which go a little later.
+            None if is_ready && wanted >= world.replicas() && contest::why(world).is_none() => {
+                return self.take_over(draft);
+            }
             None => self.share_by_pods(),
             Some(weight) if is_ready && !self.has_shares(weight) && self.may_move() => {
                 let beside = self.rollout.baseline.as_ref();
@@ -229,7 +245,7 @@ impl Canary<'_> {
             }
             Some(_) => {}
         }
-        if self.weight() > 0 {
+        if self.weight() > 0 || self.spared_since().is_some() {
             draft.requeue = draft.requeue.min(until_next_window(self.world.now));
         }
         self.look_again_in_time(draft);
@@ -265,11 +281,14 @@ impl Canary<'_> {
         !is_alone && !self.world.spec.rollout.paused && self.is_route_there()
     }
 
-    /// Traffic moves only through a route that a gateway serves.
+    /// Traffic moves only through a route that a gateway serves and nobody else writes.
     pub(super) fn is_route_there(&self) -> bool {
         match self.world.spec.rollout.traffic.r#type {
             TrafficType::BlueGreen | TrafficType::ReplicaRatio => true,
-            TrafficType::GatewayAPI => matches!(self.world.route, RouteView::Present { problem: None, .. }),
+            TrafficType::GatewayAPI => {
+                let is_served = matches!(self.world.route, RouteView::Present { problem: None, .. });
+                is_served && contest::why(self.world).is_none() && build::pool::problem(self.world).is_none()
+            }
         }
     }
 
@@ -281,18 +300,19 @@ impl Canary<'_> {
             Step::Done(()) => {}
         }
         if let Some(why) = route_problem(self.world) {
-            return Step::Waiting(why);
+            return Step::Waiting(self.held_for_long(why));
         }
         let weight = self.weight();
         if self.world.spec.rollout.paused {
             return Step::Waiting(Why::RolloutPaused { revision, weight });
         }
         if let Some(message) = self.held.clone() {
-            return Step::Waiting(Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message });
+            let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message };
+            return Step::Waiting(self.held_for_long(why));
         }
         let reason = reason(self.rollout.reason.as_deref());
         let message = self.rollout.message.clone().unwrap_or_else(|| "no evidence yet".to_owned());
-        Step::Waiting(Why::CanaryJudged { revision, weight, reason, message })
+        Step::Waiting(self.held_for_long(Why::CanaryJudged { revision, weight, reason, message }))
     }
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {

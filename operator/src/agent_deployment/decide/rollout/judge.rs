@@ -25,6 +25,8 @@ const SETTLE_SECONDS: u64 = 5;
 const GRACE_SECONDS: u64 = 2;
 /// Windows for which a silent pod is waited for before the others are judged without it.
 const PATIENCE_WINDOWS: u64 = 3;
+/// Windows whose sessions say whether a wrong split was mended: five minutes.
+const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
 const WRITE_EVERY_SECONDS: i64 = 60;
 
@@ -65,14 +67,14 @@ impl Case<'_> {
         let mut judge = kept.unwrap_or_else(|| Judge::new(config));
         let mut last = None;
         for window in self.windows(judge.consumed_to()) {
-            if !self.may_advance {
+            if !self.may_advance || self.is_split_wrong(&judge) {
                 judge.hold();
             }
             let judgement = judge.consume(&window);
             let ends = judgement.as_ref().is_some_and(|judgement| match judgement.verdict {
                 Verdict::Hold => false,
-                // Windows after it belong to the next share.
-                Verdict::Advance | Verdict::Promote => self.may_advance,
+                // Windows after it belong to the next share, if there is to be one.
+                Verdict::Advance | Verdict::Promote => self.may_advance && !self.is_split_wrong(&judge),
                 Verdict::Rollback => true,
             });
             last = judgement.or(last);
@@ -90,9 +92,8 @@ impl Case<'_> {
             (None, Some((verdict, _))) => (verdict, self.rollout.message.clone().unwrap_or_default(), ""),
             (None, None) => (Verdict::Hold, self.rollout.message.clone().unwrap_or_default(), ""),
         };
-        let is_gateway = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
-        let is_split_wrong = is_gateway && judge.split_mismatch().1 && verdict != Verdict::Rollback;
-        let (verdict, reason, code) = if is_split_wrong { split_mismatch() } else { (verdict, reason, code) };
+        let is_held = self.is_split_wrong(judge) && verdict != Verdict::Rollback;
+        let (verdict, reason, code) = if is_held { split_mismatch() } else { (verdict, reason, code) };
         let blame = judge.blame();
         let reason = match verdict {
             Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; blame {blame:?}"),
@@ -107,6 +108,13 @@ impl Case<'_> {
         judged
     }
 
+    /// Whether new sessions do not come in the declared shares. Without a gateway nobody declared any. What was wrong once and is right
+    /// in the latest windows was mended.
+    fn is_split_wrong(&self, judge: &Judge) -> bool {
+        let is_declared = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
+        is_declared && judge.split_mismatch().1 && !judge.is_split_kept(&self.latest_windows())
+    }
+
     /// What it is compared with at the steps to come.
     fn reference(&self) -> Reference {
         if baseline::is_asked_for(self.world) { Reference::Baseline } else { Reference::Rest }
@@ -116,7 +124,9 @@ impl Case<'_> {
         let same = self.rollout.verdict.as_deref() == Some(&format!("{verdict:?}"))
             && self.rollout.reason.as_deref() == Some(code);
         let written = self.rollout.judged_at.as_ref().map(|time| self.world.now.duration_since(time.0).as_secs());
-        !same || written.is_none_or(|seconds| seconds >= WRITE_EVERY_SECONDS)
+        // What has been passed is behind it: without it in the status the next operator would judge the step before once more.
+        let is_passed = self.may_advance && verdict == Verdict::Advance;
+        !same || is_passed || written.is_none_or(|seconds| seconds >= WRITE_EVERY_SECONDS)
     }
 
     fn config(&self) -> Config {
@@ -154,16 +164,24 @@ impl Case<'_> {
 
     /// The finished windows that are to be read, all at the present weight.
     fn windows(&self, consumed_to: u64) -> Vec<Window> {
+        self.windows_from(|_| consumed_to / WINDOW_SECONDS)
+    }
+
+    /// The latest finished windows at the present weight, read or not.
+    fn latest_windows(&self) -> Vec<Window> {
+        self.windows_from(|end| end.saturating_sub(MENDED_WINDOWS))
+    }
+
+    fn windows_from(&self, first: impl Fn(u64) -> u64) -> Vec<Window> {
         let Some(since) = &self.rollout.weight_since else { return Vec::new() };
         let seconds = |time: Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
         let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
-        let first = settled.max(consumed_to / WINDOW_SECONDS);
         let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
         let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
         let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
         let is_silent = arms.iter().flat_map(|(_, pods)| *pods).any(|pod| pod.evidence.is_none());
         let end = if is_silent { finished.saturating_sub(PATIENCE_WINDOWS) } else { finished };
-        (first..end).map(|id| self.window(id, &arms)).collect()
+        (settled.max(first(end))..end).map(|id| self.window(id, &arms)).collect()
     }
 
     fn pods(&self, revision: &str) -> &[PodEvidence] {

@@ -7,8 +7,11 @@
 mod baseline;
 mod canary;
 mod capacity;
+mod contest;
+mod held;
 mod judge;
 pub(super) mod prediction;
+mod readiness;
 mod schedule;
 
 use jiff::SignedDuration;
@@ -54,19 +57,26 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
     let next = bring_up(world, stable, &target, draft);
     let stable_hash = draft.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
     let next = next.or_else(|| route_problem(world).map(Step::Waiting));
-    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. }))) {
-        // Gateways are not watched.
+    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_)))) {
+        // Neither Gateways nor routes are watched.
         draft.requeue = draft.requeue.min(SOON);
     }
     remove_route(world, draft);
+    remove_pools(world, draft);
+    contest::record(world, draft);
     Outcome { serving: stable_hash, next, background: None }
 }
 
 /// Brings the target up and lets it take over; says what is still to be done.
 fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
     let is_stable = stable == Some(target.hash.as_str());
-    if let Some(stable) = stable.filter(|_| world.replicas() > 0 && !is_stable) {
-        return canary::advance(world, stable, target, draft);
+    if let Some(stable) = stable.filter(|_| !is_stable) {
+        if world.replicas() > 0 {
+            return canary::advance(world, stable, target, draft);
+        }
+        if let Some(step) = canary::without_pods(world, stable, target, draft) {
+            return Some(step);
+        }
     }
     let view = world.serving.get(&target.hash);
     let progress = progress(&target.hash, view, world.replicas());
@@ -155,9 +165,12 @@ fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()>
     }
 }
 
-/// Why the route does not carry traffic, where there is to be one.
+/// Why the route does not carry traffic as it is to, where there is to be one.
 fn route_problem(world: &World) -> Option<Why> {
     world.spec.rollout.traffic.gateway_api.as_ref()?;
+    if let Some(problem) = build::pool::problem(world) {
+        return Some(Why::RouteUnavailable { problem: problem.to_owned() });
+    }
     let problem = match &world.route {
         RouteView::UnknownKind => {
             "the cluster knows no HTTPRoute: install the CRDs of the Gateway API and a gateway, or \
@@ -165,7 +178,10 @@ fn route_problem(world: &World) -> Option<Why> {
                 .to_owned()
         }
         RouteView::Absent => return None,
-        RouteView::Present { problem, .. } => problem.clone()?,
+        RouteView::Present { problem, .. } => match problem {
+            Some(problem) => problem.clone(),
+            None => return contest::why(world),
+        },
     };
     Some(Why::RouteUnavailable { problem })
 }
@@ -176,6 +192,18 @@ fn remove_route(world: &World, draft: &mut Draft) {
         && let RouteView::Present { object, .. } = &world.route
     {
         draft.removals.push(object.removal());
+    }
+}
+
+/// Pools that nothing asks for any more go: the route has left them.
+fn remove_pools(world: &World, draft: &mut Draft) {
+    let is_left = |object: &&OwnedObject| {
+        let known = draft.removals.iter().any(|removal| removal.uid == object.uid);
+        object.kind == RemovalKind::InferencePool && !known
+    };
+    if !build::pool::is_asked_for(world) {
+        let left: Vec<_> = world.objects.values().flatten().filter(is_left).map(OwnedObject::removal).collect();
+        draft.removals.extend(left);
     }
 }
 

@@ -108,6 +108,15 @@ fn a_prometheus_that_is_down_leaves_the_figures_and_says_so() {
 }
 
 #[test]
+fn a_figure_of_an_hour_ago_says_nothing_of_what_the_pods_count_now() {
+    let mut cluster = serving().told_by_prometheus(counted(10.0, 0.0));
+    cluster.pass(3_600);
+    cluster.settle();
+    assert_eq!(cluster.budgets()[0], "reply: 80% over 12d", "it is still shown");
+    assert_eq!(cluster.slo_met(), None, "no pod has counted anything");
+}
+
+#[test]
 fn an_edited_objective_has_no_figure_until_prometheus_is_asked_again() {
     let mut cluster = serving().told_by_prometheus(counted(10.0, 0.0));
     cluster = cluster.edited(|spec| spec.slo.objectives[0].max = "750ms".parse().expect("a duration"));

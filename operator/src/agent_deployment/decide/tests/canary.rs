@@ -2,14 +2,26 @@
 
 mod baseline;
 mod guardrails;
+mod held;
 mod killed;
+mod matrix;
+mod passed;
+mod pools;
+mod readiness;
+mod replicas;
+mod routes;
+mod split;
+mod verdicts;
 
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Stage;
 
-use super::trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with};
+use super::{
+    cluster::world,
+    trial::{EQUAL, ROLLOUT, Trial, Users, trial, trial_with},
+};
 use crate::{
     agent_deployment::world::RouteView,
     notifications::happening::{Happening, Severity},
@@ -207,8 +219,7 @@ fn a_step_takes_few_writes() {
 fn a_pod_that_crashes_under_traffic_needs_no_statistics() {
     let mut trial = trial();
     let canary = trial.cluster.canary();
-    let view = trial.cluster.world.serving.get_mut(&canary).expect("the canary has a Deployment");
-    (view.ready, view.crash) = (0, Some("triton exited with code 137 (OOMKilled)".to_owned()));
+    trial.lose_pods(&canary, Some("triton exited with code 137 (OOMKilled)"));
     trial.settle();
     let reason = "at 20 % of the traffic: a pod of it failed under traffic: triton exited with code 137 (OOMKilled)";
     assert_eq!(trial.rollout().rejected.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>(), [reason]);
@@ -336,7 +347,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
     let canary = trial.cluster.canary();
     let RouteView::Present { object, .. } = trial.cluster.world.route.clone() else { panic!("there is a route") };
     let problem = Some("no Gateway has taken HTTPRoute support in".to_owned());
-    trial.cluster.world.route = RouteView::Present { object, problem };
+    trial.cluster.world.route = RouteView::Present { object, problem, rival: None };
     trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
     trial.settle();
     trial.cluster.ready_pods();

@@ -6,7 +6,10 @@ use slipway_crds::v1alpha1::agent_deployment::{
 };
 
 use super::cluster::{Cluster, lines, world};
-use crate::agent_deployment::{revision::baseline_of, world::Unscheduled};
+use crate::agent_deployment::{
+    revision::baseline_of,
+    world::{Crash, Unscheduled},
+};
 
 const NO_GPU: &str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.";
 pub(super) const GATEWAY: &str = "traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}";
@@ -109,7 +112,8 @@ impl Full {
     pub(super) fn crash(&mut self, revision: &str) {
         if let Some(view) = self.cluster.world.serving.get_mut(revision).filter(|view| view.scheduled > 0) {
             view.ready = (view.ready - 1).max(0);
-            view.crash = Some("triton exited with code 1".to_owned());
+            let text = "triton exited with code 1".to_owned();
+            view.crash = Some(Crash { at: self.cluster.world.now, text });
         }
     }
 

@@ -13,11 +13,12 @@ use slipway_crds::{
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
-        agent_deployment::Precision,
+        agent_deployment::{Backend, Precision},
     },
 };
-use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, Outcome, ResolveResult};
+use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
+pub(super) use super::shown::{lines, metadata_of, name_of};
 use super::{super::decide, tensorrt_llm};
 use crate::{
     agent_deployment::{
@@ -26,7 +27,7 @@ use crate::{
         load::ObservedLoad,
         objectives::ObservedObjectives,
         revision::Revision,
-        world::{OwnedObject, RouteView, RulesView, ServingView, World},
+        world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
     engine::decide::{self as engine_decide, EngineWorld},
     jobs::view::{JobPhase, JobView},
@@ -53,6 +54,8 @@ pub(super) struct Cluster {
     pub(super) weights: BTreeMap<String, i32>,
     /// What receivers were told.
     pub(super) heard: Vec<Announcement>,
+    /// How the model's weights are quantized, in resolve's words.
+    pub(super) quantization: Option<&'static str>,
     writes: u32,
 }
 
@@ -92,6 +95,7 @@ pub(super) fn world() -> Cluster {
         evidence: BTreeMap::new(),
         guardrails: BTreeMap::new(),
         route: RouteView::Absent,
+        pools: PoolsView::default(),
         rules: RulesView::default(),
         jobs: BTreeMap::new(),
         engines: BTreeMap::new(),
@@ -99,7 +103,15 @@ pub(super) fn world() -> Cluster {
         serving: BTreeMap::new(),
         objects: BTreeMap::new(),
     };
-    Cluster { world, engines: BTreeMap::new(), routed_to: None, weights: BTreeMap::new(), heard: Vec::new(), writes: 0 }
+    Cluster {
+        world,
+        engines: BTreeMap::new(),
+        routed_to: None,
+        weights: BTreeMap::new(),
+        heard: Vec::new(),
+        quantization: None,
+        writes: 0,
+    }
 }
 
 fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
@@ -236,19 +248,24 @@ impl Cluster {
         }
     }
 
+    /// An Engine as its own planner sees it.
+    pub(super) fn engine_world(&self, name: &str, spec: &EngineSpec, status: EngineStatus) -> EngineWorld {
+        EngineWorld {
+            now: self.world.now,
+            settings: self.world.settings.clone(),
+            name: name.to_owned(),
+            namespace: self.world.namespace.clone(),
+            generation: 1,
+            owner: owner("Engine", name, &format!("uid-of-{name}")),
+            spec: spec.clone(),
+            status,
+            jobs: self.world.jobs.clone(),
+        }
+    }
+
     fn build_engines(&mut self) {
         for (name, (spec, status)) in self.engines.clone() {
-            let world = EngineWorld {
-                now: self.world.now,
-                settings: self.world.settings.clone(),
-                name: name.clone(),
-                namespace: self.world.namespace.clone(),
-                generation: 1,
-                owner: owner("Engine", &name, &format!("uid-of-{name}")),
-                spec: spec.clone(),
-                status,
-                jobs: self.world.jobs.clone(),
-            };
+            let world = self.engine_world(&name, &spec, status);
             let plan = engine_decide::decide(&world);
             self.world.engines.insert(name.clone(), plan.status.clone());
             self.engines.insert(name, (spec, plan.status));
@@ -286,6 +303,7 @@ impl Cluster {
                 view.updated = wanted;
             }
             Child::HttpRoute(object) => self.own_route(&object),
+            Child::InferencePool(object) => self.own(RemovalKind::InferencePool, &object.metadata),
             Child::PrometheusRule(object) => self.own_rules(RemovalKind::PrometheusRule, &object.metadata),
             Child::Job(object) => {
                 let name = object.metadata.name.clone().expect("a Job has a name");
@@ -339,7 +357,7 @@ impl Cluster {
             let name = route.metadata.name.clone().expect("a route has a name");
             let (uid, resource_version) = (format!("uid-{}", self.writes), self.writes.to_string());
             let object = OwnedObject { kind: RemovalKind::HttpRoute, name, uid, resource_version };
-            self.world.route = RouteView::Present { object, problem: None };
+            self.world.route = RouteView::Present { object, problem: None, rival: None };
         }
     }
 
@@ -391,6 +409,13 @@ impl Cluster {
         self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
     }
 
+    /// What resolve finds of a model whose engines are planned by it.
+    fn shape(&self) -> Option<ModelShape> {
+        let is_planned = self.world.spec.engine.backend != Backend::Custom;
+        let quantization = self.quantization.map(str::to_owned);
+        is_planned.then(|| ModelShape { quantization, ..tensorrt_llm::llama_8b() })
+    }
+
     fn outcome(&self, job: &str) -> Outcome {
         if job.starts_with("resolve-") {
             Outcome::Resolve(ResolveResult {
@@ -400,7 +425,7 @@ impl Cluster {
                 tokenizer_digest: None,
                 files: 4,
                 bytes: 18_250_000,
-                shape: self.world.spec.engine.tensorrt_llm.is_some().then(|| Box::new(tensorrt_llm::llama_8b())),
+                shape: self.shape().map(Box::new),
             })
         } else if job.starts_with("fetch-") {
             Outcome::Fetch(FetchResult {
@@ -462,39 +487,4 @@ pub(super) fn weights(route: &HttpRoute) -> BTreeMap<String, i32> {
     let rules = route.spec.rules.iter().flatten().filter(|rule| rule.matches.is_none());
     let backends = rules.flat_map(|rule| rule.backend_refs.iter().flatten());
     backends.map(|backend| (backend.name.clone(), backend.weight.unwrap_or(1))).collect()
-}
-
-/// Kind and name of a child.
-pub(super) fn name_of(child: &Child) -> String {
-    let (kind, metadata) = metadata_of(child);
-    format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
-}
-
-pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
-    match child {
-        Child::ConfigMap(object) => ("ConfigMap", &object.metadata),
-        Child::PersistentVolumeClaim(object) => ("PersistentVolumeClaim", &object.metadata),
-        Child::Service(object) => ("Service", &object.metadata),
-        Child::Deployment(object) => ("Deployment", &object.metadata),
-        Child::HttpRoute(object) => ("HTTPRoute", &object.metadata),
-        Child::PrometheusRule(object) => ("PrometheusRule", &object.metadata),
-        Child::Job(object) => ("Job", &object.metadata),
-        Child::Engine(object) => ("Engine", &object.metadata),
-        Child::Profile(object) => ("Profile", &object.metadata),
-        Child::ControllerRevision(object) => ("ControllerRevision", &object.metadata),
-    }
-}
-
-/// What people see of a plan: stage, conditions, objects, events. One line each.
-pub(super) fn lines(plan: &Plan<AgentDeploymentStatus>) -> Vec<String> {
-    let Plan { children, removals, status, notes, announcements, requeue: _ } = plan;
-    let mut lines = vec![format!("stage {:?}", status.stage.expect("every status has a stage"))];
-    lines.extend(status.conditions.iter().map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)));
-    lines.extend(children.iter().map(|child| format!("+ {}", name_of(child))));
-    lines.extend(removals.iter().map(|removal| format!("- {:?} {}", removal.kind, removal.name)));
-    lines.extend(notes.iter().map(|note| format!("{:?} {}: {}", note.severity, note.reason, note.message)));
-    lines.extend(
-        announcements.iter().map(|a| format!("to {}: {}: {}", a.receivers.join(", "), a.happening.title(), a.message)),
-    );
-    lines
 }

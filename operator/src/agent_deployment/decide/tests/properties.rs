@@ -138,6 +138,7 @@ fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
             | Child::Service(_)
             | Child::Deployment(_)
             | Child::HttpRoute(_)
+            | Child::InferencePool(_)
             | Child::PrometheusRule(_)
             | Child::Job(_)
             | Child::Profile(_)

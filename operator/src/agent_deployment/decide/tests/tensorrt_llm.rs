@@ -44,6 +44,7 @@ pub(super) fn llama_8b() -> ModelShape {
         vocabulary: 128_256,
         max_positions: Some(131_072),
         dtype: Some("bfloat16".to_owned()),
+        quantization: None,
         parameters: 8_030_000_000,
         parameter_bytes: 16_060_000_000,
     }
@@ -52,7 +53,9 @@ pub(super) fn llama_8b() -> ModelShape {
 /// The images that build engines.
 pub(super) fn builder_images(engine: &EngineConfiguration) -> impl Iterator<Item = String> {
     let vendor = engine.tensorrt_llm.iter().filter_map(|engine| engine.image.clone());
-    engine.custom.iter().map(|custom| custom.builder_image.clone()).chain(vendor)
+    let vllm = engine.vllm.iter().filter_map(|engine| engine.image.clone());
+    let py_torch = engine.tensorrt_llm_py_torch.iter().filter_map(|engine| engine.image.clone());
+    engine.custom.iter().map(|custom| custom.builder_image.clone()).chain(vendor).chain(vllm).chain(py_torch)
 }
 
 fn on(product: &str, precisions: &[Precision]) -> Cluster {
@@ -70,7 +73,7 @@ fn parameters(text: &str) -> Vec<ServeParameter> {
     serde_norway::from_str(text).expect("parameters")
 }
 
-fn stalled(plan: &Plan<AgentDeploymentStatus>) -> String {
+pub(super) fn stalled(plan: &Plan<AgentDeploymentStatus>) -> String {
     let stalled = plan.status.conditions.iter().find(|c| c.type_ == "Stalled" && c.status == "True");
     stalled.map(|condition| condition.message.clone()).unwrap_or_default()
 }
@@ -113,7 +116,7 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
 #[case::a_version_without_an_engine_flow(
     |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = "1.3.0".to_owned()),
     "spec.engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, \
-     or backend Custom with an image that serves without an engine"
+     or backend TensorRTLLMPyTorch or VLLM, which serve without a build"
 )]
 #[case::an_argument_against_a_field(
     |c: Cluster| c.edited(|spec| {
@@ -178,7 +181,7 @@ fn each_point_of_the_build_axes_is_an_engine_that_says_what_it_is() {
 }
 
 /// A container of the pods that the plan serves with, of those before the agent runtime.
-fn serving_container(cluster: &Cluster, name: &str) -> Container {
+pub(super) fn serving_container(cluster: &Cluster, name: &str) -> Container {
     let plan = cluster.plan();
     let deployment = plan.children.iter().find_map(|child| match child {
         Child::Deployment(deployment) => Some(deployment),
@@ -231,11 +234,11 @@ fn the_build_job_runs_the_tools_in_their_order_and_serves_with_one_process_a_gpu
 }
 
 const LATENCY: &str = "objectives: [{name: run, metric: AgentRunLatency, percentile: p95, max: 10s}]";
-const SLO: &str = "
+pub(super) const SLO: &str = "
 objectives: [{name: run, metric: AgentRunLatency, percentile: p95, max: 10s}]
 quality: {maxDrop: 2%, dataset: {configMap: {name: samples, key: samples.jsonl}}}
 ";
-const PROFILING: &str = "
+pub(super) const PROFILING: &str = "
 driver: AgentRun
 workloads: [{name: runs, agentTrace: {configMap: {name: workload, key: trace.jsonl}}}]
 ";
@@ -266,7 +269,7 @@ fn what_an_engine_of_one_gpu_reads_when_it_is_loaded_is_compared() {
 }
 
 /// The first of its children that a plan makes, as the cluster goes on.
-fn next<T>(cluster: &mut Cluster, pick: impl Fn(&Child) -> Option<T>) -> T {
+pub(super) fn next<T>(cluster: &mut Cluster, pick: impl Fn(&Child) -> Option<T>) -> T {
     for _ in 0..10 {
         let plan = cluster.plan();
         if let Some(found) = plan.children.iter().find_map(&pick) {
@@ -323,7 +326,8 @@ fn a_task_survives_its_file() {
         model: "agent".to_owned(),
         quality: None,
         tensorrt_llm: order,
+        no_build: None,
     };
-    let task = Task::Build(task);
+    let task = Task::Build(Box::new(task));
     assert_eq!(Task::parse(task.to_json().as_bytes()), Ok(task));
 }

@@ -7,7 +7,10 @@ use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::RolloutStatu
 use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
 
 use super::cluster::{Cluster, lines, world};
-use crate::agent_deployment::{guardrails::GuardrailView, world::PodEvidence};
+use crate::agent_deployment::{
+    guardrails::GuardrailView,
+    world::{Crash, PodEvidence},
+};
 
 pub(super) const ROLLOUT: &str = "
 traffic: {type: GatewayAPI, gatewayAPI: {parentRefs: [{name: agents}]}}
@@ -24,18 +27,26 @@ pub(super) struct Users {
     pub(super) slowdown: f64,
     /// Failures among 100 runs of the canary.
     pub(super) failures: u64,
+    /// Whether stable fails as often.
+    pub(super) fails_alike: bool,
     /// How much slower fresh pods are than those that have long served, of whatever revision.
     pub(super) cold: f64,
+    /// Among 100 clients of the canary, those who say that a run did not do what it was for; absent where no client says anything.
+    pub(super) disappointed: Option<u64>,
 }
 
-pub(super) const EQUAL: Users = Users { runs: 400, slowdown: 1.0, failures: 0, cold: 1.0 };
+pub(super) const EQUAL: Users =
+    Users { runs: 400, slowdown: 1.0, failures: 0, fails_alike: false, cold: 1.0, disappointed: None };
 
 /// A cluster with users.
+#[derive(Clone)]
 pub(super) struct Trial {
     pub(super) cluster: Cluster,
     pub(super) counted: BTreeMap<String, Vec<Window>>,
     /// The revision whose pods do not answer when they are asked for what they counted.
     pub(super) silent: Option<String>,
+    /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
+    pub(super) astray: i64,
     /// What Prometheus says of the canary by every guardrail.
     pub(super) said: GuardrailView,
     /// Every share that the canary had, in turn.
@@ -78,6 +89,7 @@ impl Trial {
             cluster,
             counted: BTreeMap::new(),
             silent: None,
+            astray: 0,
             said,
             shares: Vec::new(),
             events: Vec::new(),
@@ -149,6 +161,13 @@ impl Trial {
         self.serve_unseen(seconds, users, true);
     }
 
+    /// No pod of a revision is ready any more, one of them for the error that it ended with just now.
+    pub(super) fn lose_pods(&mut self, revision: &str, error: Option<&str>) {
+        let at = self.cluster.world.now;
+        let view = self.cluster.world.serving.get_mut(revision).expect("it has a Deployment");
+        (view.ready, view.crash) = (0, error.map(|text| Crash { at, text: text.to_owned() }));
+    }
+
     pub(super) fn serve_unseen(&mut self, seconds: i64, users: Users, is_seen: bool) {
         for _ in 0..seconds / WINDOW_SECONDS as i64 {
             self.count(users);
@@ -169,8 +188,11 @@ impl Trial {
             rollout.compared_baseline().map(|baseline| (baseline.revision.clone(), percent(baseline.weight)));
         let canary = rollout.canary.zip(rollout.weight.map(percent)).filter(|(_, share)| *share > 0);
         let given: u64 = canary.iter().chain(&baseline).map(|(_, share)| share).sum();
-        let stable = rollout.stable.map(|stable| (stable, 100 - given));
-        let as_good = Users { slowdown: 1.0, failures: 0, ..users };
+        let astray = if canary.is_some() { self.astray } else { 0 };
+        let canary = canary.map(|(canary, share)| (canary, share.saturating_add_signed(astray)));
+        let stable = rollout.stable.map(|stable| (stable, (100 - given).saturating_add_signed(-astray)));
+        let failures = if users.fails_alike { users.failures } else { 0 };
+        let as_good = Users { slowdown: 1.0, failures, disappointed: users.disappointed.map(|_| 0), ..users };
         let fresh = |users: Users| Users { slowdown: users.slowdown * users.cold, ..users };
         let arms = [(stable, as_good), (canary, fresh(users)), (baseline, fresh(as_good))];
         for ((revision, share), users) in arms.into_iter().filter_map(|(arm, users)| Some((arm?, users))) {
@@ -182,23 +204,36 @@ impl Trial {
     }
 }
 
+/// Of so many a share in percent: what rounding leaves out of one window comes in a later one.
+fn share_of(all: u64, percent: u64, window: u64) -> u64 {
+    (window % 100 + 1) * all * percent / 100 - (window % 100) * all * percent / 100
+}
+
 fn window(id: u64, users: Users) -> Window {
-    let Users { slowdown, failures, .. } = users;
-    let errors = (id % 100 + 1) * users.runs * failures / 100 - (id % 100) * users.runs * failures / 100;
+    let Users { runs, slowdown, failures, disappointed, .. } = users;
+    let errors = share_of(runs, failures, id);
     let mut buckets = Histogram::default();
-    (0..users.runs - errors.min(users.runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
-    let metric = |metric| MetricWindow {
+    (0..runs - errors.min(runs)).for_each(|run| buckets.record(microseconds(run, id, slowdown)));
+    let counted = |metric, (started, count, errors), buckets| MetricWindow {
         metric,
         unit: Unit::Run,
         stratum: String::new(),
-        started: users.runs,
-        new_sessions: users.runs,
+        started,
+        new_sessions: started,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
-        count: users.runs,
+        count,
         errors,
         sum_microseconds: 0,
-        buckets: buckets.clone(),
+        buckets,
     };
-    Window { id, metrics: if users.runs == 0 { Vec::new() } else { vec![metric(Metric::AgentRunLatency)] }, load: None }
+    if runs == 0 {
+        return Window { id, metrics: Vec::new(), load: None };
+    }
+    let mut metrics = vec![counted(Metric::AgentRunLatency, (runs, runs, errors), buckets)];
+    // One client of four says what it thinks. Such words start nothing.
+    let words = runs / 4;
+    let of_failure = disappointed.map(|percent| share_of(words, percent, id));
+    metrics.extend(of_failure.map(|bad| counted(Metric::TaskSuccess, (0, words, bad), Histogram::default())));
+    Window { id, metrics, load: None }
 }

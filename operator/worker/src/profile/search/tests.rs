@@ -114,6 +114,7 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
         model: "agent".into(),
         tokenizer: None,
+        no_build: None,
         loaded_at_start: false,
         gpus: 1,
         campaign: Campaign::Explore {

@@ -14,7 +14,11 @@ use super::{
     },
     MAX_MESSAGE, shortened,
 };
-use crate::{agent_deployment::world::ServingView, plan::Note, why::counted_pods};
+use crate::{
+    agent_deployment::world::{Crash, ServingView},
+    plan::Note,
+    why::counted_pods,
+};
 
 /// Within this time of a place being free the scheduler has given it away.
 const SCHEDULING: SignedDuration = SignedDuration::from_secs(60);
@@ -64,8 +68,10 @@ impl Canary<'_> {
             }
             return Next::GoOn;
         }
-        if let Some(crash) = view.crash.as_ref().filter(|_| view.ready < wanted) {
-            return Next::RollBack(format!("a pod of it failed in the place of one of {}: {crash}", self.stable));
+        if let Some(Crash { text, .. }) =
+            view.crash.as_ref().filter(|crash| view.ready < wanted && crash.at >= room.since.0)
+        {
+            return Next::RollBack(format!("a pod of it failed in the place of one of {}: {text}", self.stable));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {
             self.find_no_place(&shortened(&unscheduled.message), draft);

@@ -61,7 +61,7 @@ fn a_canary_beyond_one_is_rolled_back_at_the_third_look() {
 #[test]
 fn a_query_without_a_value_holds_a_canary_however_good_it_is() {
     let mut trial = trial_with(GUARDED);
-    trial.serve(3_000, EQUAL);
+    trial.serve(1_500, EQUAL);
     assert_eq!(trial.shares, [0, 20]);
     assert!(
         trial.message().ends_with("guardrail heat: its query has no value for the canary's pods"),
@@ -83,6 +83,6 @@ fn looks_cost_one_write_a_share() {
         trial.writes
     };
     let without = GUARDED.lines().filter(|line| !line.starts_with("guardrails")).collect::<Vec<_>>().join("\n");
-    // Two shares, and the first value of a canary that had none.
-    assert!(writes(GUARDED) <= writes(&without) + 3, "{} against {}", writes(GUARDED), writes(&without));
+    // Two shares, the first value of a canary that had none, and a look that falls between two writes of the judge's.
+    assert!(writes(GUARDED) <= writes(&without) + 4, "{} against {}", writes(GUARDED), writes(&without));
 }

@@ -1,0 +1,150 @@
+//! The contracts with Triton's vLLM backend and with TensorRT-LLM's `llmapi` model, against a stand-in that speaks the same protocol
+//! over a real connection.
+
+use futures::StreamExt;
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use slipway_agent_runtime::backend::{
+    Backend, BackendError, Entry, FinishReason, Generation, Piece, Triton,
+    inference::{
+        InferTensorContents, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+        model_infer_request::InferInputTensor,
+    },
+};
+
+use crate::{
+    fixture::or_hang,
+    triton::{Behavior, StandIn, output, stand_in, start, text_bytes},
+};
+
+fn generation() -> Generation {
+    Generation { id: "run-1".into(), prompt: "Question: é?\n".into(), max_tokens: 7, stop_words: vec!["\n\n".into()] }
+}
+
+async fn generate(server: StandIn, entry: Entry) -> Result<Vec<Piece>, BackendError> {
+    let backend = Triton::new(&start(server).await, "agent", entry).expect("the endpoint is a URI");
+    let pieces: Vec<_> = or_hang(backend.generate(generation()).collect()).await;
+    pieces.into_iter().collect()
+}
+
+fn of(outputs: &[(&str, &str, Vec<u8>)]) -> ModelStreamInferResponse {
+    let infer_response = ModelInferResponse {
+        model_name: "agent".into(),
+        outputs: outputs.iter().map(|(name, datatype, _)| output(name, datatype)).collect(),
+        raw_output_contents: outputs.iter().map(|(.., bytes)| bytes.clone()).collect(),
+        ..ModelInferResponse::default()
+    };
+    ModelStreamInferResponse { error_message: String::new(), infer_response: Some(infer_response) }
+}
+
+/// A response of vLLM: the new text, and how many tokens it has.
+fn vllm(text: &str, tokens: u32, finish: &str) -> ModelStreamInferResponse {
+    of(&[
+        ("text_output", "BYTES", text_bytes(text)),
+        ("finish_reason", "BYTES", text_bytes(finish)),
+        ("num_output_tokens", "UINT32", tokens.to_le_bytes().to_vec()),
+    ])
+}
+
+/// A response of the `llmapi` model: all text so far.
+fn llm_api(text: &str, finish: &str) -> ModelStreamInferResponse {
+    of(&[("text_output", "BYTES", text_bytes(text)), ("finish_reason", "BYTES", text_bytes(finish))])
+}
+
+fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
+    Piece { text: text.into(), output_tokens, finish }
+}
+
+fn tensor(name: &str, datatype: &str, contents: InferTensorContents) -> InferInputTensor {
+    InferInputTensor { name: name.into(), datatype: datatype.into(), shape: vec![1], contents: Some(contents) }
+}
+
+fn text(name: &str, text: &str) -> InferInputTensor {
+    tensor(name, "BYTES", InferTensorContents { bytes_contents: vec![text.into()], ..Default::default() })
+}
+
+fn on(name: &str) -> InferInputTensor {
+    tensor(name, "BOOL", InferTensorContents { bool_contents: vec![true], ..Default::default() })
+}
+
+fn number(name: &str, number: i32) -> InferInputTensor {
+    tensor(name, "INT32", InferTensorContents { int_contents: vec![number], ..Default::default() })
+}
+
+#[rstest]
+#[case::vllm(Entry::Vllm, vllm("", 1, "length"), vec![
+    text("text_input", "Question: é?\n"),
+    on("stream"),
+    on("exclude_input_in_output"),
+    text("sampling_parameters", r#"{"max_tokens":7,"stop":["\n\n"],"temperature":0}"#),
+    on("return_finish_reason"),
+    on("return_num_output_tokens"),
+])]
+#[case::llm_api(Entry::LlmApi, llm_api("", "length"), vec![
+    text("text_input", "Question: é?\n"),
+    on("streaming"),
+    number("sampling_param_max_tokens", 7),
+    number("sampling_param_top_k", 1),
+    on("sampling_param_exclude_input_from_output"),
+    on("return_finish_reason"),
+])]
+#[tokio::test]
+async fn the_request_has_the_tensors_of_the_entry(
+    #[case] entry: Entry,
+    #[case] response: ModelStreamInferResponse,
+    #[case] inputs: Vec<InferInputTensor>,
+) {
+    let server = stand_in(Behavior::Sends(vec![response]));
+    let seen = server.seen.subscribe();
+    generate(server, entry).await.expect("the generation succeeds");
+    let (model_name, id) = ("agent".into(), "run-1".into());
+    assert_eq!(seen.borrow().requests, [ModelInferRequest { model_name, model_version: String::new(), id, inputs }]);
+}
+
+#[tokio::test]
+async fn the_pieces_of_vllm_arrive_with_all_tokens_so_far() {
+    let responses = vec![vllm("Answer: ", 2, "None"), vllm("", 0, "None"), vllm("ü", 1, "stop")];
+    assert_eq!(
+        generate(stand_in(Behavior::Sends(responses)), Entry::Vllm).await.expect("the generation succeeds"),
+        [piece("Answer: ", 2, None), piece("", 2, None), piece("ü", 3, Some(FinishReason::Stop))]
+    );
+}
+
+#[tokio::test]
+async fn of_all_text_so_far_what_is_new_arrives() {
+    let responses = vec![llm_api("An", "None"), llm_api("An", "None"), llm_api("Answer: ü\n", "length")];
+    assert_eq!(
+        generate(stand_in(Behavior::Sends(responses)), Entry::LlmApi).await.expect("the generation succeeds"),
+        [piece("An", 1, None), piece("", 2, None), piece("swer: ü\n", 3, Some(FinishReason::Length))]
+    );
+}
+
+#[tokio::test]
+async fn the_llm_api_is_cut_at_a_stop_word_and_cancelled() {
+    let server = stand_in(Behavior::SendsAndHangs(vec![llm_api("5\n", "None"), llm_api("5\n\nQuestion", "None")]));
+    let mut seen = server.seen.subscribe();
+    assert_eq!(
+        generate(server, Entry::LlmApi).await.expect("the generation succeeds"),
+        [piece("5", 1, None), piece("", 2, Some(FinishReason::Stop))]
+    );
+    or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");
+}
+
+#[rstest]
+#[case::vllm_is_cancelled(Entry::Vllm, vec![vllm("", 0, "abort")],
+    "the engine's answer cannot be read: finish_reason is \"abort\"; expected \"None\", \"stop\" or \"length\"")]
+#[case::vllm_without_count(Entry::Vllm, vec![llm_api("x", "None")],
+    "the engine's answer cannot be read: output \"num_output_tokens\" is missing")]
+#[case::vllm_ends(Entry::Vllm, vec![vllm("x", 1, "None")], "the engine ended the stream in the middle of a generation")]
+#[case::llm_api_ends(Entry::LlmApi, vec![llm_api("x", "None")], "the engine ended the stream in the middle of a generation")]
+#[case::llm_api_takes_back(Entry::LlmApi, vec![llm_api("x", "None"), llm_api("y", "None")],
+    "the engine's answer cannot be read: text_output does not begin with the text of the response before")]
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_says_why(
+    #[case] entry: Entry,
+    #[case] responses: Vec<ModelStreamInferResponse>,
+    #[case] message: &str,
+) {
+    let error = generate(stand_in(Behavior::Sends(responses)), entry).await.expect_err("the generation fails");
+    assert_eq!(error.to_string(), message);
+}

@@ -1,0 +1,88 @@
+//! Engines without a build: the checkpoint is served as it is, by what a generated file tells the engine.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tensorrt_llm::EngineDtype;
+use crate::values::Percent;
+
+/// The backends without a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum NoBuildBackend {
+    /// TensorRT-LLM's PyTorch flow.
+    TensorRTLLMPyTorch,
+    /// vLLM.
+    VLLM,
+}
+
+/// Serves with vLLM behind Triton's vLLM backend. Nothing is built: the checkpoint is served as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VllmEngine {
+    /// Version of vLLM, from 0.6.3 on, as NVIDIA's Triton images carry them.
+    #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+){0,2}(rc[0-9]+|\.post[0-9]+)?$"))]
+    pub version: String,
+    /// Image that serves; absent means NVIDIA's Triton image of that version. With an image of your own any version from 0.6.3 on
+    /// will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// The share of a GPU's memory that vLLM takes, for weights, activations and KV cache.
+    #[serde(default = "most_of_it")]
+    pub gpu_memory_utilization: Percent,
+    /// What vLLM is told.
+    #[serde(flatten)]
+    pub options: NoBuildOptions,
+}
+
+/// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model. Nothing is built: the checkpoint is served as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TensorRtLlmPyTorchEngine {
+    /// Version of TensorRT-LLM, from 1.0 on.
+    #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$"))]
+    pub version: String,
+    /// Image that serves; absent means NVIDIA's Triton image of that version. With an image of your own any version from 1.0 on
+    /// will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// The share of the memory left after loading that the KV cache takes.
+    #[serde(default = "most_of_it")]
+    pub kv_cache_free_gpu_memory: Percent,
+    /// What the engine is told.
+    #[serde(flatten)]
+    pub options: NoBuildOptions,
+}
+
+/// What both are told; part of an engine's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoBuildOptions {
+    /// Data type of what is not quantized; absent means the checkpoint's, and FP16 and BF16 engines have their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<EngineDtype>,
+    /// Tokens of the longest sequence, prompt and answer together.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: i32,
+    /// Prompts with the same beginning share the KV cache.
+    #[serde(default = "yes")]
+    pub prefix_caching: bool,
+    /// Long prompts are read in pieces between the steps of running answers.
+    #[serde(default = "yes")]
+    pub chunked_prefill: bool,
+    /// Arguments that no field stands for, as `name=value`: of vLLM's `AsyncEngineArgs`, or of `tensorrt_llm.LLM`, with dots for
+    /// what is nested. What a field sets cannot be set here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
+    pub extra_args: Vec<String>,
+}
+
+fn most_of_it() -> Percent {
+    "90%".parse().expect("a percentage")
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,50 @@
+//! Somebody else who writes the route, such as a tool that puts its own version of it back. Pure.
+//!
+//! The weights of the operator are written again at every look, for a rollback must be able to take traffic away whoever else writes.
+//! But no canary is given more as long as others give shares too, and for a while after: tools that fight do so in rounds.
+
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::v1alpha1::agent_deployment::RouteContest;
+
+use super::{Draft, Why, World};
+use crate::{
+    agent_deployment::world::{RouteRival, RouteView},
+    plan::Note,
+    why::{CONTEST_REMEMBERED, Contested},
+};
+
+/// A contest that goes on is written down anew after this time, rather than with every look.
+const WRITTEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// The contest as it stands: seen now, or a little before.
+fn contest(world: &World) -> Option<RouteContest> {
+    world.spec.rollout.traffic.gateway_api.as_ref()?;
+    let known = world.status.rollout.as_ref().and_then(|rollout| rollout.route_contest.clone());
+    let is_younger = |known: &RouteContest, age: SignedDuration| world.now.duration_since(known.at.0) < age;
+    let RouteView::Present { rival: Some(RouteRival { manager, fields }), .. } = &world.route else {
+        return known.filter(|known| is_younger(known, CONTEST_REMEMBERED));
+    };
+    let same = |known: &RouteContest| known.manager == *manager && known.fields == *fields;
+    let seen = || RouteContest { manager: manager.clone(), fields: fields.clone(), at: Time(world.now) };
+    Some(known.filter(|known| same(known) && is_younger(known, WRITTEN_EVERY)).unwrap_or_else(seen))
+}
+
+/// What keeps a canary from being given more traffic.
+pub(super) fn why(world: &World) -> Option<Why> {
+    let RouteContest { manager, fields, at: _ } = contest(world)?;
+    Some(Why::RouteContested(Contested { route: world.name.clone(), manager, fields }))
+}
+
+/// Writes the contest down, and tells of it once.
+pub(super) fn record(world: &World, draft: &mut Draft) {
+    let contest = contest(world);
+    let known = world.status.rollout.as_ref().and_then(|rollout| rollout.route_contest.as_ref());
+    let is_told = known.map(|known| &known.manager) == contest.as_ref().map(|contest| &contest.manager);
+    if let Some(why) = why(world).filter(|_| !is_told) {
+        draft.notes.push(Note::warning(why.reason(), why.to_string()));
+    }
+    if let Some(rollout) = &mut draft.status.rollout {
+        rollout.route_contest = contest;
+    }
+}

@@ -1,0 +1,54 @@
+//! Canaries that are kept at their step by something that no verdict comes from. Pure.
+//!
+//! Without data nothing is decided, however long that takes: `onInconclusive` is for evidence that is too weak, not for none. But once
+//! the longest soak of the step is over, people are told.
+
+use jiff::SignedDuration;
+use slipway_analysis::judge::Verdict;
+use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::OnInconclusive};
+
+use super::{Why, canary::Canary};
+use crate::why::Held;
+
+impl Canary<'_> {
+    /// The same for people, where a canary with a share has been kept at its step for too long.
+    pub(super) fn held_for_long(&self, why: Why) -> Why {
+        let revision = self.target.hash.clone();
+        let (reason, message) = match &why {
+            Why::RouteUnavailable { .. } | Why::RouteContested(_) => (why.reason(), why.to_string()),
+            Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => (*reason, message.clone()),
+            _ => return why,
+        };
+        match self.exceeded_soak() {
+            Some(max_seconds) => {
+                let weight = self.weight();
+                Why::RolloutHeld(Held { revision, weight, max_seconds, reason, message })
+            }
+            None => why,
+        }
+    }
+
+    /// Whether no verdict comes of it however long it lasts.
+    fn is_silence(&self, reason: Reason) -> bool {
+        let rollout = &self.world.spec.rollout;
+        match reason {
+            Reason::NoTraffic | Reason::EvidenceUnreachable | Reason::TrafficSplitMismatch | Reason::GuardrailHolds => {
+                true
+            }
+            // Nothing goes on under suspicion, whatever else the spec lets go on. With Pause that is said already.
+            Reason::VerdictUnreachable => {
+                let is_kept = self.rollout.verdict.as_deref() == Some(&format!("{:?}", Verdict::Hold));
+                is_kept && rollout.on_inconclusive != OnInconclusive::Pause
+            }
+            _ => false,
+        }
+    }
+
+    /// The longest soak of the step, in seconds, if the canary has had its share for longer.
+    fn exceeded_soak(&self) -> Option<u64> {
+        let max_seconds = self.planned()?.max_soak_seconds;
+        let since = self.rollout.weight_since.as_ref().filter(|_| self.weight() > 0)?;
+        let longest = SignedDuration::from_secs(i64::try_from(max_seconds).ok()?);
+        (self.world.now.duration_since(since.0) > longest).then_some(max_seconds)
+    }
+}

@@ -1,0 +1,113 @@
+//! Canaries that something keeps at their step: people are told once the longest soak is over, and nothing is decided.
+
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+
+use super::{EQUAL, ROLLOUT, Trial, Users, trial_with};
+use crate::agent_deployment::world::RouteView;
+
+/// What keeps it.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    NobodySends,
+    NobodyAnswers,
+    NoGateway,
+    NoValue,
+}
+
+impl Cause {
+    fn begin(self, trial: &mut Trial) {
+        match self {
+            Self::NobodySends | Self::NoValue => {}
+            Self::NobodyAnswers => trial.silent = trial.canary(),
+            Self::NoGateway => {
+                Self::say(trial, Some("Gateway agents does not serve HTTPRoute support: Accepted NoMatchingParent"))
+            }
+        }
+    }
+
+    fn end(self, trial: &mut Trial) {
+        match self {
+            Self::NobodySends => {}
+            Self::NoValue => {
+                trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.guardrails.clear());
+            }
+            Self::NobodyAnswers => trial.silent = None,
+            Self::NoGateway => Self::say(trial, None),
+        }
+    }
+
+    fn say(trial: &mut Trial, said: Option<&str>) {
+        let RouteView::Present { problem, .. } = &mut trial.cluster.world.route else { panic!("there is a route") };
+        *problem = said.map(str::to_owned);
+    }
+
+    fn users(self) -> Users {
+        let runs = if matches!(self, Self::NobodySends) { 0 } else { EQUAL.runs };
+        Users { runs, ..EQUAL }
+    }
+}
+
+const GUARDRAIL: &str = "guardrails: [{name: heat, query: 'max(heat{pod=~\"$pods\"})', max: '85'}]\n";
+
+#[rstest]
+#[case::no_traffic(Cause::NobodySends, 180, "NoTraffic: nothing started on the canary for ")]
+#[case::no_answer(Cause::NobodyAnswers, 180, "EvidenceUnreachable: no pod of the canary has reported for ")]
+#[case::no_gateway(
+    Cause::NoGateway,
+    // It has passed its first step, and waits for the share of the second one.
+    1_800,
+    "RouteUnavailable: spec.rollout.traffic.gatewayAPI: Gateway agents does not serve HTTPRoute support: Accepted NoMatchingParent. "
+)]
+#[case::no_value(Cause::NoValue, 180, "GuardrailHolds: guardrail heat: its query has no value for the canary's pods. ")]
+fn whoever_is_to_decide_is_told_once_the_longest_soak_is_over_and_the_canary_keeps_its_share(
+    #[case] cause: Cause,
+    #[case] max_seconds: u32,
+    #[case] words: &str,
+    #[values("Pause", "Rollback", "Promote")] on_inconclusive: &str,
+) {
+    let guardrail = if matches!(cause, Cause::NoValue) { GUARDRAIL } else { "" };
+    let rollout = ROLLOUT.replace("maxSoak: 30m", "maxSoak: 3m").replace("maxSoak: 60m", "maxSoak: 30m");
+    let mut trial = trial_with(&format!("{rollout}onInconclusive: {on_inconclusive}\n{guardrail}"));
+    let (stable, canary) = (trial.stable(), trial.cluster.canary());
+    trial.cluster = trial.cluster.clone().alerting();
+    cause.begin(&mut trial);
+    trial.serve(170, cause.users());
+    assert_eq!((trial.cluster.news(), suspended(&trial)), (vec![], None), "the soak is not over");
+    trial.serve(40 * 60, cause.users());
+    assert_eq!(trial.cluster.news(), ["VerdictUnreachable warning"], "once");
+    let start = format!(
+        "revision {canary} has had 20 % of the traffic for longer than the {max_seconds} s of its maxSoak, and nothing can be decided: {words}"
+    );
+    let (reason, message) = suspended(&trial).expect("it is told");
+    assert!(reason == "VerdictUnreachable" && message.starts_with(&start), "{reason}: {message}");
+    assert_eq!((trial.share(), trial.stable(), trial.rollout().rejected), (20, stable, vec![]));
+    cause.end(&mut trial);
+    trial.serve(40 * 60, EQUAL);
+    assert_eq!((trial.stable(), suspended(&trial)), (canary, None), "it goes on by itself");
+    assert_eq!(trial.cluster.news(), ["Recovered info", "RolloutPromoted info"]);
+}
+
+#[test]
+fn what_no_verdict_lets_go_on_is_told_too() {
+    let rollout = ROLLOUT.replace("maxSoak: 30m", "maxSoak: 3m");
+    let mut trial = trial_with(&format!("{rollout}onInconclusive: Promote\n"));
+    trial.cluster = trial.cluster.clone().alerting().edited(|spec| {
+        spec.slo = serde_norway::from_str("{errorRate: {max: 1%}}").expect("a valid objective");
+    });
+    // Both revisions miss the objective: that is no harm of the canary's, and no reason to give it more.
+    trial.serve(10 * 60, Users { failures: 3, fails_alike: true, ..EQUAL });
+    let (reason, message) = suspended(&trial).unwrap_or_else(|| panic!("{:?}", trial.rollout()));
+    let words = "nothing can be decided: VerdictUnreachable: ";
+    assert!(reason == "VerdictUnreachable" && message.contains(words), "{reason}: {message}");
+    assert!(message.contains("ErrorRateExceeded"), "{message}");
+    assert_eq!((trial.share(), trial.rollout().rejected), (20, vec![]));
+}
+
+fn suspended(trial: &Trial) -> Option<(String, String)> {
+    let conditions = &trial.cluster.world.status.conditions;
+    conditions
+        .iter()
+        .find(|c| c.type_ == "Suspended" && c.status == "True")
+        .map(|c| (c.reason.clone(), c.message.clone()))
+}

@@ -1,0 +1,223 @@
+//! Engines without a build: from a manifest to what serves it, and what is refused before anything is fetched.
+
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::{
+    EngineStatus,
+    agent_deployment::{NoBuildBackend, Precision, Stage},
+    engine::NoBuild,
+};
+use slipway_worker_contract::Task;
+
+use super::{
+    cluster::{Cluster, digest, world},
+    quality::{Found, scored},
+    tensorrt_llm::{PROFILING, SLO, next, serving_container, stalled},
+};
+use crate::{
+    agent_deployment::world::{DatasetView, WorkloadView},
+    plan::Child,
+};
+
+const VLLM: &str = "
+backend: VLLM
+vllm: {version: 0.11.0, image: example.com/vllm:25.11, maxSeqLen: 8192}
+";
+const PY_TORCH: &str = "
+backend: TensorRTLLMPyTorch
+tensorRTLLMPyTorch: {version: 1.2.1, image: example.com/trtllm:26.07, maxSeqLen: 8192}
+";
+
+fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
+    world().edited(|spec| {
+        spec.engine = serde_norway::from_str(engine).expect("a valid block");
+        spec.search.precision = precisions.to_vec();
+        spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), product.to_owned());
+        spec.serving.triton_resources.limits.insert("nvidia.com/gpu".to_owned(), "1".to_owned());
+    })
+}
+
+fn h100(engine: &str) -> Cluster {
+    on("NVIDIA-H100-80GB-HBM3", engine, &[Precision::BF16])
+}
+
+fn builds(cluster: &Cluster) -> Vec<(Precision, NoBuild)> {
+    let specs = cluster.engines.values().map(|(spec, _)| &spec.build);
+    specs.filter_map(|build| Some((build.precision, build.no_build.clone()?))).collect()
+}
+
+/// What an engine is told, as its backend reads it.
+fn told(cluster: &Cluster) -> Value {
+    let (_, (spec, _)) = cluster.engines.iter().next().expect("one engine");
+    let order = crate::engine::no_build::order_of(spec).expect("an order").expect("of one without a build");
+    serde_json::from_str(&order.arguments).expect("JSON")
+}
+
+#[rstest]
+#[case(VLLM, json!({
+    "model": "/slipway/engine/checkpoint", "dtype": "bfloat16", "kv_cache_dtype": "auto", "tensor_parallel_size": 1,
+    "pipeline_parallel_size": 1, "max_model_len": 8192, "max_num_seqs": 64, "max_num_batched_tokens": 8192,
+    "gpu_memory_utilization": 0.9, "enable_prefix_caching": true, "enable_chunked_prefill": true,
+}), "Vllm")]
+#[case(PY_TORCH, json!({
+    "model": "/slipway/engine/checkpoint", "backend": "pytorch", "dtype": "bfloat16", "tensor_parallel_size": 1,
+    "pipeline_parallel_size": 1, "max_seq_len": 8192, "max_batch_size": 64, "max_num_tokens": 8192,
+    "enable_chunked_prefill": true, "kv_cache_config": {"enable_block_reuse": true, "free_gpu_memory_fraction": 0.9},
+    "triton_config": {"max_batch_size": 0, "decoupled": true},
+}), "LlmApi")]
+fn a_manifest_becomes_an_engine_and_pods_that_speak_as_it_does(
+    #[case] engine: &str,
+    #[case] arguments: Value,
+    #[case] dialect: &str,
+) {
+    let cluster = h100(engine).resolved().fetched();
+    assert_eq!(told(&cluster), arguments);
+
+    let cluster = cluster.with_engine_built(Precision::BF16);
+    let triton = serving_container(&cluster, "triton");
+    assert_eq!(triton.image.as_deref().map(|image| image.starts_with("example.com/")), Some(true));
+    let command = triton.command.unwrap_or_default();
+    assert_eq!(command.iter().filter(|word| *word == "--load-model=agent").count(), 1, "{command:?}");
+    let home = triton.env.unwrap_or_default().into_iter().find(|variable| variable.name == "HOME");
+    assert_eq!(home.and_then(|variable| variable.value).as_deref(), Some("/tmp"));
+    let config = cluster.plan().children.iter().find_map(|child| match child {
+        Child::ConfigMap(map) => map.data.as_ref()?.get("config.json").cloned(),
+        _ => None,
+    });
+    let config: Value = serde_json::from_str(&config.expect("a configuration")).expect("JSON");
+    assert_eq!(
+        config["triton"],
+        json!({"endpoint": "http://127.0.0.1:8001", "modelName": "agent", "dialect": dialect})
+    );
+}
+
+#[test]
+fn the_build_job_writes_the_repository_without_a_gpu() {
+    let cluster = h100(VLLM).resolved().fetched();
+    let (name, (spec, _)) = cluster.engines.iter().next().expect("one engine");
+    let world = cluster.engine_world(name, spec, EngineStatus::default());
+    let (task, job) = crate::engine::build::build_job(&world, "build-1").expect("a Job");
+    let pod = job.spec.and_then(|spec| spec.template.spec).expect("a pod");
+    let all = pod.init_containers.into_iter().flatten().chain(pod.containers);
+    let steps: Vec<_> = all.map(|container| (container.name, container.resources.is_some())).collect();
+    let expected = [("install-worker", false), ("assemble", false), ("finish-build", false)];
+    assert_eq!(steps, expected.map(|(name, has_gpu)| (name.to_owned(), has_gpu)));
+    let data = task.data.unwrap_or_default();
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["task.json"]);
+    let Ok(Task::Build(task)) = Task::parse(data["task.json"].as_bytes()) else { panic!("a build task") };
+    let checkpoint = task.no_build.map(|order| order.checkpoint);
+    assert_eq!((task.model.as_str(), checkpoint), ("agent", Some(digest(&cluster.world.spec.model.uri))));
+}
+
+#[test]
+fn each_point_of_the_build_axes_is_an_engine_and_only_vllm_makes_fp8_while_it_loads() {
+    let cluster = on("NVIDIA-H100-80GB-HBM3", VLLM, &[Precision::BF16, Precision::FP8])
+        .edited(|spec| spec.search.max_batch_size = vec![16, 64])
+        .resolved()
+        .fetched();
+    let names: Vec<_> = cluster.world.status.engines.iter().map(|engine| engine.display_name.clone()).collect();
+    assert_eq!(names, ["bf16-b16", "bf16-b64", "fp8-b16", "fp8-b64"]);
+    let made: Vec<_> = builds(&cluster).into_iter().filter(|(_, of)| of.quantized_at_load).map(|(p, _)| p).collect();
+    assert_eq!(made, [Precision::FP8, Precision::FP8]);
+}
+
+#[test]
+fn a_quantized_checkpoint_is_served_as_it_is() {
+    let mut cluster = on("NVIDIA-H100-80GB-HBM3", VLLM, &[Precision::FP8]);
+    cluster.quantization = Some("FP8");
+    let cluster = cluster.resolved().fetched();
+    assert_eq!(told(&cluster)["dtype"], "auto");
+    assert_eq!(told(&cluster).get("quantization"), None);
+}
+
+#[test]
+fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() {
+    let mut cluster = on("NVIDIA-H100-80GB-HBM3", PY_TORCH, &[Precision::BF16]);
+    cluster.quantization = Some("FP8");
+    let cluster = cluster.resolved();
+    let plan = cluster.plan();
+    assert_eq!(
+        stalled(&plan),
+        "spec.search.precision[0]: the checkpoint is quantized as FP8 and TensorRTLLMPyTorch serves it as it is; use FP8 alone, or a \
+         checkpoint that is not quantized"
+    );
+    assert_eq!(plan.status.stage, Some(Stage::Refused));
+    assert_eq!(cluster.running_jobs(), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::too_few_gpus(
+    |c: Cluster| c.edited(|spec| spec.search.tensor_parallel = vec![2]),
+    "spec.serving.tritonResources.limits: 2 GPUs are needed: set nvidia.com/gpu to 2 or more"
+)]
+#[case::an_unknown_gpu(
+    |c: Cluster| c.edited(|spec| {
+        spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-MIG-1g.10gb".to_owned());
+    }),
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is no whole GPU whose figures are known \
+     (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): \
+     name one of them, or use backend Custom"
+)]
+#[case::a_version_in_no_image(
+    |c: Cluster| c.edited(|spec| {
+        let vllm = spec.engine.vllm.as_mut().unwrap();
+        (vllm.version, vllm.image) = ("0.5.5".to_owned(), None);
+    }),
+    "spec.engine.vllm.version: 0.5.5 is older than 0.6.3, the first version that says why and after how many tokens an answer ends; \
+     use 0.6.3.post1 or later"
+)]
+#[case::an_argument_against_a_field(
+    |c: Cluster| c.edited(|spec| {
+        spec.engine.vllm.as_mut().unwrap().options.extra_args = vec!["max_num_seqs=1".to_owned()];
+    }),
+    "spec.engine.vllm.extraArgs[0]: max_num_seqs=1 contradicts max_num_seqs=64: change the field or the element that sets it, and \
+     remove this one"
+)]
+#[case::several_reasons(
+    |c: Cluster| c.edited(|spec| {
+        spec.search.tensor_parallel = vec![3];
+        spec.engine.vllm.as_mut().unwrap().options.max_seq_len = 200_000;
+    }),
+    "spec.search.tensorParallel[0]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: \
+     1, 2, 4, 8 (and 1 further problems)"
+)]
+fn what_cannot_be_served_names_field_and_remedy(#[case] edit: fn(Cluster) -> Cluster, #[case] message: &str) {
+    let cluster = edit(h100(VLLM));
+    let cluster = if message.contains("older") { cluster } else { cluster.resolved() };
+    assert_eq!(stalled(&cluster.plan()), message);
+}
+
+#[test]
+fn an_engine_is_scored_and_measured_in_the_tensors_of_its_backend() {
+    let mut cluster = h100(VLLM).edited(|spec| {
+        spec.slo = serde_norway::from_str(SLO).expect("objectives");
+        spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
+    });
+    let trace = WorkloadView::Lines { digest: digest("trace") };
+    cluster.world.workloads.insert(("workload".to_owned(), "trace.jsonl".to_owned()), trace);
+    let mut cluster = cluster.resolved().fetched().with_engine_built(Precision::BF16);
+    let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
+    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+
+    let job = next(&mut cluster, |child| match child {
+        Child::Job(job) if job.metadata.name.as_ref().is_some_and(|name| name.starts_with("quality-")) => {
+            job.spec.clone()?.template.spec
+        }
+        _ => None,
+    });
+    let steps: Vec<_> =
+        job.init_containers.into_iter().flatten().map(|c| (c.name, c.args.unwrap_or_default())).collect();
+    let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["materialize", "install-worker", "triton", "evaluate"]);
+    assert_eq!(steps[2].1, ["supervise"]);
+    assert_eq!(steps[3].1, ["evaluate", "--model=agent", "--no-build=VLLM"]);
+
+    let mut cluster = scored(cluster, Found { score: 980_000, drop: None });
+    let inputs = next(&mut cluster, |child| match child {
+        Child::Profile(profile) => Some(profile.spec.inputs.clone()),
+        _ => None,
+    });
+    let backends: Vec<_> = inputs.engines.iter().map(|engine| engine.no_build).collect();
+    assert_eq!((backends, inputs.configurations.len()), (vec![Some(NoBuildBackend::VLLM)], 1));
+}

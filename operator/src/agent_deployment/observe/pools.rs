@@ -1,0 +1,23 @@
+//! The InferencePools of an AgentDeployment's revisions, where they can be written. Reads IO.
+
+use kube::Client;
+
+use super::{KnownKinds, ObserveError, list};
+use crate::{agent_deployment::world::PoolsView, inference_pool::InferencePool, settings::Settings};
+
+/// Whether pools can be written, and those that are there. Without the chart's word nobody is asked: it would be refused.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn observe(
+    client: &Client,
+    kinds: KnownKinds,
+    settings: &Settings,
+    (namespace, selector): (&str, &str),
+) -> Result<(PoolsView, Vec<InferencePool>), ObserveError> {
+    match (settings.gateway.inference_pools, kinds.inference_pools) {
+        (false, _) => Ok((PoolsView::NotAllowed, Vec::new())),
+        (true, false) => Ok((PoolsView::UnknownKind, Vec::new())),
+        (true, true) => Ok((PoolsView::Writable, list(client, namespace, selector).await?)),
+    }
+}

@@ -1,0 +1,97 @@
+//! From an engine's identity to what its backend is told. Pure.
+
+use slipway_crds::v1alpha1::{
+    EngineSpec,
+    agent_deployment::{Backend as ApiBackend, EngineDtype, NoBuildBackend},
+    engine::{EngineBuild, NoBuild},
+};
+use slipway_tensorrt_llm::{
+    no_build::{ArgumentError, Backend, Request, arguments},
+    options::{Dtype, Parallelism},
+};
+use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
+use thiserror::Error;
+
+use super::tensorrt_llm::{kv_cache, positive, precision};
+
+/// Why an engine cannot be told what to do.
+#[derive(Debug, Error)]
+pub enum OrderError {
+    /// The precision is none that is served.
+    #[error("search.precision: {backend} serves no {precision}")]
+    Precision {
+        /// The backend.
+        backend: &'static str,
+        /// The precision.
+        precision: &'static str,
+    },
+    /// The build is of another backend.
+    #[error("build.backend: {0:?} is none without a build")]
+    Backend(ApiBackend),
+    /// An argument contradicts a field.
+    #[error("{0}")]
+    Argument(ArgumentError),
+    /// The digest in the identity.
+    #[error("build.sourceDigest: {0}")]
+    SourceDigest(InvalidDigest),
+}
+
+/// The crate's word for a backend of the API.
+pub fn of_api(backend: NoBuildBackend) -> Backend {
+    match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => Backend::PyTorch,
+        NoBuildBackend::VLLM => Backend::Vllm,
+    }
+}
+
+/// The worker's word for a backend of the API.
+pub fn on_the_wire(backend: NoBuildBackend) -> contract::NoBuildBackend {
+    match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => contract::NoBuildBackend::TensorRTLLMPyTorch,
+        NoBuildBackend::VLLM => contract::NoBuildBackend::VLLM,
+    }
+}
+
+/// The order to the worker.
+///
+/// # Errors
+/// [`OrderError`]: what cannot be served, or an argument against a field.
+pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, OrderError> {
+    let api = build.backend.no_build().ok_or(OrderError::Backend(build.backend))?;
+    let backend = of_api(api);
+    let unserved = OrderError::Precision { backend: backend.name(), precision: build.precision.as_str() };
+    let request = Request {
+        backend,
+        version: of.version.clone(),
+        checkpoint: format!("{}/{}", paths::ENGINE_DIR, paths::CHECKPOINT),
+        precision: precision(build.precision).ok_or(unserved)?,
+        is_quantized_at_load: of.quantized_at_load,
+        dtype: of.options.dtype.map(|dtype| match dtype {
+            EngineDtype::Float16 => Dtype::Float16,
+            EngineDtype::Bfloat16 => Dtype::Bfloat16,
+        }),
+        kv_cache: kv_cache(of.kv_cache_precision),
+        parallelism: Parallelism { tensor: positive(of.tensor_parallel), pipeline: positive(of.pipeline_parallel) },
+        max_seq_len: positive(of.options.max_seq_len),
+        max_batch_size: positive(of.max_batch_size),
+        max_num_tokens: positive(of.max_num_tokens),
+        memory_ppm: of.memory.parts_per_million(),
+        prefix_caching: of.options.prefix_caching,
+        chunked_prefill: of.options.chunked_prefill,
+        extra: of.options.extra_args.clone(),
+    };
+    Ok(contract::NoBuild {
+        backend: on_the_wire(api),
+        version: of.version.clone(),
+        checkpoint: build.source_digest.parse::<Digest>().map_err(OrderError::SourceDigest)?,
+        arguments: arguments(&request).map_err(OrderError::Argument)?,
+    })
+}
+
+/// The order of an Engine; none with another backend.
+///
+/// # Errors
+/// As [`order`].
+pub fn order_of(spec: &EngineSpec) -> Result<Option<contract::NoBuild>, OrderError> {
+    spec.build.no_build.as_ref().map(|of| order(&spec.build, of)).transpose()
+}

@@ -1,0 +1,63 @@
+//! What keeps a canary at its step, other than the judge. Pure.
+
+use std::fmt;
+
+use jiff::SignedDuration;
+use slipway_crds::conditions::Reason;
+
+/// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put their own
+/// version back take for a round.
+pub const CONTEST_REMEMBERED: SignedDuration = SignedDuration::from_mins(5);
+
+/// A canary that has had its share for longer than its step may take, though nothing was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Hash of the revision's plan.
+    pub revision: String,
+    /// Its share in percent.
+    pub weight: i32,
+    /// The longest soak of its step, in seconds.
+    pub max_seconds: u64,
+    /// What keeps it, in one word.
+    pub reason: Reason,
+    /// The same with numbers.
+    pub message: String,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { revision, weight, max_seconds, reason, message } = self;
+        // The judge begins with the word itself.
+        let word = if message.starts_with(reason.as_str()) { String::new() } else { format!("{reason}: ") };
+        write!(
+            f,
+            "revision {revision} has had {weight} % of the traffic for longer than the {max_seconds} s of its maxSoak, and nothing can be \
+             decided: {word}{message}. It keeps its share until that is mended; spec.rollout.promote and spec.rollout.abort decide \
+             without a verdict"
+        )
+    }
+}
+
+/// Somebody else who writes the route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contested {
+    /// Name of the route.
+    pub route: String,
+    /// Its name as a field manager.
+    pub manager: String,
+    /// What it wrote.
+    pub fields: String,
+}
+
+impl fmt::Display for Contested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { route, manager, fields } = self;
+        write!(
+            f,
+            "spec.rollout.traffic.gatewayAPI: {manager} has written {fields} of HTTPRoute {route}, which is the operator's. Its own words \
+             are put back, and no canary is given more traffic until nobody else has written it for {} minutes: take the route out of \
+             what {manager} applies, and take back what it added",
+            CONTEST_REMEMBERED.as_secs() / 60
+        )
+    }
+}

@@ -1,0 +1,49 @@
+//! Which reason every "not yet" has. Pure.
+
+use slipway_crds::conditions::Reason;
+
+use super::Why;
+
+impl Why {
+    /// The reason, for conditions, events and metric labels.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::SpecRefused { .. } | Self::EngineRefused { .. } | Self::EngineUnbuildable { .. } => {
+                Reason::SpecRefused
+            }
+            Self::CalibrationUnusable { .. } => Reason::DatasetUnusable,
+            Self::StoreUnbound { .. } => Reason::StoreUnavailable,
+            Self::JobStarting { .. } => Reason::JobStarting,
+            Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
+            Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
+            Self::SecretUnavailable { .. } => Reason::SecretUnavailable,
+            Self::JobRunning { .. } | Self::JobRetrying { .. } => Reason::JobRunning,
+            Self::JobFailed { .. } => Reason::JobFailed,
+            Self::EnginesBuilding { .. } => Reason::BuildingEngines,
+            Self::NoEngine { .. } => Reason::NoEngine,
+            Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
+            Self::MeasuringQuality { .. } => Reason::MeasuringQuality,
+            Self::WorkloadUnusable { .. } => Reason::WorkloadUnusable,
+            Self::Profiling { .. } => Reason::Profiling,
+            Self::ProfilingFailed { .. } => Reason::ProfilingFailed,
+            Self::ReprofilingPlanned { .. } => Reason::ReprofilingPlanned,
+            Self::ReprofilingAfterDrift { .. } => Reason::ReprofilingAfterDrift,
+            Self::ReprofilingBudgetUsed { .. } => Reason::ReprofilingBudgetUsed,
+            Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
+            Self::RevisionStarting { .. } => Reason::RevisionStarting,
+            Self::RevisionFailing { .. } => Reason::RevisionFailing,
+            Self::RevisionUnscheduled { .. } => Reason::WaitingForCapacity,
+            Self::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
+            Self::UpdatingInPlace { .. } => Reason::UpdatingInPlace,
+            Self::RestoringStable { .. } => Reason::RestoringStable,
+            Self::CanaryJudged { reason, .. } => *reason,
+            Self::RolloutPaused { .. } | Self::RolloutWithoutPods { .. } => Reason::RolloutPaused,
+            Self::RolloutHeld(_) => Reason::VerdictUnreachable,
+            Self::AwaitingApproval { .. } => Reason::AwaitingApproval,
+            Self::PlanRejected { .. } => Reason::RolledBack,
+            Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
+            Self::RouteContested(_) => Reason::RouteContested,
+            Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
+        }
+    }
+}

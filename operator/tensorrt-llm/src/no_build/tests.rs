@@ -1,0 +1,123 @@
+//! The files as the engines read them.
+
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+
+use super::*;
+
+fn request(backend: Backend, version: &str) -> Request {
+    Request {
+        backend,
+        version: version.into(),
+        checkpoint: "/slipway/engine/checkpoint".into(),
+        precision: Precision::Bf16,
+        is_quantized_at_load: false,
+        dtype: None,
+        kv_cache: KvCachePrecision::Auto,
+        parallelism: Parallelism { tensor: 2, pipeline: 1 },
+        max_seq_len: 8192,
+        max_batch_size: 64,
+        max_num_tokens: 4096,
+        memory_ppm: 900_000,
+        prefix_caching: true,
+        chunked_prefill: true,
+        extra: Vec::new(),
+    }
+}
+
+#[test]
+fn vllm_is_told_everything_that_a_field_says() {
+    let expected = r#"{
+  "dtype": "bfloat16",
+  "enable_chunked_prefill": true,
+  "enable_prefix_caching": true,
+  "gpu_memory_utilization": 0.9,
+  "kv_cache_dtype": "auto",
+  "max_model_len": 8192,
+  "max_num_batched_tokens": 4096,
+  "max_num_seqs": 64,
+  "model": "/slipway/engine/checkpoint",
+  "pipeline_parallel_size": 1,
+  "tensor_parallel_size": 2
+}
+"#;
+    assert_eq!(arguments(&request(Backend::Vllm, "0.11.0")).unwrap(), expected);
+}
+
+#[test]
+fn tensorrt_llm_is_told_everything_that_a_field_says() {
+    let asked = Request {
+        kv_cache: KvCachePrecision::Fp8,
+        memory_ppm: 850_000,
+        prefix_caching: false,
+        extra: vec!["cuda_graph_config.enable_padding=true".into()],
+        ..request(Backend::PyTorch, "1.2.1")
+    };
+    let expected = r#"{
+  "backend": "pytorch",
+  "cuda_graph_config": {
+    "enable_padding": true
+  },
+  "dtype": "bfloat16",
+  "enable_chunked_prefill": true,
+  "kv_cache_config": {
+    "dtype": "fp8",
+    "enable_block_reuse": false,
+    "free_gpu_memory_fraction": 0.85
+  },
+  "max_batch_size": 64,
+  "max_num_tokens": 4096,
+  "max_seq_len": 8192,
+  "model": "/slipway/engine/checkpoint",
+  "pipeline_parallel_size": 1,
+  "tensor_parallel_size": 2,
+  "triton_config": {
+    "decoupled": true,
+    "max_batch_size": 0
+  }
+}
+"#;
+    assert_eq!(arguments(&asked).unwrap(), expected);
+}
+
+fn told(request: &Request, name: &str) -> Option<Value> {
+    let text = arguments(request).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap().get(name).cloned()
+}
+
+#[rstest]
+#[case(Precision::Fp16, Some(Dtype::Bfloat16), "float16")]
+#[case(Precision::Int4Awq, Some(Dtype::Float16), "float16")]
+#[case(Precision::Fp8, None, "auto")]
+fn sixteen_bits_are_their_own_data_type_and_others_keep_the_checkpoints(
+    #[case] precision: Precision,
+    #[case] dtype: Option<Dtype>,
+    #[case] expected: &str,
+) {
+    let asked = Request { precision, dtype, ..request(Backend::Vllm, "0.11.0") };
+    assert_eq!(told(&asked, "dtype"), Some(expected.into()));
+}
+
+#[test]
+fn only_weights_that_are_not_in_fp8_yet_are_quantized_while_they_are_loaded() {
+    let stored = Request { precision: Precision::Fp8, ..request(Backend::Vllm, "0.11.0") };
+    assert_eq!(told(&stored, "quantization"), None);
+    let made = Request { is_quantized_at_load: true, ..stored };
+    assert_eq!(told(&made, "quantization"), Some("fp8".into()));
+}
+
+#[test]
+fn early_versions_of_vllm_are_told_to_log_no_prompts() {
+    assert_eq!(told(&request(Backend::Vllm, "0.9.2"), "disable_log_requests"), Some(true.into()));
+    assert_eq!(told(&request(Backend::Vllm, "0.11.0"), "disable_log_requests"), None);
+}
+
+#[test]
+fn an_argument_against_a_field_is_refused() {
+    let asked = Request { extra: vec!["max_num_seqs=8".into()], ..request(Backend::Vllm, "0.11.0") };
+    assert_eq!(
+        arguments(&asked).unwrap_err().to_string(),
+        "engine.vllm.extraArgs[0]: max_num_seqs=8 contradicts max_num_seqs=64: change the field or the element that sets it, and \
+         remove this one"
+    );
+}

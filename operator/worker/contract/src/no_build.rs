@@ -1,0 +1,28 @@
+//! What a Job does for an engine without a build.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Digest;
+
+/// The backends that serve a checkpoint as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoBuildBackend {
+    /// TensorRT-LLM's `llmapi` model.
+    TensorRTLLMPyTorch,
+    /// Triton's vLLM backend.
+    VLLM,
+}
+
+/// Orders a serving repository around a checkpoint of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NoBuild {
+    /// What serves it.
+    pub backend: NoBuildBackend,
+    /// Its version, as in `0.11.0`.
+    pub version: String,
+    /// The checkpoint, which becomes a part of the artifact.
+    pub checkpoint: Digest,
+    /// The text of the file with the engine's arguments.
+    pub arguments: String,
+}
