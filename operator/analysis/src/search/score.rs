@@ -30,46 +30,108 @@ pub(super) struct Score {
     pub spread: f64,
 }
 
-/// Scores a cell against the incumbent's ln objective (larger is better), if there is one.
-pub(super) fn score(space: &Space, belief: &Belief, incumbent: Option<f64>) -> Score {
-    let sign = match space.direction {
-        Direction::Maximize => 1.0,
-        Direction::Minimize => -1.0,
-    };
-    let sd = belief.throughput.variance.sqrt();
-    let objective = &belief.metrics[space.objective];
-    let (mut feasible, mut gain) = (0.0, 0.0);
-    for node in 0..NODES {
-        let z = SPACING * node as f64 - 4.0;
-        let weight = SPACING * (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt();
-        let throughput = belief.throughput.mean + sd * z;
-        let meets: f64 = space.constraints.iter().map(|c| chance(c, &belief.metrics[c.metric], throughput)).product();
-        feasible += weight * meets;
-        if let Some(incumbent) = incumbent {
-            let mean = sign * (objective.known + objective.coupling * throughput + objective.own.mean);
-            gain += weight * meets * improvement(mean - incumbent, objective.own.variance.sqrt());
-        }
-    }
-    let (mean, spread) = law(belief, space.objective);
-    Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective: sign * mean, spread }
+/// Scores cells of a space against the incumbent. What is the same for every cell is worked out once.
+#[derive(Debug)]
+pub(super) struct Scorer {
+    direction: Direction,
+    objective: usize,
+    /// ln objective of the incumbent, larger is better, if there is one.
+    incumbent: Option<f64>,
+    limits: Vec<Limit>,
+    /// Nodes in standard deviations and their weights.
+    nodes: [(f64, f64); NODES],
 }
 
-/// What a cell's score is at most: its chance is that of the constraint least likely to be met, 1 where one is expected
-/// to be met, for the belief's variances may be too large; and its gain is that chance of [`MOST_GAIN`], or the objective's
-/// own expected improvement. A few exponentials instead of a quadrature.
-pub(super) fn at_most(space: &Space, belief: &Belief, incumbent: Option<f64>) -> Score {
-    let chance = |constraint: &Constraint| {
-        let (mean, sd) = law(belief, constraint.metric);
-        match room(constraint, belief.metrics[constraint.metric].floor, mean) {
-            room if room >= 0.0 => 1.0,
-            room => normal_cdf(room, sd),
+/// A constraint in logarithms.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    metric: usize,
+    /// 1 for an upper limit, -1 for a lower one.
+    sign: f64,
+    /// ln (limit + floor); a limit that nothing positive meets, or everything does, is infinitely far.
+    ln: f64,
+}
+
+impl Limit {
+    fn new(constraint: &Constraint, floor: f64) -> Self {
+        let (limit, sign) = match constraint.bound {
+            Bound::AtMost(limit) => (limit, 1.0),
+            Bound::AtLeast(limit) => (limit, -1.0),
+        };
+        let limit = limit + floor;
+        Self { metric: constraint.metric, sign, ln: if limit <= 0.0 { f64::NEG_INFINITY } else { limit.ln() } }
+    }
+
+    /// The distance in logarithms by which a mean meets it; negative when it misses.
+    fn room(self, mean: f64) -> f64 {
+        self.sign * (self.ln - mean)
+    }
+
+    /// The chance that a metric meets it, given T.
+    fn chance(self, metric: &MetricBelief, throughput: f64, sd: f64) -> f64 {
+        normal_cdf(self.room(metric.known + metric.coupling * throughput + metric.own.mean), sd)
+    }
+}
+
+impl Scorer {
+    /// For a space whose metrics have floors, and the incumbent's ln objective, larger is better.
+    pub(super) fn new(space: &Space, floor: impl Fn(usize) -> f64, incumbent: Option<f64>) -> Self {
+        let limit = |constraint: &Constraint| Limit::new(constraint, floor(constraint.metric));
+        let node = |node: usize| {
+            let z = SPACING * node as f64 - 4.0;
+            (z, SPACING * (-0.5 * z * z).exp() / (2.0 * std::f64::consts::PI).sqrt())
+        };
+        Self {
+            direction: space.direction,
+            objective: space.objective,
+            incumbent,
+            limits: space.constraints.iter().map(limit).collect(),
+            nodes: std::array::from_fn(node),
         }
-    };
-    let feasible = space.constraints.iter().map(chance).fold(1.0, f64::min);
-    let (mean, spread) = law(belief, space.objective);
-    let objective = space.direction.as_cost(-mean);
-    let gain = incumbent.map_or(0.0, |incumbent| improvement(objective - incumbent, spread).min(feasible * MOST_GAIN));
-    Score { feasible: feasible * belief.runs, gain, objective, spread }
+    }
+
+    /// Scores a cell.
+    pub(super) fn score(&self, belief: &Belief) -> Score {
+        let sd = belief.throughput.variance.sqrt();
+        let objective = &belief.metrics[self.objective];
+        let own_sd = objective.own.variance.sqrt();
+        let (mut feasible, mut gain) = (0.0, 0.0);
+        for (z, weight) in self.nodes {
+            let throughput = belief.throughput.mean + sd * z;
+            let chance = |limit: &Limit| {
+                let metric = &belief.metrics[limit.metric];
+                limit.chance(metric, throughput, metric.own.variance.sqrt())
+            };
+            let meets: f64 = self.limits.iter().map(chance).product();
+            feasible += weight * meets;
+            if let Some(incumbent) = self.incumbent {
+                let mean = objective.known + objective.coupling * throughput + objective.own.mean;
+                gain += weight * meets * improvement(self.direction.as_cost(-mean) - incumbent, own_sd);
+            }
+        }
+        let (mean, spread) = law(belief, self.objective);
+        let objective = self.direction.as_cost(-mean);
+        Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective, spread }
+    }
+
+    /// What a cell's score is at most: its chance is that of the constraint least likely to be met, 1 where one is expected
+    /// to be met, for the belief's variances may be too large; and its gain is that chance of [`MOST_GAIN`], or the
+    /// objective's own expected improvement. A few exponentials instead of a quadrature.
+    pub(super) fn at_most(&self, belief: &Belief) -> Score {
+        let chance = |limit: &Limit| {
+            let (mean, sd) = law(belief, limit.metric);
+            match limit.room(mean) {
+                room if room >= 0.0 => 1.0,
+                room => normal_cdf(room, sd),
+            }
+        };
+        let feasible = self.limits.iter().map(chance).fold(1.0, f64::min);
+        let (mean, spread) = law(belief, self.objective);
+        let objective = self.direction.as_cost(-mean);
+        let improvement = |incumbent: f64| improvement(objective - incumbent, spread).min(feasible * MOST_GAIN);
+        let gain = self.incumbent.map_or(0.0, improvement);
+        Score { feasible: feasible * belief.runs, gain, objective, spread }
+    }
 }
 
 /// Mean and standard deviation of a metric's ln value, T included.
@@ -78,23 +140,6 @@ fn law(belief: &Belief, metric: usize) -> (f64, f64) {
     let mean = metric.known + metric.coupling * belief.throughput.mean + metric.own.mean;
     let variance = metric.coupling * metric.coupling * belief.throughput.variance + metric.own.variance;
     (mean, variance.sqrt())
-}
-
-/// The distance in logarithms by which a mean meets a bound; negative when it misses.
-fn room(constraint: &Constraint, floor: f64, mean: f64) -> f64 {
-    let (limit, sign) = match constraint.bound {
-        Bound::AtMost(limit) => (limit, 1.0),
-        Bound::AtLeast(limit) => (limit, -1.0),
-    };
-    let limit = limit + floor;
-    // Nothing positive is at most zero, and everything positive is at least that.
-    if limit <= 0.0 { -sign * f64::INFINITY } else { sign * (limit.ln() - mean) }
-}
-
-/// The chance that a metric meets its bound, given T.
-fn chance(constraint: &Constraint, metric: &MetricBelief, throughput: f64) -> f64 {
-    let mean = metric.known + metric.coupling * throughput + metric.own.mean;
-    normal_cdf(room(constraint, metric.floor, mean), metric.own.variance.sqrt())
 }
 
 /// P(N(0, sd^2) <= x); a step at 0, which counts, for sd 0.
@@ -127,6 +172,7 @@ fn improvement(mean: f64, sd: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use smallvec::smallvec;
 
     use super::super::gp::Normal;
     use super::super::tests::two_axes;
@@ -142,13 +188,14 @@ mod tests {
         ) {
             let space = two_axes();
             let normal = |(mean, variance)| Normal { mean, variance };
-            let metric = |known, coupling, own| MetricBelief { known, coupling, own, floor: 0.0 };
-            let metrics = vec![
+            let metric = |known, coupling, own| MetricBelief { known, coupling, own };
+            let metrics = smallvec![
                 metric(0.0, 1.0, normal((0.0, rate))),
                 metric(latency.0, -1.0, normal((0.0, latency.1))),
             ];
             let belief = Belief { throughput: normal(throughput), metrics, runs: 1.0 };
-            let (exact, most) = (score(&space, &belief, Some(incumbent)), at_most(&space, &belief, Some(incumbent)));
+            let scorer = Scorer::new(&space, |_| 0.0, Some(incumbent));
+            let (exact, most) = (scorer.score(&belief), scorer.at_most(&belief));
             // The quadrature's own error.
             const SLACK: f64 = 1e-3;
             prop_assert!(exact.feasible <= most.feasible + SLACK, "{exact:?} {most:?}");

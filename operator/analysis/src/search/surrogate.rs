@@ -5,6 +5,8 @@
 //! gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
 //! load does not tie to throughput (memory, utilization, error rates) get processes of their own.
 
+use smallvec::SmallVec;
+
 use super::gp::{Glance, Normal, Process, Site};
 use super::kernel::Amplitudes;
 use super::model::{Contradicted, Model};
@@ -29,8 +31,8 @@ pub(super) struct Surrogate<'a> {
 pub(super) struct Belief {
     /// The driver's deviation from its prior.
     pub throughput: Normal,
-    /// Per metric, ln value given T.
-    pub metrics: Vec<MetricBelief>,
+    /// Per metric, ln value given T. Beliefs are made by the ten thousand; few metrics need no allocation.
+    pub metrics: SmallVec<[MetricBelief; 4]>,
     /// The chance that a run does not fail.
     pub runs: f64,
 }
@@ -41,7 +43,6 @@ pub(super) struct MetricBelief {
     pub known: f64,
     pub coupling: f64,
     pub own: Normal,
-    pub floor: f64,
 }
 
 impl<'a> Surrogate<'a> {
@@ -57,17 +58,16 @@ impl<'a> Surrogate<'a> {
         Self { processes: processes(model, &runs), ..fitted }
     }
 
-    /// What is believed of some levels of an arm.
-    pub(super) fn at(&self, arm: usize, levels: &[usize]) -> Vec<Belief> {
+    /// What is believed of some cells.
+    pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
         let kernel = &self.model.kernel;
-        let laws: Vec<Vec<Normal>> = self.processes.iter().map(|process| process.at(kernel, arm, levels)).collect();
-        let failure = self.failure.as_ref().map(|process| process.at(kernel, arm, levels));
-        let belief = |(k, level): (usize, &usize)| {
+        let laws: Vec<Vec<Normal>> = self.processes.iter().map(|process| process.at(kernel, cells)).collect();
+        let failure = self.failure.as_ref().map(|process| process.at(kernel, cells));
+        let belief = |(k, cell): (usize, &Cell)| {
             let failing = failure.as_ref().map_or(0.0, |laws| laws[k].mean.clamp(0.0, 1.0));
-            let own: Vec<Normal> = laws.iter().map(|laws| laws[k]).collect();
-            Belief { runs: 1.0 - failing, ..self.belief(Cell { arm, level: *level }, &own) }
+            Belief { runs: 1.0 - failing, ..self.belief(*cell, |metric| laws[metric][k]) }
         };
-        levels.iter().enumerate().map(belief).collect()
+        cells.iter().enumerate().map(belief).collect()
     }
 
     /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's mean
@@ -88,22 +88,22 @@ impl<'a> Surrogate<'a> {
     }
 
     /// The belief of a cell that runs, from the law of each metric's process.
-    fn belief(&self, cell: Cell, own: &[Normal]) -> Belief {
+    fn belief(&self, cell: Cell, own: impl Fn(usize) -> Normal) -> Belief {
         let zero = Normal { mean: 0.0, variance: 0.0 };
-        let metric = |(metric, (own, link)): (usize, (&Normal, &super::model::Link))| MetricBelief {
+        let metric = |(metric, link): (usize, &super::model::Link)| MetricBelief {
             known: link.known(cell),
             coupling: link.coupling,
-            own: if Some(metric) == self.model.driver { zero } else { *own },
-            floor: link.floor,
+            own: if Some(metric) == self.model.driver { zero } else { own(metric) },
         };
-        let metrics = own.iter().zip(&self.model.links).enumerate().map(metric).collect();
-        Belief { throughput: self.model.driver.map_or(zero, |driver| own[driver]), metrics, runs: 1.0 }
+        let metrics = self.model.links.iter().enumerate().map(metric).collect();
+        Belief { throughput: self.model.driver.map_or(zero, own), metrics, runs: 1.0 }
     }
 
     fn believe(&self, cell: Cell) -> Option<Run> {
-        let belief = self.at(cell.arm, &[cell.level]).pop()?;
-        let value = |m: &MetricBelief| (m.known + m.coupling * belief.throughput.mean + m.own.mean).exp() - m.floor;
-        Some(Run { cell, values: belief.metrics.iter().map(|m| Some(value(m))).collect(), log_sd: BELIEF_SD })
+        let belief = self.at(&[cell]).pop()?;
+        let expected = |m: &MetricBelief| (m.known + m.coupling * belief.throughput.mean + m.own.mean).exp();
+        let values = belief.metrics.iter().zip(&self.model.links).map(|(m, link)| Some(expected(m) - link.floor));
+        Some(Run { cell, values: values.collect(), log_sd: BELIEF_SD })
     }
 }
 
@@ -114,13 +114,11 @@ pub(super) struct Outlook<'a> {
 }
 
 impl Outlook<'_> {
-    pub(super) fn at(&self, arm: usize, levels: &[usize]) -> Vec<Belief> {
-        let laws: Vec<Vec<Normal>> = self.glances.iter().map(|glance| glance.at(arm, levels)).collect();
-        let belief = |(k, level): (usize, &usize)| {
-            let own: Vec<Normal> = laws.iter().map(|laws| laws[k]).collect();
-            self.surrogate.belief(Cell { arm, level: *level }, &own)
-        };
-        levels.iter().enumerate().map(belief).collect()
+    /// What is believed of some cells.
+    pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
+        let laws: Vec<Vec<Normal>> = self.glances.iter().map(|glance| glance.at(cells)).collect();
+        let belief = |(k, cell): (usize, &Cell)| self.surrogate.belief(*cell, |metric| laws[metric][k]);
+        cells.iter().enumerate().map(belief).collect()
     }
 }
 

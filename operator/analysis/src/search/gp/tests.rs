@@ -46,7 +46,7 @@ proptest! {
         let sd = |off: f64| {
             // Two arms under each of two policies; the third has none.
             let runs = [(0, 0.0), (1, off), (3, 0.0), (4, off)];
-            process(&kernel, AMPLITUDES, &runs).at(&kernel, 2, &[2])[0].variance.sqrt()
+            process(&kernel, AMPLITUDES, &runs).at(&kernel, &[Cell { arm: 2, level: 2 }])[0].variance.sqrt()
         };
         prop_assert!(sd(disagreement) > 1.2 * sd(0.0), "{} {}", sd(disagreement), sd(0.0));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::super::score::{Score, at_most, score};
+use super::super::score::{Score, Scorer};
 use super::super::surrogate::{Belief, Surrogate};
 use super::super::{Cell, Skipped, WhyNot};
 use super::{Slipway, View};
@@ -16,6 +16,9 @@ const MOST_ARMS: usize = 90;
 
 /// Arms that are scored after a glance at all.
 const MOST_AFTER_GLANCE: usize = 30;
+
+/// Cells that are looked at together: enough for the loops over them to be most of the work, and few enough for a cache.
+const BLOCK: usize = 64;
 
 /// A cell that may be run next.
 #[derive(Debug, Clone, Copy)]
@@ -67,10 +70,8 @@ impl Slipway {
         if rest.is_empty() {
             return false;
         }
-        let outlook = surrogate.outlook();
-        let incumbent = view.incumbent.map(|c| c.objective);
-        let believe = |arm: usize, levels: &[usize]| outlook.at(arm, levels);
-        let glanced = self.cells(view, &rest, believe, |belief| at_most(&self.space, belief, incumbent));
+        let (outlook, scorer) = (surrogate.outlook(), self.scorer(view));
+        let glanced = self.cells(view, &rest, |cells| outlook.at(cells), |belief| scorer.at_most(belief));
         survey.at_most = vec![Best::default(); self.space.arms.len()];
         glanced.iter().for_each(|s| survey.at_most[s.cell.arm].add(&s.score));
         let mut values = vec![f64::NEG_INFINITY; self.space.arms.len()];
@@ -105,9 +106,12 @@ impl Slipway {
     }
 
     fn scored(&self, surrogate: &Surrogate<'_>, view: &View<'_>, arms: &[usize]) -> Vec<Scored> {
-        let incumbent = view.incumbent.map(|c| c.objective);
-        let believe = |arm: usize, levels: &[usize]| surrogate.at(arm, levels);
-        self.cells(view, arms, believe, |belief| score(&self.space, belief, incumbent))
+        let scorer = self.scorer(view);
+        self.cells(view, arms, |cells| surrogate.at(cells), |belief| scorer.score(belief))
+    }
+
+    fn scorer(&self, view: &View<'_>) -> Scorer {
+        Scorer::new(&self.space, |metric| self.model.links[metric].floor, view.incumbent.map(|c| c.objective))
     }
 
     /// The cells of some arms that are worth a run, with their scores.
@@ -115,28 +119,25 @@ impl Slipway {
         &self,
         view: &View<'_>,
         arms: &[usize],
-        believe: impl Fn(usize, &[usize]) -> Vec<Belief>,
+        believe: impl Fn(&[Cell]) -> Vec<Belief>,
         score: impl Fn(&Belief) -> Score,
     ) -> Vec<Scored> {
-        let mut cells = Vec::with_capacity(arms.len() * self.space.levels.len());
-        for arm in arms.iter().copied() {
-            // In a large space hardly any arm was run, and no other has anything in the ledger.
-            let was_run = view.ledger.arm_tried(arm);
-            let open = |level: &usize| {
-                let cell = Cell { arm, level: *level };
-                self.space.has(cell) && !(was_run && view.ledger.tried(cell)) && !view.pending.contains(&cell)
-            };
-            let levels: Vec<usize> = (0..self.space.levels.len()).filter(open).collect();
-            for (level, belief) in levels.iter().zip(believe(arm, &levels)) {
-                let cell = Cell { arm, level: *level };
-                let mut score = score(&belief);
-                let monotone = if was_run { view.ledger.monotone(&self.model.kernel, cell) } else { 1.0 };
-                score.feasible *= monotone;
-                score.gain *= monotone;
-                cells.push(Scored { cell, score, value: 0.0 });
-            }
-        }
-        cells
+        // In a large space hardly any arm was run, and no other has anything in the ledger.
+        let was_run = |cell: &Cell| view.ledger.arm_tried(cell.arm);
+        let is_open = |cell: &Cell| {
+            self.space.has(*cell) && !(was_run(cell) && view.ledger.tried(*cell)) && !view.pending.contains(cell)
+        };
+        let levels = self.space.levels.len();
+        let all = arms.iter().flat_map(|arm| (0..levels).map(|level| Cell { arm: *arm, level }));
+        let open: Vec<Cell> = all.filter(is_open).collect();
+        let scored = |(cell, belief): (&Cell, Belief)| {
+            let mut score = score(&belief);
+            let monotone = if was_run(cell) { view.ledger.monotone(&self.model.kernel, *cell) } else { 1.0 };
+            score.feasible *= monotone;
+            score.gain *= monotone;
+            Scored { cell: *cell, score, value: 0.0 }
+        };
+        open.chunks(BLOCK).flat_map(|block| block.iter().zip(believe(block)).map(scored).collect::<Vec<_>>()).collect()
     }
 
     /// Values cells, best first.
