@@ -94,6 +94,13 @@ impl Conversation {
         self.earlier.is_empty()
     }
 
+    /// Characters that the user wrote. What an agent wrote, and what its prompt adds, is not among them: revisions are compared within
+    /// bands of this length, and would be in different ones if it told them apart.
+    pub fn user_characters(&self) -> u64 {
+        let questions = self.earlier.iter().map(|(question, _)| question).chain([&self.question]);
+        questions.map(|question| u64::try_from(question.chars().count()).unwrap_or(u64::MAX)).sum()
+    }
+
     /// The question on one line.
     pub fn question_text(&self) -> String {
         grammar::single_line(&self.question)
@@ -123,6 +130,7 @@ mod tests {
         let talk = conversation(&[(Role::User, "1+1?"), (Role::Assistant, "2"), (Role::User, "And\ntwice?")]).unwrap();
         assert_eq!(talk.write(), "Question: 1+1?\nAnswer: 2\n\nQuestion: And twice?\n");
         assert!(!talk.is_new());
+        assert_eq!(talk.user_characters(), 4 + 10);
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Service {
         let Start { conversation, max_tokens } = start;
         let prompt =
             self.agent.prompt.render(&conversation).map_err(|problem| ApiError::invalid("messages", problem))?;
-        let length = u64::try_from(prompt.chars().count()).unwrap_or(u64::MAX);
+        let length = conversation.user_characters();
         let at = self.clock.now();
         let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);
@@ -123,10 +123,10 @@ impl Service {
         self.metrics.task_judged(judgement != TaskJudgement::Failed);
     }
 
-    fn refuse(&self, refusal: Refusal, prompt_length: u64, at: Timestamp) -> ApiError {
+    fn refuse(&self, refusal: Refusal, user_characters: u64, at: Timestamp) -> ApiError {
         if let Refusal::Full { limit } = refusal {
             let in_flight = u64::try_from(limit).unwrap_or(u64::MAX);
-            self.recorder().shed(at, Stratum::new(CacheState::Miss, prompt_length, in_flight));
+            self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
             self.metrics.run_shed();
         }
         refusal.into()

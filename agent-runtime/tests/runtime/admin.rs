@@ -80,6 +80,24 @@ async fn evidence_holds_one_observation_per_run_and_metric() {
     assert_eq!(again.windows, []);
 }
 
+/// The stratum of one run of a question.
+async fn stratum(system_prompt: &str, question: &str) -> String {
+    let sidecar = sidecar_with([Reply::Says("Answer: 4\n\n")], |config| config.system_prompt = system_prompt.into());
+    post(&sidecar.app.api(), "/v1/runs", json!({ "input": question })).await;
+    sidecar.time.advance(Duration::from_secs(10));
+    let answer = get(&sidecar.app.admin(), "/slipway/v1/evidence").await;
+    let evidence: Evidence = serde_json::from_str(&answer.body).expect("the evidence reads back");
+    evidence.windows[0].metrics[0].stratum.clone()
+}
+
+#[tokio::test]
+async fn revisions_of_different_prompts_are_compared_on_the_same_questions() {
+    let long = "Think before you answer. ".repeat(40);
+    assert_eq!(stratum("Be brief.", "What is 2+2?").await, stratum(&long, "What is 2+2?").await);
+    assert_eq!(stratum("Be brief.", "What is 2+2?").await, "miss/p3/f0");
+    assert_eq!(stratum("Be brief.", &"What is 2+2? ".repeat(10)).await, "miss/p7/f0");
+}
+
 #[tokio::test]
 async fn an_id_that_is_none_is_refused() {
     let answer = get(&sidecar([]).app.admin(), "/slipway/v1/evidence?after=yesterday").await;
