@@ -111,15 +111,16 @@ pub(super) struct Canary<'a> {
     /// The steps, with the pods that there is room for; none where nothing splits the traffic.
     pub(super) schedule: Vec<Planned>,
     pub(super) rollout: RolloutStatus,
-    /// Why a guardrail of the user's, or somebody who writes its route, keeps it at its step.
-    held: Option<String>,
+    /// Who else writes its route.
+    contest: Option<Why>,
+    /// Why a guardrail of the user's keeps it at its step.
+    guarded: Option<String>,
 }
 
 impl<'a> Canary<'a> {
     fn new(world: &'a World, stable: &'a str, target: &'a Target, rollout: RolloutStatus) -> Self {
         let schedule = capacity::schedule(world, rollout.capacity.as_ref());
-        let held = contest::why(world).map(|why| why.to_string());
-        Self { world, stable, target, schedule, rollout, held }
+        Self { world, stable, target, schedule, rollout, contest: contest::why(world), guarded: None }
     }
 }
 
@@ -140,7 +141,8 @@ impl Canary<'_> {
     pub(super) fn set_weight(&mut self, weight: i32) {
         if weight != self.weight() {
             self.rollout.weight = Some(weight);
-            self.rollout.canary_share = Some(format!("{weight}%"));
+            let planned = self.planned().filter(|step| step.weight == weight);
+            self.rollout.canary_share = Some(format!("{:.0}%", planned.map_or(f64::from(weight), |step| step.share)));
             self.note_other_shares();
         }
     }
@@ -174,7 +176,7 @@ impl Canary<'_> {
             let (declared, views) = (&spec.guardrails, &self.world.guardrails);
             match guardrails::judge(declared, views, self.world.now, &mut self.rollout) {
                 Guarded::Clear => {}
-                Guarded::Held(why) => self.held = Some(why),
+                Guarded::Held(why) => self.guarded = Some(why),
                 Guarded::Harmed(harm) => return Next::RollBack(harm),
             }
             let judged = self.judged();
@@ -193,14 +195,14 @@ impl Canary<'_> {
     }
 
     fn judged(&self) -> Judged {
-        let Self { world, stable, target, schedule, rollout, held: _ } = self;
+        let Self { world, stable, target, schedule, rollout, contest: _, guarded: _ } = self;
         let may_advance = self.may_advance();
         Case { world, rollout, schedule, stable, canary: &target.hash, plan: &target.plan, may_advance }.judge()
     }
 
     /// A person, a guardrail of theirs, or somebody who writes its route keeps it at its step.
     fn is_held(&self) -> bool {
-        self.world.spec.rollout.paused || self.held.is_some()
+        self.world.spec.rollout.paused || self.contest.is_some() || self.guarded.is_some()
     }
 
     /// Not while it is held, and not before it has the share of its step.
@@ -231,7 +233,7 @@ impl Canary<'_> {
         let planned = self.planned().map(|step| step.weight);
         match planned {
             // Whoever else writes the route may send users to the pods before, which go a little later.
-            None if is_ready && wanted >= world.replicas() && contest::why(world).is_none() => {
+            None if is_ready && wanted >= world.replicas() && self.contest.is_none() => {
                 return self.take_over(draft);
             }
             None => self.share_by_pods(),
@@ -287,7 +289,7 @@ impl Canary<'_> {
             TrafficType::BlueGreen | TrafficType::ReplicaRatio => true,
             TrafficType::GatewayAPI => {
                 let is_served = matches!(self.world.route, RouteView::Present { problem: None, .. });
-                is_served && contest::why(self.world).is_none() && build::pool::problem(self.world).is_none()
+                is_served && self.contest.is_none() && build::pool::problem(self.world).is_none()
             }
         }
     }
@@ -306,7 +308,7 @@ impl Canary<'_> {
         if self.world.spec.rollout.paused {
             return Step::Waiting(Why::RolloutPaused { revision, weight });
         }
-        if let Some(message) = self.held.clone() {
+        if let Some(message) = self.guarded.clone() {
             let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message };
             return Step::Waiting(self.held_for_long(why));
         }

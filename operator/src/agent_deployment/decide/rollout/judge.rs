@@ -1,7 +1,7 @@
 //! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those
 //! of slipway-analysis.
 
-use std::time::Duration;
+use std::{cell::LazyCell, ops::Deref, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -65,16 +65,18 @@ impl Case<'_> {
         let config = self.config();
         let kept = self.rollout.judge_state.as_deref().and_then(|state| Judge::resume(config.clone(), state).ok());
         let mut judge = kept.unwrap_or_else(|| Judge::new(config));
+        let latest = LazyCell::new(|| self.latest_windows());
+        let is_split_wrong = |judge: &Judge| self.is_split_wrong(judge, &latest);
         let mut last = None;
         for window in self.windows(judge.consumed_to()) {
-            if !self.may_advance || self.is_split_wrong(&judge) {
+            if !self.may_advance || is_split_wrong(&judge) {
                 judge.hold();
             }
             let judgement = judge.consume(&window);
             let ends = judgement.as_ref().is_some_and(|judgement| match judgement.verdict {
                 Verdict::Hold => false,
                 // Windows after it belong to the next share, if there is to be one.
-                Verdict::Advance | Verdict::Promote => self.may_advance && !self.is_split_wrong(&judge),
+                Verdict::Advance | Verdict::Promote => self.may_advance && !is_split_wrong(&judge),
                 Verdict::Rollback => true,
             });
             last = judgement.or(last);
@@ -82,17 +84,17 @@ impl Case<'_> {
                 break;
             }
         }
-        self.conclude(&judge, last)
+        self.conclude(&judge, last, is_split_wrong(&judge))
     }
 
-    fn conclude(&self, judge: &Judge, last: Option<Judgement>) -> Judged {
+    fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool) -> Judged {
         let (verdict, reason, code) = match (&last, judge.decided()) {
             (Some(judgement), _) => (judgement.verdict, judgement.reason.to_string(), judgement.reason.code()),
             // Decided before, and written down then.
             (None, Some((verdict, _))) => (verdict, self.rollout.message.clone().unwrap_or_default(), ""),
             (None, None) => (Verdict::Hold, self.rollout.message.clone().unwrap_or_default(), ""),
         };
-        let is_held = self.is_split_wrong(judge) && verdict != Verdict::Rollback;
+        let is_held = is_split_wrong && verdict != Verdict::Rollback;
         let (verdict, reason, code) = if is_held { split_mismatch() } else { (verdict, reason, code) };
         let blame = judge.blame();
         let reason = match verdict {
@@ -110,9 +112,9 @@ impl Case<'_> {
 
     /// Whether new sessions do not come in the declared shares. Without a gateway nobody declared any. What was wrong once and is right
     /// in the latest windows was mended.
-    fn is_split_wrong(&self, judge: &Judge) -> bool {
+    fn is_split_wrong(&self, judge: &Judge, latest: &impl Deref<Target = Vec<Window>>) -> bool {
         let is_declared = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
-        is_declared && judge.split_mismatch().1 && !judge.is_split_kept(&self.latest_windows())
+        is_declared && judge.split_mismatch().1 && !judge.is_split_kept(latest)
     }
 
     /// What it is compared with at the steps to come.

@@ -373,6 +373,12 @@ fn without_a_gateway_the_numbers_of_pods_split_the_traffic() {
 }
 
 #[test]
+fn a_share_of_whole_pods_is_told_as_it_is() {
+    let trial = trial_with("{traffic: {type: ReplicaRatio}, steps: [{weight: 10, minSoak: 1m, maxSoak: 2h}]}");
+    assert_eq!((trial.share(), trial.rollout().canary_share.as_deref()), (10, Some("20%")), "one pod beside four");
+}
+
+#[test]
 fn a_route_that_is_not_asked_for_any_more_goes() {
     let mut trial = trial();
     trial.cluster = trial.cluster.clone().edited(|spec| {

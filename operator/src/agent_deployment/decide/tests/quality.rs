@@ -102,6 +102,14 @@ fn an_engine_that_may_be_worse_is_refused_with_its_score_its_bound_and_the_limit
 }
 
 #[test]
+fn an_engine_that_too_few_samples_refuse_asks_for_more() {
+    let cluster = scored(scored(gated(), REFERENCE), Found { score: 980_000, drop: Some((0, 22_600)) });
+    let told = "Warning EngineRefused: int8: quality 98.00 %: a drop of 0.00 % from the reference, at most 2.26 %; \
+                spec.slo.quality.maxDrop allows 2%; 400 samples cannot show less: give spec.slo.quality.dataset more";
+    assert_eq!(lines(&cluster.plan()).iter().filter(|line| *line == told).count(), 1, "{:?}", lines(&cluster.plan()));
+}
+
+#[test]
 fn what_counts_is_the_bound_and_not_the_drop_that_was_seen() {
     for (upper, expected) in [(20_000, true), (20_001, false)] {
         let found = Found { score: 979_000, drop: Some((1_000, upper)) };
