@@ -58,7 +58,7 @@ e2e/cluster/enter.sh --name "$cluster" ctr --namespace k8s.io images tag --force
 
 # Rollouts mostly wait for evidence, so the four of them run at the same time. What measures runs alone.
 threads_of() {
-  case $1 in rollout | rollout_disturbed) echo 4 ;; *) echo 1 ;; esac
+  case $1 in rollout | rollout_disturbed | rollout_routes) echo 4 ;; *) echo 1 ;; esac
 }
 
 # What a suite leaves behind would take the node's room from the next. A failure is looked into with SLIPWAY_KEEP_CLUSTER=1 and one suite.

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -11,12 +11,14 @@ use slipway_e2e::{
     load::pod::Load,
     rollouts::{
         AGENT, Bench, ROLLOUT_LIMIT,
-        watch::{Watch, shares_of},
+        watch::{Seen, Watch},
     },
 };
 
 /// Updates of each sort.
 const UPDATES: usize = 5;
+/// Time from one update to the next: ten of them are an hour.
+const EVERY: Duration = Duration::from_secs(360);
 
 /// What people edit without a thought of a rollout.
 fn without_a_new_plan(manifest: &mut Value, number: usize) {
@@ -32,15 +34,11 @@ fn with_an_equal_plan(manifest: &mut Value, number: usize) {
     manifest["spec"]["agent"]["systemPrompt"] = json!(format!("Wait, then answer ({number})."));
 }
 
-/// Applies an edit that is to open no rollout, and looks for a minute.
-async fn stays(bench: &Bench, load: &Load<'_>, (manifest, stable): (&Value, &str)) {
-    let applied = bench.apply(manifest).await.unwrap();
-    let watch = Watch::start(&bench.namespace);
-    bench.namespace.wait_until_served(&applied, ROLLOUT_LIMIT).await.unwrap();
-    load.next_intervals(6).await.unwrap();
-    let history = watch.stop().await.unwrap();
-    assert!(history.iter().all(|seen| seen.canary.is_none()), "{history:?}");
-    assert_eq!(shares_of(&history, stable), [100]);
+/// Looks on until the next update is due.
+async fn rest(load: &Load<'_>, since: Instant) {
+    while since.elapsed() < EVERY {
+        load.next_intervals(1).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -48,23 +46,41 @@ async fn an_hour_of_equal_updates_rolls_nothing_back() {
     let bench = Bench::start("equal-updates").await.unwrap();
     let load = bench.start_load().await.unwrap();
     load.next_intervals(1).await.unwrap();
+    let watch = Watch::start(&bench.namespace);
+    let (mut manifest, mut served) = (bench.manifest.clone(), vec![bench.stable.clone()]);
     let begun = Instant::now();
-    let (mut manifest, mut stable) = (bench.manifest.clone(), bench.stable.clone());
     for number in 1..=UPDATES {
+        let since = Instant::now();
         without_a_new_plan(&mut manifest, number);
-        stays(&bench, &load, (&manifest, stable.as_str())).await;
+        let applied = bench.apply(&manifest).await.unwrap();
+        bench.namespace.wait_until_served(&applied, ROLLOUT_LIMIT).await.unwrap();
+        rest(&load, since).await;
+
+        let since = Instant::now();
         with_an_equal_plan(&mut manifest, number);
-        let opened = Instant::now();
         bench.apply(&manifest).await.unwrap();
-        stable = bench.wait_for_canary().await.unwrap();
-        let promoted = bench.wait_for_promotion(&stable).await.unwrap();
+        let canary = bench.wait_for_canary().await.unwrap();
+        let promoted = bench.wait_for_promotion(&canary).await.unwrap();
         assert!(promoted.rejected.is_empty(), "{:?}", promoted.rejected);
-        println!("update {number}: {stable} took over after {} s", opened.elapsed().as_secs());
+        println!("update {number}: {canary} took over after {} s", since.elapsed().as_secs());
+        served.push(canary);
+        rest(&load, since).await;
     }
+    let history = watch.stop().await.unwrap();
+    // The five that were asked for, each as stable and, but for the first, as a canary before: nothing else came or went.
+    assert_eq!(one_after_the_other(&history, |seen| seen.stable.clone()), served);
+    assert_eq!(one_after_the_other(&history, |seen| seen.canary.clone()), served[1..]);
     let events = bench.namespace.event_reasons(AGENT).await.unwrap();
     assert!(!events.iter().any(|reason| reason == "RolledBack"), "{events:?}");
     let (_, summary) = load.stop().await.unwrap();
     let minutes = begun.elapsed().as_secs() / 60;
     println!("{} updates in {minutes} min; {} requests, {} failed", 2 * UPDATES, summary.ok(), summary.failed());
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
+}
+
+/// What the status named, one after the other, where it named one.
+fn one_after_the_other(history: &[Seen], named: impl Fn(&Seen) -> Option<String>) -> Vec<String> {
+    let mut names: Vec<String> = history.iter().filter_map(named).collect();
+    names.dedup();
+    names
 }

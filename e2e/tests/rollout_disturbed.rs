@@ -120,7 +120,8 @@ async fn pods_come_in_the_middle_of_a_rollout_and_go_after_it() {
 #[tokio::test]
 async fn clients_that_go_around_the_gateway_hold_a_canary() {
     let bench = Bench::start("rollout-around").await.unwrap();
-    let plan = LoadPlan { agent: AGENT.to_owned(), url: format!("http://{AGENT}"), host: None, rate: 50 };
+    let url = format!("http://{AGENT}");
+    let plan = LoadPlan { agent: AGENT.to_owned(), url, host: None, keeps_connections: true, rate: 50 };
     let load = bench.namespace.start_load(&plan).await.unwrap();
     bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();

@@ -166,7 +166,8 @@ async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
     namespace.delete().await.unwrap();
 }
 
-/// Two engines, each before Triton in Jobs of its own: 200 questions, then whole runs, and one is chosen.
+/// Two engines, each before Triton in Jobs of its own: 400 questions, as many as show that no more than 2 % are answered worse, then
+/// whole runs, and one is chosen.
 #[tokio::test]
 async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     advertise("NVIDIA-H100-80GB-HBM3").await;
@@ -174,7 +175,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     give_models(&namespace, &[("measured", json!({}))]).await;
     give_texts(&namespace).await;
     // The stand-in answers every question so; its stop word keeps the rest back.
-    let samples = (0..200).map(|n| {
+    let samples = (0..400).map(|n| {
         let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
         json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
     });
@@ -195,13 +196,10 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     let profile = namespace.campaign(&agent).await.unwrap();
     let status = profile.status.unwrap();
     status.measurements.iter().for_each(|row| println!("  {} at {}: {}", row.engine, row.level, row.reason));
-    status.not_measured.iter().for_each(|left| println!("  {} is left out: {}", left.engine, left.reason));
-    // The search need not measure what is not likely to be better; the confirm run may bring more runs than two in flight can take.
+    // The confirm run may bring more runs than two in flight can take.
     let explored = status.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
     assert!(explored.clone().all(|row| row.errors == 0 && row.count > 0), "{:?}", status.measurements);
-    let considered: BTreeSet<_> =
-        explored.map(|row| &row.engine).chain(status.not_measured.iter().map(|left| &left.engine)).collect();
-    assert_eq!(considered.len(), 2, "{:?}", status.measurements);
+    assert_eq!(explored.map(|row| &row.engine).collect::<BTreeSet<_>>().len(), 2, "{:?}", status.measurements);
 
     let object: AgentDeployment = namespace.api().get("measured").await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
@@ -213,7 +211,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
             (engine.display_name.as_str(), quality.samples, quality.score_parts_per_million, quality.accepted)
         })
         .collect();
-    assert_eq!(scores, [("fp16", 200, 1_000_000, true), ("fp8", 200, 1_000_000, true)]);
+    assert_eq!(scores, [("fp16", 400, 1_000_000, true), ("fp8", 400, 1_000_000, true)]);
     assert_eq!(served.selected.unwrap().engine, status.choice.unwrap().engine);
     let run = namespace.ask("measured", "What is it?").await.unwrap();
     assert_eq!(run["answer"].as_str(), Some("42"), "{run}");

@@ -26,6 +26,8 @@ pub struct LoadPlan {
     pub url: String,
     /// Host by which the gateway knows the agent's route, if there is a gateway.
     pub host: Option<String>,
+    /// Whether requests share connections. A Service splits connections, not requests.
+    pub keeps_connections: bool,
     /// Requests a second.
     pub rate: u32,
 }
@@ -130,6 +132,9 @@ fn pod(plan: &LoadPlan) -> Pod {
         format!("--timeout-seconds={REQUEST_TIMEOUT_SECONDS}"),
     ];
     arguments.extend(plan.host.iter().map(|host| format!("--header=host: {host}")));
+    if !plan.keeps_connections {
+        arguments.push("--header=connection: close".to_owned());
+    }
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": format!("{NAME}-")},
         "spec": {

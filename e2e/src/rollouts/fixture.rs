@@ -92,6 +92,7 @@ impl Bench {
             agent: AGENT.to_owned(),
             url: "http://agents.gateway".to_owned(),
             host: Some(host(self.namespace.name())),
+            keeps_connections: true,
             rate,
         };
         self.namespace.start_load(&plan).await
