@@ -79,7 +79,7 @@ test-api: ## Tests against a real API server, in a cluster of their own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; about two hours, the first with nothing else on the machine).
-	e2e/run.sh choosing measuring api core bad-input quality trtllm operator prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
+	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).

@@ -14,8 +14,9 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SLIPWAY_CACHE/target}
 cluster=${SLIPWAY_TEST_CLUSTER:-test}
 images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-busybox slipway-triton slipway-model-builder)
 
-# A stand-in for what cannot be had here; no other suite needs it.
+# Stand-ins for what cannot be had here; no other suites need them.
 [[ " $* " != *" trtllm "* ]] || images+=(slipway-tensorrt-llm-stand-in)
+[[ " $* " != *" no_build "* ]] || images+=(slipway-no-build-stand-in)
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.

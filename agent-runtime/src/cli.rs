@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, Listeners, Parts, ServeError, SetUpError},
     backend::{
-        EndpointError, Entry, Triton,
+        Backend, EndpointError, Entry, OpenAi, OpenAiError, Triton,
         tokens::{Tokenizer, TokenizerError},
     },
     clock::{Clock, Timestamp},
@@ -93,6 +93,9 @@ pub enum CliError {
     /// The engine's address cannot be used.
     #[error("failed to set up the engine's client")]
     Endpoint(#[source] EndpointError),
+    /// The same of vLLM's own server.
+    #[error("failed to set up the client of vLLM's server")]
+    OpenAi(#[source] OpenAiError),
     /// The engine's tokenizer cannot be used.
     #[error("failed to set up the engine's tokenizer (triton.tokenizer)")]
     Tokenizer(#[source] TokenizerError),
@@ -158,27 +161,28 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     start_logging(&log)?;
     let json = config_file::read(&path).await.map_err(CliError::Config)?;
     let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
-    let triton = triton(&config.triton)?;
+    let backend = backend(&config.triton)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
-    let parts = Parts { config, pod: pod_name, backend: Arc::new(triton), clock: Clock::system(origin) };
+    let parts = Parts { config, pod: pod_name, backend, clock: Clock::system(origin) };
     let app = App::new(parts).map_err(CliError::SetUp)?.with_objectives_from(path);
     let terminate = on_signal()?;
     let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };
     app.serve(listeners, terminate).await.map_err(CliError::Serve)
 }
 
-fn triton(config: &slipway_runtime_config::Triton) -> Result<Triton, CliError> {
+fn backend(config: &slipway_runtime_config::Triton) -> Result<Arc<dyn Backend>, CliError> {
     let slipway_runtime_config::Triton { endpoint, model_name, tokenizer, dialect } = config;
-    let entry = match tokenizer {
-        None => match dialect {
-            TextDialect::Ensemble => Entry::Text,
-            TextDialect::Vllm => Entry::Vllm,
-            TextDialect::LlmApi => Entry::LlmApi,
-        },
-        Some(folder) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
+    let entry = match (tokenizer, dialect) {
+        (Some(folder), _) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
+        (None, TextDialect::Ensemble) => Entry::Text,
+        (None, TextDialect::Vllm) => Entry::Vllm,
+        (None, TextDialect::LlmApi) => Entry::LlmApi,
+        (None, TextDialect::OpenAi) => {
+            return Ok(Arc::new(OpenAi::new(endpoint, model_name).map_err(CliError::OpenAi)?));
+        }
     };
-    Triton::new(endpoint, model_name, entry).map_err(CliError::Endpoint)
+    Ok(Arc::new(Triton::new(endpoint, model_name, entry).map_err(CliError::Endpoint)?))
 }
 
 fn start_logging(directives: &str) -> Result<(), CliError> {

@@ -103,7 +103,7 @@ pub fn draw_question(seed: u64) -> Outcome<Question> {
 }
 
 /// An object of a kind that is known at compile time.
-fn parsed<K: DeserializeOwned>(object: Value) -> Outcome<K> {
+pub(crate) fn parsed<K: DeserializeOwned>(object: Value) -> Outcome<K> {
     serde_json::from_value(object.clone()).map_err(|source| ScenarioError::Answer { text: object.to_string(), source })
 }
 

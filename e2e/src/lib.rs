@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod builder;
 pub mod campaigns;
+pub mod checkpoints;
 pub mod cluster;
 pub mod load;
 pub mod namespace;

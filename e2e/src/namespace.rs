@@ -386,7 +386,8 @@ impl Namespace {
     }
 }
 
-fn refused(action: String, source: kube::Error) -> ScenarioError {
+/// The API server's refusal of an action.
+pub(crate) fn refused(action: String, source: kube::Error) -> ScenarioError {
     ScenarioError::Kubernetes { action, source: Box::new(source) }
 }
 

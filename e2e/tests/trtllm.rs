@@ -3,122 +3,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod},
-};
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
-};
+use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{
-    AgentDeployment, Engine, EngineStatus, engine::FailureClass, profile::MeasurementPurpose,
-};
-use slipway_e2e::{agents::path, cluster, namespace::Namespace};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, engine::FailureClass, profile::MeasurementPurpose};
+use slipway_e2e::{checkpoints::Checkpoint, namespace::Namespace};
 
 const IMAGE: &str = "slipway.dev/slipway-tensorrt-llm-stand-in:dev";
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Gives the only node a GPU model and GPUs, as NVIDIA's device plugin and GPU feature discovery would.
-async fn advertise(product: &str) {
-    let nodes: Api<Node> = Api::all(cluster::client().await.unwrap());
-    let name = nodes.list(&ListParams::default()).await.unwrap().items[0].name_any();
-    let labels = json!({"metadata": {"labels": {"nvidia.com/gpu.product": product}}});
-    nodes.patch(&name, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
-    let capacity = json!({"status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}}});
-    nodes.patch_status(&name, &PatchParams::default(), &Patch::Merge(capacity)).await.unwrap();
-}
-
-/// Llama in small: what its configuration says is what is converted.
-fn config(architecture: &str) -> Value {
-    json!({
-        "architectures": [architecture], "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
-        "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 259, "max_position_embeddings": 8192,
-        "torch_dtype": "bfloat16", "eos_token_id": 258,
-    })
-}
-
-/// A file of weights with one tensor: eight bytes of length, the header, the data.
-fn weights() -> Vec<u8> {
-    let header = r#"{"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}"#;
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat()
-}
-
 /// Puts one folder a model into a claim; each may tell the stand-in's tools to fail.
 async fn give_models(namespace: &Namespace, models: &[(&str, Value)]) {
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "models"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Mi"}}},
-    });
-    namespace.create_object(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap()).await.unwrap();
-    let tokenizer = fs::read(path("model/checkpoints/react-512/tokenizer.json")).unwrap();
-    let mut files = BTreeMap::from([
-        ("tokenizer.json".to_owned(), ByteString(tokenizer)),
-        ("model.safetensors".to_owned(), ByteString(weights())),
-        ("config.json".to_owned(), ByteString(config("LlamaForCausalLM").to_string().into_bytes())),
-    ]);
-    let mut script = String::from("set -e\n");
-    for (name, order) in models {
-        files.insert(format!("{name}.order"), ByteString(order.to_string().into_bytes()));
-        script += &format!(
-            "mkdir /models/{name}; cp /files/tokenizer.json /files/model.safetensors /files/config.json /models/{name}/\n\
-             cp /files/{name}.order /models/{name}/stand-in.json\n"
-        );
-    }
-    let config_map = ConfigMap {
-        metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-            name: Some("files".to_owned()),
-            ..Default::default()
-        },
-        binary_data: Some(files),
-        ..Default::default()
-    };
-    namespace.create_object(&config_map).await.unwrap();
-    run_script(namespace, &script).await;
-}
-
-async fn run_script(namespace: &Namespace, script: &str) {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "fill"},
-        "spec": {
-            "restartPolicy": "Never", "automountServiceAccountToken": false,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [{
-                "name": "fill", "image": "slipway.dev/slipway-busybox:dev", "imagePullPolicy": "IfNotPresent",
-                "command": ["sh", "-c", script],
-                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-                "volumeMounts": [{"name": "models", "mountPath": "/models"}, {"name": "files", "mountPath": "/files"}],
-            }],
-            "volumes": [
-                {"name": "models", "persistentVolumeClaim": {"claimName": "models"}},
-                {"name": "files", "configMap": {"name": "files"}},
-            ],
-        },
-    });
-    namespace.run_to_end(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
-}
-
-/// Lines of JSON in a ConfigMap.
-async fn give_lines(namespace: &Namespace, name: &str, key: &str, lines: impl Iterator<Item = Value>) {
-    let text: String = lines.map(|line| format!("{line}\n")).collect();
-    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: text}});
-    namespace.create_object(&serde_json::from_value::<ConfigMap>(config_map).unwrap()).await.unwrap();
+    let checkpoint =
+        |(name, order): &(&str, Value)| Checkpoint { name: (*name).to_owned(), order: Some(order.clone()) };
+    namespace.give_checkpoints(&models.iter().map(checkpoint).collect::<Vec<_>>()).await.unwrap();
 }
 
 async fn give_texts(namespace: &Namespace) {
     let texts = (0..16).map(|n| json!({"text": format!("calibration text {n}")}));
-    give_lines(namespace, "texts", "train.jsonl", texts).await;
+    namespace.give_lines("texts", "train.jsonl", texts).await.unwrap();
 }
 
 fn agent(name: &str, product: &str, search: &Value) -> Value {
@@ -138,26 +43,19 @@ fn agent(name: &str, product: &str, search: &Value) -> Value {
     })
 }
 
-async fn only_engine_of(namespace: &Namespace, agent: &str) -> EngineStatus {
-    let engines = namespace.api::<Engine>().list(&ListParams::default()).await.unwrap().items;
-    let status: AgentDeployment = namespace.api().get(agent).await.unwrap();
-    let name = &status.status.unwrap().engines[0].name;
-    engines.into_iter().find(|engine| engine.name_any() == *name).and_then(|engine| engine.status).unwrap_or_default()
-}
-
 /// The whole chain: resolve, fetch, quantize, build, check, repository, publish, serve, answer.
 #[tokio::test]
 async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
-    advertise("NVIDIA-H100-80GB-HBM3").await;
     let namespace = Namespace::create("trtllm-serves").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
     give_models(&namespace, &[("whole", json!({}))]).await;
     give_texts(&namespace).await;
     let search = json!({"precision": ["FP8"], "kvCachePrecision": ["FP8"], "maxBatchSize": [16]});
     let object = namespace.apply(&agent("whole", "NVIDIA-H100-80GB-HBM3", &search)).await.unwrap();
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap();
 
-    let engine = only_engine_of(&namespace, "whole").await;
-    let artifact = engine.artifact.unwrap();
+    let engine = namespace.first_engine_of("whole").await.unwrap();
+    let artifact = engine.status.unwrap().artifact.unwrap();
     // 4 layers x (4 x 256 x 256 + 3 x 256 x 512) weights of a byte, and two embeddings of 259 x 256 x 2 bytes.
     assert!(artifact.size_bytes > 2_800_000, "{artifact:?}");
     assert_eq!(served.status.unwrap().selected.unwrap().display_name, "fp8");
@@ -170,8 +68,8 @@ async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
 /// whole runs, and one is chosen.
 #[tokio::test]
 async fn engines_are_scored_and_measured_before_one_of_them_serves() {
-    advertise("NVIDIA-H100-80GB-HBM3").await;
     let namespace = Namespace::create("trtllm-measures").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
     give_models(&namespace, &[("measured", json!({}))]).await;
     give_texts(&namespace).await;
     // The stand-in answers every question so; its stop word keeps the rest back.
@@ -179,9 +77,9 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
         let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
         json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
     });
-    give_lines(&namespace, "samples", "quality.jsonl", samples).await;
+    namespace.give_lines("samples", "quality.jsonl", samples).await.unwrap();
     let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
-    give_lines(&namespace, "runs", "trace.jsonl", runs).await;
+    namespace.give_lines("runs", "trace.jsonl", runs).await.unwrap();
 
     let search = json!({"precision": ["FP16", "FP8"], "maxBatchSize": [16], "concurrency": [2]});
     let mut agent = agent("measured", "NVIDIA-H100-80GB-HBM3", &search);
@@ -221,8 +119,8 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
 /// What a tool does wrong, and what the Engine says of it.
 #[tokio::test]
 async fn a_tool_that_fails_says_why_in_the_engines_status() {
-    advertise("NVIDIA-H100-80GB-HBM3").await;
     let namespace = Namespace::create("trtllm-fails").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
     let cases = [
         ("memory", "build", FailureClass::InsufficientMemory, "CUDA out of memory. Tried to allocate 224.00 MiB."),
         ("device", "quantize", FailureClass::UnsupportedPrecision, "FP8 is not supported on pre SM89 GPUs"),
@@ -264,8 +162,8 @@ async fn a_tool_that_fails_says_why_in_the_engines_status() {
 /// No Job of a refused spec but the one that read config.json.
 #[tokio::test]
 async fn fp8_on_an_a100_is_refused_before_anything_is_fetched() {
-    advertise("NVIDIA-A100-SXM4-80GB").await;
     let namespace = Namespace::create("trtllm-refused").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-A100-SXM4-80GB").await.unwrap();
     give_models(&namespace, &[("refused", json!({}))]).await;
     give_texts(&namespace).await;
     namespace.apply(&agent("refused", "NVIDIA-A100-SXM4-80GB", &json!({"precision": ["FP8"]}))).await.unwrap();

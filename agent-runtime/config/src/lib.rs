@@ -68,11 +68,11 @@ pub struct RuntimeConfig {
     pub objectives: Vec<Objective>,
 }
 
-/// The Triton server beside this sidecar.
+/// The server beside this sidecar: Triton, but for [`TextDialect::OpenAi`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Triton {
-    /// Address of its gRPC port, such as `http://127.0.0.1:8001`.
+    /// Address of its gRPC port, such as `http://127.0.0.1:8001`; with [`TextDialect::OpenAi`] of its HTTP port.
     pub endpoint: String,
     /// Name of the text-generation entry in the model repository.
     #[serde(default = "default_model_name")]
@@ -81,7 +81,7 @@ pub struct Triton {
     /// takes text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// Tensors of an entry that takes text.
+    /// How an entry takes text.
     #[serde(default, skip_serializing_if = "TextDialect::is_default")]
     pub dialect: TextDialect,
 }
@@ -96,6 +96,8 @@ pub enum TextDialect {
     Vllm,
     /// Those of TensorRT-LLM's `llmapi` model.
     LlmApi,
+    /// None: vLLM's own server, which takes and gives JSON over HTTP.
+    OpenAi,
 }
 
 impl TextDialect {

@@ -1,5 +1,6 @@
-//! Where text is generated: one trait, and Triton over KServe gRPC behind it. Imports no other layer.
+//! Where text is generated: one trait, and behind it Triton over KServe gRPC and vLLM's own server. Imports no other layer.
 
+mod open_ai;
 pub mod tokens;
 mod triton;
 
@@ -12,6 +13,7 @@ use std::error::Error;
 
 use futures::{future::BoxFuture, stream::BoxStream};
 
+pub use open_ai::{OpenAi, OpenAiError};
 pub use triton::{EndpointError, Entry, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.
@@ -70,7 +72,7 @@ pub enum BackendError {
         endpoint: String,
         /// What the transport said.
         #[source]
-        source: Box<tonic::Status>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The engine is up and says that it or its model cannot serve.
     #[error("{what} is not ready")]

@@ -8,6 +8,7 @@ mod feedback;
 mod fixture;
 mod layers;
 mod objectives;
+mod open_ai;
 mod process;
 mod proto;
 mod readiness;

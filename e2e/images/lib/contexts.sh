@@ -7,6 +7,7 @@ fill_context() {
   case $name in
     slipway-python | slipway-triton | slipway-model-builder) fill_python_context "$name" "$context" ;;
     slipway-tensorrt-llm-stand-in) fill_stand_in_context "$context" ;;
+    slipway-no-build-stand-in) fill_no_build_context "$context" ;;
     slipway-lognormal-builder) fill_lognormal_context "$context" ;;
     slipway-busybox) fill_busybox_context "$context" ;;
     slipway-traefik) fill_traefik_context "$context" ;;
@@ -48,6 +49,12 @@ fill_stand_in_context() {
   cp -r "$IMAGES"/slipway-tensorrt-llm-stand-in/{tools,backend,all_models} "$1/"
   mkdir -p "$1/tables"
   cp "$REPOSITORY"/operator/tensorrt-llm/tests/data/*_flags.json "$1/tables/"
+}
+
+fill_no_build_context() {
+  build_image slipway-triton
+  rm -rf "$1"/{engine,vllm,llmapi}
+  cp -r "$IMAGES"/slipway-no-build-stand-in/{engine,vllm,llmapi} "$1/"
 }
 
 # The code that turns a checkpoint into ONNX engines is kept with the model.

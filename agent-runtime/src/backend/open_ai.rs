@@ -1,0 +1,169 @@
+//! vLLM's own server: `POST /v1/completions` over HTTP/1.1, answered by server-sent events. IO.
+//!
+//! Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>. A connection that closes
+//! before the end of an answer ends the generation at the engine.
+
+mod events;
+mod reader;
+
+use std::time::Duration;
+
+use async_stream::try_stream;
+use futures::{
+    future::BoxFuture,
+    stream::{BoxStream, Stream, StreamExt},
+};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use serde_json::{Value, json};
+
+use self::{
+    events::Events,
+    reader::{Read, Reader, failure},
+};
+use super::{Backend, BackendError, Generation, Piece};
+
+/// The server is in the same pod: a connection that takes longer is not coming.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a readiness question may take, so that a stuck server reads as unready.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server may take to end an answer after its last event.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Characters kept of a refusal that is no JSON.
+const REFUSAL_CHARACTERS: usize = 400;
+
+/// A server and the model that it serves.
+///
+/// A request has a connection of its own while it runs, so that dropping the stream cancels exactly that generation.
+#[derive(Clone)]
+pub struct OpenAi {
+    client: Client,
+    endpoint: String,
+    model: String,
+}
+
+/// Why the client could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenAiError {
+    /// The endpoint is no URL.
+    #[error("triton.endpoint: {endpoint:?} is not an address; write it as http://127.0.0.1:8000")]
+    Endpoint {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The HTTP client could not be built.
+    #[error("the HTTP client could not be set up")]
+    Client(#[source] reqwest::Error),
+}
+
+impl OpenAi {
+    /// Prepares a client of `endpoint`, such as `http://127.0.0.1:8000`; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`OpenAiError`].
+    pub fn new(endpoint: &str, model: &str) -> Result<Self, OpenAiError> {
+        let client = Client::builder()
+            .tls_certs_only([])
+            .no_proxy()
+            .http1_only()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(OpenAiError::Client)?;
+        let this = Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), model: model.to_owned() };
+        let endpoint = this.endpoint.clone();
+        this.health().build().map_err(|source| OpenAiError::Endpoint { endpoint, source })?;
+        Ok(this)
+    }
+
+    fn health(&self) -> RequestBuilder {
+        self.client.get(format!("{}/health", self.endpoint)).timeout(READY_TIMEOUT)
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> BackendError {
+        BackendError::Unreachable { endpoint: self.endpoint.clone(), source: Box::new(source) }
+    }
+
+    async fn ask(&self, generation: Generation) -> Result<Response, BackendError> {
+        let request = self.client.post(format!("{}/v1/completions", self.endpoint));
+        // vLLM names the request so in its log.
+        let request = request.header("x-request-id", &generation.id).json(&body(&self.model, generation));
+        let response = request.send().await.map_err(|source| self.unreachable(source))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            return Err(not_ready());
+        }
+        let text = response.text().await.map_err(|source| self.unreachable(source))?;
+        let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
+        Err(BackendError::Engine { message: format!("HTTP status {}: {message}", status.as_u16()) })
+    }
+}
+
+impl Backend for OpenAi {
+    fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
+        let this = self.clone();
+        let pieces = try_stream! {
+            let mut body = this.ask(generation).await?.bytes_stream();
+            let (mut events, mut reader) = (Events::default(), Reader::default());
+            while let Some(bytes) = body.next().await {
+                let bytes = bytes.map_err(|source| this.unreachable(source))?;
+                for data in events.push(&bytes)? {
+                    match reader.read(&data)? {
+                        None => {}
+                        Some(Read::More(piece)) => yield piece,
+                        Some(Read::Last(piece)) => {
+                            // Before the piece is handed out: who reads the last one does not ask again.
+                            tokio::spawn(end_in_order(body));
+                            yield piece;
+                            return;
+                        }
+                    }
+                }
+            }
+            yield reader.end()?;
+        };
+        pieces.boxed()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
+        Box::pin(async {
+            let answer = self.health().send().await.map_err(|source| self.unreachable(source))?;
+            if answer.status().is_success() { Ok(()) } else { Err(not_ready()) }
+        })
+    }
+}
+
+fn not_ready() -> BackendError {
+    BackendError::NotReady { what: "vLLM's server".into() }
+}
+
+/// The request of a generation.
+fn body(model: &str, generation: Generation) -> Value {
+    let Generation { id: _, prompt, max_tokens, stop_words } = generation;
+    let mut body = json!({
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        // The likeliest token, as with the other backends.
+        "temperature": 0,
+        "stream": true,
+        // Every event says how many tokens there are so far.
+        "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+    });
+    if !stop_words.is_empty() {
+        body["stop"] = json!(stop_words);
+    }
+    body
+}
+
+/// Reads what follows the last event, so that the connection can be used again.
+async fn end_in_order(mut rest: impl Stream<Item = reqwest::Result<impl AsRef<[u8]>>> + Unpin) {
+    let all = async { while let Some(Ok(_)) = rest.next().await {} };
+    // Past this the connection is closed, which does no harm.
+    let _ = tokio::time::timeout(END_TIMEOUT, all).await;
+}

@@ -1,0 +1,116 @@
+//! The events of one completion. Pure.
+//!
+//! Each has one choice with the new text, or, at the end, none. Every one has the usage so far where the server knows
+//! `continuous_usage_stats`; the last has it in any case, and `[DONE]` follows.
+
+use serde::Deserialize;
+
+use crate::backend::{BackendError, FinishReason, Piece};
+
+/// The data of the event after the last.
+const DONE: &str = "[DONE]";
+
+/// Reads the events of one completion.
+#[derive(Debug, Default)]
+pub struct Reader {
+    output_tokens: u32,
+    /// The piece with the reason of the end, until all tokens are counted.
+    last: Option<Piece>,
+}
+
+/// A piece, and whether more follow.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// More follow.
+    More(Piece),
+    /// The last.
+    Last(Piece),
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    completion_tokens: u32,
+}
+
+/// What is said in place of an answer: later versions put it below `error`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Failure {
+    Nested { error: Words },
+    Flat(Words),
+}
+
+#[derive(Deserialize)]
+struct Words {
+    message: String,
+}
+
+/// The server's words, if a text is a failure.
+pub fn failure(text: &str) -> Option<String> {
+    serde_json::from_str(text).ok().map(|failure| match failure {
+        Failure::Nested { error } => error.message,
+        Failure::Flat(words) => words.message,
+    })
+}
+
+impl Reader {
+    /// Reads the data of one event.
+    pub fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
+        if data == DONE {
+            return self.end().map(|piece| Some(Read::Last(piece)));
+        }
+        if let Some(message) = failure(data) {
+            return Err(BackendError::Engine { message });
+        }
+        let Chunk { choices, usage } = serde_json::from_str(data)
+            .map_err(|error| BackendError::Protocol { problem: format!("an event is no completion: {error}") })?;
+        let choice = choices.into_iter().next();
+        self.output_tokens = match (usage, &choice) {
+            (Some(usage), _) => usage.completion_tokens,
+            // A server that does not count sends an event for each step.
+            (None, Some(_)) => self.output_tokens.saturating_add(1),
+            (None, None) => self.output_tokens,
+        };
+        let Some(Choice { text, finish_reason }) = choice else { return Ok(None) };
+        let finish = finish_reason.as_deref().map(finish_of).transpose()?;
+        let piece = Piece { text, output_tokens: self.output_tokens, finish };
+        if finish.is_none() {
+            return Ok(Some(Read::More(piece)));
+        }
+        self.last = Some(piece);
+        Ok(None)
+    }
+
+    /// The answer has ended.
+    pub fn end(&mut self) -> Result<Piece, BackendError> {
+        let piece = self.last.take().ok_or(BackendError::EndedEarly)?;
+        Ok(Piece { output_tokens: self.output_tokens, ..piece })
+    }
+}
+
+fn finish_of(name: &str) -> Result<FinishReason, BackendError> {
+    match name {
+        "stop" => Ok(FinishReason::Stop),
+        "length" => Ok(FinishReason::Length),
+        other => {
+            let problem = format!("finish_reason is {other:?}; expected \"stop\" or \"length\"");
+            Err(BackendError::Protocol { problem })
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The contract with vLLM's own server, against a stand-in that speaks the same protocol over a real connection.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::StreamExt;
+use pretty_assertions::assert_eq;
+use rstest::rstest;
+use serde_json::{Value, json};
+use slipway_agent_runtime::backend::{Backend, BackendError, FinishReason, Generation, OpenAi, Piece};
+use tokio::{net::TcpListener, sync::watch};
+
+use crate::fixture::or_hang;
+
+/// What the stand-in does with a completion.
+#[derive(Clone)]
+enum Behavior {
+    /// Sends these bytes, each part by itself, and ends.
+    Sends(Vec<Vec<u8>>),
+    /// Sends these and never ends.
+    SendsAndHangs(Vec<Vec<u8>>),
+    /// Answers with this status and text.
+    Refuses(StatusCode, &'static str),
+}
+
+/// What was seen of clients.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    requests: Vec<(Option<String>, Value)>,
+    cancelled: usize,
+}
+
+#[derive(Clone)]
+struct StandIn {
+    behavior: Behavior,
+    health: StatusCode,
+    seen: watch::Sender<Seen>,
+}
+
+impl StandIn {
+    fn new(behavior: Behavior) -> Self {
+        Self { behavior, health: StatusCode::OK, seen: watch::Sender::default() }
+    }
+}
+
+/// Counts an answer that a client did not wait for.
+struct Guard(watch::Sender<Seen>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.send_modify(|seen| seen.cancelled += 1);
+    }
+}
+
+async fn complete(State(server): State<Arc<StandIn>>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
+    let id = headers.get("x-request-id").map(|id| id.to_str().expect("a text").to_owned());
+    server.seen.send_modify(|seen| seen.requests.push((id, body)));
+    let (parts, hangs) = match server.behavior.clone() {
+        Behavior::Refuses(status, text) => return (status, text).into_response(),
+        Behavior::Sends(parts) => (parts, false),
+        Behavior::SendsAndHangs(parts) => (parts, true),
+    };
+    let guard = hangs.then(|| Guard(server.seen.clone()));
+    let body = async_stream::stream! {
+        let _guard = guard;
+        for part in parts {
+            yield Ok::<_, std::io::Error>(part);
+            // Parts of one write would arrive as one.
+            tokio::task::yield_now().await;
+        }
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    };
+    ([("content-type", "text/event-stream")], Body::from_stream(body)).into_response()
+}
+
+async fn start(server: StandIn) -> OpenAi {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+    let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let health = |State(server): State<Arc<StandIn>>| async move { server.health };
+    let router = Router::new().route("/v1/completions", post(complete)).route("/health", get(health));
+    tokio::spawn(axum::serve(listener, router.with_state(Arc::new(server))).into_future());
+    OpenAi::new(&endpoint, "agent").expect("the endpoint is a URL")
+}
+
+async fn generate(server: StandIn) -> Result<Vec<Piece>, BackendError> {
+    let generation = Generation {
+        id: "run-1".into(),
+        prompt: "Question: é?\n".into(),
+        max_tokens: 7,
+        stop_words: vec!["\n\n".into()],
+    };
+    let pieces: Vec<_> = or_hang(start(server).await.generate(generation).collect()).await;
+    pieces.into_iter().collect()
+}
+
+fn event(data: impl ToString) -> Vec<u8> {
+    format!("data: {}\n\n", data.to_string()).into_bytes()
+}
+
+/// An event as vLLM sends it, with all tokens so far.
+fn chunk(text: &str, tokens: u32, finish: Option<&str>) -> Vec<u8> {
+    let choice = json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish, "stop_reason": null});
+    let usage = json!({"prompt_tokens": 4, "completion_tokens": tokens, "total_tokens": 4 + tokens});
+    event(
+        json!({"id": "cmpl-run-1", "object": "text_completion", "created": 1, "model": "agent", "choices": [choice], "usage": usage}),
+    )
+}
+
+/// An event of a server that counts at the end only.
+fn uncounted(text: &str, finish: Option<&str>) -> Vec<u8> {
+    event(json!({"choices": [{"index": 0, "text": text, "finish_reason": finish}], "usage": null}))
+}
+
+fn usage(tokens: u32) -> Vec<u8> {
+    event(
+        json!({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": tokens, "total_tokens": 4 + tokens}}),
+    )
+}
+
+fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
+    Piece { text: text.into(), output_tokens, finish }
+}
+
+#[tokio::test]
+async fn a_generation_asks_for_the_likeliest_tokens_as_a_stream_with_their_count() {
+    let server = StandIn::new(Behavior::Sends(vec![chunk("5", 1, Some("length")), event("[DONE]")]));
+    let seen = server.seen.subscribe();
+    generate(server).await.expect("the generation succeeds");
+    let body = json!({
+        "model": "agent", "prompt": "Question: é?\n", "max_tokens": 7, "temperature": 0, "stop": ["\n\n"], "stream": true,
+        "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+    });
+    assert_eq!(seen.borrow().requests, [(Some("run-1".to_owned()), body)]);
+}
+
+#[rstest]
+#[case::counted_all_along(
+    vec![chunk("Answer: ", 2, None), chunk("ü", 4, Some("stop")), usage(4), event("[DONE]")],
+    vec![piece("Answer: ", 2, None), piece("ü", 4, Some(FinishReason::Stop))]
+)]
+#[case::counted_at_the_end(
+    vec![uncounted("Answer: ", None), uncounted("ü", Some("length")), usage(7), event("[DONE]")],
+    vec![piece("Answer: ", 1, None), piece("ü", 7, Some(FinishReason::Length))]
+)]
+#[case::never_counted(
+    vec![uncounted("Answer: ", None), uncounted("ü", Some("stop")), event("[DONE]")],
+    vec![piece("Answer: ", 1, None), piece("ü", 2, Some(FinishReason::Stop))]
+)]
+#[case::closed_without_a_last_event(
+    vec![chunk("5", 1, Some("stop"))],
+    vec![piece("5", 1, Some(FinishReason::Stop))]
+)]
+#[tokio::test]
+async fn pieces_arrive_with_all_tokens_so_far_and_the_last_once_all_are_counted(
+    #[case] events: Vec<Vec<u8>>,
+    #[case] pieces: Vec<Piece>,
+) {
+    assert_eq!(generate(StandIn::new(Behavior::Sends(events))).await.expect("the generation succeeds"), pieces);
+}
+
+#[tokio::test]
+async fn an_answer_may_be_cut_within_a_character() {
+    let whole = [chunk("ü", 1, None), chunk("é", 2, Some("stop")), event("[DONE]")].concat();
+    let bytes: Vec<Vec<u8>> = whole.iter().map(|byte| vec![*byte]).collect();
+    assert_eq!(
+        generate(StandIn::new(Behavior::Sends(bytes))).await.expect("the generation succeeds"),
+        [piece("ü", 1, None), piece("é", 2, Some(FinishReason::Stop))]
+    );
+}
+
+#[tokio::test]
+async fn a_generation_that_is_dropped_ends_at_the_server() {
+    let server = StandIn::new(Behavior::SendsAndHangs(vec![chunk("Answer", 1, None)]));
+    let mut seen = server.seen.subscribe();
+    let backend = start(server).await;
+    let generation = Generation { id: "run-1".into(), prompt: "?".into(), max_tokens: 7, stop_words: Vec::new() };
+    let mut pieces = backend.generate(generation);
+    let first = or_hang(pieces.next()).await.expect("a piece").expect("no error");
+    assert_eq!(first, piece("Answer", 1, None));
+    assert_eq!(seen.borrow().cancelled, 0);
+    drop(pieces);
+    or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");
+}
+
+#[rstest]
+#[case::is_aborted(vec![chunk("x", 1, Some("abort"))],
+    "the engine's answer cannot be read: finish_reason is \"abort\"; expected \"stop\" or \"length\"")]
+#[case::fails(vec![chunk("x", 1, None), event(json!({"error": {"message": "EngineCore died", "code": 500}}))],
+    "the engine failed: EngineCore died")]
+#[case::fails_as_earlier_versions(vec![event(json!({"object": "error", "message": "EngineCore died", "code": 400}))],
+    "the engine failed: EngineCore died")]
+#[case::ends(vec![chunk("x", 1, None)], "the engine ended the stream in the middle of a generation")]
+#[case::ends_in_order(vec![chunk("x", 1, None), event("[DONE]")], "the engine ended the stream in the middle of a generation")]
+#[case::is_no_json(vec![event("?")],
+    "the engine's answer cannot be read: an event is no completion: expected value at line 1 column 1")]
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_says_why(#[case] events: Vec<Vec<u8>>, #[case] message: &str) {
+    let error = generate(StandIn::new(Behavior::Sends(events))).await.expect_err("the generation fails");
+    assert_eq!(error.to_string(), message);
+}
+
+#[rstest]
+#[case(
+    StatusCode::NOT_FOUND,
+    r#"{"error": {"message": "The model `agent` does not exist.", "code": 404}}"#,
+    "the engine failed: HTTP status 404: The model `agent` does not exist."
+)]
+#[case(
+    StatusCode::BAD_REQUEST,
+    r#"{"object": "error", "message": "This model's maximum context length is 8 tokens."}"#,
+    "the engine failed: HTTP status 400: This model's maximum context length is 8 tokens."
+)]
+#[case(
+    StatusCode::INTERNAL_SERVER_ERROR,
+    "Internal Server Error\n",
+    "the engine failed: HTTP status 500: Internal Server Error"
+)]
+#[case(StatusCode::SERVICE_UNAVAILABLE, "", "vLLM's server is not ready")]
+#[tokio::test]
+async fn a_refusal_is_told_in_the_servers_words(
+    #[case] status: StatusCode,
+    #[case] text: &'static str,
+    #[case] message: &str,
+) {
+    let error = generate(StandIn::new(Behavior::Refuses(status, text))).await.expect_err("it is refused");
+    assert_eq!(error.to_string(), message);
+}
+
+#[tokio::test]
+async fn readiness_is_the_servers_health() {
+    let server = StandIn::new(Behavior::Sends(Vec::new()));
+    assert!(start(server.clone()).await.ready().await.is_ok());
+    let sick = StandIn { health: StatusCode::SERVICE_UNAVAILABLE, ..server };
+    let error = start(sick).await.ready().await.expect_err("it is not ready");
+    assert_eq!((error.to_string().as_str(), error.is_unavailable()), ("vLLM's server is not ready", true));
+    let nobody = OpenAi::new("http://127.0.0.1:9", "agent").expect("a URL");
+    let error = nobody.ready().await.expect_err("nobody is there");
+    assert_eq!(
+        (error.to_string().as_str(), error.kind()),
+        ("the engine at http://127.0.0.1:9 cannot be reached", "unreachable")
+    );
+}
+
+#[test]
+fn an_address_that_is_none_names_the_field() {
+    let error = OpenAi::new("vllm", "agent").err().expect("no URL");
+    assert_eq!(error.to_string(), "triton.endpoint: \"vllm\" is not an address; write it as http://127.0.0.1:8000");
+}

@@ -1,0 +1,245 @@
+//! Engines without a build, VLLM and TensorRTLLMPyTorch, served by a STAND-IN image (`e2e/images/slipway-no-build-stand-in`): its
+//! backend and its model have the files, arguments and tensors of upstream's; nothing here ran vLLM, TensorRT-LLM or a GPU.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Container, Pod},
+};
+use kube::{ResourceExt, api::ListParams};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::{
+    labels,
+    v1alpha1::{Engine, engine::FailureClass},
+};
+use slipway_e2e::{
+    checkpoints::{Checkpoint, GPU, checkpoint_bytes},
+    namespace::Namespace,
+};
+
+const IMAGE: &str = "slipway.dev/slipway-no-build-stand-in:dev";
+/// Triton with neither backend.
+const OTHER_IMAGE: &str = "slipway.dev/slipway-triton:dev";
+const H100: &str = "NVIDIA-H100-80GB-HBM3";
+const A100: &str = "NVIDIA-A100-SXM4-80GB";
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn vllm(image: &str) -> Value {
+    json!({"backend": "VLLM", "vllm": {
+        "version": "0.11.0", "image": image, "maxSeqLen": 4096, "extraArgs": ["enforce_eager=true"],
+    }})
+}
+
+fn py_torch(image: &str) -> Value {
+    json!({"backend": "TensorRTLLMPyTorch", "tensorRTLLMPyTorch": {
+        "version": "1.2.1", "image": image, "maxSeqLen": 4096,
+    }})
+}
+
+fn agent(name: &str, product: &str, (engine, precision): (Value, &str)) -> Value {
+    json!({
+        "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": name},
+        "spec": {
+            "model": {"uri": format!("pvc://models/{name}")},
+            "engine": engine,
+            "search": {"precision": [precision], "maxBatchSize": [16]},
+            "hardware": {"nodeSelector": {"nvidia.com/gpu.product": product}},
+            "serving": {"tritonResources": {"limits": {GPU: "1"}}},
+            "agent": {"maxSteps": 2},
+        },
+    })
+}
+
+async fn namespace_with(name: &str, product: &str, checkpoints: &[&str]) -> Namespace {
+    let namespace = Namespace::create(name).await.unwrap();
+    namespace.advertise_gpus(product).await.unwrap();
+    let of_name = |name: &&str| Checkpoint { name: (*name).to_owned(), order: None };
+    namespace.give_checkpoints(&checkpoints.iter().map(of_name).collect::<Vec<_>>()).await.unwrap();
+    namespace
+}
+
+/// All containers of a pod, each with whether it asks for a GPU.
+fn containers(pod: &Pod) -> Vec<(String, bool)> {
+    let asks = |container: &Container| {
+        let resources = container.resources.clone().unwrap_or_default();
+        [resources.limits, resources.requests].into_iter().flatten().any(|list| list.contains_key(GPU))
+    };
+    let spec = pod.spec.as_ref().unwrap();
+    let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+    all.map(|container| (container.name.clone(), asks(container))).collect()
+}
+
+/// The engine is the checkpoint with what was assembled around it, under its content's digest, and no GPU was asked for.
+async fn an_artifact_without_a_gpu(namespace: &Namespace, agent: &str, versions: (&str, &str)) {
+    let engine = namespace.first_engine_of(agent).await.unwrap();
+    let (name, status) = (engine.name_any(), engine.status.unwrap());
+    let artifact = status.artifact.unwrap();
+    assert_eq!(artifact.location, format!("engines/{name}/{}", artifact.manifest_digest));
+    assert_eq!(artifact.versions, BTreeMap::from([(versions.0.to_owned(), versions.1.to_owned())]));
+    let (size, checkpoint) = (artifact.size_bytes, i64::try_from(checkpoint_bytes().unwrap()).unwrap());
+    assert!(size > checkpoint && size < checkpoint + 20_000, "{size} with a checkpoint of {checkpoint}");
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+    assert_eq!((ready.status.as_str(), ready.message.as_str()), ("True", "the artifact is in the store"));
+
+    let selector = format!("{}=build,{}={name}", labels::APP_COMPONENT, labels::ENGINE);
+    let pods = namespace.pods(&selector).await.unwrap();
+    let steps: Vec<_> = pods.iter().map(containers).collect();
+    let expected = ["install-worker", "assemble", "finish-build"].map(|step| (step.to_owned(), false));
+    assert_eq!(steps, [expected]);
+}
+
+/// The one pod that serves an agent.
+async fn serving_pod(namespace: &Namespace, agent: &str) -> Pod {
+    let selector = format!("{}=serve,{}={agent}", labels::APP_COMPONENT, labels::APP_INSTANCE);
+    let mut pods = namespace.pods(&selector).await.unwrap();
+    assert_eq!(pods.len(), 1, "{:?}", pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+    pods.remove(0)
+}
+
+/// Asks once, and gives the answer with the tokens that the sidecar counted.
+async fn asked(namespace: &Namespace, agent: &str) -> (String, u64) {
+    let run = namespace.ask(agent, "What is it?").await.unwrap();
+    assert_eq!(run["status"].as_str(), Some("succeeded"), "{run}");
+    let tokens = run["usage"]["outputTokens"].as_u64().unwrap();
+    (run["answer"].as_str().unwrap().to_owned(), tokens)
+}
+
+/// The arguments as the stand-in wrote them to its log.
+fn told(log: &str, engine: &str) -> Value {
+    let line = log.lines().find(|line| line.contains(&format!("stand-in for {engine}: "))).unwrap();
+    let text = &line[line.find('{').unwrap()..=line.rfind('}').unwrap()];
+    serde_json::from_str(&text.replace("\\\"", "\"")).unwrap()
+}
+
+/// Until a line is in a log: what a client does without waiting for an answer is noticed a moment later.
+async fn wait_for_line(namespace: &Namespace, pod: &str, words: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let log = namespace.log(pod, "triton").await.unwrap();
+        if log.contains(words) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "no {words:?} in {log}");
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// The whole chain: resolve, fetch, assemble, publish, serve, answer.
+#[tokio::test]
+async fn vllm_serves_a_checkpoint_with_its_arguments_and_answers() {
+    let namespace = namespace_with("vllm-serves", H100, &["vllm"]).await;
+    let object = namespace.apply(&agent("vllm", H100, (vllm(IMAGE), "FP8"))).await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap();
+    assert_eq!(served.status.unwrap().selected.unwrap().display_name, "fp8");
+    an_artifact_without_a_gpu(&namespace, "vllm", ("vllm", "0.11.0")).await;
+
+    let pod = serving_pod(&namespace, "vllm").await;
+    assert!(containers(&pod).contains(&("triton".to_owned(), true)), "{:?}", containers(&pod));
+    // vLLM says how many tokens each piece has; the stand-in makes one of every character, and cuts at the stop word itself.
+    assert_eq!(asked(&namespace, "vllm").await, ("42".to_owned(), 10));
+    let log = namespace.log(&pod.name_any(), "triton").await.unwrap();
+    assert_eq!(
+        told(&log, "vLLM"),
+        json!({
+            "model": "/slipway/engine/checkpoint", "dtype": "auto", "quantization": "fp8", "kv_cache_dtype": "auto",
+            "tensor_parallel_size": 1, "pipeline_parallel_size": 1, "max_model_len": 4096, "max_num_seqs": 16,
+            "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9, "enable_prefix_caching": true,
+            "enable_chunked_prefill": true, "enforce_eager": true,
+        })
+    );
+    assert!(!log.contains("stand-in: cancelled"), "{log}");
+    namespace.delete().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_py_torch_flow_serves_a_checkpoint_and_stops_where_the_sidecar_has_read_enough() {
+    let namespace = namespace_with("py-torch-serves", H100, &["py-torch"]).await;
+    let object = namespace.apply(&agent("py-torch", H100, (py_torch(IMAGE), "BF16"))).await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap();
+    assert_eq!(served.status.unwrap().selected.unwrap().display_name, "bf16");
+    an_artifact_without_a_gpu(&namespace, "py-torch", ("tensorrt_llm", "1.2.1")).await;
+
+    let pod = serving_pod(&namespace, "py-torch").await;
+    assert!(containers(&pod).contains(&("triton".to_owned(), true)), "{:?}", containers(&pod));
+    // Every response counts as a token, those of the stop word too.
+    assert_eq!(asked(&namespace, "py-torch").await, ("42".to_owned(), 12));
+    wait_for_line(&namespace, &pod.name_any(), "stand-in: cancelled after").await;
+    let log = namespace.log(&pod.name_any(), "triton").await.unwrap();
+    assert_eq!(
+        told(&log, "TensorRT-LLM"),
+        json!({
+            "model": "/slipway/engine/checkpoint", "backend": "pytorch", "dtype": "bfloat16", "tensor_parallel_size": 1,
+            "pipeline_parallel_size": 1, "max_seq_len": 4096, "max_batch_size": 16, "max_num_tokens": 8192,
+            "enable_chunked_prefill": true,
+            "kv_cache_config": {"enable_block_reuse": true, "free_gpu_memory_fraction": 0.9},
+        })
+    );
+    namespace.delete().await.unwrap();
+}
+
+/// No Job of a refused spec but the one that read config.json.
+#[tokio::test]
+async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
+    let namespace = namespace_with("no-build-refused", A100, &["fp8", "argument"]).await;
+    namespace.apply(&agent("fp8", A100, (vllm(IMAGE), "FP8"))).await.unwrap();
+    let mut contradicts = vllm(IMAGE);
+    contradicts["vllm"]["extraArgs"] = json!(["enforce_eager=true", "max_num_seqs=1"]);
+    namespace.apply(&agent("argument", A100, (contradicts, "BF16"))).await.unwrap();
+
+    let message = namespace.wait_for_message("fp8", "Stalled", "SM80", LIMIT).await.unwrap();
+    assert_eq!(
+        message,
+        "spec.search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16, INT8WeightOnly, \
+         INT8SmoothQuant, INT4WeightOnly, INT4AWQ"
+    );
+    let message = namespace.wait_for_message("argument", "Stalled", "extraArgs", LIMIT).await.unwrap();
+    assert_eq!(
+        message,
+        "spec.engine.vllm.extraArgs[1]: max_num_seqs=1 contradicts max_num_seqs=16: change the field or the element that \
+         sets it, and remove this one"
+    );
+    let jobs = namespace.api::<Job>().list(&ListParams::default()).await.unwrap();
+    let jobs: Vec<_> = jobs.items.iter().map(ResourceExt::name_any).collect();
+    assert!(jobs.len() == 2 && jobs.iter().all(|name| name.starts_with("resolve-")), "{jobs:?}");
+    namespace.delete().await.unwrap();
+}
+
+/// An image of another backend is found out before an engine counts as built, an argument that vLLM does not know when it is served.
+#[tokio::test]
+async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
+    let namespace = namespace_with("no-build-fails", H100, &["vllm", "py-torch", "unknown"]).await;
+    let cases = [
+        ("vllm", vllm(OTHER_IMAGE), "/opt/tritonserver/backends/vllm/model.py: is it Triton's image of vLLM 0.11.0?"),
+        (
+            "py-torch",
+            py_torch(OTHER_IMAGE),
+            "/app/all_models/llmapi/tensorrt_llm/1/model.py: is it Triton's image of TensorRT-LLM 1.2.1?",
+        ),
+    ];
+    let mut unknown = vllm(IMAGE);
+    unknown["vllm"]["extraArgs"] = json!(["enforce_eagerly=true"]);
+    namespace.apply(&agent("unknown", H100, (unknown, "BF16"))).await.unwrap();
+    for (name, engine, _) in &cases {
+        namespace.apply(&agent(name, H100, (engine.clone(), "BF16"))).await.unwrap();
+    }
+    for (name, _, words) in cases {
+        let condition = namespace.wait_for_message(name, "Stalled", words, LIMIT).await.unwrap();
+        println!("{name}: {condition}");
+        let engine = namespace.first_engine_of(name).await.unwrap();
+        let attempts = engine.status.unwrap().attempts;
+        let failures: Vec<_> = attempts.iter().filter_map(|attempt| attempt.failure.clone()).collect();
+        assert_eq!(failures.iter().map(|failure| failure.class).collect::<Vec<_>>(), [FailureClass::ImageMismatch]);
+        assert!(failures[0].message.contains(words), "{failures:?}");
+    }
+    let words = "got an unexpected keyword argument 'enforce_eagerly'";
+    let condition = namespace.wait_for_message("unknown", "Reconciling", words, LIMIT).await.unwrap();
+    println!("unknown: {condition}");
+    let engines = namespace.api::<Engine>().list(&ListParams::default()).await.unwrap().items;
+    let built = engines.iter().filter(|engine| engine.status.as_ref().is_some_and(|status| status.artifact.is_some()));
+    assert_eq!(built.count(), 1, "only the engine whose image has its backend");
+    namespace.delete().await.unwrap();
+}
