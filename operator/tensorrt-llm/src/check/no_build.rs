@@ -86,9 +86,12 @@ fn runs(backend: Backend, precision: Precision, gpu: Gpu) -> bool {
     }
 }
 
-fn all_that_run(backend: Backend, gpu: Gpu) -> String {
-    let run = Precision::ALL.into_iter().filter(|other| runs(backend, *other, gpu)).map(Precision::name);
-    let run: Vec<_> = run.collect();
+/// What of a checkpoint runs, or what would if it were quantized otherwise.
+fn all_that_run(of: &Unbuilt, gpu: Gpu) -> String {
+    let backend = of.backend;
+    let is_served = |other: &Precision| of.checkpoint != Checkpoint::Plain || backend.serves_plain(*other);
+    let run = Precision::ALL.into_iter().filter(|other| is_served(other) && runs(backend, *other, gpu));
+    let run: Vec<_> = run.map(Precision::name).collect();
     if run.is_empty() { format!("nothing of {}", backend.name()) } else { run.join(", ") }
 }
 
@@ -103,7 +106,7 @@ fn format(asked: &Asked, of: &Unbuilt, index: usize, precision: Precision) -> Op
             precision: precision.name(),
             gpu: asked.gpu.name,
             sm: asked.gpu.sm,
-            others: all_that_run(of.backend, asked.gpu),
+            others: all_that_run(of, asked.gpu),
         },
         Checkpoint::Plain | Checkpoint::Quantized(_) | Checkpoint::Unknown(_) => return None,
     };

@@ -91,8 +91,7 @@ fn what_is_served_is_admitted(
     "NVIDIA-A100-SXM4-80GB",
     Precision::Fp8,
     Checkpoint::Plain,
-    "search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16, INT8WeightOnly, INT8SmoothQuant, \
-     INT4WeightOnly, INT4AWQ"
+    "search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16"
 )]
 #[case::the_flow_lacks_it(
     Backend::PyTorch,
