@@ -172,7 +172,8 @@ fn triton(config: &slipway_runtime_config::Triton) -> Result<Triton, CliError> {
     let slipway_runtime_config::Triton { endpoint, model_name, tokenizer, dialect } = config;
     let entry = match tokenizer {
         None => match dialect {
-            TextDialect::Ensemble => Entry::Text,
+            TextDialect::Text => Entry::Text,
+            TextDialect::Ensemble => Entry::Ensemble,
             TextDialect::Vllm => Entry::Vllm,
             TextDialect::LlmApi => Entry::LlmApi,
         },
