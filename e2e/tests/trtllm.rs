@@ -166,6 +166,50 @@ async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
     namespace.delete().await.unwrap();
 }
 
+/// Lines of the quality gate's data set.
+async fn give_samples(namespace: &Namespace) {
+    // The stand-in answers every question so; its stop word keeps the rest back.
+    let samples = (0..200).map(|n| {
+        let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
+        json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
+    });
+    give_lines(namespace, "samples", "quality.jsonl", samples).await;
+}
+
+fn quality() -> Value {
+    json!({"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}})
+}
+
+/// The same engine behind models of the image's that take text: it is scored and served through them.
+#[tokio::test]
+async fn an_engine_behind_an_ensemble_or_bls_is_asked_in_text() {
+    advertise("NVIDIA-H100-80GB-HBM3").await;
+    let namespace = Namespace::create("trtllm-text").await.unwrap();
+    let entries = [("ensemble", "Ensemble", "ensemble"), ("bls", "BLS", "tensorrt_llm_bls")];
+    give_models(&namespace, &entries.map(|(name, ..)| (name, json!({})))).await;
+    give_texts(&namespace).await;
+    give_samples(&namespace).await;
+    let mut objects = Vec::new();
+    for (name, entry, _) in entries {
+        let mut agent = agent(name, "NVIDIA-H100-80GB-HBM3", &json!({"precision": ["FP16"], "maxBatchSize": [4]}));
+        agent["spec"]["engine"]["tensorRTLLM"]["entry"] = json!(entry);
+        agent["spec"]["slo"] = json!({"quality": quality()});
+        objects.push(namespace.apply(&agent).await.unwrap());
+    }
+    for (object, (name, _, model)) in objects.iter().zip(entries) {
+        let status = namespace.wait_until_served(object, LIMIT).await.unwrap().status.unwrap();
+        let scored = status.engines[0].quality.clone().unwrap();
+        assert_eq!((scored.samples, scored.score_parts_per_million), (200, 1_000_000), "{name}");
+        let run = namespace.ask(name, "What is it?").await.unwrap();
+        assert_eq!((run["status"].as_str(), run["answer"].as_str()), (Some("succeeded"), Some("42")), "{run}");
+        let revisions = namespace.api::<ConfigMap>().list(&ListParams::default()).await.unwrap().items;
+        let asked = revisions.iter().filter_map(|object| object.data.as_ref()?.get("config.json"));
+        let asks = |config: &String| config.contains(&format!("\"modelName\": \"{model}\""));
+        assert_eq!(asked.filter(|config| asks(config)).count(), 1, "{name}");
+    }
+    namespace.delete().await.unwrap();
+}
+
 /// Two engines, each before Triton in Jobs of its own: 200 questions, then whole runs, and one is chosen.
 #[tokio::test]
 async fn engines_are_scored_and_measured_before_one_of_them_serves() {
@@ -173,12 +217,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     let namespace = Namespace::create("trtllm-measures").await.unwrap();
     give_models(&namespace, &[("measured", json!({}))]).await;
     give_texts(&namespace).await;
-    // The stand-in answers every question so; its stop word keeps the rest back.
-    let samples = (0..200).map(|n| {
-        let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
-        json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
-    });
-    give_lines(&namespace, "samples", "quality.jsonl", samples).await;
+    give_samples(&namespace).await;
     let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
     give_lines(&namespace, "runs", "trace.jsonl", runs).await;
 
@@ -186,7 +225,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     let mut agent = agent("measured", "NVIDIA-H100-80GB-HBM3", &search);
     agent["spec"]["slo"] = json!({
         "objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "20s"}],
-        "quality": {"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}},
+        "quality": quality(),
     });
     agent["spec"]["profiling"] = json!({
         "driver": "AgentRun",
