@@ -175,7 +175,8 @@ fn backend(config: &slipway_runtime_config::Triton) -> Result<Arc<dyn Backend>, 
     let slipway_runtime_config::Triton { endpoint, model_name, tokenizer, dialect } = config;
     let entry = match (tokenizer, dialect) {
         (Some(folder), _) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
-        (None, TextDialect::Ensemble) => Entry::Text,
+        (None, TextDialect::Text) => Entry::Text,
+        (None, TextDialect::Ensemble) => Entry::Ensemble,
         (None, TextDialect::Vllm) => Entry::Vllm,
         (None, TextDialect::LlmApi) => Entry::LlmApi,
         (None, TextDialect::OpenAi) => {

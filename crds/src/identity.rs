@@ -178,6 +178,27 @@ mod tests {
         insta::assert_snapshot!(hash_of(&build));
     }
 
+    /// The repository is a part of the artifact; a default that is spelt out is none.
+    #[test]
+    fn another_entry_is_another_engine() {
+        let of = |entry: Option<&str>| {
+            let mut options = json!({"maxSeqLen": 4096});
+            if let Some(entry) = entry {
+                options["entry"] = json!(entry);
+            }
+            let block = json!({
+                "version": "0.16.0", "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 1, "pipelineParallel": 1,
+                "kvCachePrecision": "Auto", "maxBatchSize": 16, "maxNumTokens": 8192, "options": options,
+            });
+            let tensorrt_llm = serde_json::from_value(block).ok();
+            assert!(tensorrt_llm.is_some());
+            hash_of(&EngineBuild { backend: Backend::TensorRTLLM, tensorrt_llm, ..build() })
+        };
+        assert_eq!(of(None), of(Some("Engine")));
+        let different = std::collections::BTreeSet::from([of(None), of(Some("Ensemble")), of(Some("BLS"))]);
+        assert_eq!(different.len(), 3);
+    }
+
     /// The same promise for engines without a build.
     #[test]
     fn identities_without_a_build_never_change() {

@@ -26,6 +26,7 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
 #[case("good")]
 #[case("good-alerts-off")]
 #[case("good-tensorrt-llm")]
+#[case("good-tensorrt-llm-ensemble")]
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {

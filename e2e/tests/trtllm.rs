@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::ListParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -64,20 +65,58 @@ async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
     namespace.delete().await.unwrap();
 }
 
-/// Two engines, each before Triton in Jobs of its own: 400 questions, as many as show that no more than 2 % are answered worse, then
-/// whole runs, and one is chosen.
-#[tokio::test]
-async fn engines_are_scored_and_measured_before_one_of_them_serves() {
-    let namespace = Namespace::create("trtllm-measures").await.unwrap();
-    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
-    give_models(&namespace, &[("measured", json!({}))]).await;
-    give_texts(&namespace).await;
+/// Lines of the quality gate's data set. Of 400 questions that are answered alike no more than 2 % can be answered worse.
+async fn give_samples(namespace: &Namespace) {
     // The stand-in answers every question so; its stop word keeps the rest back.
     let samples = (0..400).map(|n| {
         let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
         json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
     });
     namespace.give_lines("samples", "quality.jsonl", samples).await.unwrap();
+}
+
+fn quality() -> Value {
+    json!({"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}})
+}
+
+/// The same engine behind models of the image's that take text: it is scored and served through them.
+#[tokio::test]
+async fn an_engine_behind_an_ensemble_or_bls_is_asked_in_text() {
+    let namespace = Namespace::create("trtllm-text").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
+    let entries = [("ensemble", "Ensemble", "ensemble"), ("bls", "BLS", "tensorrt_llm_bls")];
+    give_models(&namespace, &entries.map(|(name, ..)| (name, json!({})))).await;
+    give_texts(&namespace).await;
+    give_samples(&namespace).await;
+    let mut objects = Vec::new();
+    for (name, entry, _) in entries {
+        let mut agent = agent(name, "NVIDIA-H100-80GB-HBM3", &json!({"precision": ["FP16"], "maxBatchSize": [4]}));
+        agent["spec"]["engine"]["tensorRTLLM"]["entry"] = json!(entry);
+        agent["spec"]["slo"] = json!({"quality": quality()});
+        objects.push(namespace.apply(&agent).await.unwrap());
+    }
+    for (object, (name, _, model)) in objects.iter().zip(entries) {
+        let status = namespace.wait_until_served(object, LIMIT).await.unwrap().status.unwrap();
+        let scored = status.engines[0].quality.clone().unwrap();
+        assert_eq!((scored.samples, scored.score_parts_per_million), (400, 1_000_000), "{name}");
+        let run = namespace.ask(name, "What is it?").await.unwrap();
+        assert_eq!((run["status"].as_str(), run["answer"].as_str()), (Some("succeeded"), Some("42")), "{run}");
+        let revisions = namespace.api::<ConfigMap>().list(&ListParams::default()).await.unwrap().items;
+        let asked = revisions.iter().filter_map(|object| object.data.as_ref()?.get("config.json"));
+        let asks = |config: &String| config.contains(&format!("\"modelName\": \"{model}\""));
+        assert_eq!(asked.filter(|config| asks(config)).count(), 1, "{name}");
+    }
+    namespace.delete().await.unwrap();
+}
+
+/// Two engines, each before Triton in Jobs of its own: questions, then whole runs, and one is chosen.
+#[tokio::test]
+async fn engines_are_scored_and_measured_before_one_of_them_serves() {
+    let namespace = Namespace::create("trtllm-measures").await.unwrap();
+    namespace.advertise_gpus("NVIDIA-H100-80GB-HBM3").await.unwrap();
+    give_models(&namespace, &[("measured", json!({}))]).await;
+    give_texts(&namespace).await;
+    give_samples(&namespace).await;
     let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
     namespace.give_lines("runs", "trace.jsonl", runs).await.unwrap();
 
@@ -85,7 +124,7 @@ async fn engines_are_scored_and_measured_before_one_of_them_serves() {
     let mut agent = agent("measured", "NVIDIA-H100-80GB-HBM3", &search);
     agent["spec"]["slo"] = json!({
         "objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "20s"}],
-        "quality": {"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}},
+        "quality": quality(),
     });
     agent["spec"]["profiling"] = json!({
         "driver": "AgentRun",
@@ -127,17 +166,22 @@ async fn a_tool_that_fails_says_why_in_the_engines_status() {
         ("weights", "quantize", FailureClass::BadModel, "HeaderTooLarge"),
         ("version", "build", FailureClass::ImageMismatch, "built by TensorRT-LLM 0.17.0, not 0.16.0"),
         ("rank", "build", FailureClass::BadModel, "rank0.engine is missing: the build of that rank failed"),
-        ("killed", "build", FailureClass::InsufficientMemory, "exited with code 137"),
+        ("killed", "convert", FailureClass::InsufficientMemory, "convert exited with code 137"),
+        ("killed", "quantize", FailureClass::InsufficientMemory, "quantize exited with code 137"),
+        ("killed", "build", FailureClass::InsufficientMemory, "build exited with code 137"),
         ("disk", "quantize", FailureClass::Infrastructure, "No space left on device"),
     ];
-    let models: Vec<_> =
-        cases.iter().map(|(failure, tool, ..)| (*failure, json!({"tool": tool, "failure": failure}))).collect();
+    let cases = cases.map(|(failure, tool, class, text)| (format!("{failure}-{tool}"), failure, tool, class, text));
+    let order = |failure: &str, tool: &str| json!({"tool": tool, "failure": failure});
+    let models: Vec<_> = cases.iter().map(|(name, failure, tool, ..)| (name.as_str(), order(failure, tool))).collect();
     give_models(&namespace, &models).await;
     give_texts(&namespace).await;
-    for (name, ..) in cases {
-        namespace.apply(&agent(name, "NVIDIA-H100-80GB-HBM3", &json!({"precision": ["FP8"]}))).await.unwrap();
+    for (name, _, tool, ..) in &cases {
+        // What is quantized is not converted.
+        let precision = if *tool == "convert" { "FP16" } else { "FP8" };
+        namespace.apply(&agent(name, "NVIDIA-H100-80GB-HBM3", &json!({"precision": [precision]}))).await.unwrap();
     }
-    for (name, _, class, text) in cases {
+    for (name, _, _, class, text) in &cases {
         let failure = namespace
             .wait(name, "a failed attempt", LIMIT, |agent: &AgentDeployment| {
                 let engine = agent.status.as_ref().and_then(|status| status.engines.first());
@@ -152,7 +196,7 @@ async fn a_tool_that_fails_says_why_in_the_engines_status() {
             })
             .await
             .unwrap();
-        assert_eq!(found.class, class, "{name}: {}", found.message);
+        assert_eq!(found.class, *class, "{name}: {}", found.message);
         assert!(found.message.contains(text), "{name}: {}", found.message);
         println!("{name}: {class:?}: {}", found.message);
     }

@@ -20,5 +20,6 @@ pub mod profile;
 pub mod prometheus;
 pub mod promql;
 pub mod server;
+pub mod serving;
 pub mod settings;
 pub mod why;

@@ -89,8 +89,10 @@ pub struct Triton {
 /// The tensors by which an entry takes and gives text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TextDialect {
-    /// Those of TensorRT-LLM's ensemble.
+    /// Our own: the names of TensorRT-LLM's ensemble without a batch dimension, and with the reason of the end.
     #[default]
+    Text,
+    /// Those of TensorRT-LLM's ensemble and BLS.
     Ensemble,
     /// Those of Triton's vLLM backend.
     Vllm,

@@ -115,7 +115,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         check.that(folder.starts_with('/'), "triton.tokenizer", || {
             format!("{folder:?} is not an absolute path; name the directory that holds tokenizer.json")
         });
-        check.that(triton.dialect == TextDialect::Ensemble, "triton.dialect", || {
+        check.that(triton.dialect == TextDialect::Text, "triton.dialect", || {
             "is one of text, and triton.tokenizer is of an entry that takes tokens; remove one of them".into()
         });
     }

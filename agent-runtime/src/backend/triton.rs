@@ -1,5 +1,6 @@
 //! Triton's entries that generate text, over KServe gRPC (`ModelStreamInfer`, decoupled). IO.
 
+mod ensemble;
 mod llm_api;
 mod tensor;
 mod text;
@@ -56,6 +57,8 @@ pub enum Entry {
     Text,
     /// Tokens: an engine of TensorRT-LLM itself. They become text here.
     Tokens(Arc<Tokenizer>),
+    /// Text, with the tensors of TensorRT-LLM's ensemble and BLS.
+    Ensemble,
     /// Text, with the tensors of Triton's vLLM backend.
     Vllm,
     /// Text, with the tensors of TensorRT-LLM's `llmapi` model.
@@ -75,6 +78,7 @@ pub struct EndpointError {
 enum Reader {
     Text,
     Tokens(tokens::Reader),
+    Ensemble(ensemble::Reader),
     Vllm(vllm::Reader),
     LlmApi(llm_api::Reader),
 }
@@ -186,6 +190,10 @@ impl Entry {
                 let (request, reader) = tokens::begin(model, generation, tokenizer)?;
                 Ok((request, Reader::Tokens(reader)))
             }
+            Self::Ensemble => {
+                let (request, reader) = ensemble::begin(model, generation);
+                Ok((request, Reader::Ensemble(reader)))
+            }
             Self::Vllm => Ok((vllm::request(model, generation), Reader::Vllm(vllm::Reader::default()))),
             Self::LlmApi => {
                 let (request, reader) = llm_api::begin(model, generation);
@@ -204,6 +212,7 @@ impl Reader {
         match self {
             Self::Text => text::read(&response).map(Some),
             Self::Tokens(reader) => reader.read(&response).map(Some),
+            Self::Ensemble(reader) => reader.read(&response).map(Some),
             Self::Vllm(reader) => reader.read(&response).map(Some),
             Self::LlmApi(reader) => reader.read(&response).map(Some),
         }
@@ -214,6 +223,7 @@ impl Reader {
         match self {
             Self::Text | Self::Vllm(_) | Self::LlmApi(_) => Err(BackendError::EndedEarly),
             Self::Tokens(reader) => reader.end(),
+            Self::Ensemble(reader) => Ok(reader.end()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The contracts with Triton's vLLM backend and with TensorRT-LLM's `llmapi` model, against a stand-in that speaks the same protocol
+//! The contracts with Triton's vLLM backend and with TensorRT-LLM's `llmapi` model, ensemble and BLS, against a stand-in that speaks the same protocol
 //! over a real connection.
 
 use futures::StreamExt;
@@ -51,6 +51,25 @@ fn llm_api(text: &str, finish: &str) -> ModelStreamInferResponse {
     of(&[("text_output", "BYTES", text_bytes(text)), ("finish_reason", "BYTES", text_bytes(finish))])
 }
 
+/// A response of the ensemble: the new text.
+fn ensemble(text: &str) -> ModelStreamInferResponse {
+    of(&[("text_output", "BYTES", text_bytes(text)), ("cum_log_probs", "FP32", vec![0; 4])])
+}
+
+/// What Triton may close a decoupled request with.
+fn empty() -> ModelStreamInferResponse {
+    of(&[])
+}
+
+fn failure(words: &str) -> ModelStreamInferResponse {
+    ModelStreamInferResponse { error_message: words.into(), infer_response: None }
+}
+
+/// The same tensor of the only request of a batch.
+fn of_batch(tensor: InferInputTensor) -> InferInputTensor {
+    InferInputTensor { shape: [&[1], tensor.shape.as_slice()].concat(), ..tensor }
+}
+
 fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
     Piece { text: text.into(), output_tokens, finish }
 }
@@ -79,6 +98,12 @@ fn number(name: &str, number: i32) -> InferInputTensor {
     text("sampling_parameters", r#"{"max_tokens":7,"stop":["\n\n"],"temperature":0}"#),
     on("return_finish_reason"),
     on("return_num_output_tokens"),
+])]
+#[case::ensemble(Entry::Ensemble, ensemble(""), vec![
+    of_batch(text("text_input", "Question: é?\n")),
+    of_batch(number("max_tokens", 7)),
+    of_batch(on("stream")),
+    of_batch(text("stop_words", "\n\n")),
 ])]
 #[case::llm_api(Entry::LlmApi, llm_api("", "length"), vec![
     text("text_input", "Question: é?\n"),
@@ -119,6 +144,40 @@ async fn of_all_text_so_far_what_is_new_arrives() {
     );
 }
 
+/// Seven tokens may be generated; a response is one, whatever text it has.
+#[rstest]
+#[case::the_model_ended(vec![ensemble("Answer: "), ensemble(""), ensemble("ü"), empty()], vec![
+    piece("Answer: ", 1, None), piece("", 2, None), piece("ü", 3, None), piece("", 3, Some(FinishReason::Stop)),
+])]
+#[case::the_limit_was_reached(["a", "b", "c", "d", "e", "f", "g"].map(ensemble).to_vec(), vec![
+    piece("a", 1, None), piece("b", 2, None), piece("c", 3, None), piece("d", 4, None), piece("e", 5, None),
+    piece("f", 6, None), piece("g", 7, None), piece("", 7, Some(FinishReason::Length)),
+])]
+#[case::what_was_held_back_comes_at_the_end(vec![ensemble("5"), ensemble("\n")], vec![
+    piece("5", 1, None), piece("", 2, None), piece("\n", 2, Some(FinishReason::Stop)),
+])]
+#[case::the_model_said_nothing(vec![empty()], vec![piece("", 0, Some(FinishReason::Stop))])]
+#[tokio::test]
+async fn the_end_of_the_stream_is_the_end_of_an_ensembles_answer(
+    #[case] responses: Vec<ModelStreamInferResponse>,
+    #[case] expected: Vec<Piece>,
+) {
+    let pieces = generate(stand_in(Behavior::Sends(responses)), Entry::Ensemble).await;
+    assert_eq!(pieces.expect("the generation succeeds"), expected);
+}
+
+/// The engine knows a stop word by its tokens, and the text may have it in others.
+#[tokio::test]
+async fn an_ensemble_is_cut_at_a_stop_word_and_cancelled() {
+    let server = stand_in(Behavior::SendsAndHangs(vec![ensemble("5\n"), ensemble("\nQuestion")]));
+    let mut seen = server.seen.subscribe();
+    assert_eq!(
+        generate(server, Entry::Ensemble).await.expect("the generation succeeds"),
+        [piece("5", 1, None), piece("", 2, Some(FinishReason::Stop))]
+    );
+    or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");
+}
+
 #[tokio::test]
 async fn the_llm_api_is_cut_at_a_stop_word_and_cancelled() {
     let server = stand_in(Behavior::SendsAndHangs(vec![llm_api("5\n", "None"), llm_api("5\n\nQuestion", "None")]));
@@ -130,6 +189,34 @@ async fn the_llm_api_is_cut_at_a_stop_word_and_cancelled() {
     or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");
 }
 
+/// The same contract against a real Triton whose repository was assembled of the stand-in image's templates, which answers every
+/// prompt the same.
+#[rstest]
+#[case("ensemble")]
+#[case("tensorrt_llm_bls")]
+#[tokio::test]
+#[ignore = "needs a Triton; name its gRPC port in SLIPWAY_TEST_TRITON_TEXT"]
+async fn real_triton_streams_text_from_models_around_an_engine(#[case] model: &str) {
+    let endpoint = std::env::var("SLIPWAY_TEST_TRITON_TEXT").expect("SLIPWAY_TEST_TRITON_TEXT names a gRPC port");
+    let backend = Triton::new(&endpoint, model, Entry::Ensemble).expect("the endpoint is a URI");
+    backend.ready().await.expect("the model is ready");
+    let all = async |generation| {
+        let pieces: Vec<_> = or_hang(backend.generate(generation).collect()).await;
+        let pieces: Vec<Piece> = pieces.into_iter().collect::<Result<_, _>>().expect("the generation succeeds");
+        let text: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+        (text, pieces.len(), pieces.last().and_then(|piece| piece.finish))
+    };
+    let whole = "Answer: 42\n\nand what a stop word cuts off";
+    let limit = |max_tokens| Generation { max_tokens, ..generation() };
+    let unstopped = |max_tokens| Generation { stop_words: Vec::new(), ..limit(max_tokens) };
+    // Three bytes a response, each of which counts as one token.
+    for _ in 0..50 {
+        assert_eq!(all(limit(64)).await, ("Answer: 42".to_owned(), 4, Some(FinishReason::Stop)));
+        assert_eq!(all(unstopped(64)).await, (whole.to_owned(), 15, Some(FinishReason::Stop)));
+    }
+    assert_eq!(all(unstopped(1)).await, ("A".to_owned(), 2, Some(FinishReason::Length)));
+}
+
 #[rstest]
 #[case::vllm_is_cancelled(Entry::Vllm, vec![vllm("", 0, "abort")],
     "the engine's answer cannot be read: finish_reason is \"abort\"; expected \"None\", \"stop\" or \"length\"")]
@@ -137,6 +224,10 @@ async fn the_llm_api_is_cut_at_a_stop_word_and_cancelled() {
     "the engine's answer cannot be read: output \"num_output_tokens\" is missing")]
 #[case::vllm_ends(Entry::Vllm, vec![vllm("x", 1, "None")], "the engine ended the stream in the middle of a generation")]
 #[case::llm_api_ends(Entry::LlmApi, vec![llm_api("x", "None")], "the engine ended the stream in the middle of a generation")]
+#[case::ensemble_without_text(Entry::Ensemble, vec![of(&[("OUTPUT", "BYTES", text_bytes("x"))])],
+    "the engine's answer cannot be read: output \"text_output\" is missing")]
+#[case::ensemble_fails(Entry::Ensemble, vec![ensemble("x"), failure("in ensemble 'ensemble', prompt is too long")],
+    "the engine failed: in ensemble 'ensemble', prompt is too long")]
 #[case::llm_api_takes_back(Entry::LlmApi, vec![llm_api("x", "None"), llm_api("y", "None")],
     "the engine's answer cannot be read: text_output does not begin with the text of the response before")]
 #[tokio::test]

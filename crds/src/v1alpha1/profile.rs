@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     agent_deployment::{
-        Agent, ErrorRateObjective, JobAttempt, LatencyMetric, LatencyObjective, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ThroughputObjective,
+        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, LatencyObjective, NoBuildBackend,
+        OptimizeFor, ProfilingBudget, ProfilingDriver, ThroughputObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -112,6 +112,9 @@ pub struct ProfiledEngine {
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLMRanks")]
     #[schemars(range(min = 1))]
     pub tensorrt_llm_ranks: Option<i32>,
+    /// What of the repository of an engine of TensorRT-LLM is asked; absent means the engine itself.
+    #[serde(default, skip_serializing_if = "EngineEntry::is_engine", rename = "tensorRTLLMEntry")]
+    pub tensorrt_llm_entry: EngineEntry,
     /// The backend of an engine without a build; absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,

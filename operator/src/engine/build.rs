@@ -23,12 +23,13 @@ use super::{
     tensorrt_llm::{self, StepsError},
 };
 use crate::{
-    agent_deployment::build::{pod, store, task::TASK_FOLDER},
+    agent_deployment::build::{store, task::TASK_FOLDER},
     jobs::template::{
         JobParts, SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, TASK_VOLUME, bin_volume, claim_volume,
         common_labels, empty_dir, install_worker, job, mount, read_only, shared_memory_volume, worker_container,
         worker_in,
     },
+    serving::Serving,
 };
 
 const OUTPUT_VOLUME: &str = "output";
@@ -205,8 +206,12 @@ fn task(world: &EngineWorld, name: &str, order: Order) -> ConfigMap {
         Order::TensorRtLlm(order) => (Some(order), None),
         Order::NoBuild(order) => (None, Some(order)),
     };
-    let ranks = tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel);
-    let model = pod::model(ranks).to_owned();
+    let serving = Serving {
+        tensorrt_llm_ranks: tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel),
+        entry: world.spec.build.tensorrt_llm.as_ref().map(|of| of.options.entry).unwrap_or_default(),
+        no_build: None,
+    };
+    let model = serving.model().to_owned();
     let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),

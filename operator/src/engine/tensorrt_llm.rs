@@ -14,6 +14,8 @@ use slipway_tensorrt_llm::{
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, ToolStep, paths};
 use thiserror::Error;
 
+use crate::serving::on_the_wire;
+
 /// The resource of NVIDIA's device plugin.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// Stands for the image's folder of examples, which the worker finds.
@@ -88,6 +90,7 @@ pub fn order(
         max_batch_size: positive(of.max_batch_size),
         kv_cache_reuse: of.options.kv_cache_reuse,
         chunked_context: of.options.chunked_context,
+        entry: on_the_wire(of.options.entry),
     })
 }
 
@@ -130,6 +133,7 @@ fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineR
 
 fn build_options(precision: recipe::Precision, of: &TensorRtLlmBuild) -> BuildOptions {
     let TensorRtLlmOptions {
+        entry: _,
         dtype: _,
         max_seq_len,
         max_input_len,

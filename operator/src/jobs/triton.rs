@@ -4,8 +4,13 @@ use k8s_openapi::{
     api::core::v1::{Container, EnvVar, HTTPGetAction, Probe, Volume},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::{agent_deployment::NoBuildBackend, shared::ContainerResources};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{EngineEntry, NoBuildBackend},
+    shared::ContainerResources,
+};
 use slipway_worker_contract::paths;
+
+use crate::serving::Serving;
 
 use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, empty_dir, mount, shared_memory_volume, worker_in};
 
@@ -23,18 +28,18 @@ pub struct Served<'a> {
     pub image: &'a str,
     /// What it gets.
     pub resources: &'a ContainerResources,
-    /// Processes of an engine of TensorRT-LLM; absent with other backends.
-    pub tensorrt_llm_ranks: Option<u32>,
-    /// The backend of an engine without a build; absent with other backends.
-    pub no_build: Option<NoBuildBackend>,
+    /// How it serves the engine.
+    pub serving: Serving,
 }
 
-/// Variables of a Triton that serves an engine without a build. Its libraries write caches below a home and under a user's name, and
-/// the image knows neither for ours; nothing is looked up on a hub, and nothing is reported to anybody.
-pub fn environment(no_build: Option<NoBuildBackend>) -> Option<Vec<EnvVar>> {
-    let own: &[(&str, &str)] = match no_build? {
-        NoBuildBackend::TensorRTLLMPyTorch => &[],
-        NoBuildBackend::VLLM => &[("VLLM_NO_USAGE_STATS", "1")],
+/// Variables of a Triton that serves an engine without a build, or one behind models of text. Their libraries write caches below a
+/// home and under a user's name, and the image knows neither for ours; nothing is looked up on a hub, and nothing is reported to
+/// anybody.
+pub fn environment(serving: Serving) -> Option<Vec<EnvVar>> {
+    let own: &[(&str, &str)] = match (serving.no_build, serving.entry) {
+        (None, EngineEntry::Engine) => return None,
+        (None, EngineEntry::Ensemble | EngineEntry::BLS) | (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => &[],
+        (Some(NoBuildBackend::VLLM), _) => &[("VLLM_NO_USAGE_STATS", "1")],
     };
     let common = [("HOME", "/tmp"), ("USER", "slipway"), ("HF_HUB_OFFLINE", "1")];
     let variable = |(name, value): &(&str, &str)| EnvVar {
@@ -47,10 +52,10 @@ pub fn environment(no_build: Option<NoBuildBackend>) -> Option<Vec<EnvVar>> {
 
 /// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it.
 pub fn sidecar(served: Served<'_>) -> Container {
-    let ranks = served.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
+    let ranks = served.serving.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
     let arguments: Vec<&str> = std::iter::once("supervise").chain(ranks.as_deref()).collect();
     let mut container = worker_in(served.image, "triton", &arguments);
-    container.env = environment(served.no_build);
+    container.env = environment(served.serving);
     container.restart_policy = Some("Always".to_owned());
     container.resources = Some(served.resources.to_requirements());
     container.startup_probe = Some(Probe {

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use slipway_tensorrt_llm::repository::{BatchSchedulerPolicy, Entry, Serving, Tokenizer, repository};
+use slipway_tensorrt_llm::repository::{BatchSchedulerPolicy, Entry, Serving, repository};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,9 +18,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for release in fs::read_dir(templates)? {
         let release = release?;
         let filled = release_templates(&release.path())?;
-        for entry in entries() {
-            for (name, serving) in [("plain", Serving::new("/models/engine", 64)), ("all", all_set())] {
-                let repository = repository(&entry, &serving, &filled)?;
+        for entry in [Entry::Engine, Entry::Ensemble, Entry::Bls] {
+            for (name, serving) in
+                [("plain", Serving::new("/models/engine", "/models/tokenizer", 64)), ("all", all_set())]
+            {
+                let repository = repository(entry, &serving, &filled)?;
                 let folder = format!("{}-{}-{name}", release.file_name().to_string_lossy(), entry.name());
                 for (model, text) in repository.configs {
                     let folder = Path::new(out).join(&folder).join(model);
@@ -41,11 +43,6 @@ fn release_templates(folder: &Path) -> Result<BTreeMap<String, String>, Box<dyn 
         templates.insert(model.file_name().to_string_lossy().into_owned(), text);
     }
     Ok(templates)
-}
-
-fn entries() -> [Entry; 3] {
-    let tokenizer = Tokenizer { folder: "/models/tokenizer".into(), instances: 4, accumulates: true };
-    [Entry::Engine, Entry::Ensemble(tokenizer.clone()), Entry::Bls(tokenizer)]
 }
 
 fn all_set() -> Serving {
@@ -70,7 +67,8 @@ fn all_set() -> Serving {
         lora_gpu_percent: Some(5),
         lora_max_rank: Some(64),
         has_half_logits: true,
+        accumulates: true,
         // Quotes and backslashes must survive as they are.
-        ..Serving::new("/models/an \"odd\\engine\"", 64)
+        ..Serving::new("/models/an \"odd\\engine\"", "/models/tokenizer", 64)
     }
 }

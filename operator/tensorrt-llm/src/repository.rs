@@ -4,7 +4,7 @@
 //! so the image's own are filled. A placeholder `${x}` stands either within a quoted parameter, where Triton's backend
 //! takes an unfilled one for its default, or bare, where an unfilled one is no protobuf text: every bare one must be known.
 //!
-//! The worker takes `tensorrt_llm` alone, to which the sidecar speaks in tokens; ensemble and BLS are upstream's entries.
+//! `tensorrt_llm` alone is the default, to which the sidecar speaks in tokens; ensemble and BLS are upstream's entries for text.
 //! Orchestrator mode is not offered: it starts ranks itself, on one node only, so that the supervisor would lose them.
 
 mod options;
@@ -15,39 +15,57 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
-pub use options::{BatchSchedulerPolicy, Serving, Tokenizer};
+pub use options::{BatchSchedulerPolicy, MAX_BLS_INSTANCES, Serving};
 pub use template::{FillError, Filled, fill};
 pub use tunable::{TunableError, check_tunable};
 
 /// What clients call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
     /// `tensorrt_llm`: tokens in, tokens out.
     Engine,
     /// `ensemble`: text in, text out.
-    Ensemble(Tokenizer),
+    Ensemble,
     /// `tensorrt_llm_bls`: text in, text out, in Python.
-    Bls(Tokenizer),
+    Bls,
 }
 
 impl Entry {
     /// The name that clients call.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Engine => "tensorrt_llm",
-            Self::Ensemble(_) => "ensemble",
-            Self::Bls(_) => "tensorrt_llm_bls",
+            Self::Ensemble => "ensemble",
+            Self::Bls => "tensorrt_llm_bls",
         }
     }
 
-    /// Folders of the image's templates that it needs. `ensemble/1` is empty in the image and must be made.
+    /// Folders of the image's templates that it needs, in the order in which they are loaded: what is called before what calls it.
+    /// `ensemble/1` is empty in the image and must be made.
     #[must_use]
-    pub fn models(&self) -> &'static [&'static str] {
+    pub const fn models(self) -> &'static [&'static str] {
         match self {
             Self::Engine => &["tensorrt_llm"],
-            Self::Ensemble(_) => &["ensemble", "preprocessing", "tensorrt_llm", "postprocessing"],
-            Self::Bls(_) => &["preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"],
+            Self::Ensemble => &["preprocessing", "tensorrt_llm", "postprocessing", "ensemble"],
+            Self::Bls => &["preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"],
+        }
+    }
+
+    /// Whether it can serve an engine that runs so many sequences together.
+    ///
+    /// # Errors
+    /// BLS would need more processes than a machine has.
+    pub fn check(self, max_batch_size: u32) -> Result<(), RepositoryError> {
+        match self {
+            Self::Bls if max_batch_size > MAX_BLS_INSTANCES => Err(RepositoryError::Option {
+                field: "search.maxBatchSize",
+                problem: format!(
+                    "entry BLS runs a Python process for each of {max_batch_size} sequences; use {MAX_BLS_INSTANCES} or less, or \
+                     another engine.tensorRTLLM.entry"
+                ),
+            }),
+            Self::Engine | Self::Ensemble | Self::Bls => Ok(()),
         }
     }
 }
@@ -93,10 +111,11 @@ pub struct Repository {
 /// # Errors
 /// The options contradict each other, a template is missing, or one has a bare placeholder that is unknown.
 pub fn repository(
-    entry: &Entry,
+    entry: Entry,
     serving: &Serving,
     templates: &BTreeMap<String, String>,
 ) -> Result<Repository, RepositoryError> {
+    entry.check(serving.max_batch_size)?;
     serving.check()?;
     let mut configs = BTreeMap::new();
     let mut unused: BTreeSet<&'static str> = serving.parameters().keys().copied().collect();

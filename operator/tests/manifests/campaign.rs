@@ -18,7 +18,7 @@ use slipway_operator::{
     },
 };
 
-use super::objects::{digest, ranks, settings, value};
+use super::objects::{digest, entry, ranks, settings, value};
 
 /// Everything that is written for the campaign of an AgentDeployment, if it asks for one.
 pub fn objects(world: &World) -> Vec<Value> {
@@ -72,6 +72,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
     ]);
     if let Some(ranks) = ranks(world) {
         engine["tensorRTLLMRanks"] = json!(ranks);
+        engine["tensorRTLLMEntry"] = json!(entry(world));
         configurations = json!([{"name": "default", "settings": {}}]);
     }
     if let Some(backend) = world.spec.engine.backend.no_build() {

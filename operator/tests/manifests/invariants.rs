@@ -442,7 +442,17 @@ fn a_serving_pod_ends_in_order() {
 
 #[rstest]
 fn the_agent_runtime_accepts_its_configuration(
-    #[values("minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm-pytorch", "vllm")] fixture_name: &str,
+    #[values(
+        "minimal",
+        "full",
+        "claim",
+        "profiled",
+        "agent-run",
+        "tensorrt-llm-ensemble",
+        "tensorrt-llm-pytorch",
+        "vllm"
+    )]
+    fixture_name: &str,
 ) {
     let objects = fixture(fixture_name);
     let configs: Vec<_> =
@@ -481,7 +491,17 @@ fn find(value: &Value, key: &str) -> Option<String> {
 
 #[rstest]
 fn the_worker_understands_its_tasks(
-    #[values("minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm-pytorch", "vllm")] fixture_name: &str,
+    #[values(
+        "minimal",
+        "full",
+        "claim",
+        "profiled",
+        "agent-run",
+        "tensorrt-llm-ensemble",
+        "tensorrt-llm-pytorch",
+        "vllm"
+    )]
+    fixture_name: &str,
 ) {
     let objects = fixture(fixture_name);
     let kinds: Vec<_> = objects

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus,
-    agent_deployment::{Baseline, CustomEngine},
+    agent_deployment::{Baseline, CustomEngine, EngineEntry},
     engine::EngineBuild,
     shared::ServingConfiguration,
 };
@@ -24,6 +24,7 @@ use slipway_operator::{
     },
     engine::{build::build_job, decide::EngineWorld},
     plan::Child,
+    serving::Serving,
     settings::Settings,
 };
 use slipway_worker_contract::{Digest, EngineRef};
@@ -182,8 +183,11 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         prompts: "{\"id\":\"1\",\"prompt\":\"Question: 1+1?\",\"maxTokens\":8,\"stopWords\":[]}\n",
         dataset: &objective.dataset.config_map,
         custom,
-        tensorrt_llm_ranks: ranks(world),
-        no_build: world.spec.engine.backend.no_build(),
+        serving: Serving {
+            tensorrt_llm_ranks: ranks(world),
+            entry: entry(world),
+            no_build: world.spec.engine.backend.no_build(),
+        },
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
@@ -211,6 +215,11 @@ fn builder(world: &World) -> CustomEngine {
 /// Processes of the fixture's engine, where the backend knows of any.
 pub fn ranks(world: &World) -> Option<u32> {
     world.spec.engine.tensorrt_llm.as_ref().map(|_| 2)
+}
+
+/// What is asked of the fixture's engine.
+pub fn entry(world: &World) -> EngineEntry {
+    world.spec.engine.tensorrt_llm.as_ref().map(|engine| engine.options.entry).unwrap_or_default()
 }
 
 /// One engine of TensorRT-LLM's, split over two GPUs.
@@ -279,6 +288,7 @@ fn plan(world: &World) -> RevisionPlan {
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
             tensorrt_llm_ranks: ranks(world),
+            tensorrt_llm_entry: entry(world),
             no_build: world.spec.engine.backend.no_build(),
         },
         configuration: ServingConfiguration::default(),

@@ -4,9 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use slipway_tensorrt_llm::launch::ENGINE_MODEL;
-use slipway_worker_contract::{Digest, EngineRef, NoBuildBackend, ProfileTask, ServeConfig, paths};
+use slipway_worker_contract::{Digest, EngineEntry, EngineRef, NoBuildBackend, ProfileTask, ServeConfig, paths};
 
 use crate::{
+    entry::configured,
     http::{self, Fetcher, HttpError, Retry, Token},
     materialize, parallel,
     profile::{Setup, analyzer::Tools, triton::Triton},
@@ -174,9 +175,12 @@ pub struct InstallArgs {
 /// Options of `evaluate`.
 #[derive(Args, Clone, Debug)]
 pub struct EvaluateArgs {
-    /// The model that is asked: it takes tokens, but for backends without a build.
+    /// The model that is asked: it takes tokens, but for backends without a build and other entries than Engine.
     #[arg(long, default_value = ENGINE_MODEL)]
     pub model: String,
+    /// What of the repository of an engine of TensorRT-LLM is asked: Engine, Ensemble or BLS.
+    #[arg(long, default_value = "Engine", value_parser = engine_entry)]
+    pub entry: EngineEntry,
     /// The backend of an engine without a build, VLLM or TensorRTLLMPyTorch: its model takes text.
     #[arg(long, value_parser = no_build)]
     pub no_build: Option<NoBuildBackend>,
@@ -310,6 +314,10 @@ fn no_build(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
 }
 
+fn engine_entry(text: &str) -> Result<EngineEntry, serde_json::Error> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned()))
+}
+
 fn serve_config(text: &str) -> Result<ServeConfig, serde_json::Error> {
     serde_json::from_str(text)
 }
@@ -354,6 +362,7 @@ impl EvaluateArgs {
             },
             endpoint: format!("http://{}", self.triton_grpc),
             tokenizer: self.tokenizer.into(),
+            entry: self.entry,
             no_build: self.no_build,
             model: self.model,
             questions: self.questions,
@@ -377,7 +386,7 @@ impl ProfileArgs {
                 engine: task.engine.clone(),
                 store,
                 target: target.clone(),
-                model: task.model.clone(),
+                model: configured(&task.model, task.entry).to_owned(),
                 serve: ServeConfig::default(),
                 threads: parallel::default_threads(),
             },

@@ -17,8 +17,19 @@ pub fn on(name: &str, shape: &[usize]) -> InferInputTensor {
 
 /// An input of texts.
 pub fn texts(name: &str, texts: Vec<String>) -> InferInputTensor {
-    let bytes_contents: Vec<_> = texts.into_iter().map(String::into_bytes).collect();
-    input(name, "BYTES", &[bytes_contents.len()], InferTensorContents { bytes_contents, ..Default::default() })
+    let shape = [texts.len()];
+    bytes(name, &shape, texts)
+}
+
+/// An input of texts of the only request of a batch.
+pub fn texts_of_batch(name: &str, texts: Vec<String>) -> InferInputTensor {
+    let shape = [1, texts.len()];
+    bytes(name, &shape, texts)
+}
+
+fn bytes(name: &str, shape: &[usize], texts: Vec<String>) -> InferInputTensor {
+    let bytes_contents = texts.into_iter().map(String::into_bytes).collect();
+    input(name, "BYTES", shape, InferTensorContents { bytes_contents, ..Default::default() })
 }
 
 fn input(name: &str, datatype: &str, shape: &[usize], contents: InferTensorContents) -> InferInputTensor {

@@ -55,8 +55,8 @@ pub use status::{
     ResolvedModel, ResolvedShape, SelectedConfiguration, Stage,
 };
 pub use tensorrt_llm::{
-    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
-    TensorRtLlmOptions,
+    EngineCalibration, EngineDtype, EngineEntry, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision,
+    TensorRtLlmEngine, TensorRtLlmOptions,
 };
 
 /// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
@@ -137,6 +137,20 @@ pub use tensorrt_llm::{
         .message("an engine of TensorRT-LLM or vLLM is one instance that batches in flight: remove instances, or use \
                   maxBatchSize")
         .field_path(".search.instances"),
+    validation = Rule::new(
+        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+         self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || \
+         self.profiling.driver != 'ModelAnalyzer'")
+        .message("Model Analyzer measures an ensemble at levels and with configurations that it chooses itself: set driver: AgentRun, \
+                  or engine.tensorRTLLM.entry to Engine or BLS")
+        .field_path(".profiling.driver"),
+    validation = Rule::new(
+        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+         self.engine.tensorRTLLM.entry != 'BLS' || !has(self.search) || !has(self.search.maxBatchSize) || \
+         self.search.maxBatchSize.all(n, n <= 128)")
+        .message("entry BLS runs a Python process for each sequence: use 128 or less, or engine.tensorRTLLM.entry Engine or \
+                  Ensemble")
+        .field_path(".search.maxBatchSize"),
     validation = Rule::new(
         "self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
         .message("TensorRTLLMPyTorch and VLLM read no parameters of config.pbtxt: remove parameters, or use extraArgs")

@@ -45,6 +45,11 @@ pub struct EngineCalibration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmOptions {
+    /// Which model of the image's serving repository is asked. Absent means Engine, for which the sidecar turns text into tokens and
+    /// back. Ensemble and BLS use the image's own models for that, which decode each piece of text by itself and know one end token.
+    /// Driver ModelAnalyzer does not measure Ensemble, and BLS takes 128 sequences at most.
+    #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
+    pub entry: EngineEntry,
     /// Data type of what is not quantized; absent means the checkpoint's, and FP16 and BF16 engines have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<EngineDtype>,
@@ -134,6 +139,26 @@ pub enum EngineGemmPlugin {
     FP8,
     /// TensorRT's own kernels.
     Disable,
+}
+
+/// What of upstream's serving repository is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum EngineEntry {
+    /// The engine itself: the sidecar turns text into tokens and back.
+    #[default]
+    Engine,
+    /// Triton's ensemble of tokenizer, engine and detokenizer.
+    Ensemble,
+    /// The same in Python, by Triton's business logic scripting.
+    BLS,
+}
+
+impl EngineEntry {
+    /// Whether it is the default, which is left out wherever it is written.
+    pub fn is_engine(&self) -> bool {
+        *self == Self::Engine
+    }
 }
 
 /// Numeric formats of a KV cache.

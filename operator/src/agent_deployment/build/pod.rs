@@ -9,7 +9,7 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use slipway_crds::v1alpha1::shared::ServingConfiguration;
-use slipway_tensorrt_llm::launch::{self, ENGINE_MODEL};
+use slipway_tensorrt_llm::launch;
 use slipway_worker_contract::{ServeConfig, paths};
 
 use super::{runtime_config::HEADERS_FOLDER, store};
@@ -22,6 +22,7 @@ use crate::{
         },
         triton::environment,
     },
+    serving::Serving,
     settings::Settings,
 };
 
@@ -37,8 +38,6 @@ const ADMIN_PORT_NAME: &str = "admin";
 const ADMIN_PORT: i32 = 9464;
 /// Triton's HTTP port.
 const TRITON_HTTP_PORT: i32 = 8000;
-/// Name of the model in the repository that takes text.
-const MODEL: &str = "agent";
 /// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
 const PRE_STOP_SECONDS: i64 = 5;
 /// Seconds that Triton has to finish what is in flight.
@@ -86,7 +85,8 @@ fn materialize(plan: &RevisionPlan) -> Container {
         format!("--manifest-digest={}", plan.engine.manifest_digest),
     ];
     if !plan.configuration.is_default() {
-        arguments.extend(plan.engine.tensorrt_llm_ranks.map(|ranks| format!("--model={}", model(Some(ranks)))));
+        let serving = plan.engine.serving();
+        arguments.extend(serving.tensorrt_llm_ranks.map(|_| format!("--model={}", serving.configured())));
         let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
         arguments.push(format!("--serve-config={settings}"));
     }
@@ -99,14 +99,6 @@ fn materialize(plan: &RevisionPlan) -> Container {
             mount(ENGINE_VOLUME, paths::ENGINE_DIR),
         ]),
         ..Default::default()
-    }
-}
-
-/// The model that is asked: an engine of TensorRT-LLM itself, by the processes that serve it, or the entry of another backend.
-pub const fn model(tensorrt_llm_ranks: Option<u32>) -> &'static str {
-    match tensorrt_llm_ranks {
-        None => MODEL,
-        Some(_) => ENGINE_MODEL,
     }
 }
 
@@ -125,12 +117,12 @@ pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
 }
 
 fn triton(plan: &RevisionPlan) -> Container {
-    let command = triton_command(plan.engine.tensorrt_llm_ranks);
+    let command = triton_command(plan.engine.serving());
     Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
         command: Some(command),
-        env: environment(plan.engine.no_build),
+        env: environment(plan.engine.serving()),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(Probe {
             failure_threshold: Some(LOAD_SECONDS),
@@ -146,22 +138,26 @@ fn triton(plan: &RevisionPlan) -> Container {
 }
 
 /// One server; of an engine that is split over GPUs one a GPU, of which the first answers.
-fn triton_command(ranks: Option<u32>) -> Vec<String> {
+fn triton_command(serving: Serving) -> Vec<String> {
     let repository = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY);
     let exit_timeout = format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}");
-    match ranks {
-        None => vec![
-            "tritonserver".to_owned(),
-            format!("--model-repository={repository}"),
-            "--model-control-mode=explicit".to_owned(),
-            format!("--load-model={MODEL}"),
-            exit_timeout,
-        ],
+    let models = serving.models();
+    match serving.tensorrt_llm_ranks {
+        None => [
+            vec![
+                "tritonserver".to_owned(),
+                format!("--model-repository={repository}"),
+                "--model-control-mode=explicit".to_owned(),
+            ],
+            models.iter().map(|model| format!("--load-model={model}")).collect(),
+            vec![exit_timeout],
+        ]
+        .concat(),
         Some(ranks) => launch::Server {
             program: "tritonserver".to_owned(),
             repository,
             ranks,
-            models: vec![ENGINE_MODEL.to_owned()],
+            models: models.iter().map(|&model| model.to_owned()).collect(),
             arguments: vec![exit_timeout],
             leader_arguments: Vec::new(),
         }
@@ -172,7 +168,8 @@ fn triton_command(ranks: Option<u32>) -> Vec<String> {
 fn agent_runtime(plan: &RevisionPlan) -> Container {
     let header_mounts = header_secrets(plan)
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
-    let tokenizer_mount = plan.engine.tensorrt_llm_ranks.map(|_| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let tokenizer_mount =
+        plan.engine.serving().takes_tokens().then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
         .chain(tokenizer_mount)
         .chain(header_mounts)

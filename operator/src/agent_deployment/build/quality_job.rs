@@ -11,16 +11,14 @@ use k8s_openapi::api::{
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
     v1alpha1::{
-        agent_deployment::{CustomEngine, NoBuildBackend},
+        agent_deployment::{CustomEngine, EngineEntry, NoBuildBackend},
         shared::ConfigMapKeyReference,
     },
 };
 use slipway_worker_contract::{EngineRef, QualityTask, Task, paths};
 
 use super::{
-    World,
-    pod::model,
-    store,
+    World, store,
     task::{TASK_FOLDER, task_config_map, task_volume},
 };
 use crate::jobs::{
@@ -30,6 +28,7 @@ use crate::jobs::{
     },
     triton::{self, ENGINE_VOLUME, Served},
 };
+use crate::serving::Serving;
 
 const OUTPUT_VOLUME: &str = "output";
 const DATASET_VOLUME: &str = "dataset";
@@ -46,15 +45,13 @@ pub struct QualityOrder<'a> {
     pub dataset: &'a ConfigMapKeyReference,
     /// What built the engine and serves it.
     pub custom: &'a CustomEngine,
-    /// Processes that serve an engine of TensorRT-LLM; the builder of another backend answers itself.
-    pub tensorrt_llm_ranks: Option<u32>,
-    /// The backend of an engine without a build, which Triton serves too.
-    pub no_build: Option<NoBuildBackend>,
+    /// How Triton serves the engine; the builder of a Custom engine answers itself.
+    pub serving: Serving,
 }
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: QualityOrder<'_>) -> (ConfigMap, Job) {
-    let QualityOrder { task, prompts, dataset, custom, tensorrt_llm_ranks, no_build } = order;
+    let QualityOrder { task, prompts, dataset, custom, serving } = order;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -68,16 +65,11 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: Quality
         claim_volume(STORE_VOLUME, store::CLAIM, false),
         dataset_volume(dataset),
     ];
-    let init_containers = if tensorrt_llm_ranks.is_none() && no_build.is_none() {
+    let init_containers = if serving.tensorrt_llm_ranks.is_none() && serving.no_build.is_none() {
         vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)]
     } else {
         volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
-        let served = Served {
-            image: &custom.triton_image,
-            resources: &world.spec.serving.triton_resources,
-            tensorrt_llm_ranks,
-            no_build,
-        };
+        let served = Served { image: &custom.triton_image, resources: &world.spec.serving.triton_resources, serving };
         ask(world, engine, served)
     };
     let parts = JobParts {
@@ -120,16 +112,25 @@ fn evaluate(world: &World, custom: &CustomEngine) -> Container {
     }
 }
 
+/// Tells the worker whom it asks and how, where it is not an engine of TensorRT-LLM itself.
+fn spoken(serving: Serving) -> Vec<String> {
+    let no_build = serving.no_build.map(|backend| match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => "--no-build=TensorRTLLMPyTorch",
+        NoBuildBackend::VLLM => "--no-build=VLLM",
+    });
+    let entry = match serving.entry {
+        EngineEntry::Engine => None,
+        EngineEntry::Ensemble => Some("--entry=Ensemble"),
+        EngineEntry::BLS => Some("--entry=BLS"),
+    };
+    let model = format!("--model={}", serving.model());
+    no_build.or(entry).map(|how| vec![model, how.to_owned()]).unwrap_or_default()
+}
+
 /// The engine before Triton, and the worker that asks it.
 fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> {
-    let spoken = served.no_build.map(|backend| {
-        let name = match backend {
-            NoBuildBackend::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
-            NoBuildBackend::VLLM => "VLLM",
-        };
-        [format!("--model={}", model(None)), format!("--no-build={name}")]
-    });
-    let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().flatten().map(String::as_str)).collect();
+    let spoken = spoken(served.serving);
+    let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().map(String::as_str)).collect();
     let asking = Container {
         volume_mounts: Some(vec![
             read_only(mount(TASK_VOLUME, TASK_FOLDER)),

@@ -2,8 +2,8 @@
 
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective, NoBuildBackend,
-        Tool as ApiTool, ToolType,
+        Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
+        NoBuildBackend, Tool as ApiTool, ToolType,
     },
     values::Percentile as ApiPercentile,
 };
@@ -12,8 +12,8 @@ use slipway_runtime_config::{
     Tool, ToolKind,
 };
 
-use super::pod::{model, tokenizer_folder};
-use crate::agent_deployment::revision::RevisionPlan;
+use super::pod::tokenizer_folder;
+use crate::{agent_deployment::revision::RevisionPlan, serving::Serving};
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
@@ -30,7 +30,7 @@ pub fn runtime_config(
     objectives: &[LatencyObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
-    speak(&mut config, plan.engine.tensorrt_llm_ranks, plan.engine.no_build);
+    speak(&mut config, plan.engine.serving());
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives
@@ -46,14 +46,15 @@ pub fn runtime_config(
 }
 
 /// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
-/// text in the tensors of a backend without a build.
-pub fn speak(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>, no_build: Option<NoBuildBackend>) {
-    model(tensorrt_llm_ranks).clone_into(&mut config.triton.model_name);
-    config.triton.tokenizer = tensorrt_llm_ranks.map(|_| tokenizer_folder());
-    config.triton.dialect = match no_build {
-        None => TextDialect::Ensemble,
-        Some(NoBuildBackend::TensorRTLLMPyTorch) => TextDialect::LlmApi,
-        Some(NoBuildBackend::VLLM) => TextDialect::Vllm,
+/// text in the tensors of whatever else takes it.
+pub fn speak(config: &mut RuntimeConfig, serving: Serving) {
+    serving.model().clone_into(&mut config.triton.model_name);
+    config.triton.tokenizer = serving.takes_tokens().then(tokenizer_folder);
+    config.triton.dialect = match (serving.no_build, serving.entry) {
+        (None, EngineEntry::Engine) => TextDialect::Text,
+        (None, EngineEntry::Ensemble | EngineEntry::BLS) => TextDialect::Ensemble,
+        (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => TextDialect::LlmApi,
+        (Some(NoBuildBackend::VLLM), _) => TextDialect::Vllm,
     };
 }
 

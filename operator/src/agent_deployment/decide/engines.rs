@@ -7,7 +7,7 @@ use slipway_crds::{
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBackend, Precision, SelectedConfiguration},
+        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
         engine::{EngineArtifact, EngineBuild},
     },
 };
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     agent_deployment::revision::{PlannedEngine, RevisionPlan},
     plan::Child,
+    serving::Serving,
     why::{Step, Why},
 };
 
@@ -34,8 +35,7 @@ struct Candidate<'a> {
     name: String,
     display_name: String,
     precision: Precision,
-    ranks: Option<u32>,
-    no_build: Option<NoBuildBackend>,
+    serving: Serving,
     status: Option<&'a EngineStatus>,
 }
 
@@ -44,10 +44,8 @@ struct Candidate<'a> {
 pub(super) struct BuiltEngine {
     pub(super) reference: EngineRef,
     pub(super) display_name: String,
-    /// Processes that serve it, each with a GPU; absent where the backend knows of none.
-    pub(super) ranks: Option<u32>,
-    /// The backend of an engine without a build.
-    pub(super) no_build: Option<NoBuildBackend>,
+    /// How it is served.
+    pub(super) serving: Serving,
 }
 
 /// The engines that may serve, in the order of preference.
@@ -79,8 +77,7 @@ pub(super) fn decide(
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
-        let Candidate { ranks, no_build, .. } = *candidate;
-        built.push(BuiltEngine { reference, display_name, ranks, no_build });
+        built.push(BuiltEngine { reference, display_name, serving: candidate.serving });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
@@ -134,18 +131,26 @@ fn candidates<'a>(
         let name = engine_name(&engine_identity(&build)?);
         let status = world.engines.get(&name);
         let precision = build.precision;
-        let ranks = build.tensorrt_llm.is_some().then(|| tensorrt_llm::ranks(&build));
-        let no_build = build.backend.no_build();
+        let serving = serving(&build);
         if status.is_none() {
             let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
             draft.children.push(Child::Engine(Box::new(engine)));
         }
-        candidates.push(Candidate { name, display_name, precision, ranks, no_build, status });
+        candidates.push(Candidate { name, display_name, precision, serving, status });
     }
     // Two variants that come to the same build are one engine.
     let mut seen = std::collections::BTreeSet::new();
     candidates.retain(|candidate| seen.insert(candidate.name.clone()));
     Ok(candidates)
+}
+
+fn serving(build: &EngineBuild) -> Serving {
+    let of_tensorrt_llm = build.tensorrt_llm.as_ref();
+    Serving {
+        tensorrt_llm_ranks: of_tensorrt_llm.map(|_| tensorrt_llm::ranks(build)),
+        entry: of_tensorrt_llm.map(|of| of.options.entry).unwrap_or_default(),
+        no_build: build.backend.no_build(),
+    }
 }
 
 fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
@@ -168,7 +173,8 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
 /// The plan that serves what was chosen.
 pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
     let Choice { engine, configuration, level, why } = choice;
-    let BuiltEngine { reference, display_name, ranks, no_build } = engine;
+    let BuiltEngine { reference, display_name, serving } = engine;
+    let Serving { tensorrt_llm_ranks, entry, no_build } = *serving;
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
         engine: reference.identity.clone(),
@@ -186,8 +192,9 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
             name: reference.identity.clone(),
             manifest_digest: reference.manifest_digest.clone(),
             display_name: display_name.clone(),
-            tensorrt_llm_ranks: *ranks,
-            no_build: *no_build,
+            tensorrt_llm_ranks,
+            tensorrt_llm_entry: entry,
+            no_build,
         },
         configuration: configuration.clone(),
         max_in_flight: *level,

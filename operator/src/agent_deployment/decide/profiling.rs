@@ -24,6 +24,7 @@ use crate::{
         world::{OwnedObject, WorkloadView},
     },
     plan::{Child, Note, SOON},
+    serving::Serving,
     why::{Step, Why},
 };
 
@@ -243,12 +244,14 @@ fn freeze(
 }
 
 fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
+    let Serving { tensorrt_llm_ranks, entry, no_build } = engine.serving;
     ProfiledEngine {
         name: engine.reference.identity.clone(),
         manifest_digest: engine.reference.manifest_digest.to_string(),
         display_name: engine.display_name.clone(),
-        tensorrt_llm_ranks: engine.ranks.map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
-        no_build: engine.no_build,
+        tensorrt_llm_ranks: tensorrt_llm_ranks.map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
+        tensorrt_llm_entry: entry,
+        no_build,
     }
 }
 

@@ -144,8 +144,7 @@ fn measure(
                 prompts: case.prompts,
                 dataset,
                 custom: &resolved.custom,
-                tensorrt_llm_ranks: case.engine.ranks,
-                no_build: case.engine.no_build,
+                serving: case.engine.serving,
             };
             let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, order);
             draft.children.push(Child::ConfigMap(Box::new(config_map)));

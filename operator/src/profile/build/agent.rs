@@ -11,12 +11,13 @@ use super::order::Order;
 use crate::{
     agent_deployment::build::runtime_config::{agent_config, speak},
     profile::decide::rows::unsigned,
+    serving::Serving,
 };
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
-    speak(&mut config, order.engine().tensorrt_llm_ranks.map(unsigned), order.engine().no_build);
+    speak(&mut config, Serving::of_profiled(order.engine()));
     config.max_in_flight = unsigned(match order {
         Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         Order::Confirm { level, .. } => *level,

@@ -30,7 +30,7 @@ use crate::{
         },
         triton::{self, ENGINE_VOLUME, Served},
     },
-    profile::decide::rows::unsigned,
+    serving::Serving,
 };
 
 mod agent;
@@ -150,15 +150,15 @@ fn triton(world: &ProfileWorld, order: &Order<'_>) -> Container {
     triton::sidecar(Served {
         image: &placement.triton_image,
         resources: &placement.triton_resources,
-        tensorrt_llm_ranks: order.engine().tensorrt_llm_ranks.map(unsigned),
-        no_build: order.engine().no_build,
+        serving: Serving::of_profiled(order.engine()),
     })
 }
 
 /// No probe: it is ready only once the worker has loaded a model.
 fn agent_runtime(world: &ProfileWorld, order: &Order<'_>) -> Container {
     let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
-    let tokenizer = order.engine().tensorrt_llm_ranks.map(|_| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let takes_tokens = Serving::of_profiled(order.engine()).takes_tokens();
+    let tokenizer = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
     Container {
         name: "agent-runtime".to_owned(),

@@ -17,12 +17,13 @@ use super::{
     prompts_folder, rate,
 };
 use crate::{
-    agent_deployment::build::pod::{model, serve_config, tokenizer_folder},
+    agent_deployment::build::pod::{serve_config, tokenizer_folder},
     engine::no_build::on_the_wire,
     profile::decide::{
         rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
     },
+    serving::Serving,
 };
 
 /// The task of an order.
@@ -36,7 +37,7 @@ pub fn task(
     order: &Order<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = order.engine();
-    let ranks = engine.tensorrt_llm_ranks.map(unsigned);
+    let serving = Serving::of_profiled(engine);
     let counted_by = order_driver(inputs, order);
     let driver = driver(inputs, order)?;
     let (explored, is_explore) = match order {
@@ -46,11 +47,12 @@ pub fn task(
     Ok(ProfileTask {
         input_hash: input_hash.to_owned(),
         engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
-        model: model(ranks).to_owned(),
-        tokenizer: ranks.map(|_| tokenizer_folder()),
+        model: serving.model().to_owned(),
+        entry: serving.entry_on_the_wire(),
+        tokenizer: serving.takes_tokens().then(tokenizer_folder),
         no_build: engine.no_build.map(on_the_wire),
         // Triton's API reaches one process: several have loaded the engine at their start, for good.
-        loaded_at_start: ranks.is_some_and(|ranks| ranks > 1),
+        loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, order, driver.clone()),
         workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },

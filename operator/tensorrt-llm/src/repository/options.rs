@@ -17,22 +17,23 @@ pub enum BatchSchedulerPolicy {
     MaxUtilization,
 }
 
-/// Where text becomes tokens and back, for ensemble and BLS.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tokenizer {
-    /// Folder of the tokenizer.
-    pub folder: String,
-    /// Copies of each Python model. For BLS also of the entry, whose copy serves one request at a time.
-    pub instances: u32,
-    /// Whether BLS answers with the whole text so far instead of the new piece.
-    pub accumulates: bool,
-}
+/// Most sequences that BLS is offered for.
+///
+/// One of its copies serves one request at a time, so that upstream wants as many as the engine runs sequences
+/// (docs/model_config.md of triton-inference-server/tensorrtllm_backend), and each is a Python process of its own.
+pub const MAX_BLS_INSTANCES: u32 = 128;
+/// Copies of a model that turns text into tokens, or back: a call takes about a millisecond.
+const MAX_TEXT_INSTANCES: u32 = 4;
 
 /// How an engine is served. Absent options keep the backend's default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Serving {
     /// Folder of the engine, readable by every rank.
     pub engine_dir: String,
+    /// Folder of the tokenizer, for ensemble and BLS.
+    pub tokenizer_dir: String,
+    /// Whether BLS answers with the whole text so far instead of the new piece.
+    pub accumulates: bool,
     /// Requests of one Triton batch at most, 1 or more; what runs together is the engine's limit, not this.
     pub max_batch_size: u32,
     /// Whether answers are streamed.
@@ -92,9 +93,11 @@ pub struct Serving {
 impl Serving {
     /// Streams, reuses KV blocks and reads prompts in chunks.
     #[must_use]
-    pub fn new(engine_dir: impl Into<String>, max_batch_size: u32) -> Self {
+    pub fn new(engine_dir: impl Into<String>, tokenizer_dir: impl Into<String>, max_batch_size: u32) -> Self {
         Self {
             engine_dir: engine_dir.into(),
+            tokenizer_dir: tokenizer_dir.into(),
+            accumulates: false,
             max_batch_size,
             is_decoupled: true,
             queue_delay_microseconds: 0,
@@ -197,8 +200,8 @@ impl Serving {
     }
 
     /// Everything that a model's template is filled with.
-    pub(super) fn values(&self, model: &str, entry: &Entry) -> BTreeMap<&'static str, String> {
-        let mut values = if model == "tensorrt_llm" { self.parameters() } else { BTreeMap::new() };
+    pub(super) fn values(&self, model: &str, entry: Entry) -> BTreeMap<&'static str, String> {
+        let mut values = if model == "tensorrt_llm" { self.parameters() } else { self.of_text_models(entry) };
         let logits = if self.has_half_logits { "TYPE_FP16" } else { "TYPE_FP32" };
         values.extend([
             ("triton_max_batch_size", self.max_batch_size.to_string()),
@@ -209,21 +212,28 @@ impl Serving {
             ("encoder_input_features_data_type", "TYPE_FP16".to_owned()),
             ("prompt_embedding_table_data_type", "TYPE_FP16".to_owned()),
         ]);
-        if let Entry::Ensemble(tokenizer) | Entry::Bls(tokenizer) = entry {
-            let instances = tokenizer.instances.max(1).to_string();
-            let is_on = |is_on: bool| if is_on { "True" } else { "False" }.to_owned();
-            values.extend([
-                ("tokenizer_dir", tokenizer.folder.clone()),
-                ("preprocessing_instance_count", instances.clone()),
-                ("postprocessing_instance_count", instances.clone()),
-                ("bls_instance_count", instances),
-                ("add_special_tokens", is_on(true)),
-                ("skip_special_tokens", is_on(true)),
-                ("accumulate_tokens", tokenizer.accumulates.to_string()),
-                ("tensorrt_llm_model_name", "tensorrt_llm".to_owned()),
-            ]);
-        }
         values
+    }
+
+    fn of_text_models(&self, entry: Entry) -> BTreeMap<&'static str, String> {
+        let several = self.max_batch_size.min(MAX_TEXT_INSTANCES);
+        let postprocessing = match entry {
+            // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come
+            // (triton-inference-server/tensorrtllm_backend#614). BLS waits for each.
+            Entry::Engine | Entry::Ensemble => 1,
+            Entry::Bls => several,
+        };
+        let is_on = |is_on: bool| if is_on { "True" } else { "False" }.to_owned();
+        BTreeMap::from([
+            ("tokenizer_dir", self.tokenizer_dir.clone()),
+            ("preprocessing_instance_count", several.to_string()),
+            ("postprocessing_instance_count", postprocessing.to_string()),
+            ("bls_instance_count", self.max_batch_size.to_string()),
+            ("add_special_tokens", is_on(true)),
+            ("skip_special_tokens", is_on(true)),
+            ("accumulate_tokens", self.accumulates.to_string()),
+            ("tensorrt_llm_model_name", "tensorrt_llm".to_owned()),
+        ])
     }
 }
 

@@ -38,5 +38,5 @@ pub use crate::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,
     },
-    tensorrt_llm::{TensorRtLlmBuild, ToolStep},
+    tensorrt_llm::{EngineEntry, TensorRtLlmBuild, ToolStep},
 };

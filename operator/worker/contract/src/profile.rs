@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, NoBuildBackend, Row};
+use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
 /// Asks for the measurements of one engine on one GPU shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,8 +14,11 @@ pub struct ProfileTask {
     pub input_hash: String,
     /// The engine under test.
     pub engine: EngineRef,
-    /// The model's name in the repository (`agent`, or `tensorrt_llm`).
+    /// Name of the model that is asked (`agent`, or the entry of an engine of TensorRT-LLM).
     pub model: String,
+    /// What of the repository of an engine of TensorRT-LLM is asked; it loads models of its own, whose engine gets the settings.
+    #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
+    pub entry: EngineEntry,
     /// Folder of the tokenizer, where the model takes tokens; absent where it takes text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,

@@ -25,6 +25,28 @@ pub struct TensorRtLlmBuild {
     pub kv_cache_reuse: bool,
     /// Whether long prompts are read in chunks; the engine must have paged context attention.
     pub chunked_context: bool,
+    /// What of the image's repository is asked.
+    #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
+    pub entry: EngineEntry,
+}
+
+/// What of upstream's repository is asked for an engine of TensorRT-LLM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EngineEntry {
+    /// The engine itself: tokens in, tokens out.
+    #[default]
+    Engine,
+    /// Triton's ensemble of tokenizer, engine and detokenizer: text in, text out.
+    Ensemble,
+    /// The same in Python, by Triton's business logic scripting.
+    BLS,
+}
+
+impl EngineEntry {
+    /// Whether the engine itself is asked, as with all orders that name no entry.
+    pub fn is_engine(&self) -> bool {
+        *self == Self::Engine
+    }
 }
 
 /// One tool.

@@ -29,6 +29,7 @@ use super::{
     workload::Traffic,
 };
 use crate::{
+    entry,
     failure::{self, Classify},
     hash, materialize,
 };
@@ -271,21 +272,21 @@ impl Campaign<'_> {
                 LevelError::Fatal(ProfileError::Triton(error))
             }
         };
-        let (triton, model) = (&self.setup.triton, &self.task.model);
+        let (triton, models) = (&self.setup.triton, entry::models(&self.task.model, self.task.entry));
         if self.task.loaded_at_start {
             return if arm.config == ServeConfig::default() {
-                triton.ensure(model).await.map_err(refused)
+                triton.ensure_all(&models).await.map_err(refused)
             } else {
                 Err(LevelError::Row(FailureClass::BadModel, LOADED_FOR_GOOD.to_owned()))
             };
         }
-        triton.unload(model).await.map_err(refused)?;
+        triton.unload_all(&models).await.map_err(refused)?;
         let order = materialize::Order { serve: arm.config.clone(), ..self.setup.engine.clone() };
         let work = tokio::task::spawn_blocking(move || materialize::run(&order)).await;
         let materialized = work.map_err(|source| LevelError::Fatal(ProfileError::Interrupted(source)))?;
         let configure = |source| ProfileError::Configure { arm: arm.id.clone(), source };
         materialized.map_err(|source| LevelError::Fatal(configure(source)))?;
-        triton.load(model).await.map_err(refused)
+        triton.load_all(&models).await.map_err(refused)
     }
 
     async fn analyze(&self, arm: &Arm, level: u32, to_beat: &Option<ToBeat>) -> Result<Measured, AnalyzerError> {
@@ -297,6 +298,7 @@ impl Campaign<'_> {
             folder: folder.clone(),
             workloads: self.task.workloads.clone(),
             tokenizer: self.task.tokenizer.as_ref().map(Into::into),
+            entry: self.task.entry,
             no_build: self.task.no_build,
             measure: self.task.measure.clone(),
             objectives: drivers::measurable(self.task),

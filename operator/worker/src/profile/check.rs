@@ -150,7 +150,7 @@ fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
 #[cfg(test)]
 mod tests {
     use slipway_worker_contract::{
-        DataFile, Digest, EngineRef, MeasureSettings, Objective, OptimizeFor, Percentile, ServeConfig,
+        DataFile, Digest, EngineEntry, EngineRef, MeasureSettings, Objective, OptimizeFor, Percentile, ServeConfig,
     };
 
     use super::*;
@@ -160,6 +160,7 @@ mod tests {
             input_hash: "abc-1".into(),
             engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
             model: "agent".into(),
+            entry: EngineEntry::Engine,
             tokenizer: None,
             no_build: None,
             loaded_at_start: false,

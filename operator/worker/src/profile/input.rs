@@ -16,7 +16,9 @@ pub fn input_data(requests: &[QualityPrompt], entry: &Entry) -> Result<Value, Ba
     let of_request = |request: &QualityPrompt| match entry {
         Entry::Text => Ok(of_text(request)),
         // As the sidecar sends it; the model's name is perf_analyzer's own argument.
-        Entry::Tokens(_) => entry.request("", generation(request)).map(|request| of_tensors(request, BATCH)),
+        Entry::Tokens(_) | Entry::Ensemble => {
+            entry.request("", generation(request)).map(|request| of_tensors(request, BATCH))
+        }
         Entry::Vllm | Entry::LlmApi => entry.request("", generation(request)).map(|request| of_tensors(request, 0)),
     };
     let data: Vec<Value> = requests.iter().map(of_request).collect::<Result<_, _>>()?;
@@ -98,6 +100,17 @@ mod tests {
                 "sampling_param_max_tokens": {"content": [8], "shape": [1]},
                 "sampling_param_top_k": {"content": [1], "shape": [1]},
                 "sampling_param_exclude_input_from_output": on, "return_finish_reason": on,
+            }]})
+        );
+    }
+
+    #[test]
+    fn text_for_models_around_an_engine_has_no_batch_dimension_of_its_own() {
+        assert_eq!(
+            input_data(&[prompt()], &Entry::Ensemble).unwrap(),
+            json!({"data": [{
+                "text_input": {"content": ["p"], "shape": [1]}, "max_tokens": {"content": [8], "shape": [1]},
+                "stream": {"content": [true], "shape": [1]}, "stop_words": {"content": ["\n"], "shape": [1]},
             }]})
         );
     }

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use slipway_agent_runtime::backend::{BackendError, Entry, tokens::TokenizerError};
-use slipway_worker_contract::{MeasureSettings, Metric, NoBuildBackend, Objective, Workload};
+use slipway_worker_contract::{EngineEntry, MeasureSettings, Metric, NoBuildBackend, Objective, Workload};
 
 use super::{
     chunks::{self, SoFar},
@@ -20,7 +20,7 @@ use super::{
     watch::{Decision, Watch},
     workload::{Traffic, WorkloadError},
 };
-use crate::entry::entry;
+use crate::entry::{Spoken, entry};
 
 /// The environment variable that makes the worker a shim; names the order.
 pub const ORDER_ENV: &str = "SLIPWAY_SHIM";
@@ -44,6 +44,9 @@ pub struct Order {
     /// Folder of the tokenizer, where the model takes tokens.
     #[serde(default)]
     pub tokenizer: Option<PathBuf>,
+    /// What of the repository of an engine of TensorRT-LLM is asked.
+    #[serde(default)]
+    pub entry: EngineEntry,
     /// The backend of an engine without a build, whose tensors the model has.
     #[serde(default)]
     pub no_build: Option<NoBuildBackend>,
@@ -237,7 +240,8 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     // Model Analyzer gave this process a session of its own, so its id is the group's.
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
     let traffic = Traffic::read(&order.workloads).map_err(ShimError::Workload)?;
-    let entry = entry(order.tokenizer.as_deref(), order.no_build).map_err(ShimError::Tokenizer)?;
+    let spoken = Spoken { tokenizer: order.tokenizer.as_deref(), entry: order.entry, no_build: order.no_build };
+    let entry = entry(spoken).map_err(ShimError::Tokenizer)?;
     let level = Level { order, call: &call, traffic, entry };
     let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;

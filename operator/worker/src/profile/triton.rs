@@ -120,6 +120,39 @@ impl Triton {
         Ok(())
     }
 
+    /// Unloads models, the last one first: it calls those before it.
+    ///
+    /// # Errors
+    /// As [`Self::unload`].
+    pub async fn unload_all(&self, models: &[String]) -> Result<(), TritonError> {
+        for model in models.iter().rev() {
+            self.unload(model).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads models in their order.
+    ///
+    /// # Errors
+    /// [`TritonError::Load`] of the first that cannot be loaded.
+    pub async fn load_all(&self, models: &[String]) -> Result<(), TritonError> {
+        for model in models {
+            self.load(model).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads those models that are not loaded, in their order.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn ensure_all(&self, models: &[String]) -> Result<(), TritonError> {
+        for model in models {
+            self.ensure(model).await?;
+        }
+        Ok(())
+    }
+
     /// Loads a model from the repository and makes sure that it is ready.
     ///
     /// # Errors

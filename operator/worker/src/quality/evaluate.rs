@@ -7,12 +7,12 @@ use futures::StreamExt;
 use slipway_agent_runtime::backend::{
     Backend, BackendError, EndpointError, Generation, Triton as Engine, tokens::TokenizerError,
 };
-use slipway_worker_contract::{FailureClass, NoBuildBackend, QualityPrompt};
+use slipway_worker_contract::{EngineEntry, FailureClass, NoBuildBackend, QualityPrompt};
 use tokio::task::{JoinError, JoinSet};
 
 use super::{OutputLine, QualityError, lines};
 use crate::{
-    entry::entry,
+    entry::{Spoken, entry, models},
     failure::Classify,
     profile::triton::{Triton, TritonError},
 };
@@ -28,6 +28,8 @@ pub struct Evaluation {
     pub model: String,
     /// Folder of its tokenizer, where it takes tokens.
     pub tokenizer: PathBuf,
+    /// What of the repository of an engine of TensorRT-LLM is asked.
+    pub entry: EngineEntry,
     /// The backend of an engine without a build, whose model takes text.
     pub no_build: Option<NoBuildBackend>,
     /// The questions, one [`QualityPrompt`] a line.
@@ -105,7 +107,8 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let path = &order.questions;
     let read = fs::read(path).map_err(|source| QualityError::Read { path: path.clone(), source });
     let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
-    let entry = entry(Some(&order.tokenizer), order.no_build).map_err(EvaluateError::Tokenizer)?;
+    let spoken = Spoken { tokenizer: Some(&order.tokenizer), entry: order.entry, no_build: order.no_build };
+    let entry = entry(spoken).map_err(EvaluateError::Tokenizer)?;
     let engine = Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?;
     serve(order).await.map_err(EvaluateError::Triton)?;
     let answers = ask_all(&engine, prompts, order.in_flight).await?;
@@ -113,10 +116,10 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     write(order, &answers)
 }
 
-/// Processes that belong together have loaded the model at their start.
+/// Processes that belong together have loaded the engine at their start.
 async fn serve(order: &Evaluation) -> Result<(), TritonError> {
     order.triton.wait_live().await?;
-    order.triton.ensure(&order.model).await
+    order.triton.ensure_all(&models(&order.model, order.entry)).await
 }
 
 async fn ask_all(

@@ -9,14 +9,14 @@ use std::{
 use slipway_agent_runtime::backend::tokens::{Tokenizer, TokenizerError};
 use slipway_tensorrt_llm::{
     engine::{self, Engine, EngineError, File},
-    launch::ENGINE_MODEL,
     options::Parallelism,
-    repository::{self, Entry, RepositoryError, Serving},
+    repository::{self, RepositoryError, Serving},
     version::VersionError,
 };
 use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, TensorRtLlmBuild, paths};
 
 use crate::{
+    entry::of_repository,
     failure::Classify,
     tree::{self, TreeError},
 };
@@ -108,7 +108,7 @@ pub fn run(task: &BuildTask, parts: &Parts) -> Result<(), AssembleError> {
     let build = task.tensorrt_llm.as_ref().ok_or(AssembleError::NoBuild)?;
     let engine = validated(build, &parts.output.join(paths::TENSORRT_LLM_ENGINE))?;
     write_tokenizer(parts)?;
-    write_engine_model(build, &engine, parts)?;
+    write_models(build, &engine, parts)?;
     let versions = BTreeMap::from([("tensorrt_llm".to_owned(), build.version.clone())]);
     let report = BuilderReport { versions, durations_millis: BTreeMap::new() };
     let text = serde_json::to_string(&report).expect("a report holds only texts and numbers");
@@ -139,27 +139,36 @@ fn write_tokenizer(parts: &Parts) -> Result<(), AssembleError> {
     present.try_for_each(|name| copy(&parts.checkpoint.join(name), &parts.output.join(paths::TOKENIZER).join(name)))
 }
 
-/// The image's own `tensorrt_llm`, filled: templates and the programs beside them change together.
-fn write_engine_model(build: &TensorRtLlmBuild, engine: &Engine, parts: &Parts) -> Result<(), AssembleError> {
-    let template = parts.models.join(ENGINE_MODEL);
-    let text = fs::read_to_string(template.join("config.pbtxt")).ok();
-    let templates: BTreeMap<String, String> = text.into_iter().map(|text| (ENGINE_MODEL.to_owned(), text)).collect();
-    let engine_dir = format!("{}/{}", paths::ENGINE_DIR, paths::TENSORRT_LLM_ENGINE);
+/// The image's own models, filled: templates and the programs beside them change together.
+fn write_models(build: &TensorRtLlmBuild, engine: &Engine, parts: &Parts) -> Result<(), AssembleError> {
+    let entry = of_repository(build.entry);
+    let template = |model: &&str| {
+        let text = fs::read_to_string(parts.models.join(model).join("config.pbtxt")).ok()?;
+        Some(((*model).to_owned(), text))
+    };
+    let templates: BTreeMap<String, String> = entry.models().iter().filter_map(template).collect();
+    // The same folders where it serves, and where it is scored and measured.
+    let folder = |name: &str| format!("{}/{name}", paths::ENGINE_DIR);
     let serving = Serving {
         kv_cache_reuse: build.kv_cache_reuse,
         chunked_context: build.chunked_context,
         has_paged_context: engine.has_paged_context,
-        ..Serving::new(engine_dir, build.max_batch_size)
+        ..Serving::new(folder(paths::TENSORRT_LLM_ENGINE), folder(paths::TOKENIZER), build.max_batch_size)
     };
-    let made = repository::repository(&Entry::Engine, &serving, &templates).map_err(AssembleError::Repository)?;
+    let made = repository::repository(entry, &serving, &templates).map_err(AssembleError::Repository)?;
     refuse_unused(&made.unused)?;
-    let model = parts.output.join(paths::MODEL_REPOSITORY).join(ENGINE_MODEL);
+    made.configs.iter().try_for_each(|(model, config)| write_model(parts, model, config))
+}
+
+fn write_model(parts: &Parts, name: &str, config: &str) -> Result<(), AssembleError> {
+    let template = parts.models.join(name);
+    let model = parts.output.join(paths::MODEL_REPOSITORY).join(name);
     // An artifact holds files, not folders: the version's folder must not be empty, as it is in some images.
     write(&model.join("1/.keep"), "")?;
-    for name in tree::files(&template).map_err(AssembleError::List)?.iter().filter(|name| *name != "config.pbtxt") {
-        copy(&template.join(name), &model.join(name))?;
+    for file in tree::files(&template).map_err(AssembleError::List)?.iter().filter(|file| *file != "config.pbtxt") {
+        copy(&template.join(file), &model.join(file))?;
     }
-    write(&model.join("config.pbtxt"), &made.configs[ENGINE_MODEL])
+    write(&model.join("config.pbtxt"), config)
 }
 
 fn refuse_unused(unused: &BTreeSet<&'static str>) -> Result<(), AssembleError> {

@@ -29,7 +29,7 @@ use slipway_worker::{
     profile::triton::Triton,
     quality::evaluate::{self, EvaluateError, Evaluation},
 };
-use slipway_worker_contract::FailureClass;
+use slipway_worker_contract::{EngineEntry, FailureClass};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -84,6 +84,7 @@ impl Bench {
             endpoint,
             model: "tensorrt_llm".to_owned(),
             tokenizer: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/model/checkpoints/react-512"),
+            entry: EngineEntry::Engine,
             no_build: None,
             questions: dir.path().join("quality.jsonl"),
             outputs: dir.path().join("output/quality/outputs.jsonl"),
@@ -148,6 +149,11 @@ impl GrpcInferenceService for Echo {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
         let request = request.into_inner().message().await?.expect("a stream carries a request");
+        if let Some(prompt) = request.inputs.iter().find(|input| input.name == "text_input") {
+            let text = prompt.contents.as_ref().expect("a tensor has contents").bytes_contents[0].clone();
+            let pieces = [text, b"\n".to_vec(), b"\nand more".to_vec()].map(|piece| Ok(text_answer(&piece)));
+            return Ok(Response::new(Box::pin(stream::iter(pieces))));
+        }
         let prompt = integers(&request, "input_ids")[1..].to_vec();
         let answer = if prompt == bytes("too long") {
             ModelStreamInferResponse { error_message: "prompt length 9000 exceeds 4096".into(), infer_response: None }
@@ -179,6 +185,15 @@ fn answer(tokens: &[i32]) -> ModelStreamInferResponse {
     ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
 }
 
+/// A piece of text, as the ensemble gives it.
+fn text_answer(text: &[u8]) -> ModelStreamInferResponse {
+    let output = InferOutputTensor { name: "text_output".into(), datatype: "BYTES".into(), ..Default::default() };
+    let raw = [&(text.len() as u32).to_le_bytes()[..], text].concat();
+    let response =
+        ModelInferResponse { outputs: vec![output], raw_output_contents: vec![raw], ..ModelInferResponse::default() };
+    ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+}
+
 fn line(id: &str, output: &str) -> String {
     json!({"id": id, "output": output}).to_string()
 }
@@ -198,6 +213,23 @@ async fn an_engine_that_its_processes_loaded_at_their_start_is_not_loaded_again(
     let bench = Bench::new(Some(("READY", ""))).await;
     bench.ask(&["1+1?"]).await.unwrap();
     assert_eq!(bench.loads(), Vec::<String>::new());
+}
+
+/// The models around an engine are in one process, also where the engine is in several.
+#[tokio::test]
+async fn an_ensemble_is_asked_in_text_once_what_it_calls_is_loaded() {
+    for (engine, expected) in [
+        (None, &["preprocessing", "tensorrt_llm", "postprocessing", "ensemble"][..]),
+        (Some(("READY", "")), &["preprocessing", "postprocessing", "ensemble"][..]),
+    ] {
+        let mut bench = Bench::new(engine).await;
+        bench.evaluation.model = "ensemble".to_owned();
+        bench.evaluation.entry = EngineEntry::Ensemble;
+        bench.evaluation.tokenizer = bench.dir.path().join("none");
+        let answers = bench.ask(&["1+1?", "2+2?"]).await.unwrap();
+        assert_eq!(answers, BTreeSet::from([line("q0", "1+1?"), line("q1", "2+2?\n\nand more")]));
+        assert_eq!(bench.loads(), expected);
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{self, State},
     http::StatusCode,
     routing::{get, post},
 };
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use slipway_analysis::pareto::{Direction, Front};
 use slipway_worker::{
     cli::{Cli, Verb},
+    entry,
     failure::{self, Classify},
     finish_build::{self, Folders},
     hash, http, materialize,
@@ -34,9 +35,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, DataFile, Driver, EngineRef, FailureClass, MeasureSettings, Metric, ModelAnalyzerRow,
-    Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig,
-    Task, Verdict, WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, MeasureSettings, Metric,
+    ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row,
+    ServeConfig, Task, Verdict, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -71,7 +72,7 @@ echo "Concurrency" > "$csv"
 struct FakeTriton {
     url: String,
     loaded: Arc<Mutex<bool>>,
-    loads: Arc<Mutex<Vec<&'static str>>>,
+    loads: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -86,8 +87,8 @@ impl Drop for FakeTriton {
 struct Repository {
     config: PathBuf,
     loaded: Arc<Mutex<bool>>,
-    /// The models, as they were loaded.
-    loads: Arc<Mutex<Vec<&'static str>>>,
+    /// The models, as they were loaded; a minus stands before those that were unloaded.
+    loads: Arc<Mutex<Vec<String>>>,
 }
 
 impl FakeTriton {
@@ -97,8 +98,8 @@ impl FakeTriton {
         let router = Router::new()
             .route("/v2/health/live", get(|| async {}))
             .route("/v2/models/{model}/ready", get(|| async {}))
-            .route("/v2/repository/models/agent/load", post(load))
-            .route("/v2/repository/models/agent/unload", post(unload))
+            .route("/v2/repository/models/{model}/load", post(load))
+            .route("/v2/repository/models/{model}/unload", post(unload))
             .route("/v2/repository/index", post(index))
             .with_state(repository);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -107,18 +108,22 @@ impl FakeTriton {
     }
 }
 
-async fn load(State(repository): State<Repository>) -> (StatusCode, Json<Value>) {
+async fn load(
+    State(repository): State<Repository>,
+    extract::Path(model): extract::Path<String>,
+) -> (StatusCode, Json<Value>) {
     if fs::read_to_string(&repository.config).unwrap().contains("broken") {
         let words = "load failed for model 'agent': version 1 is at UNAVAILABLE state:\n  Internal: no such weights;\n";
         return (StatusCode::BAD_REQUEST, Json(json!({"error": words})));
     }
     *repository.loaded.lock().unwrap() = true;
-    repository.loads.lock().unwrap().push("agent");
+    repository.loads.lock().unwrap().push(model);
     (StatusCode::OK, Json(json!({})))
 }
 
 /// A configuration that is stuck stays loaded for ever, as a model with a request that never ends does.
-async fn unload(State(repository): State<Repository>) {
+async fn unload(State(repository): State<Repository>, extract::Path(model): extract::Path<String>) {
+    repository.loads.lock().unwrap().push(format!("-{model}"));
     let stuck = fs::read_to_string(&repository.config).is_ok_and(|config| config.contains("stuck"));
     *repository.loaded.lock().unwrap() &= stuck;
 }
@@ -226,6 +231,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         input_hash: "campaign-1".into(),
         engine,
         model: "agent".into(),
+        entry: EngineEntry::Engine,
         tokenizer: None,
         no_build: None,
         loaded_at_start: false,
@@ -302,7 +308,7 @@ async fn a_model_that_is_loaded_at_the_start_stays_and_keeps_its_configuration()
     let words = "an engine that is split over GPUs is loaded once, with the configuration that it was built with: remove \
                  search.parameters";
     assert_eq!(refused, [words]);
-    assert_eq!(*bench.triton.loads.lock().unwrap(), [""; 0]);
+    assert_eq!(*bench.triton.loads.lock().unwrap(), Vec::<String>::new());
 }
 
 /// What perf_analyzer is given are the tokens that the sidecar would send.
@@ -315,6 +321,29 @@ async fn a_model_that_takes_tokens_is_measured_with_tokens() {
     bench.arms(&[("a", ServeConfig::default())]);
     let rows = bench.run().await.unwrap().rows;
     assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+}
+
+/// The settings are the engine's, whichever model is asked.
+#[tokio::test]
+async fn an_engine_behind_models_of_text_is_loaded_with_them_and_gets_the_settings() {
+    let mut bench = Bench::new().await;
+    bench.task.model = "tensorrt_llm_bls".into();
+    bench.task.entry = EngineEntry::BLS;
+    bench.arms(&[("a", ServeConfig { parameters: [("mode".into(), "fast".into())].into(), ..Default::default() })]);
+    assert_eq!(entry::configured(&bench.task.model, bench.task.entry), "tensorrt_llm");
+    let rows = bench.run().await.unwrap().rows;
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+    let expected = [
+        "-tensorrt_llm_bls",
+        "-postprocessing",
+        "-tensorrt_llm",
+        "-preprocessing",
+        "preprocessing",
+        "tensorrt_llm",
+        "postprocessing",
+        "tensorrt_llm_bls",
+    ];
+    assert_eq!(*bench.triton.loads.lock().unwrap(), expected);
 }
 
 #[tokio::test]

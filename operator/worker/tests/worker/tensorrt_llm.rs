@@ -14,7 +14,7 @@ use slipway_worker::{
     hash,
     tensorrt_llm::assemble::{self, Parts},
 };
-use slipway_worker_contract::{BuildTask, FailureClass, Message, Task, TensorRtLlmBuild, ToolStep};
+use slipway_worker_contract::{BuildTask, EngineEntry, FailureClass, Message, Task, TensorRtLlmBuild, ToolStep};
 use tempfile::TempDir;
 
 /// As images have it, with fewer parameters: a bare placeholder must be filled, a quoted one may stay.
@@ -32,6 +32,33 @@ parameters: { key: "enable_chunked_context" value: { string_value: "${enable_chu
 parameters: { key: "exclude_input_in_output" value: { string_value: "${exclude_input_in_output}" } }
 parameters: { key: "decoding_mode" value: { string_value: "${decoding_mode}" } }
 "#;
+
+/// The models around the engine, as images have them: the ensemble's version has only a file whose name begins with a dot.
+const AROUND: [(&str, &str); 7] = [
+    (
+        "preprocessing/config.pbtxt",
+        "name: \"preprocessing\" backend: \"python\"\nmax_batch_size: ${triton_max_batch_size}\n\
+         parameters { key: \"tokenizer_dir\" value: { string_value: \"${tokenizer_dir}\" } }\n\
+         instance_group [ { count: ${preprocessing_instance_count} kind: KIND_CPU } ]\n",
+    ),
+    ("preprocessing/1/model.py", "pass"),
+    (
+        "postprocessing/config.pbtxt",
+        "name: \"postprocessing\" backend: \"python\"\nmax_batch_size: ${triton_max_batch_size}\n\
+         parameters { key: \"tokenizer_dir\" value: { string_value: \"${tokenizer_dir}\" } }\n\
+         instance_group [ { count: ${postprocessing_instance_count} kind: KIND_CPU } ]\n",
+    ),
+    ("postprocessing/1/model.py", "pass"),
+    ("ensemble/config.pbtxt", "name: \"ensemble\" platform: \"ensemble\"\nmax_batch_size: ${triton_max_batch_size}\n"),
+    (
+        "tensorrt_llm_bls/config.pbtxt",
+        "name: \"tensorrt_llm_bls\" backend: \"python\"\nmax_batch_size: ${triton_max_batch_size}\n\
+         model_transaction_policy { decoupled: ${decoupled_mode} }\n\
+         parameters { key: \"accumulate_tokens\" value: { string_value: \"${accumulate_tokens}\" } }\n\
+         instance_group [ { count: ${bls_instance_count} kind: KIND_CPU } ]\n",
+    ),
+    ("tensorrt_llm_bls/1/lib/decode.py", "pass"),
+];
 
 struct Bench {
     dir: TempDir,
@@ -134,6 +161,7 @@ fn task(steps: Vec<ToolStep>) -> BuildTask {
         max_batch_size: 16,
         kv_cache_reuse: true,
         chunked_context: true,
+        entry: EngineEntry::Engine,
     };
     BuildTask {
         identity: "engine-1".into(),
@@ -225,6 +253,80 @@ fn an_engine_becomes_an_artifact_that_can_be_published() {
     {
         assert!(has(path), "{path}");
     }
+}
+
+/// The order of an engine behind the image's models of text, and a bench whose image has them.
+fn text_entry(entry: EngineEntry, model: &str) -> (Bench, BuildTask) {
+    let bench = Bench::new();
+    for (path, text) in AROUND {
+        bench.write(&format!("models/{path}"), text);
+    }
+    bench.write("models/tensorrt_llm_bls/1/model.py", "pass");
+    let mut task = BuildTask { model: model.to_owned(), ..task(Vec::new()) };
+    task.tensorrt_llm.as_mut().unwrap().entry = entry;
+    (bench, task)
+}
+
+/// What of the repository is published: its files, those that keep a folder left out.
+fn published(bench: &Bench, task: &BuildTask) -> Vec<String> {
+    assemble::run(task, &bench.parts()).unwrap();
+    let folders =
+        Folders { output: bench.path("output"), store: bench.path("store"), dataset: bench.path("none"), threads: 1 };
+    finish_build::run(task, &folders).unwrap();
+    let files = walk(&bench.path("store"));
+    let of_repository = files.iter().filter_map(|file| file.split_once("model_repository/"));
+    let mut names: Vec<String> = of_repository.map(|(_, name)| name.to_owned()).collect();
+    names.retain(|name| name.matches('/').count() >= 1 && Path::new(name).extension().is_some());
+    names.sort();
+    names
+}
+
+#[test]
+fn an_ensemble_is_published_with_the_models_that_it_calls() {
+    let (bench, task) = text_entry(EngineEntry::Ensemble, "ensemble");
+    let expected = [
+        "ensemble/config.pbtxt",
+        "postprocessing/1/model.py",
+        "postprocessing/config.pbtxt",
+        "preprocessing/1/model.py",
+        "preprocessing/config.pbtxt",
+        "tensorrt_llm/1/model.py",
+        "tensorrt_llm/config.pbtxt",
+    ];
+    assert_eq!(published(&bench, &task), expected);
+    assert!(bench.path("output/model_repository/ensemble/1").is_dir(), "Triton wants a version");
+    let read = |model: &str| fs::read_to_string(bench.path(&format!("output/model_repository/{model}/config.pbtxt")));
+    assert_eq!(
+        read("postprocessing").unwrap(),
+        "name: \"postprocessing\" backend: \"python\"\nmax_batch_size: 16\n\
+         parameters { key: \"tokenizer_dir\" value: { string_value: \"/slipway/engine/tokenizer\" } }\n\
+         instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    );
+    assert!(read("tensorrt_llm").unwrap().contains("\"/slipway/engine/engine\""));
+}
+
+#[test]
+fn bls_is_published_with_its_programs_and_a_copy_for_each_sequence() {
+    let (bench, task) = text_entry(EngineEntry::BLS, "tensorrt_llm_bls");
+    let files = published(&bench, &task);
+    let of_bls: Vec<_> = files.iter().filter_map(|file| file.strip_prefix("tensorrt_llm_bls/")).collect();
+    assert_eq!(of_bls, ["1/lib/decode.py", "1/model.py", "config.pbtxt"]);
+    assert!(!files.iter().any(|file| file.starts_with("ensemble/")), "{files:?}");
+    let config = fs::read_to_string(bench.path("output/model_repository/tensorrt_llm_bls/config.pbtxt")).unwrap();
+    assert!(config.contains("count: 16 kind") && config.contains("string_value: \"false\""), "{config}");
+}
+
+#[test]
+fn an_image_without_the_models_of_an_entry_is_named() {
+    let (bench, task) = text_entry(EngineEntry::Ensemble, "ensemble");
+    fs::remove_dir_all(bench.path("models/postprocessing")).unwrap();
+    let error = assemble::run(&task, &bench.parts()).unwrap_err();
+    assert_eq!(error.class(), FailureClass::ImageMismatch);
+    assert_eq!(
+        failure::chain(&error),
+        "the image's templates make no repository: the image has no template for postprocessing: it is not one of \
+         TensorRT-LLM 0.15 to 1.2"
+    );
 }
 
 fn walk(root: &Path) -> Vec<String> {

@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
     AgentDeploymentSpec,
-    agent_deployment::{AgentDeploymentStatus, EngineConfiguration, Precision, ServeParameter, Stage},
+    agent_deployment::{AgentDeploymentStatus, EngineConfiguration, EngineEntry, Precision, ServeParameter, Stage},
     engine::TensorRtLlmBuild,
 };
 use slipway_worker_contract::{ModelShape, Task};
@@ -231,6 +231,45 @@ fn the_build_job_runs_the_tools_in_their_order_and_serves_with_one_process_a_gpu
     let command = serving_container(&cluster, "triton").command.unwrap_or_default();
     assert_eq!(command.iter().filter(|word| *word == "tritonserver").count(), 2, "{command:?}");
     assert_eq!(cluster.world.status.selected.map(|selected| selected.engine), Some(name));
+}
+
+/// What is asked of an engine behind models of text, by whom and of which models, when it is scored, measured and served.
+#[rstest]
+#[case(EngineEntry::Ensemble, "ensemble", "--entry=Ensemble")]
+#[case(EngineEntry::BLS, "tensorrt_llm_bls", "--entry=BLS")]
+fn an_engine_behind_models_of_text_is_asked_by_its_entry(
+    #[case] entry: EngineEntry,
+    #[case] model: &str,
+    #[case] told: &str,
+) {
+    let cluster = on("NVIDIA-H100-80GB-HBM3", &[Precision::FP8]).edited(|spec| {
+        spec.engine.tensorrt_llm.as_mut().unwrap().options.entry = entry;
+        spec.slo = serde_norway::from_str(SLO).expect("objectives");
+    });
+    let mut cluster = cluster.resolved().fetched().with_engine_built(Precision::FP8);
+    let prompts = r#"{"id":"1","prompt":"Question: 1+1\n","maxTokens":8,"stopWords":[]}"#.to_owned();
+    cluster.world.dataset = Some(DatasetView::Samples { digest: digest("samples"), prompts });
+    let job = next(&mut cluster, |child| match child {
+        Child::Job(job) if job.metadata.name.as_ref().is_some_and(|name| name.starts_with("quality-")) => {
+            job.spec.clone()?.template.spec
+        }
+        _ => None,
+    });
+    let evaluate = job.init_containers.into_iter().flatten().find(|container| container.name == "evaluate");
+    let arguments = evaluate.and_then(|container| container.args).unwrap_or_default();
+    assert_eq!(arguments, ["evaluate".to_owned(), format!("--model={model}"), told.to_owned()]);
+
+    let mut cluster = scored(cluster, Found { score: 980_000, drop: None });
+    cluster.settle();
+    let triton = serving_container(&cluster, "triton");
+    let loads: Vec<_> = triton.command.into_iter().flatten().filter(|word| word.starts_with("--load-model=")).collect();
+    let expected =
+        ["preprocessing", "tensorrt_llm", "postprocessing", model].map(|name| format!("--load-model={name}"));
+    assert_eq!(loads, expected);
+    assert!(
+        triton.env.into_iter().flatten().any(|variable| variable.name == "HF_HUB_OFFLINE"),
+        "no tokenizer is looked up"
+    );
 }
 
 const LATENCY: &str = "objectives: [{name: run, metric: AgentRunLatency, percentile: p95, max: 10s}]";

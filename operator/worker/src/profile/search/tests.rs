@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Digest, Driver, EngineRef, Latency, MeasureSettings, Metric, Objective, OptimizeFor, OtherEngine,
-    Percentile, ServeConfig, Verdict, WhyNotMeasured,
+    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, MeasureSettings, Metric, Objective, OptimizeFor,
+    OtherEngine, Percentile, ServeConfig, Verdict, WhyNotMeasured,
 };
 
 use super::*;
@@ -113,6 +113,7 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         input_hash: "h".into(),
         engine: EngineRef { identity: "e".into(), manifest_digest: Digest::from_bytes(&[1; 32]) },
         model: "agent".into(),
+        entry: EngineEntry::Engine,
         tokenizer: None,
         no_build: None,
         loaded_at_start: false,
