@@ -74,7 +74,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMRanks"] = json!(ranks);
         configurations = json!([{"name": "default", "settings": {}}]);
     }
-    if let Some(backend) = world.spec.engine.backend.no_build() {
+    if let Some(backend) = world.spec.engine.served_by() {
         engine["noBuild"] = json!(backend);
         configurations = json!([{"name": "default", "settings": {}}]);
     }

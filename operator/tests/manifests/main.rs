@@ -10,8 +10,17 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 8] =
-    ["minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm", "tensorrt-llm-pytorch", "vllm"];
+const FIXTURES: [&str; 9] = [
+    "minimal",
+    "full",
+    "claim",
+    "profiled",
+    "agent-run",
+    "tensorrt-llm",
+    "tensorrt-llm-pytorch",
+    "vllm",
+    "vllm-open-ai",
+];
 
 fn fixture(name: &str) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));

@@ -126,6 +126,7 @@ fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> 
         let name = match backend {
             NoBuildBackend::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
             NoBuildBackend::VLLM => "VLLM",
+            NoBuildBackend::VLLMOpenAI => "VLLMOpenAI",
         };
         [format!("--model={}", model(None)), format!("--no-build={name}")]
     });

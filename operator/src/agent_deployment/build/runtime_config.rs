@@ -11,6 +11,7 @@ use slipway_runtime_config::{
     HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
     Tool, ToolKind,
 };
+use slipway_tensorrt_llm::no_build::OPEN_AI_PORT;
 
 use super::pod::{model, tokenizer_folder};
 use crate::agent_deployment::revision::RevisionPlan;
@@ -46,7 +47,7 @@ pub fn runtime_config(
 }
 
 /// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
-/// text in the tensors of a backend without a build.
+/// text in the tensors of a backend without a build, or to vLLM's own server.
 pub fn speak(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>, no_build: Option<NoBuildBackend>) {
     model(tensorrt_llm_ranks).clone_into(&mut config.triton.model_name);
     config.triton.tokenizer = tensorrt_llm_ranks.map(|_| tokenizer_folder());
@@ -54,7 +55,11 @@ pub fn speak(config: &mut RuntimeConfig, tensorrt_llm_ranks: Option<u32>, no_bui
         None => TextDialect::Ensemble,
         Some(NoBuildBackend::TensorRTLLMPyTorch) => TextDialect::LlmApi,
         Some(NoBuildBackend::VLLM) => TextDialect::Vllm,
+        Some(NoBuildBackend::VLLMOpenAI) => TextDialect::OpenAi,
     };
+    if config.triton.dialect == TextDialect::OpenAi {
+        config.triton.endpoint = format!("http://127.0.0.1:{OPEN_AI_PORT}");
+    }
 }
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.

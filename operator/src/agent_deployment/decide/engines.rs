@@ -135,7 +135,7 @@ fn candidates<'a>(
         let status = world.engines.get(&name);
         let precision = build.precision;
         let ranks = build.tensorrt_llm.is_some().then(|| tensorrt_llm::ranks(&build));
-        let no_build = build.backend.no_build();
+        let no_build = build.served_by();
         if status.is_none() {
             let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
             draft.children.push(Child::Engine(Box::new(engine)));
