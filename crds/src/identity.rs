@@ -214,6 +214,12 @@ mod tests {
             assert!(no_build.is_some());
             hash_of(&EngineBuild { backend, precision, no_build, ..build() })
         };
+        let mut own_server = block(false);
+        own_server["server"] = json!("OpenAI");
+        let no_build = serde_json::from_value(own_server).ok();
+        let own_server =
+            hash_of(&EngineBuild { backend: Backend::VLLM, precision: Precision::BF16, no_build, ..build() });
+        assert_ne!(own_server, of(Backend::VLLM, Precision::BF16, false));
         let hashes = [
             of(Backend::TensorRTLLMPyTorch, Precision::BF16, false),
             of(Backend::VLLM, Precision::BF16, false),

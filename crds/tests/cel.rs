@@ -29,6 +29,7 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
 #[case("good-tensorrt-llm-ensemble")]
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
+#[case("good-vllm-open-ai")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -194,6 +195,7 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
 #[case("lab-int8-weight-only")]
 #[case("no-build-tensorrt-llm-pytorch")]
 #[case("no-build-vllm")]
+#[case("no-build-vllm-open-ai")]
 fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
     let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();

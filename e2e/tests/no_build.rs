@@ -1,5 +1,5 @@
 //! Engines without a build, VLLM and TensorRTLLMPyTorch, served by a STAND-IN image (`e2e/images/slipway-no-build-stand-in`): its
-//! backend and its model have the files, arguments and tensors of upstream's; nothing here ran vLLM, TensorRT-LLM or a GPU.
+//! backend, its model and its server have the files, arguments and tensors of upstream's; nothing here ran vLLM, TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -14,7 +14,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::{
     labels,
-    v1alpha1::{Engine, engine::FailureClass},
+    v1alpha1::{AgentDeployment, Engine, engine::FailureClass, profile::MeasurementPurpose},
 };
 use slipway_e2e::{
     checkpoints::{Checkpoint, GPU, checkpoint_bytes},
@@ -32,6 +32,27 @@ fn vllm(image: &str) -> Value {
     json!({"backend": "VLLM", "vllm": {
         "version": "0.11.0", "image": image, "maxSeqLen": 4096, "extraArgs": ["enforce_eager=true"],
     }})
+}
+
+/// vLLM's own server in Triton's place.
+fn open_ai(extra_args: &Value) -> Value {
+    json!({"backend": "VLLM", "vllm": {
+        "version": "0.11.0", "server": "OpenAI", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false,
+        "extraArgs": extra_args,
+    }})
+}
+
+/// Questions that the stand-in answers; its stop word keeps the rest back.
+async fn give_questions(namespace: &Namespace) {
+    let samples = (0..200).map(|n| {
+        let (id, prompt) = (format!("q{n}"), format!("Question: {n}?\n"));
+        json!({"id": id, "prompt": prompt, "expected": "Answer: 42", "maxTokens": 32, "stopWords": ["\n\n"]})
+    });
+    namespace.give_lines("samples", "quality.jsonl", samples).await.unwrap();
+}
+
+fn quality() -> Value {
+    json!({"maxDrop": "2%", "dataset": {"configMap": {"name": "samples", "key": "quality.jsonl"}}})
 }
 
 fn py_torch(image: &str) -> Value {
@@ -181,6 +202,42 @@ async fn the_py_torch_flow_serves_a_checkpoint_and_stops_where_the_sidecar_has_r
     namespace.delete().await.unwrap();
 }
 
+/// Without Triton: assembled, scored, measured by whole runs, served.
+#[tokio::test]
+async fn vllms_own_server_is_scored_measured_and_answers() {
+    let namespace = namespace_with("vllm-open-ai", H100, &["own-server"]).await;
+    give_questions(&namespace).await;
+    let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
+    namespace.give_lines("runs", "trace.jsonl", runs).await.unwrap();
+    let mut manifest = agent("own-server", H100, (open_ai(&json!([])), "BF16"));
+    manifest["spec"]["search"]["concurrency"] = json!([2]);
+    manifest["spec"]["slo"] = json!({
+        "objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "20s"}],
+        "quality": quality(),
+    });
+    let trace = json!({"configMap": {"name": "runs", "key": "trace.jsonl"}});
+    manifest["spec"]["profiling"] = json!({"driver": "AgentRun", "workloads": [{"name": "runs", "agentTrace": trace}]});
+    let profile = namespace.campaign(&manifest).await.unwrap().status.unwrap();
+    let explored = profile.measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore);
+    let counts: Vec<_> = explored.map(|row| (row.errors, row.count > 0)).collect();
+    assert_eq!(counts, [(0, true)], "{:?}", profile.measurements);
+
+    let object: AgentDeployment = namespace.api().get("own-server").await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
+    let score = served.engines[0].quality.clone().unwrap();
+    assert_eq!((score.samples, score.score_parts_per_million, score.accepted), (200, 1_000_000, true));
+    an_artifact_without_a_gpu(&namespace, "own-server", ("vllm", "0.11.0")).await;
+    assert_eq!(asked(&namespace, "own-server").await, ("42".to_owned(), 10));
+    let pod = serving_pod(&namespace, "own-server").await;
+    let log = namespace.log(&pod.name_any(), "triton").await.unwrap();
+    let told = told(&log, "vllm serve");
+    let numbers =
+        ["model", "max_num_seqs", "max_model_len", "dtype"].map(|name| told[name].as_str().unwrap_or_default());
+    assert_eq!(numbers, ["/slipway/engine/checkpoint", "16", "4096", "bfloat16"]);
+    assert_eq!((&told["enable_prefix_caching"], &told["enable_chunked_prefill"]), (&json!(false), &json!(true)));
+    namespace.delete().await.unwrap();
+}
+
 /// No Job of a refused spec but the one that read config.json.
 #[tokio::test]
 async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
@@ -207,7 +264,12 @@ async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
 /// An image of another backend is found out before an engine counts as built, an argument that vLLM does not know when it is served.
 #[tokio::test]
 async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
-    let namespace = namespace_with("no-build-fails", H100, &["vllm", "py-torch", "unknown"]).await;
+    let namespace = namespace_with("no-build-fails", H100, &["vllm", "py-torch", "unknown", "own-server"]).await;
+    // vLLM's own server is asked its questions first, and is waited for in vain.
+    give_questions(&namespace).await;
+    let mut own_server = agent("own-server", H100, (open_ai(&json!(["enforce_eagerly=true"])), "BF16"));
+    own_server["spec"]["slo"] = json!({"quality": quality()});
+    namespace.apply(&own_server).await.unwrap();
     let cases = [
         ("vllm", vllm(OTHER_IMAGE), "/opt/tritonserver/backends/vllm/model.py: is it Triton's image of vLLM 0.11.0?"),
         (
@@ -234,8 +296,11 @@ async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
     let words = "got an unexpected keyword argument 'enforce_eagerly'";
     let condition = namespace.wait_for_message("unknown", "Reconciling", words, LIMIT).await.unwrap();
     println!("unknown: {condition}");
+    let words = "error: unrecognized arguments: --enforce-eagerly";
+    let condition = namespace.wait_for_message("own-server", "Stalled", words, LIMIT).await.unwrap();
+    println!("own-server: {condition}");
     let engines = namespace.api::<Engine>().list(&ListParams::default()).await.unwrap().items;
     let built = engines.iter().filter(|engine| engine.status.as_ref().is_some_and(|status| status.artifact.is_some()));
-    assert_eq!(built.count(), 1, "only the engine whose image has its backend");
+    assert_eq!(built.count(), 2, "only the engines whose image has what serves them");
     namespace.delete().await.unwrap();
 }

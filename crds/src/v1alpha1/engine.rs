@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agent_deployment::{Backend, KvCachePrecision, NoBuildOptions, Precision, TensorRtLlmOptions},
+    agent_deployment::{
+        Backend, KvCachePrecision, NoBuildBackend, NoBuildOptions, Precision, TensorRtLlmOptions, VllmServer,
+    },
     shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
 use crate::values::Percent;
@@ -82,6 +84,14 @@ pub struct EngineBuild {
     pub no_build: Option<NoBuild>,
 }
 
+impl EngineBuild {
+    /// What serves it, where nothing is built.
+    pub fn served_by(&self) -> Option<NoBuildBackend> {
+        let server = self.no_build.as_ref().map_or(VllmServer::default(), |of| of.server);
+        self.backend.no_build().map(|backend| server.serves(backend))
+    }
+}
+
 /// One engine that needs no build: what its checkpoint is served with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -89,6 +99,9 @@ pub struct NoBuild {
     /// Version of what serves it.
     #[schemars(length(max = 20))]
     pub version: String,
+    /// What takes requests for vLLM.
+    #[serde(default, skip_serializing_if = "VllmServer::is_default")]
+    pub server: VllmServer,
     /// The GPU model that it is measured and served on, by the label `nvidia.com/gpu.product`.
     #[schemars(length(max = 63))]
     pub gpu_product: String,

@@ -13,6 +13,7 @@ use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
 use thiserror::Error;
 
 use super::tensorrt_llm::{kv_cache, positive, precision};
+use crate::serving::Serving;
 
 /// Why an engine cannot be told what to do.
 #[derive(Debug, Error)]
@@ -41,6 +42,7 @@ pub fn of_api(backend: NoBuildBackend) -> Backend {
     match backend {
         NoBuildBackend::TensorRTLLMPyTorch => Backend::PyTorch,
         NoBuildBackend::VLLM => Backend::Vllm,
+        NoBuildBackend::VLLMOpenAI => Backend::VllmOpenAi,
     }
 }
 
@@ -49,6 +51,7 @@ pub fn on_the_wire(backend: NoBuildBackend) -> contract::NoBuildBackend {
     match backend {
         NoBuildBackend::TensorRTLLMPyTorch => contract::NoBuildBackend::TensorRTLLMPyTorch,
         NoBuildBackend::VLLM => contract::NoBuildBackend::VLLM,
+        NoBuildBackend::VLLMOpenAI => contract::NoBuildBackend::VLLMOpenAI,
     }
 }
 
@@ -57,12 +60,13 @@ pub fn on_the_wire(backend: NoBuildBackend) -> contract::NoBuildBackend {
 /// # Errors
 /// [`OrderError`]: what cannot be served, or an argument against a field.
 pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, OrderError> {
-    let api = build.backend.no_build().ok_or(OrderError::Backend(build.backend))?;
+    let api = build.served_by().ok_or(OrderError::Backend(build.backend))?;
     let backend = of_api(api);
     let unserved = OrderError::Precision { backend: backend.name(), precision: build.precision.as_str() };
     let request = Request {
         backend,
         version: of.version.clone(),
+        model: Serving::default().model().to_owned(),
         checkpoint: format!("{}/{}", paths::ENGINE_DIR, paths::CHECKPOINT),
         precision: precision(build.precision).ok_or(unserved)?,
         is_quantized_at_load: of.quantized_at_load,

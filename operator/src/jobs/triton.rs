@@ -1,4 +1,5 @@
-//! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. Pure.
+//! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. vLLM's own server takes its
+//! place where that serves. Pure.
 
 use k8s_openapi::{
     api::core::v1::{Container, EnvVar, HTTPGetAction, Probe, Volume},
@@ -39,7 +40,7 @@ pub fn environment(serving: Serving) -> Option<Vec<EnvVar>> {
     let own: &[(&str, &str)] = match (serving.no_build, serving.entry) {
         (None, EngineEntry::Engine) => return None,
         (None, EngineEntry::Ensemble | EngineEntry::BLS) | (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => &[],
-        (Some(NoBuildBackend::VLLM), _) => &[("VLLM_NO_USAGE_STATS", "1")],
+        (Some(NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI), _) => &[("VLLM_NO_USAGE_STATS", "1")],
     };
     let common = [("HOME", "/tmp"), ("USER", "slipway"), ("HF_HUB_OFFLINE", "1")];
     let variable = |(name, value): &(&str, &str)| EnvVar {
@@ -50,15 +51,21 @@ pub fn environment(serving: Serving) -> Option<Vec<EnvVar>> {
     Some(common.iter().chain(own).map(variable).collect())
 }
 
-/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it.
+/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it. vLLM's own server loads at
+/// its start, and again and again where it cannot: it has no probe, and the worker reads how it ended.
 pub fn sidecar(served: Served<'_>) -> Container {
     let ranks = served.serving.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
-    let arguments: Vec<&str> = std::iter::once("supervise").chain(ranks.as_deref()).collect();
+    let own_server = match served.serving.no_build {
+        Some(NoBuildBackend::VLLMOpenAI) => Some(format!("--vllm-engine={}", paths::ENGINE_DIR)),
+        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => None,
+    };
+    let arguments: Vec<&str> =
+        std::iter::once("supervise").chain(ranks.as_deref()).chain(own_server.as_deref()).collect();
     let mut container = worker_in(served.image, "triton", &arguments);
     container.env = environment(served.serving);
     container.restart_policy = Some("Always".to_owned());
     container.resources = Some(served.resources.to_requirements());
-    container.startup_probe = Some(Probe {
+    container.startup_probe = own_server.is_none().then(|| Probe {
         http_get: Some(HTTPGetAction {
             path: Some("/v2/health/live".to_owned()),
             port: IntOrString::Int(TRITON_HTTP_PORT),

@@ -7,14 +7,19 @@
 //!   (<https://github.com/NVIDIA/TensorRT-LLM/tree/main/triton_backend/all_models/llmapi/tensorrt_llm>). It is in the images beside the
 //!   templates of engines, and the only one that 1.3 keeps.
 //!
-//! Both files are written as JSON, which is YAML too. Options whose defaults differ among versions are always written.
+//! - *vLLM's own server*: `vllm serve` reads `server/config.yaml`, its options in their long form
+//!   (<https://docs.vllm.ai/en/stable/configuration/serve_args.html>); they are made of what the vLLM backend is told.
+//!
+//! All files are written as JSON, which is YAML too. Options whose defaults differ among versions are always written.
 
 mod extra;
+mod open_ai;
 mod release;
 
 use serde_json::{Map, Value, json};
 
 pub use self::extra::ArgumentError;
+pub use self::open_ai::{PORT as OPEN_AI_PORT, command as open_ai_command, health_command as open_ai_health_command};
 pub use self::release::{ReleaseError, image};
 use crate::options::{Dtype, Parallelism};
 use crate::recipe::{KvCachePrecision, Precision};
@@ -24,6 +29,8 @@ use crate::recipe::{KvCachePrecision, Precision};
 pub enum Backend {
     /// Triton's vLLM backend.
     Vllm,
+    /// vLLM's own server, without Triton.
+    VllmOpenAi,
     /// TensorRT-LLM's PyTorch flow, as the `llmapi` model.
     PyTorch,
 }
@@ -33,7 +40,7 @@ impl Backend {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Vllm => "VLLM",
+            Self::Vllm | Self::VllmOpenAi => "VLLM",
             Self::PyTorch => "TensorRTLLMPyTorch",
         }
     }
@@ -42,17 +49,19 @@ impl Backend {
     #[must_use]
     pub fn field(self, name: &str) -> String {
         let block = match self {
-            Self::Vllm => "vllm",
+            Self::Vllm | Self::VllmOpenAi => "vllm",
             Self::PyTorch => "tensorRTLLMPyTorch",
         };
         format!("engine.{block}.{name}")
     }
 
-    /// The file that holds the arguments, below the model's folder.
+    /// The file that holds the arguments, below the model's folder; that of vLLM's own server, which has no such folder, below the
+    /// artifact's.
     #[must_use]
     pub const fn arguments_file(self) -> &'static str {
         match self {
             Self::Vllm => "1/model.json",
+            Self::VllmOpenAi => open_ai::FILE,
             Self::PyTorch => "1/model.yaml",
         }
     }
@@ -61,7 +70,7 @@ impl Backend {
     #[must_use]
     pub const fn plain_precisions(self) -> &'static str {
         match self {
-            Self::Vllm => "FP16, BF16 or FP8",
+            Self::Vllm | Self::VllmOpenAi => "FP16, BF16 or FP8",
             Self::PyTorch => "FP16 or BF16",
         }
     }
@@ -69,13 +78,17 @@ impl Backend {
     /// Whether it serves a checkpoint that is not quantized in this precision. vLLM makes FP8 weights while it loads.
     #[must_use]
     pub const fn serves_plain(self, precision: Precision) -> bool {
-        matches!((self, precision), (_, Precision::Fp16 | Precision::Bf16) | (Self::Vllm, Precision::Fp8))
+        match precision {
+            Precision::Fp16 | Precision::Bf16 => true,
+            Precision::Fp8 => matches!(self, Self::Vllm | Self::VllmOpenAi),
+            _ => false,
+        }
     }
 
     /// Whose memory is available, in a sentence.
     pub(crate) const fn room(self) -> &'static str {
         match self {
-            Self::Vllm => "engine.vllm.gpuMemoryUtilization leaves it",
+            Self::Vllm | Self::VllmOpenAi => "engine.vllm.gpuMemoryUtilization leaves it",
             Self::PyTorch => "a GPU has",
         }
     }
@@ -88,6 +101,8 @@ pub struct Request {
     pub backend: Backend,
     /// Its version.
     pub version: String,
+    /// The name by which vLLM's own server is asked for the model; Triton's is that of its folder.
+    pub model: String,
     /// Folder of the checkpoint where it is served.
     pub checkpoint: String,
     /// Weights and activations.
@@ -121,11 +136,15 @@ pub struct Request {
 /// # Errors
 /// An extra argument is none, belongs to the Job, or contradicts a field.
 pub fn arguments(request: &Request) -> Result<String, ArgumentError> {
-    let typed = match request.backend {
-        Backend::Vllm => vllm(request),
-        Backend::PyTorch => py_torch(request),
+    let field = request.backend.field("extraArgs");
+    let all = match request.backend {
+        Backend::Vllm => extra::merge(vllm(request), &request.extra, &field, &[])?,
+        Backend::PyTorch => extra::merge(py_torch(request), &request.extra, &field, &[])?,
+        Backend::VllmOpenAi => {
+            let typed = open_ai::with_defaults(vllm(request));
+            open_ai::options(extra::merge(typed, &request.extra, &field, &open_ai::RESERVED)?, &request.model)
+        }
     };
-    let all = extra::merge(typed, &request.extra, &request.backend.field("extraArgs"))?;
     Ok(format!("{:#}\n", Value::Object(all)))
 }
 

@@ -75,7 +75,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMEntry"] = json!(entry(world));
         configurations = json!([{"name": "default", "settings": {}}]);
     }
-    if let Some(backend) = world.spec.engine.backend.no_build() {
+    if let Some(backend) = world.spec.engine.served_by() {
         engine["noBuild"] = json!(backend);
         configurations = json!([{"name": "default", "settings": {}}]);
     }

@@ -415,6 +415,7 @@ fn every_pod_goes_to_the_nodes_of_the_spec(
 #[case("tensorrt-llm", &["quantize", "build", "triton", "triton", "triton", "triton"])]
 // Nothing is built: Triton alone, to be scored, measured twice and to serve.
 #[case("vllm", &["triton", "triton", "triton", "triton"])]
+#[case("vllm-open-ai", &["triton", "triton", "triton", "triton"])]
 fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, #[case] expected: &[&str]) {
     let objects = fixture(fixture_name);
     let askers: Vec<_> = templates(&objects)

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 9] = [
+const FIXTURES: [&str; 10] = [
     "minimal",
     "full",
     "claim",
@@ -20,6 +20,7 @@ const FIXTURES: [&str; 9] = [
     "tensorrt-llm-ensemble",
     "tensorrt-llm-pytorch",
     "vllm",
+    "vllm-open-ai",
 ];
 
 fn fixture(name: &str) -> Objects {

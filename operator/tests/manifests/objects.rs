@@ -186,7 +186,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         serving: Serving {
             tensorrt_llm_ranks: ranks(world),
             entry: entry(world),
-            no_build: world.spec.engine.backend.no_build(),
+            no_build: world.spec.engine.served_by(),
         },
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
@@ -240,8 +240,9 @@ fn no_build(world: &World) -> Option<Value> {
     let py_torch = world.spec.engine.tensorrt_llm_py_torch.as_ref();
     let of_py_torch = py_torch.map(|block| (&block.version, &block.kv_cache_free_gpu_memory, &block.options));
     let (version, memory, options) = of_vllm.or(of_py_torch)?;
+    let server = vllm.map(|block| block.server).unwrap_or_default();
     Some(serde_json::json!({
-        "version": version, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+        "version": version, "server": server, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
         "kvCachePrecision": "FP8", "maxBatchSize": 64, "maxNumTokens": 8192, "memory": memory, "options": options,
     }))
 }
@@ -289,7 +290,7 @@ fn plan(world: &World) -> RevisionPlan {
             display_name: "fp32".to_owned(),
             tensorrt_llm_ranks: ranks(world),
             tensorrt_llm_entry: entry(world),
-            no_build: world.spec.engine.backend.no_build(),
+            no_build: world.spec.engine.served_by(),
         },
         configuration: ServingConfiguration::default(),
         max_in_flight: 8,

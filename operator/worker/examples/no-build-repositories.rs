@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, backend, of, version) in backends {
         let parts = Parts {
             vllm: vllm.clone(),
+            programs: Vec::new(),
             llm_api: llm_api.into(),
             checkpoint: checkpoint.clone(),
             output: out.join(name),
@@ -64,6 +65,7 @@ fn arguments_of(backend: Backend, version: &str) -> Result<String, Box<dyn Error
     let request = Request {
         backend,
         version: version.to_owned(),
+        model: "agent".to_owned(),
         checkpoint: "/slipway/engine/checkpoint".to_owned(),
         precision: Precision::Bf16,
         is_quantized_at_load: false,

@@ -1,6 +1,11 @@
 //! The command line. Every root has the default of a Job's pod and can be set, so that each verb runs anywhere.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 use slipway_tensorrt_llm::launch::ENGINE_MODEL;
@@ -10,7 +15,11 @@ use crate::{
     entry::configured,
     http::{self, Fetcher, HttpError, Retry, Token},
     materialize, parallel,
-    profile::{Setup, analyzer::Tools, triton::Triton},
+    profile::{
+        Setup,
+        analyzer::Tools,
+        triton::{ServerKind, Triton},
+    },
     quality::evaluate::Evaluation,
     report::Report,
     source::Access,
@@ -181,7 +190,7 @@ pub struct EvaluateArgs {
     /// What of the repository of an engine of TensorRT-LLM is asked: Engine, Ensemble or BLS.
     #[arg(long, default_value = "Engine", value_parser = engine_entry)]
     pub entry: EngineEntry,
-    /// The backend of an engine without a build, VLLM or TensorRTLLMPyTorch: its model takes text.
+    /// The backend of an engine without a build, VLLM, VLLMOpenAI or TensorRTLLMPyTorch: its model takes text.
     #[arg(long, value_parser = no_build)]
     pub no_build: Option<NoBuildBackend>,
     /// Folder of its tokenizer.
@@ -256,6 +265,9 @@ pub struct SuperviseArgs {
     /// Serve an engine of TensorRT-LLM with so many processes, each with a GPU.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "load_model")]
     pub tensorrt_llm_ranks: Option<u32>,
+    /// Serve the engine in this folder with vLLM's own server in place of Triton.
+    #[arg(long, conflicts_with_all = ["load_model", "tensorrt_llm_ranks", "server"])]
+    pub vllm_engine: Option<PathBuf>,
     /// More arguments for the server.
     #[arg(last = true)]
     pub extra: Vec<String>,
@@ -359,6 +371,7 @@ impl EvaluateArgs {
                 client: http::local_client()?,
                 url: format!("http://{}", self.triton_http),
                 patience: Duration::from_secs(self.triton_seconds),
+                kind: ServerKind::of(self.no_build, Path::new(paths::ENGINE_DIR)),
             },
             endpoint: format!("http://{}", self.triton_grpc),
             tokenizer: self.tokenizer.into(),
@@ -403,6 +416,7 @@ impl ProfileArgs {
                 client: http::local_client()?,
                 url: format!("http://{}", self.triton_http),
                 patience: Duration::from_secs(self.triton_seconds),
+                kind: ServerKind::of(task.no_build, &target),
             },
             work,
             progress: self.progress,

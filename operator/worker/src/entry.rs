@@ -20,19 +20,20 @@ pub struct Spoken<'a> {
     pub no_build: Option<NoBuildBackend>,
 }
 
-/// The entry of a model: the tensors of a backend without a build, or of the models around an engine of TensorRT-LLM, else tokens
-/// where there is a tokenizer, else text.
+/// The entry of a model in Triton: the tensors of a backend without a build, or of the models around an engine of TensorRT-LLM, else
+/// tokens where there is a tokenizer, else text. None where Triton does not serve it.
 ///
 /// # Errors
 /// The tokenizer cannot be used.
-pub fn entry(spoken: Spoken<'_>) -> Result<Entry, TokenizerError> {
-    Ok(match (spoken.no_build, spoken.entry, spoken.tokenizer) {
+pub fn entry(spoken: Spoken<'_>) -> Result<Option<Entry>, TokenizerError> {
+    Ok(Some(match (spoken.no_build, spoken.entry, spoken.tokenizer) {
+        (Some(NoBuildBackend::VLLMOpenAI), ..) => return Ok(None),
         (Some(NoBuildBackend::VLLM), ..) => Entry::Vllm,
         (Some(NoBuildBackend::TensorRTLLMPyTorch), ..) => Entry::LlmApi,
         (None, EngineEntry::Ensemble | EngineEntry::BLS, _) => Entry::Ensemble,
         (None, EngineEntry::Engine, Some(folder)) => Entry::Tokens(Arc::new(Tokenizer::read(folder)?)),
         (None, EngineEntry::Engine, None) => Entry::Text,
-    })
+    }))
 }
 
 /// The repository's word for an entry.

@@ -12,7 +12,8 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, QualityResult, paths,
+    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, NoBuildBackend, QualityResult,
+    paths,
 };
 
 use crate::{
@@ -126,7 +127,10 @@ pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishErr
         durations.insert(step.to_owned(), clock.elapsed().as_millis() as u64);
         clock = Instant::now();
     };
-    repository::check(&folders.output.join(paths::MODEL_REPOSITORY), &task.model).map_err(FinishError::Incomplete)?;
+    if has_repository(task) {
+        let repository = folders.output.join(paths::MODEL_REPOSITORY);
+        repository::check(&repository, &task.model).map_err(FinishError::Incomplete)?;
+    }
     let files = artifact_files(&folders.output)?;
     lap("check", &mut durations);
     let written = Manifest::new(hash::tree(&folders.output, &files, folders.threads).map_err(FinishError::Hash)?);
@@ -148,6 +152,14 @@ pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishErr
         versions: report.versions,
         quality,
     })
+}
+
+/// Whether Triton serves it.
+fn has_repository(task: &BuildTask) -> bool {
+    match task.no_build.as_ref().map(|order| order.backend) {
+        Some(NoBuildBackend::VLLMOpenAI) => false,
+        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => true,
+    }
 }
 
 fn check_identity(identity: &str) -> Result<(), FinishError> {

@@ -203,7 +203,8 @@ fn run_assemble(task: &BuildTask, args: AssembleArgs) -> Result<(), Box<Message>
     let AssembleArgs { models, llm_api, vllm, checkpoint, output } = args;
     match &task.no_build {
         Some(order) => {
-            let parts = no_build::Parts { vllm, llm_api, checkpoint, output };
+            let programs = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+            let parts = no_build::Parts { vllm, llm_api, programs, checkpoint, output };
             no_build::run(task, order, &parts).map_err(|e| failure::message(&e))
         }
         None => {
@@ -221,7 +222,10 @@ async fn run_tool(task: &BuildTask, args: ToolArgs) -> Result<Done, Box<Message>
 }
 
 fn server(args: SuperviseArgs) -> Server {
-    let SuperviseArgs { server: program, model_repository, load_model, tensorrt_llm_ranks, extra } = args;
+    let SuperviseArgs { server: program, model_repository, load_model, tensorrt_llm_ranks, vllm_engine, extra } = args;
+    if let Some(engine) = vllm_engine {
+        return supervise::vllm(&engine);
+    }
     match tensorrt_llm_ranks {
         None => supervise::triton(&program, &model_repository, &load_model, &extra),
         Some(ranks) => supervise::tensorrt_llm(&program, &model_repository, ranks, &extra),

@@ -29,7 +29,7 @@ pub use guardrail::Guardrail;
 pub use model::{
     Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
 };
-pub use no_build::{NoBuildBackend, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine};
+pub use no_build::{NoBuildBackend, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer};
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
     ProfilingWorkload,
@@ -114,6 +114,11 @@ pub use tensorrt_llm::{
          self.slo.throughput.unit != 'Requests' || self.profiling.driver == 'ModelAnalyzer'")
         .message("a throughput in Requests is measured by driver ModelAnalyzer: set it, or count Runs")
         .field_path(".slo.throughput.unit"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
+         self.engine.vllm.server != 'OpenAI' || self.profiling.driver == 'AgentRun'")
+        .message("Model Analyzer speaks to Triton alone: set profiling.driver to AgentRun, or engine.vllm.server to Triton")
+        .field_path(".profiling.driver"),
     validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")

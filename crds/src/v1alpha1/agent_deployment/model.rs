@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    no_build::{NoBuildBackend, TensorRtLlmPyTorchEngine, VllmEngine},
+    no_build::{NoBuildBackend, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
 };
 use crate::v1alpha1::shared::{self, LocalObjectReference};
@@ -75,13 +75,21 @@ pub enum Backend {
     TensorRTLLM,
     /// TensorRT-LLM's PyTorch flow serves the checkpoint as it is.
     TensorRTLLMPyTorch,
-    /// vLLM serves the checkpoint as it is, behind Triton's vLLM backend.
+    /// vLLM serves the checkpoint as it is, behind Triton's vLLM backend or with its own server.
     VLLM,
 }
 
+impl EngineConfiguration {
+    /// What serves engines that need no build; none with another backend.
+    pub fn served_by(&self) -> Option<NoBuildBackend> {
+        let server = self.vllm.as_ref().map_or(VllmServer::default(), |vllm| vllm.server);
+        self.backend.no_build().map(|backend| server.serves(backend))
+    }
+}
+
 impl Backend {
-    /// Which of the backends without a build it is, if any.
-    pub const fn no_build(self) -> Option<NoBuildBackend> {
+    /// Which of the backends without a build it is, if any, behind its default server.
+    pub(in crate::v1alpha1) const fn no_build(self) -> Option<NoBuildBackend> {
         match self {
             Self::Custom | Self::TensorRTLLM => None,
             Self::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),

@@ -12,22 +12,53 @@ use crate::values::Percent;
 pub enum NoBuildBackend {
     /// TensorRT-LLM's PyTorch flow.
     TensorRTLLMPyTorch,
-    /// vLLM.
+    /// vLLM, behind Triton.
     VLLM,
+    /// vLLM's own server.
+    VLLMOpenAI,
 }
 
-/// Serves with vLLM behind Triton's vLLM backend. Nothing is built: the checkpoint is served as it is.
+/// What takes requests for vLLM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum VllmServer {
+    /// Triton's vLLM backend.
+    #[default]
+    Triton,
+    /// vLLM's own server, which speaks OpenAI's protocol.
+    OpenAI,
+}
+
+impl VllmServer {
+    /// Whether it is Triton.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What serves an engine of a backend behind this server; only vLLM has a choice.
+    pub const fn serves(self, backend: NoBuildBackend) -> NoBuildBackend {
+        match (backend, self) {
+            (NoBuildBackend::VLLM, Self::OpenAI) => NoBuildBackend::VLLMOpenAI,
+            (backend, Self::Triton | Self::OpenAI) => backend,
+        }
+    }
+}
+
+/// Serves with vLLM, behind Triton's vLLM backend or with its own server. Nothing is built: the checkpoint is served as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VllmEngine {
-    /// Version of vLLM, from 0.6.3 on, as NVIDIA's Triton images carry them.
+    /// Version of vLLM: from 0.6.3 on behind Triton, as NVIDIA's images carry them, and from 0.9.0 on with its own server.
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+){0,2}(rc[0-9]+|\.post[0-9]+)?$"))]
     pub version: String,
-    /// Image that serves; absent means NVIDIA's Triton image of that version. With an image of your own any version from 0.6.3 on
-    /// will do.
+    /// Image that serves; absent means NVIDIA's Triton image of that version, or vLLM's own for its own server. With an image of your
+    /// own any version that the server allows will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
+    /// What takes requests: Triton's vLLM backend, or vLLM's own server, which is measured by driver AgentRun alone.
+    #[serde(default, skip_serializing_if = "VllmServer::is_default")]
+    pub server: VllmServer,
     /// The share of a GPU's memory that vLLM takes, for weights, activations and KV cache.
     #[serde(default = "most_of_it")]
     pub gpu_memory_utilization: Percent,

@@ -3,13 +3,16 @@
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, Lifecycle,
+        ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
         LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume, VolumeMount,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::shared::ServingConfiguration;
-use slipway_tensorrt_llm::launch;
+use slipway_crds::v1alpha1::{agent_deployment::NoBuildBackend, shared::ServingConfiguration};
+use slipway_tensorrt_llm::{
+    launch,
+    no_build::{open_ai_command, open_ai_health_command},
+};
 use slipway_worker_contract::{ServeConfig, paths};
 
 use super::{runtime_config::HEADERS_FOLDER, store};
@@ -116,23 +119,40 @@ pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
     }
 }
 
+/// Triton, or vLLM's own server in its place and on its port. Both have the one name by which pods are compared.
 fn triton(plan: &RevisionPlan) -> Container {
-    let command = triton_command(plan.engine.serving());
+    let serving = plan.engine.serving();
+    let (command, startup_probe) = match serving.no_build {
+        Some(NoBuildBackend::VLLMOpenAI) => (open_ai_command(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
+        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => {
+            let probe = probe("/v2/health/ready", TRITON_HTTP_PORT);
+            (triton_command(serving), Probe { failure_threshold: Some(LOAD_SECONDS), ..probe })
+        }
+    };
     Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
         command: Some(command),
         env: environment(plan.engine.serving()),
         restart_policy: Some("Always".to_owned()),
-        startup_probe: Some(Probe {
-            failure_threshold: Some(LOAD_SECONDS),
-            ..probe("/v2/health/ready", TRITON_HTTP_PORT)
-        }),
+        startup_probe: Some(startup_probe),
         resources: Some(plan.triton_resources.to_requirements()),
         volume_mounts: Some(vec![
             read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
             mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY),
         ]),
+        ..Default::default()
+    }
+}
+
+/// vLLM's own server is asked from within. Each question starts an interpreter beside a load, hence seldom.
+fn own_server_probe() -> Probe {
+    const PERIOD_SECONDS: i32 = 5;
+    Probe {
+        exec: Some(ExecAction { command: Some(open_ai_health_command()) }),
+        period_seconds: Some(PERIOD_SECONDS),
+        timeout_seconds: Some(PERIOD_SECONDS),
+        failure_threshold: Some(LOAD_SECONDS / PERIOD_SECONDS),
         ..Default::default()
     }
 }

@@ -117,6 +117,7 @@ fn spoken(serving: Serving) -> Vec<String> {
     let no_build = serving.no_build.map(|backend| match backend {
         NoBuildBackend::TensorRTLLMPyTorch => "--no-build=TensorRTLLMPyTorch",
         NoBuildBackend::VLLM => "--no-build=VLLM",
+        NoBuildBackend::VLLMOpenAI => "--no-build=VLLMOpenAI",
     });
     let entry = match serving.entry {
         EngineEntry::Engine => None,

@@ -11,6 +11,7 @@ use slipway_runtime_config::{
     HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
     Tool, ToolKind,
 };
+use slipway_tensorrt_llm::no_build::OPEN_AI_PORT;
 
 use super::pod::tokenizer_folder;
 use crate::{agent_deployment::revision::RevisionPlan, serving::Serving};
@@ -46,7 +47,7 @@ pub fn runtime_config(
 }
 
 /// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
-/// text in the tensors of whatever else takes it.
+/// text in the tensors of whatever else takes it, or to vLLM's own server.
 pub fn speak(config: &mut RuntimeConfig, serving: Serving) {
     serving.model().clone_into(&mut config.triton.model_name);
     config.triton.tokenizer = serving.takes_tokens().then(tokenizer_folder);
@@ -55,7 +56,11 @@ pub fn speak(config: &mut RuntimeConfig, serving: Serving) {
         (None, EngineEntry::Ensemble | EngineEntry::BLS) => TextDialect::Ensemble,
         (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => TextDialect::LlmApi,
         (Some(NoBuildBackend::VLLM), _) => TextDialect::Vllm,
+        (Some(NoBuildBackend::VLLMOpenAI), _) => TextDialect::OpenAi,
     };
+    if config.triton.dialect == TextDialect::OpenAi {
+        config.triton.endpoint = format!("http://127.0.0.1:{OPEN_AI_PORT}");
+    }
 }
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.

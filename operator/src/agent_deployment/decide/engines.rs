@@ -149,7 +149,7 @@ fn serving(build: &EngineBuild) -> Serving {
     Serving {
         tensorrt_llm_ranks: of_tensorrt_llm.map(|_| tensorrt_llm::ranks(build)),
         entry: of_tensorrt_llm.map(|of| of.options.entry).unwrap_or_default(),
-        no_build: build.backend.no_build(),
+        no_build: build.served_by(),
     }
 }
 

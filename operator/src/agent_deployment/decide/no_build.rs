@@ -2,7 +2,9 @@
 
 use slipway_crds::{
     v1alpha1::{
-        agent_deployment::{Backend, EngineConfiguration, EngineDtype, NoBuildBackend, NoBuildOptions, Precision},
+        agent_deployment::{
+            Backend, EngineConfiguration, EngineDtype, NoBuildBackend, NoBuildOptions, Precision, VllmServer,
+        },
         engine::{EngineBuild, NoBuild},
     },
     values::Percent,
@@ -34,9 +36,9 @@ pub(super) struct Block<'a> {
 impl<'a> Block<'a> {
     /// The block of a spec; none with another backend, or where it is missing.
     pub(super) fn of(engine: &'a EngineConfiguration) -> Option<Self> {
-        let backend = engine.backend.no_build()?;
+        let backend = engine.served_by()?;
         Some(match backend {
-            NoBuildBackend::VLLM => {
+            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => {
                 let block = engine.vllm.as_ref()?;
                 let (version, image, options) = (&block.version, block.image.as_deref(), &block.options);
                 Self { backend, version, image, memory: &block.gpu_memory_utilization, options }
@@ -109,7 +111,7 @@ impl Base<'_> {
     fn build(&self, values: Values) -> EngineBuild {
         let backend = match self.block.backend {
             NoBuildBackend::TensorRTLLMPyTorch => Backend::TensorRTLLMPyTorch,
-            NoBuildBackend::VLLM => Backend::VLLM,
+            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => Backend::VLLM,
         };
         EngineBuild { no_build: Some(self.of(values)), ..axes::bare_build(self.resolved, backend, values.precision) }
     }
@@ -125,6 +127,10 @@ impl Base<'_> {
         options.dtype = own.or(options.dtype);
         NoBuild {
             version: self.block.version.to_owned(),
+            server: match self.block.backend {
+                NoBuildBackend::VLLMOpenAI => VllmServer::OpenAI,
+                NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch => VllmServer::Triton,
+            },
             gpu_product: self.product.to_owned(),
             tensor_parallel: tensor,
             pipeline_parallel: pipeline,

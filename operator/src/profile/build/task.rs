@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
+    agent_deployment::{NoBuildBackend, OptimizeFor as ApiOptimizeFor, ProfilingDriver},
     profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_worker_contract::{
@@ -51,8 +51,9 @@ pub fn task(
         entry: serving.entry_on_the_wire(),
         tokenizer: serving.takes_tokens().then(tokenizer_folder),
         no_build: engine.no_build.map(on_the_wire),
-        // Triton's API reaches one process: several have loaded the engine at their start, for good.
-        loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1),
+        // Triton's API reaches one process: several have loaded the engine at their start, for good. vLLM's own server has none.
+        loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1)
+            || serving.no_build == Some(NoBuildBackend::VLLMOpenAI),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, order, driver.clone()),
         workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },

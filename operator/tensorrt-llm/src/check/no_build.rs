@@ -71,18 +71,19 @@ pub fn check_no_build(asked: &Asked, of: &Unbuilt) -> Vec<Refusal> {
 /// Whether weights of a precision are computed with on a GPU.
 fn runs(backend: Backend, precision: Precision, gpu: Gpu) -> bool {
     let sm = gpu.sm;
+    use Backend::{PyTorch, Vllm, VllmOpenAi};
     match (backend, precision) {
-        (Backend::Vllm, Precision::Fp16) => sm >= 70,
-        (Backend::PyTorch, Precision::Fp16) => sm >= 75,
+        (Vllm | VllmOpenAi, Precision::Fp16) => sm >= 70,
+        (PyTorch, Precision::Fp16) => sm >= 75,
         (_, Precision::Bf16) => sm >= 80,
         (_, Precision::Fp8) => sm >= 89,
         (_, Precision::Nvfp4) => sm >= 100,
-        (Backend::Vllm, Precision::Int4Awq | Precision::Int4WeightOnly | Precision::Int8WeightOnly) => sm >= 75,
-        (Backend::Vllm, Precision::Int8SmoothQuant) => (75..=90).contains(&sm),
-        (Backend::Vllm, Precision::W4A8Awq) => false,
-        (Backend::PyTorch, Precision::Int4Awq | Precision::Int4WeightOnly) => (80..=90).contains(&sm),
-        (Backend::PyTorch, Precision::W4A8Awq) => (89..=90).contains(&sm),
-        (Backend::PyTorch, Precision::Int8WeightOnly | Precision::Int8SmoothQuant) => false,
+        (Vllm | VllmOpenAi, Precision::Int4Awq | Precision::Int4WeightOnly | Precision::Int8WeightOnly) => sm >= 75,
+        (Vllm | VllmOpenAi, Precision::Int8SmoothQuant) => (75..=90).contains(&sm),
+        (Vllm | VllmOpenAi, Precision::W4A8Awq) => false,
+        (PyTorch, Precision::Int4Awq | Precision::Int4WeightOnly) => (80..=90).contains(&sm),
+        (PyTorch, Precision::W4A8Awq) => (89..=90).contains(&sm),
+        (PyTorch, Precision::Int8WeightOnly | Precision::Int8SmoothQuant) => false,
     }
 }
 
@@ -134,7 +135,7 @@ fn iteration(asked: &Asked, of: &Unbuilt) -> Option<Refusal> {
 fn room(asked: &Asked, of: &Unbuilt, sizes: &Estimate) -> (f64, f64) {
     match of.backend {
         // The share is of the whole memory, for everything.
-        Backend::Vllm => (sizes.least_with(1.0), memory(asked) * of.memory_share),
+        Backend::Vllm | Backend::VllmOpenAi => (sizes.least_with(1.0), memory(asked) * of.memory_share),
         // The share is of what is left, for the KV cache alone.
         Backend::PyTorch => (sizes.least_with(of.memory_share), memory(asked)),
     }

@@ -53,11 +53,13 @@ pub enum ArgumentError {
     },
 }
 
-/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list.
+/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list; `reserved` are names of one
+/// backend that belong to the Job, beside those of all.
 pub fn merge(
     mut arguments: Map<String, Value>,
     extra: &[String],
     field: &str,
+    reserved: &[&str],
 ) -> Result<Map<String, Value>, ArgumentError> {
     for (index, text) in extra.iter().enumerate() {
         let field = format!("{field}[{index}]");
@@ -67,7 +69,7 @@ pub fn merge(
         if !path.iter().all(|part| is_name(part)) {
             return Err(not_an_argument());
         }
-        if RESERVED.contains(&path[0]) {
+        if RESERVED.contains(&path[0]) || reserved.contains(&path[0]) {
             return Err(ArgumentError::Reserved { field, name: path[0].to_owned() });
         }
         // A word that is no JSON is a text: auto, mp.
@@ -121,7 +123,7 @@ mod tests {
         let typed = json!({"max_num_seqs": 64, "kv_cache_config": {"enable_block_reuse": true}});
         let Value::Object(typed) = typed else { return Err("no object".to_owned()) };
         let extra: Vec<String> = extra.iter().map(|text| (*text).to_owned()).collect();
-        merge(typed, &extra, "engine.vllm.extraArgs").map(Value::Object).map_err(|error| error.to_string())
+        merge(typed, &extra, "engine.vllm.extraArgs", &["port"]).map(Value::Object).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -156,6 +158,7 @@ mod tests {
     )]
     #[case("model=gpt2", "model belongs to the Job: remove it")]
     #[case("triton_config.decoupled=false", "triton_config belongs to the Job: remove it")]
+    #[case("port=80", "port belongs to the Job: remove it")]
     #[case("trust_remote_code=true", "trust_remote_code belongs to the Job: remove it")]
     #[case(
         "max_num_seqs=8",

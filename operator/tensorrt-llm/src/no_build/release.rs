@@ -65,6 +65,17 @@ pub enum ReleaseError {
         /// The version.
         version: String,
     },
+    /// Before its server could be told all that a field says.
+    #[error(
+        "{field}: {version} is older than 0.9.0, the first version whose own server takes every option from a file; use 0.9.0 or later, \
+         or engine.vllm.server Triton"
+    )]
+    ServerTooOld {
+        /// Path of the field.
+        field: String,
+        /// The version.
+        version: String,
+    },
     /// In no image.
     #[error(
         "{field}: no Triton image of NVIDIA's carries {version}; they carry {carried}: use one of these, or name an image"
@@ -79,7 +90,7 @@ pub enum ReleaseError {
     },
 }
 
-/// The image that serves a version: the one named, else the newest of NVIDIA's that carries it.
+/// The image that serves a version: the one named, else the newest of NVIDIA's that carries it; of vLLM's own server vLLM's image.
 ///
 /// # Errors
 /// [`ReleaseError`]: the version is none, too old, or in no image and none is named.
@@ -87,7 +98,7 @@ pub fn image(backend: Backend, version: &str, named: Option<&str>) -> Result<Str
     let (field, text) = (backend.field("version"), version.to_owned());
     let Some(numbers) = numbers(version) else {
         let example = match backend {
-            Backend::Vllm => "0.11.0",
+            Backend::Vllm | Backend::VllmOpenAi => "0.11.0",
             Backend::PyTorch => "1.2.1",
         };
         return Err(ReleaseError::Parse { field, text, example });
@@ -95,13 +106,15 @@ pub fn image(backend: Backend, version: &str, named: Option<&str>) -> Result<Str
     match backend {
         Backend::PyTorch if numbers < [1, 0, 0] => return Err(ReleaseError::PyTorchTooOld { field, version: text }),
         Backend::Vllm if numbers < [0, 6, 3] => return Err(ReleaseError::VllmTooOld { field, version: text }),
-        Backend::PyTorch | Backend::Vllm => {}
+        Backend::VllmOpenAi if numbers < [0, 9, 0] => return Err(ReleaseError::ServerTooOld { field, version: text }),
+        Backend::PyTorch | Backend::Vllm | Backend::VllmOpenAi => {}
     }
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
     let found = match backend {
         Backend::Vllm => VLLM.iter().find(|(known, _)| *known == version).map(|(_, tag)| vllm_image(tag)),
+        Backend::VllmOpenAi => Some(format!("vllm/vllm-openai:v{version}")),
         Backend::PyTorch => py_torch().find(|release| release.version.to_string() == version).map(|of| of.image()),
     };
     found.ok_or_else(|| ReleaseError::NoImage { field, version: text, carried: carried(backend) })
@@ -123,7 +136,7 @@ fn py_torch() -> impl Iterator<Item = &'static crate::version::Release> {
 
 fn carried(backend: Backend) -> String {
     let mut versions: Vec<String> = match backend {
-        Backend::Vllm => VLLM.iter().map(|(version, _)| (*version).to_owned()).collect(),
+        Backend::Vllm | Backend::VllmOpenAi => VLLM.iter().map(|(version, _)| (*version).to_owned()).collect(),
         Backend::PyTorch => py_torch().map(|release| release.version.to_string()).collect(),
     };
     if backend == Backend::PyTorch {
@@ -162,6 +175,8 @@ mod tests {
     #[case(Backend::Vllm, "0.11.0", None, "nvcr.io/nvidia/tritonserver:25.11-vllm-python-py3")]
     #[case(Backend::Vllm, "0.27.1", None, "nvcr.io/nvidia/tritonserver:26.08-vllm-python-py3")]
     #[case(Backend::Vllm, "0.40.0", Some("mirror/vllm:1"), "mirror/vllm:1")]
+    #[case(Backend::VllmOpenAi, "0.11.0", None, "vllm/vllm-openai:v0.11.0")]
+    #[case(Backend::VllmOpenAi, "0.11.0", Some("mirror/vllm:1"), "mirror/vllm:1")]
     #[case(Backend::PyTorch, "1.2.1", None, "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3")]
     #[case(Backend::PyTorch, "1.0.0", None, "nvcr.io/nvidia/tritonserver:25.10-trtllm-python-py3")]
     #[case(Backend::PyTorch, "1.3.0rc2", Some("mirror/trtllm:1"), "mirror/trtllm:1")]
@@ -192,6 +207,12 @@ mod tests {
         "0.5.5",
         "engine.vllm.version: 0.5.5 is older than 0.6.3, the first version that says why and after how many tokens an answer ends; \
          use 0.6.3.post1 or later"
+    )]
+    #[case(
+        Backend::VllmOpenAi,
+        "0.8.5",
+        "engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use 0.9.0 \
+         or later, or engine.vllm.server Triton"
     )]
     #[case(Backend::Vllm, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.11.0")]
     fn a_version_without_one_says_what_to_use(#[case] backend: Backend, #[case] version: &str, #[case] expected: &str) {

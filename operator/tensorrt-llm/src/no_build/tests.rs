@@ -9,6 +9,7 @@ fn request(backend: Backend, version: &str) -> Request {
     Request {
         backend,
         version: version.into(),
+        model: "agent".into(),
         checkpoint: "/slipway/engine/checkpoint".into(),
         precision: Precision::Bf16,
         is_quantized_at_load: false,
@@ -42,6 +43,55 @@ fn vllm_is_told_everything_that_a_field_says() {
 }
 "#;
     assert_eq!(arguments(&request(Backend::Vllm, "0.11.0")).unwrap(), expected);
+}
+
+#[test]
+fn vllms_own_server_is_told_the_same_by_its_options() {
+    let asked = Request {
+        prefix_caching: false,
+        is_quantized_at_load: true,
+        precision: Precision::Fp8,
+        extra: vec!["compilation_config.level=3".into(), "enforce_eager=false".into(), "async_scheduling=true".into()],
+        ..request(Backend::VllmOpenAi, "0.11.0")
+    };
+    let expected = r#"{
+  "async-scheduling": true,
+  "compilation-config": "{\"level\":3}",
+  "dtype": "auto",
+  "enable-chunked-prefill": true,
+  "generation-config": "vllm",
+  "gpu-memory-utilization": 0.9,
+  "host": "127.0.0.1",
+  "kv-cache-dtype": "auto",
+  "max-model-len": 8192,
+  "max-num-batched-tokens": 4096,
+  "max-num-seqs": 64,
+  "no-enable-prefix-caching": true,
+  "no-enforce-eager": true,
+  "pipeline-parallel-size": 1,
+  "port": 8000,
+  "quantization": "fp8",
+  "served-model-name": "agent",
+  "tensor-parallel-size": 2
+}
+"#;
+    assert_eq!(arguments(&asked).unwrap(), expected);
+    assert_eq!(
+        open_ai_command("/slipway/engine", "checkpoint").join(" "),
+        "vllm serve /slipway/engine/checkpoint --config /slipway/engine/server/config.yaml"
+    );
+}
+
+#[rstest]
+#[case(
+    "generation_config=auto",
+    "generation_config=auto contradicts generation_config=\"vllm\": change the field or the element that \
+     sets it, and remove this one"
+)]
+#[case("served_model_name=other", "served_model_name belongs to the Job: remove it")]
+fn what_vllms_own_server_is_told_by_the_job_is_not_for_users(#[case] extra: &str, #[case] message: &str) {
+    let asked = Request { extra: vec![extra.into()], ..request(Backend::VllmOpenAi, "0.11.0") };
+    assert_eq!(arguments(&asked).unwrap_err().to_string(), format!("engine.vllm.extraArgs[0]: {message}"));
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub enum NoBuildBackend {
     TensorRTLLMPyTorch,
     /// Triton's vLLM backend.
     VLLM,
+    /// vLLM's own server.
+    VLLMOpenAI,
 }
 
 /// Orders a serving repository around a checkpoint of the store.

@@ -25,8 +25,8 @@ pub struct ProfileTask {
     /// The backend of an engine without a build, whose tensors the model then has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
-    /// Whether Triton's processes load the model at their start and keep it: those of an engine that is split over GPUs, of which
-    /// Triton's API reaches one.
+    /// Whether what serves loads the model at its start and keeps it: Triton's processes of an engine that is split over GPUs, of
+    /// which Triton's API reaches one, and vLLM's own server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loaded_at_start: bool,
     /// GPUs that the pod holds, for GPU time; 0 on a CPU.

@@ -36,6 +36,14 @@ pub enum AssembleError {
         /// The version of the task.
         version: String,
     },
+    /// The image lacks a program.
+    #[error("the image has no program {program}: is it an image of vLLM {version}?")]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// The version of the task.
+        version: String,
+    },
     /// The checkpoint is not one that can be served.
     #[error("the checkpoint has {lacks}: save model and tokenizer with save_pretrained()")]
     Checkpoint {
@@ -70,7 +78,7 @@ pub enum AssembleError {
 impl Classify for AssembleError {
     fn class(&self) -> FailureClass {
         match self {
-            Self::NoBackend { .. } | Self::Configuration { .. } => FailureClass::ImageMismatch,
+            Self::NoBackend { .. } | Self::NoProgram { .. } | Self::Configuration { .. } => FailureClass::ImageMismatch,
             Self::Checkpoint { .. } => FailureClass::BadModel,
             Self::List(_) | Self::File { .. } => FailureClass::Infrastructure,
         }
@@ -84,32 +92,38 @@ pub struct Parts {
     pub vllm: PathBuf,
     /// Folder of the `llmapi` model in the image.
     pub llm_api: PathBuf,
+    /// Folders of the image's programs.
+    pub programs: Vec<PathBuf>,
     /// The fetched checkpoint.
     pub checkpoint: PathBuf,
     /// The artifact in the making.
     pub output: PathBuf,
 }
 
-/// Writes the repository of a task's model.
+/// Writes the repository of a task's model, or the file that vLLM's own server reads.
 ///
 /// # Errors
 /// [`AssembleError`]: the image lacks the backend, or the checkpoint what is served.
 pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), AssembleError> {
     check_checkpoint(&parts.checkpoint)?;
     let model = parts.output.join(paths::MODEL_REPOSITORY).join(&task.model);
-    let (backend, tool) = match order.backend {
+    let (folder, backend, tool) = match order.backend {
         NoBuildBackend::VLLM => {
             require(&parts.vllm.join("model.py"), "vLLM", order)?;
             write(&model.join(CONFIG_FILE), &vllm_configuration(&task.model))?;
-            (Backend::Vllm, "vllm")
+            (&model, Backend::Vllm, "vllm")
+        }
+        NoBuildBackend::VLLMOpenAI => {
+            require_program("vllm", order, &parts.programs)?;
+            (&parts.output, Backend::VllmOpenAi, "vllm")
         }
         NoBuildBackend::TensorRTLLMPyTorch => {
             require(&parts.llm_api.join("1/model.py"), "TensorRT-LLM", order)?;
             copy_llm_api(&parts.llm_api, &model, &task.model)?;
-            (Backend::PyTorch, "tensorrt_llm")
+            (&model, Backend::PyTorch, "tensorrt_llm")
         }
     };
-    write(&model.join(backend.arguments_file()), &order.arguments)?;
+    write(&folder.join(backend.arguments_file()), &order.arguments)?;
     let versions = BTreeMap::from([(tool.to_owned(), order.version.clone())]);
     let report = BuilderReport { versions, durations_millis: BTreeMap::new() };
     let text = serde_json::to_string(&report).expect("a report holds only texts and numbers");
@@ -136,6 +150,13 @@ fn require(path: &Path, name: &'static str, order: &NoBuild) -> Result<(), Assem
         return Ok(());
     }
     Err(AssembleError::NoBackend { path: path.to_owned(), name, version: order.version.clone() })
+}
+
+fn require_program(program: &'static str, order: &NoBuild, folders: &[PathBuf]) -> Result<(), AssembleError> {
+    if folders.iter().any(|folder| folder.join(program).is_file()) {
+        return Ok(());
+    }
+    Err(AssembleError::NoProgram { program, version: order.version.clone() })
 }
 
 /// The image's own model but for its arguments: its programs and its configuration change together.

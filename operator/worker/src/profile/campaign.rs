@@ -267,7 +267,9 @@ impl Campaign<'_> {
         self.board.enter(Phase::Loading { arm: Some(arm.id.clone()) });
         tracing::info!(arm = arm.id, "loading");
         let refused = |error: TritonError| match error {
-            TritonError::Load { .. } => LevelError::Row(error.class(), failure::chain(&error)),
+            TritonError::Load { .. } | TritonError::Ended { .. } => {
+                LevelError::Row(error.class(), failure::chain(&error))
+            }
             TritonError::NotLive { .. } | TritonError::Unload { .. } | TritonError::Connection(_) => {
                 LevelError::Fatal(ProfileError::Triton(error))
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, Metric, ProfileTask};
+use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, Metric, NoBuildBackend, ProfileTask};
 
 use super::drivers;
 
@@ -72,6 +72,11 @@ pub enum TaskProblem {
     /// A confirm run of nothing.
     #[error("{0} is 0: a confirm run needs a rate, a length and a limit of runs in flight")]
     Zero(&'static str),
+    /// Model Analyzer has no way to it.
+    #[error(
+        "Model Analyzer speaks to Triton, and vLLM's own server serves this engine: set profiling.driver to AgentRun"
+    )]
+    ServerDriver,
     /// Model Analyzer has no open loop.
     #[error("a confirm run needs driver AgentRun: Model Analyzer sends requests in a closed loop")]
     ConfirmDriver,
@@ -92,6 +97,9 @@ impl<'a> CheckedTask<'a> {
                 check_arms(arms)?;
                 check_levels(levels)?;
                 check_objectives(task)?;
+                if *driver == Driver::ModelAnalyzer && task.no_build == Some(NoBuildBackend::VLLMOpenAI) {
+                    return Err(TaskProblem::ServerDriver);
+                }
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
                 Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
             }
@@ -209,6 +217,15 @@ mod tests {
         task.objectives.push(of_requests.clone());
         assert!(CheckedTask::new(&task).is_ok(), "the other one is judged by the confirm run");
         assert_eq!(drivers::measurable(&task), [of_requests]);
+    }
+
+    #[test]
+    fn model_analyzer_has_no_way_to_vllms_own_server() {
+        let task = ProfileTask { no_build: Some(NoBuildBackend::VLLMOpenAI), ..explore(&["a"], &[1], 1, 90_000) };
+        assert_eq!(
+            problem(&task),
+            "Model Analyzer speaks to Triton, and vLLM's own server serves this engine: set profiling.driver to AgentRun"
+        );
     }
 
     #[test]

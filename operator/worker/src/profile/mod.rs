@@ -102,7 +102,7 @@ pub enum ProfileError {
         source: MaterializeError,
     },
     /// Triton does not do what it is asked.
-    #[error("Triton cannot be used")]
+    #[error("what serves the engine cannot be used")]
     Triton(#[source] TritonError),
     /// Model Analyzer cannot be used.
     #[error("failed to measure arm {arm:?} at level {level}")]

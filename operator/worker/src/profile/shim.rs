@@ -100,6 +100,9 @@ pub enum ShimError {
     /// The model takes tokens, and its tokenizer cannot be used.
     #[error("failed to read the engine's tokenizer")]
     Tokenizer(#[source] TokenizerError),
+    /// perf_analyzer sends tensors.
+    #[error("perf_analyzer sends tensors to Triton, which does not serve this engine")]
+    NoTriton,
     /// A prompt has no tokens.
     #[error("failed to write requests")]
     Input(#[source] BackendError),
@@ -241,7 +244,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
     let traffic = Traffic::read(&order.workloads).map_err(ShimError::Workload)?;
     let spoken = Spoken { tokenizer: order.tokenizer.as_deref(), entry: order.entry, no_build: order.no_build };
-    let entry = entry(spoken).map_err(ShimError::Tokenizer)?;
+    let entry = entry(spoken).map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
     let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;

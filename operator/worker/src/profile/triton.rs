@@ -1,19 +1,23 @@
-//! Triton's repository API: which model is loaded, and with what.
+//! What serves in a Job: Triton's repository API, which model is loaded, and with what; or vLLM's own server.
 //!
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_model_repository.md>
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
-use slipway_worker_contract::FailureClass;
+use slipway_worker_contract::{FailureClass, Message, NoBuildBackend, paths};
 
 use crate::failure::Classify;
 
 /// How often a state is asked for.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A Triton with explicit model control.
+/// A Triton with explicit model control, or vLLM's own server in its place.
 #[derive(Clone, Debug)]
 pub struct Triton {
     /// The connections.
@@ -22,18 +26,71 @@ pub struct Triton {
     pub url: String,
     /// How long a server may take to live and a model to unload.
     pub patience: Duration,
+    /// What it is.
+    pub kind: ServerKind,
+}
+
+/// What serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    /// Triton, whose repository API loads models.
+    Triton,
+    /// vLLM's own server, which loads its model before it lives.
+    OpenAi {
+        /// Where its supervisor says how it ended.
+        ended: PathBuf,
+    },
+}
+
+impl ServerKind {
+    /// What serves an engine of this backend that lies in this folder.
+    pub fn of(no_build: Option<NoBuildBackend>, engine: &Path) -> Self {
+        match no_build {
+            Some(NoBuildBackend::VLLMOpenAI) => Self::OpenAi { ended: engine.join(paths::SERVER_ENDED) },
+            None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => Self::Triton,
+        }
+    }
+
+    /// Its name, and the path that answers once it lives.
+    const fn health(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Triton => ("Triton", "v2/health/live"),
+            Self::OpenAi { .. } => ("vLLM's server", "health"),
+        }
+    }
+
+    /// How it ended, if it did.
+    fn ended(&self) -> Result<(), TritonError> {
+        let Self::OpenAi { ended } = self else { return Ok(()) };
+        let Ok(text) = fs::read(ended) else { return Ok(()) };
+        match serde_json::from_slice(&text) {
+            Ok(Message::Failed { class, text }) => Err(TritonError::Ended { class, text }),
+            // Half of a message: the rest is being written.
+            Ok(Message::Succeeded { .. }) | Err(_) => Ok(()),
+        }
+    }
 }
 
 /// Says what Triton does not do.
 #[derive(Debug, thiserror::Error)]
 pub enum TritonError {
     /// Nobody answers.
-    #[error("Triton at {url} was not live after {seconds} s: its container's log says why")]
+    #[error("{server} at {url} was not live after {seconds} s: its container's log says why")]
     NotLive {
+        /// What serves.
+        server: &'static str,
         /// The address.
         url: String,
         /// Waited.
         seconds: u64,
+    },
+    /// It ended while it was waited for.
+    #[error("{text}")]
+    Ended {
+        /// Whether another attempt can help.
+        class: FailureClass,
+        /// How.
+        text: String,
     },
     /// The model cannot be loaded; Triton's words.
     #[error("Triton cannot load {model:?}: {reason}")]
@@ -61,6 +118,7 @@ impl Classify for TritonError {
         match self {
             Self::Load { reason, .. } if is_memory(reason) => FailureClass::InsufficientMemory,
             Self::Load { .. } => FailureClass::BadModel,
+            Self::Ended { class, .. } => *class,
             Self::NotLive { .. } | Self::Unload { .. } | Self::Connection(_) => FailureClass::Infrastructure,
         }
     }
@@ -88,16 +146,19 @@ struct IndexEntry {
 }
 
 impl Triton {
-    /// Waits until the server lives; it has no model then.
+    /// Waits until the server lives; Triton has no model then, vLLM's own server has its only one.
     ///
     /// # Errors
-    /// [`TritonError::NotLive`].
+    /// [`TritonError::NotLive`], or [`TritonError::Ended`].
     pub async fn wait_live(&self) -> Result<(), TritonError> {
         let started = Instant::now();
-        let url = format!("{}/v2/health/live", self.url);
+        let (server, path) = self.kind.health();
+        let url = format!("{}/{path}", self.url);
         while !self.client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            self.kind.ended()?;
             if started.elapsed() > self.patience {
-                return Err(TritonError::NotLive { url: self.url.clone(), seconds: self.patience.as_secs() });
+                let (url, seconds) = (self.url.clone(), self.patience.as_secs());
+                return Err(TritonError::NotLive { server, url, seconds });
             }
             tokio::time::sleep(POLL).await;
         }
@@ -178,6 +239,9 @@ impl Triton {
     /// # Errors
     /// [`TritonError::Load`] with Triton's words.
     pub async fn ensure(&self, model: &str) -> Result<(), TritonError> {
+        if let ServerKind::OpenAi { .. } = self.kind {
+            return self.wait_live().await;
+        }
         let index = self.index().await?;
         match index.iter().find(|entry| entry.name == model) {
             Some(entry) if entry.state == "READY" => Ok(()),

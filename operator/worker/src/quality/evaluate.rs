@@ -1,11 +1,11 @@
 //! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the client that
 //! the sidecar serves with, so that what is scored is what serves.
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, io, path::PathBuf, sync::Arc};
 
 use futures::StreamExt;
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, EndpointError, Generation, Triton as Engine, tokens::TokenizerError,
+    Backend, BackendError, EndpointError, Generation, OpenAi, OpenAiError, Triton as Engine, tokens::TokenizerError,
 };
 use slipway_worker_contract::{EngineEntry, FailureClass, NoBuildBackend, QualityPrompt};
 use tokio::task::{JoinError, JoinSet};
@@ -52,6 +52,9 @@ pub enum EvaluateError {
     /// The address is none.
     #[error("failed to set up the engine's client")]
     Endpoint(#[source] EndpointError),
+    /// The same of vLLM's own server.
+    #[error("failed to set up the client of vLLM's server")]
+    OpenAi(#[source] OpenAiError),
     /// Triton does not serve the engine.
     #[error("the engine cannot be asked")]
     Triton(#[source] TritonError),
@@ -85,7 +88,9 @@ impl Classify for EvaluateError {
             Self::Triton(source) => source.class(),
             Self::Tokenizer(_) => FailureClass::BadModel,
             Self::Engine { source, .. } => class_of(source),
-            Self::Endpoint(_) | Self::Interrupted(_) | Self::Write { .. } => FailureClass::Infrastructure,
+            Self::Endpoint(_) | Self::OpenAi(_) | Self::Interrupted(_) | Self::Write { .. } => {
+                FailureClass::Infrastructure
+            }
         }
     }
 }
@@ -107,13 +112,20 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let path = &order.questions;
     let read = fs::read(path).map_err(|source| QualityError::Read { path: path.clone(), source });
     let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
-    let spoken = Spoken { tokenizer: Some(&order.tokenizer), entry: order.entry, no_build: order.no_build };
-    let entry = entry(spoken).map_err(EvaluateError::Tokenizer)?;
-    let engine = Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?;
+    let engine = engine(order)?;
     serve(order).await.map_err(EvaluateError::Triton)?;
     let answers = ask_all(&engine, prompts, order.in_flight).await?;
     tracing::info!(answers = answers.len(), "evaluated");
     write(order, &answers)
+}
+
+/// Who is asked: Triton, or what serves in its place.
+fn engine(order: &Evaluation) -> Result<Arc<dyn Backend>, EvaluateError> {
+    let spoken = Spoken { tokenizer: Some(&order.tokenizer), entry: order.entry, no_build: order.no_build };
+    Ok(match entry(spoken).map_err(EvaluateError::Tokenizer)? {
+        Some(entry) => Arc::new(Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?),
+        None => Arc::new(OpenAi::new(&order.triton.url, &order.model).map_err(EvaluateError::OpenAi)?),
+    })
 }
 
 /// Processes that belong together have loaded the engine at their start.
@@ -123,7 +135,7 @@ async fn serve(order: &Evaluation) -> Result<(), TritonError> {
 }
 
 async fn ask_all(
-    engine: &Engine,
+    engine: &Arc<dyn Backend>,
     prompts: Vec<QualityPrompt>,
     in_flight: usize,
 ) -> Result<Vec<OutputLine>, EvaluateError> {
@@ -134,7 +146,7 @@ async fn ask_all(
         while asked.len() < in_flight
             && let Some(prompt) = waiting.next()
         {
-            asked.spawn(ask(engine.clone(), prompt));
+            asked.spawn(ask(Arc::clone(engine), prompt));
         }
         match asked.join_next().await {
             None => return Ok(answers),
@@ -143,7 +155,7 @@ async fn ask_all(
     }
 }
 
-async fn ask(engine: Engine, prompt: QualityPrompt) -> Result<OutputLine, EvaluateError> {
+async fn ask(engine: Arc<dyn Backend>, prompt: QualityPrompt) -> Result<OutputLine, EvaluateError> {
     let QualityPrompt { id, prompt, max_tokens, stop_words } = prompt;
     let mut pieces = engine.generate(Generation { id: id.clone(), prompt, max_tokens, stop_words });
     let mut output = String::new();

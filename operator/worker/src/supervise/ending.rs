@@ -16,6 +16,15 @@ pub struct Ending {
 }
 
 const SIGKILL: i32 = 9;
+/// Of systems, CUDA and vLLM: texts of vllm/v1/worker/utils.py and vllm/v1/core/kv_cache_utils.py.
+const MEMORY: [&str; 6] = [
+    "out of memory",
+    "bad_alloc",
+    "cannot allocate memory",
+    "no available memory for the cache blocks",
+    "less than desired gpu memory utilization",
+    "larger than the available kv cache memory",
+];
 
 impl Ending {
     /// Returns the container's exit code: the server's own, or 128 + the signal as shells have it.
@@ -48,7 +57,7 @@ impl Ending {
     fn class(&self) -> FailureClass {
         let text = self.tail.join("\n").to_ascii_lowercase();
         let says = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
-        if self.signal == Some(SIGKILL) || says(&["out of memory", "bad_alloc", "cannot allocate memory"]) {
+        if self.signal == Some(SIGKILL) || says(&MEMORY) {
             FailureClass::InsufficientMemory
         } else if says(&[
             "error while loading shared libraries",
@@ -56,7 +65,7 @@ impl Ending {
             "unable to find backend",
         ]) {
             FailureClass::ImageMismatch
-        } else if says(&["failed to load", "invalid argument", "model configuration"]) {
+        } else if says(&["failed to load", "invalid argument", "model configuration", "unrecognized arguments"]) {
             FailureClass::BadModel
         } else {
             FailureClass::Infrastructure
@@ -107,6 +116,8 @@ mod tests {
         let class = |line| ended(Some(1), None, &[line]).class();
         assert_eq!(class("CUDA error: out of memory"), FailureClass::InsufficientMemory);
         assert_eq!(class("libnvinfer.so.10: error while loading shared libraries"), FailureClass::ImageMismatch);
+        assert_eq!(class("ValueError: No available memory for the cache blocks."), FailureClass::InsufficientMemory);
+        assert_eq!(class("vllm: error: unrecognized arguments: --enforce-eagerly"), FailureClass::BadModel);
         assert_eq!(class("something else"), FailureClass::Infrastructure);
     }
 

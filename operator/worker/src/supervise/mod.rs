@@ -1,4 +1,4 @@
-//! `supervise`: runs tritonserver as the first process of its container.
+//! `supervise`: runs tritonserver, or vLLM's own server, as the first process of its container.
 //!
 //! Triton starts without a model and under explicit control, because a sidecar that loads at start and fails restarts
 //! for ever. As the first process the supervisor forwards signals, collects every orphan (Triton's Python stubs), and
@@ -8,8 +8,10 @@ mod ending;
 
 use std::{
     collections::VecDeque,
+    fs,
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
@@ -21,8 +23,8 @@ use std::{
 
 pub use ending::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
-use slipway_tensorrt_llm::launch;
-use slipway_worker_contract::FailureClass;
+use slipway_tensorrt_llm::{launch, no_build::open_ai_command};
+use slipway_worker_contract::{FailureClass, Message, paths};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -46,6 +48,8 @@ pub struct Server {
     pub arguments: Vec<String>,
     /// Lines kept of what it writes, the latest.
     pub log_lines: usize,
+    /// Where it says how it ended, for who waits for it beside it; absent where whoever waits is told by the server itself.
+    pub ended: Option<PathBuf>,
 }
 
 /// Says why nothing ran.
@@ -89,7 +93,19 @@ pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]
     ];
     arguments.extend(load.iter().map(|model| format!("--load-model={model}")));
     arguments.extend(extra.iter().cloned());
-    Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES }
+    Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES, ended: None }
+}
+
+/// Composes the command line of vLLM's own server for the engine in a folder. It loads at start, and ends where it cannot; the
+/// words of its end are left beside the engine.
+pub fn vllm(engine: &Path) -> Server {
+    let mut command = open_ai_command(&engine.to_string_lossy(), paths::CHECKPOINT).into_iter();
+    Server {
+        program: command.next().unwrap_or_default(),
+        arguments: command.collect(),
+        log_lines: TAIL_LINES,
+        ended: Some(engine.join(paths::SERVER_ENDED)),
+    }
 }
 
 /// Composes the command line for an engine of TensorRT-LLM with as many processes as it has ranks. Several load it at start; the
@@ -106,7 +122,7 @@ pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String
     };
     let mut command = server.command().into_iter();
     let program = command.next().unwrap_or_default();
-    Server { program, arguments: command.collect(), log_lines: TAIL_LINES }
+    Server { program, arguments: command.collect(), log_lines: TAIL_LINES, ended: None }
 }
 
 /// Runs the server until it ends.
@@ -116,15 +132,31 @@ pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String
 pub async fn run(server: &Server) -> Result<Ending, SuperviseError> {
     let mut signals = forwarded_signals().map_err(SuperviseError::Signals)?;
     let mut deaths = signal(SignalKind::child()).map_err(SuperviseError::Signals)?;
+    if let Some(path) = &server.ended {
+        // Of the life before, where there was one.
+        let _ = fs::remove_file(path);
+    }
     let running = Running::start(server)?;
     loop {
         tokio::select! {
             // The server may be gone already; its end is noticed by the other branch.
             Some(forwarded) = signals.recv() => drop(kill_process_group(running.pid, forwarded)),
             _ = deaths.recv() => if let Some(ending) = running.collect() {
-                return Ok(running.end(server, ending));
+                let ending = running.end(server, ending);
+                if let (Some(path), Some(message)) = (&server.ended, ending.message()) {
+                    leave(path, &message);
+                }
+                return Ok(ending);
             },
         }
+    }
+}
+
+/// Leaves the words of an end. Who waits for them has a patience of its own.
+fn leave(path: &Path, message: &Message) {
+    let text = serde_json::to_vec(message).expect("a message is plain data");
+    if let Err(error) = fs::write(path, text) {
+        tracing::warn!(path = %path.display(), %error, "the end of the server cannot be told to who waits for it");
     }
 }
 

@@ -123,7 +123,8 @@ pub async fn run(task: &BuildTask, name: &str, places: &Places) -> Result<(), To
     let script = script(build, step, &places.examples)?;
     check_help(step, script.as_deref())?;
     let arguments = script.iter().map(|path| path.display().to_string()).chain(step.arguments.iter().cloned());
-    let server = Server { program: step.program.clone(), arguments: arguments.collect(), log_lines: LOG_LINES };
+    let server =
+        Server { program: step.program.clone(), arguments: arguments.collect(), log_lines: LOG_LINES, ended: None };
     let started = |source| ToolError::Start { step: name.to_owned(), source };
     ended(name, &supervise::run(&server).await.map_err(started)?)
 }

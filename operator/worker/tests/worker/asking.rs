@@ -26,10 +26,10 @@ use slipway_agent_runtime::backend::inference::{
 use slipway_worker::{
     failure::{self, Classify},
     http,
-    profile::triton::Triton,
+    profile::triton::{ServerKind, Triton},
     quality::evaluate::{self, EvaluateError, Evaluation},
 };
-use slipway_worker_contract::{EngineEntry, FailureClass};
+use slipway_worker_contract::{EngineEntry, FailureClass, Message, NoBuildBackend};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -80,7 +80,12 @@ impl Bench {
         ];
         let dir = tempfile::tempdir().unwrap();
         let evaluation = Evaluation {
-            triton: Triton { client: http::local_client().unwrap(), url, patience: Duration::from_secs(20) },
+            triton: Triton {
+                client: http::local_client().unwrap(),
+                url,
+                patience: Duration::from_secs(20),
+                kind: ServerKind::Triton,
+            },
             endpoint,
             model: "tensorrt_llm".to_owned(),
             tokenizer: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/model/checkpoints/react-512"),
@@ -266,4 +271,58 @@ async fn an_engine_without_a_tokenizer_is_not_asked() {
     assert_eq!(error.class(), FailureClass::BadModel);
     assert!(failure::chain(&error).starts_with("failed to read the engine's tokenizer: failed to read "), "{error}");
     assert_eq!(bench.loads(), Vec::<String>::new());
+}
+
+/// vLLM's own server: it has no health until it has one, and repeats the prompt.
+async fn open_ai(bench: &mut Bench, is_up: bool) -> JoinHandle<()> {
+    let (listener, url) = listener().await;
+    let complete = |Json(body): Json<Value>| async move {
+        let choice = json!({"index": 0, "text": body["prompt"], "finish_reason": "stop"});
+        format!("data: {}\n\ndata: [DONE]\n\n", json!({"choices": [choice], "usage": {"completion_tokens": 4}}))
+    };
+    let router = Router::new().route("/v1/completions", post(complete));
+    let router = if is_up { router.route("/health", get(|| async {})) } else { router };
+    let ended = bench.dir.path().join("server-ended.json");
+    bench.evaluation.triton = Triton { url, kind: ServerKind::OpenAi { ended }, ..bench.evaluation.triton.clone() };
+    bench.evaluation.no_build = Some(NoBuildBackend::VLLMOpenAI);
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() })
+}
+
+#[tokio::test]
+async fn vllms_own_server_is_asked_once_it_is_healthy() {
+    let mut bench = Bench::new(None).await;
+    let server = open_ai(&mut bench, true).await;
+    assert_eq!(bench.ask(&["1+1?"]).await.unwrap(), BTreeSet::from([line("q0", "1+1?")]));
+    assert_eq!(bench.loads(), Vec::<String>::new());
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_ended_before_it_was_healthy_says_how() {
+    let mut bench = Bench::new(None).await;
+    let server = open_ai(&mut bench, false).await;
+    let text =
+        "vllm exited with code 1; it wrote last: ValueError: No available memory for the cache blocks".to_owned();
+    let words = Message::Failed { class: FailureClass::InsufficientMemory, text: text.clone() };
+    fs::write(bench.dir.path().join("server-ended.json"), serde_json::to_vec(&words).unwrap()).unwrap();
+    let error = bench.ask(&["1+1?"]).await.unwrap_err();
+    assert_eq!(
+        (error.class(), failure::chain(&error)),
+        (FailureClass::InsufficientMemory, format!("the engine cannot be asked: {text}"))
+    );
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_never_gets_healthy_is_given_up() {
+    let mut bench = Bench::new(None).await;
+    let server = open_ai(&mut bench, false).await;
+    bench.evaluation.triton.patience = Duration::from_millis(300);
+    let error = bench.ask(&["1+1?"]).await.unwrap_err();
+    let url = &bench.evaluation.triton.url;
+    let text = format!(
+        "the engine cannot be asked: vLLM's server at {url} was not live after 0 s: its container's log says why"
+    );
+    assert_eq!((error.class(), failure::chain(&error)), (FailureClass::Infrastructure, text));
+    server.abort();
 }

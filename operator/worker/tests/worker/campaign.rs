@@ -31,7 +31,7 @@ use slipway_worker::{
         judge::{self, Rules},
         recompute,
         records::{Circumstances, Records},
-        triton::Triton,
+        triton::{ServerKind, Triton},
     },
 };
 use slipway_worker_contract::{
@@ -190,6 +190,7 @@ impl Bench {
                 client: http::local_client().unwrap(),
                 url: self.triton.url.clone(),
                 patience: Duration::from_secs(20),
+                kind: ServerKind::Triton,
             },
             work: self.path("work"),
             progress: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -54,6 +54,7 @@ impl Bench {
         }
         bench.write(&format!("store/{}/checkpoint.json", paths::checkpoint(&hash::bytes(b"model"))), "[]");
         bench.write("backends/vllm/model.py", "import vllm");
+        bench.write("bin/vllm", "#!/usr/bin/env python3");
         for (path, text) in LLM_API {
             bench.write(&format!("llmapi/{path}"), text);
         }
@@ -78,6 +79,7 @@ impl Bench {
         let parts = Parts {
             vllm: self.path("backends/vllm"),
             llm_api: self.path("llmapi"),
+            programs: vec![self.path("empty"), self.path("bin")],
             checkpoint: self.checkpoint(),
             output: self.path("output"),
         };
@@ -145,6 +147,24 @@ fn a_checkpoint_and_its_repository_are_one_artifact(#[case] backend: NoBuildBack
 }
 
 #[test]
+fn vllms_own_server_has_a_file_of_options_and_no_repository() {
+    let bench = Bench::new();
+    let task = bench.assemble(NoBuildBackend::VLLMOpenAI).unwrap();
+    let engine = bench.finish(&task).unwrap();
+
+    let artifact = bench.path("store").join(paths::engine(&engine));
+    let manifest = Manifest::parse(&fs::read(artifact.join(paths::MANIFEST_FILE)).unwrap()).unwrap();
+    let found: Vec<String> = manifest.files.into_iter().map(|file| file.path).collect();
+    let checkpoint = CHECKPOINT.iter().map(|(path, _)| format!("checkpoint/{path}"));
+    assert_eq!(found, checkpoint.chain(["server/config.yaml".to_owned()]).collect::<Vec<_>>());
+
+    let (store, target) = (bench.path("store"), bench.path("engine"));
+    let (model, serve) = ("agent".into(), ServeConfig::default());
+    materialize::run(&Order { engine, store, target: target.clone(), model, serve, threads: 2 }).unwrap();
+    assert_eq!(fs::read_to_string(target.join("server/config.yaml")).unwrap(), ARGUMENTS);
+}
+
+#[test]
 fn the_same_checkpoint_and_arguments_are_the_same_artifact() {
     let bench = Bench::new();
     let first = bench.finish(&bench.assemble(NoBuildBackend::VLLM).unwrap()).unwrap();
@@ -172,6 +192,7 @@ fn refusal(bench: &Bench, backend: NoBuildBackend) -> (FailureClass, String) {
     NoBuildBackend::VLLM,
     "the image has no backends/vllm/model.py: is it Triton's image of vLLM 1.2.3?"
 )]
+#[case("bin/vllm", NoBuildBackend::VLLMOpenAI, "the image has no program vllm: is it an image of vLLM 1.2.3?")]
 #[case(
     "llmapi/1/model.py",
     NoBuildBackend::TensorRTLLMPyTorch,

@@ -62,6 +62,41 @@ fn triton_waits_for_an_engine_of_tensorrt_llm_and_outlives_one_that_does_not_loa
     );
 }
 
+/// `supervise` of vLLM's own server, a script in the folder of programs.
+fn supervised_vllm(dir: &Path, script: &str) -> Command {
+    let path = dir.join("vllm");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(dir.join("log"), "").unwrap();
+    let mut command = worker();
+    command.env("PATH", dir).arg("supervise").arg("--vllm-engine").arg(dir);
+    command.arg("--termination-log").arg(dir.join("log"));
+    command
+}
+
+#[test]
+fn vllms_own_server_serves_the_checkpoint_by_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("server-ended.json"), "of the life before").unwrap();
+    let output = supervised_vllm(dir.path(), "echo \"$@\"").output().unwrap();
+    let folder = dir.path().display();
+    let expected = format!("serve {folder}/checkpoint --config {folder}/server/config.yaml\n");
+    assert_eq!((String::from_utf8(output.stdout).unwrap(), output.status.code()), (expected, Some(0)));
+    assert!(!dir.path().join("server-ended.json").exists(), "an orderly end says nothing");
+}
+
+#[test]
+fn how_vllms_own_server_ended_lies_beside_the_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "echo starting; echo 'ValueError: 8192 is greater than the derived max_model_len' >&2; exit 1";
+    assert_eq!(supervised_vllm(dir.path(), script).output().unwrap().status.code(), Some(1));
+    let text = fs::read_to_string(dir.path().join("server-ended.json")).unwrap();
+    let left: Message = serde_json::from_str(&text).unwrap();
+    let words = "vllm exited with code 1; it wrote last: ValueError: 8192 is greater than the derived max_model_len";
+    assert_eq!(left, Message::Failed { class: FailureClass::Infrastructure, text: words.to_owned() });
+    assert_eq!(message(dir.path()), left);
+}
+
 #[test]
 fn a_failing_server_passes_on_its_exit_code_and_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();

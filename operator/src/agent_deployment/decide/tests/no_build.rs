@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{
     EngineStatus,
-    agent_deployment::{NoBuildBackend, Precision, Stage},
+    agent_deployment::{NoBuildBackend, Precision, Stage, VllmServer},
     engine::NoBuild,
 };
 use slipway_worker_contract::Task;
@@ -27,6 +27,11 @@ vllm: {version: 0.11.0, image: example.com/vllm:25.11, maxSeqLen: 8192}
 const PY_TORCH: &str = "
 backend: TensorRTLLMPyTorch
 tensorRTLLMPyTorch: {version: 1.2.1, image: example.com/trtllm:26.07, maxSeqLen: 8192}
+";
+
+const OPEN_AI: &str = "
+backend: VLLM
+vllm: {version: 0.11.0, server: OpenAI, image: example.com/vllm-openai:0.11.0, maxSeqLen: 8192, prefixCaching: false}
 ";
 
 fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
@@ -81,15 +86,51 @@ fn a_manifest_becomes_an_engine_and_pods_that_speak_as_it_does(
     assert_eq!(command.iter().filter(|word| *word == "--load-model=agent").count(), 1, "{command:?}");
     let home = triton.env.unwrap_or_default().into_iter().find(|variable| variable.name == "HOME");
     assert_eq!(home.and_then(|variable| variable.value).as_deref(), Some("/tmp"));
+    assert_eq!(
+        sidecars_server(&cluster),
+        json!({"endpoint": "http://127.0.0.1:8001", "modelName": "agent", "dialect": dialect})
+    );
+}
+
+#[test]
+fn vllms_own_server_takes_tritons_place() {
+    let cluster = h100(OPEN_AI).resolved().fetched();
+    assert_eq!(
+        told(&cluster),
+        json!({
+            "host": "127.0.0.1", "port": 8000, "served-model-name": "agent", "generation-config": "vllm", "dtype": "bfloat16",
+            "kv-cache-dtype": "auto", "tensor-parallel-size": 1, "pipeline-parallel-size": 1, "max-model-len": 8192,
+            "max-num-seqs": 64, "max-num-batched-tokens": 8192, "gpu-memory-utilization": 0.9,
+            "no-enable-prefix-caching": true, "enable-chunked-prefill": true,
+        })
+    );
+    let cluster = cluster.with_engine_built(Precision::BF16);
+    let server = serving_container(&cluster, "triton");
+    assert_eq!(server.image.as_deref(), Some("example.com/vllm-openai:0.11.0"));
+    let command = "vllm serve /slipway/engine/checkpoint --config /slipway/engine/server/config.yaml";
+    assert_eq!(server.command.unwrap_or_default().join(" "), command);
+    let probe = server.startup_probe.expect("a probe");
+    let limit = (probe.period_seconds, probe.failure_threshold);
+    assert_eq!((probe.http_get, limit), (None, (Some(5), Some(120))), "nobody outside of the pod reaches it");
+    let words = probe.exec.and_then(|exec| exec.command).unwrap_or_default().join(" ");
+    assert_eq!(
+        words,
+        "python3 -c import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=2)"
+    );
+    assert_eq!(
+        sidecars_server(&cluster),
+        json!({"endpoint": "http://127.0.0.1:8000", "modelName": "agent", "dialect": "OpenAi"})
+    );
+}
+
+/// Where the sidecar of the pods that serve finds its engine.
+fn sidecars_server(cluster: &Cluster) -> Value {
     let config = cluster.plan().children.iter().find_map(|child| match child {
         Child::ConfigMap(map) => map.data.as_ref()?.get("config.json").cloned(),
         _ => None,
     });
     let config: Value = serde_json::from_str(&config.expect("a configuration")).expect("JSON");
-    assert_eq!(
-        config["triton"],
-        json!({"endpoint": "http://127.0.0.1:8001", "modelName": "agent", "dialect": dialect})
-    );
+    config["triton"].clone()
 }
 
 #[test]
@@ -167,6 +208,14 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     "spec.engine.vllm.version: 0.5.5 is older than 0.6.3, the first version that says why and after how many tokens an answer ends; \
      use 0.6.3.post1 or later"
 )]
+#[case::a_server_that_reads_no_file(
+    |c: Cluster| c.edited(|spec| {
+        let vllm = spec.engine.vllm.as_mut().unwrap();
+        (vllm.version, vllm.server) = ("0.8.5".to_owned(), VllmServer::OpenAI);
+    }),
+    "spec.engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use \
+     0.9.0 or later, or engine.vllm.server Triton"
+)]
 #[case::an_argument_against_a_field(
     |c: Cluster| c.edited(|spec| {
         spec.engine.vllm.as_mut().unwrap().options.extra_args = vec!["max_num_seqs=1".to_owned()];
@@ -188,9 +237,17 @@ fn what_cannot_be_served_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clu
     assert_eq!(stalled(&cluster.plan()), message);
 }
 
-#[test]
-fn an_engine_is_scored_and_measured_in_the_tensors_of_its_backend() {
-    let mut cluster = h100(VLLM).edited(|spec| {
+#[rstest]
+#[case(VLLM, "VLLM", NoBuildBackend::VLLM, &["supervise"], true)]
+#[case(OPEN_AI, "VLLMOpenAI", NoBuildBackend::VLLMOpenAI, &["supervise", "--vllm-engine=/slipway/engine"], false)]
+fn an_engine_is_scored_and_measured_as_it_is_served(
+    #[case] engine: &str,
+    #[case] word: &str,
+    #[case] backend: NoBuildBackend,
+    #[case] supervise: &[&str],
+    #[case] has_probe: bool,
+) {
+    let mut cluster = h100(engine).edited(|spec| {
         spec.slo = serde_norway::from_str(SLO).expect("objectives");
         spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
     });
@@ -206,12 +263,14 @@ fn an_engine_is_scored_and_measured_in_the_tensors_of_its_backend() {
         }
         _ => None,
     });
+    let served = job.init_containers.iter().flatten().find(|container| container.name == "triton");
+    assert_eq!(served.map(|container| container.startup_probe.is_some()), Some(has_probe));
     let steps: Vec<_> =
         job.init_containers.into_iter().flatten().map(|c| (c.name, c.args.unwrap_or_default())).collect();
     let names: Vec<_> = steps.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["materialize", "install-worker", "triton", "evaluate"]);
-    assert_eq!(steps[2].1, ["supervise"]);
-    assert_eq!(steps[3].1, ["evaluate", "--model=agent", "--no-build=VLLM"]);
+    assert_eq!(steps[2].1, supervise);
+    assert_eq!(steps[3].1, ["evaluate".to_owned(), "--model=agent".to_owned(), format!("--no-build={word}")]);
 
     let mut cluster = scored(cluster, Found { score: 980_000, drop: None });
     let inputs = next(&mut cluster, |child| match child {
@@ -219,5 +278,5 @@ fn an_engine_is_scored_and_measured_in_the_tensors_of_its_backend() {
         _ => None,
     });
     let backends: Vec<_> = inputs.engines.iter().map(|engine| engine.no_build).collect();
-    assert_eq!((backends, inputs.configurations.len()), (vec![Some(NoBuildBackend::VLLM)], 1));
+    assert_eq!((backends, inputs.configurations.len()), (vec![Some(backend)], 1));
 }
