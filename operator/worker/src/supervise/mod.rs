@@ -36,6 +36,8 @@ use crate::failure::Classify;
 const TAIL_LINES: usize = 40;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
+/// How long a container whose server ended at once goes on, so that it is seen: the kubelet looks every second.
+const SEEN_WAIT: Duration = Duration::from_secs(5);
 /// Bytes kept of one line.
 const LINE_BYTES: usize = 2_000;
 
@@ -137,14 +139,20 @@ pub async fn run(server: &Server) -> Result<Ending, SuperviseError> {
         let _ = fs::remove_file(path);
     }
     let running = Running::start(server)?;
+    let mut is_asked_to_end = false;
     loop {
         tokio::select! {
-            // The server may be gone already; its end is noticed by the other branch.
-            Some(forwarded) = signals.recv() => drop(kill_process_group(running.pid, forwarded)),
+            Some(forwarded) = signals.recv() => {
+                is_asked_to_end = true;
+                // The server may be gone already; its end is noticed by the other branch.
+                let _ = kill_process_group(running.pid, forwarded);
+            }
             _ = deaths.recv() => if let Some(ending) = running.collect() {
                 let ending = running.end(server, ending);
-                if let (Some(path), Some(message)) = (&server.ended, ending.message()) {
+                if let (Some(path), Some(message), false) = (&server.ended, ending.message(), is_asked_to_end) {
                     leave(path, &message);
+                    // The kubelet starts who waits only once it has seen this container run.
+                    let _ = tokio::time::timeout(SEEN_WAIT, signals.recv()).await;
                 }
                 return Ok(ending);
             },

@@ -98,6 +98,16 @@ fn how_vllms_own_server_ended_lies_beside_the_engine() {
 }
 
 #[test]
+fn vllms_own_server_that_is_asked_to_end_leaves_no_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = supervised_vllm(dir.path(), "trap 'exit 3' TERM\necho ready\nwhile :; do :; done").spawn().unwrap();
+    assert_eq!(first_line(&mut child), "ready\n");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(!dir.path().join("server-ended.json").exists());
+}
+
+#[test]
 fn a_failing_server_passes_on_its_exit_code_and_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();
     let script = "echo starting; echo 'E model_lifecycle.cc] failed to load agent: no weights' >&2; exit 7";
