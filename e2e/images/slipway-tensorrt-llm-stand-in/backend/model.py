@@ -9,6 +9,22 @@ import triton_python_backend_utils as pb_utils
 ANSWER = b"Answer: 42\n\nand what a stop word cuts off"
 
 
+def stop_words(request):
+    """The words at which the engine ends by itself: one row of all tokens, one of where each word ends in it."""
+    tensor = pb_utils.get_input_tensor_by_name(request, "stop_words_list")
+    if tensor is None:
+        return []
+    tokens, ends = tensor.as_numpy().reshape(2, -1).tolist()
+    ends = [end for end in ends if end > 0]
+    return [tokens[start:end] for start, end in zip([0, *ends], ends)]
+
+
+def until_word(answer, words):
+    """An answer up to the first word, which stays in it."""
+    ends = (end for end in range(1, len(answer) + 1) if any(answer[:end][-len(word):] == word for word in words))
+    return answer[: next(ends, len(answer))]
+
+
 class TritonPythonModel:
     """The model tensorrt_llm."""
 
@@ -27,7 +43,7 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             most = pb_utils.get_input_tensor_by_name(request, "request_output_len").as_numpy().reshape(-1)[0]
             is_stop = pb_utils.get_input_tensor_by_name(request, "stop") is not None
-            answer = [] if is_stop else list(ANSWER[: int(most)])
+            answer = [] if is_stop else until_word(list(ANSWER[: int(most)]), stop_words(request))
             for start in range(0, len(answer), 3):
                 tokens = answer[start : start + 3]
                 sender.send(pb_utils.InferenceResponse([
