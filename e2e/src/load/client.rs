@@ -26,6 +26,8 @@ use super::{
 const REVISION_HEADER: &str = "x-slipway-revision";
 /// Time between two lines of the log.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
+/// Time between two questions whether a server answers yet.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Requests in flight beyond which an arrival fails unsent: a server that answers nobody must not fill the memory.
 const MAX_IN_FLIGHT: u64 = 1_000;
 
@@ -56,6 +58,10 @@ pub struct LoadSettings {
     /// Seconds after which a request counts as failed.
     #[arg(long, default_value_t = 20)]
     pub timeout_seconds: u64,
+    /// Seconds in which the server is asked until it answers, before the first request that counts. A gateway, or a node, knows of
+    /// an agent a moment after the agent is ready.
+    #[arg(long, default_value_t = 0)]
+    pub wait_seconds: u64,
 }
 
 /// Why there is no load.
@@ -96,6 +102,11 @@ pub async fn run(
     print: impl Fn(&Report),
 ) -> Result<(), LoadError> {
     let request = request(&settings)?;
+    let mut stop = std::pin::pin!(stop);
+    tokio::select! {
+        () = &mut stop => {}
+        () = wait_for_answer(&request, Duration::from_secs(settings.wait_seconds)) => {}
+    }
     let (sender, mut outcomes) = mpsc::channel(256);
     let mut tally = Tally::new(unix_millis());
     let start = Instant::now();
@@ -104,7 +115,6 @@ pub async fn run(
     let mut next = arrivals.next();
     let mut ticks = interval_at(start + REPORT_EVERY, REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut stop = std::pin::pin!(stop);
     while let Some(due) = next.filter(|due| end.is_none_or(|end| *due < end)) {
         tokio::select! {
             () = &mut stop => break,
@@ -137,6 +147,18 @@ fn request(settings: &LoadSettings) -> Result<RequestBuilder, LoadError> {
     let messages = json!([{"role": "user", "content": "What is the answer?"}]);
     let body = json!({"model": settings.model, "messages": messages, "stream": false});
     Ok(client.post(url).headers(headers).json(&body))
+}
+
+/// Asks until there is an answer, for so long.
+async fn wait_for_answer(request: &RequestBuilder, limit: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        let Some(request) = request.try_clone() else { return };
+        if send(request, start).await.result.is_ok() {
+            return;
+        }
+        sleep_until(Instant::now() + ASK_EVERY).await;
+    }
 }
 
 fn begin(request: &RequestBuilder, tally: &mut Tally, outcomes: &mpsc::Sender<Outcome>, due: Instant) {

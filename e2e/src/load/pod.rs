@@ -130,6 +130,7 @@ fn pod(plan: &LoadPlan) -> Pod {
         format!("--model={}", plan.agent),
         format!("--rate={}", plan.rate),
         format!("--timeout-seconds={REQUEST_TIMEOUT_SECONDS}"),
+        format!("--wait-seconds={}", START_LIMIT.as_secs()),
     ];
     arguments.extend(plan.host.iter().map(|host| format!("--header=host: {host}")));
     if !plan.keeps_connections {

@@ -29,7 +29,22 @@ fn settings(url: Url) -> LoadSettings {
         seconds: None,
         headers: vec![parse_header("x-test: yes").unwrap()],
         timeout_seconds: 20,
+        wait_seconds: 0,
     }
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_before_its_first_answer_does_not_count() {
+    let number = Arc::new(AtomicUsize::new(0));
+    let asked = number.clone();
+    let answer = move || {
+        let is_known = asked.fetch_add(1, Ordering::Relaxed) >= 3;
+        async move { if is_known { StatusCode::OK } else { StatusCode::NOT_FOUND } }
+    };
+    let url = serve(Router::new().route("/v1/chat/completions", post(answer))).await;
+    let settings = LoadSettings { wait_seconds: 20, seconds: Some(1), ..settings(url) };
+    let summary = reports(settings, std::future::pending()).await.pop().unwrap();
+    assert_eq!((summary.failed(), summary.ok() + 4), (0, number.load(Ordering::Relaxed) as u64));
 }
 
 async fn reports(settings: LoadSettings, stop: impl Future<Output = ()>) -> Vec<Report> {
