@@ -451,7 +451,8 @@ fn the_agent_runtime_accepts_its_configuration(
         "agent-run",
         "tensorrt-llm-ensemble",
         "tensorrt-llm-pytorch",
-        "vllm"
+        "vllm",
+        "vllm-open-ai"
     )]
     fixture_name: &str,
 ) {
@@ -500,7 +501,8 @@ fn the_worker_understands_its_tasks(
         "agent-run",
         "tensorrt-llm-ensemble",
         "tensorrt-llm-pytorch",
-        "vllm"
+        "vllm",
+        "vllm-open-ai"
     )]
     fixture_name: &str,
 ) {
