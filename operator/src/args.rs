@@ -12,23 +12,22 @@ use std::{
 
 use clap::Parser;
 use kube::runtime::events::{Recorder, Reporter};
+use slipway_operator_core::notifications::decide::Policy;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    controllers::{Context, run_agent_deployments, run_engines, run_profiles},
+    controllers::{run_agent_deployments, run_engines, run_profiles},
     kube_io::client::{ClientError, connect},
     leader::{Candidate, Election, LeaderError, Leadership},
     metrics::{FailureCounts, Metrics},
-    notifications::{
-        decide::Policy,
-        deliver::{Notifier, NotifierError, Outside},
-    },
+    notifications::deliver::{Notifier, NotifierError, Outside},
     promql::{ConnectError, Prometheus},
+    reconcile::Context,
     server::{ServerState, serve},
-    settings::{Settings, SettingsError},
+    settings_file::{self, SettingsError},
 };
 
 /// The Slipway operator.
@@ -94,7 +93,7 @@ impl Args {
     /// When it cannot start, or must end on its own.
     pub async fn run(self) -> Result<(), RunError> {
         let Self { config, listen, lease_namespace, identity } = self;
-        let settings = Arc::new(Settings::read(&config).map_err(RunError::Settings)?);
+        let settings = Arc::new(settings_file::read(&config).map_err(RunError::Settings)?);
         let client = connect().await.map_err(RunError::Connect)?;
         let http = pods_client().map_err(RunError::Http)?;
         let prometheus = Prometheus::connect(&settings.prometheus).map_err(RunError::Prometheus)?;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use slipway_operator::{args::Args, failure};
+use slipway_operator::args::Args;
+use slipway_operator_core::failure;
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]

@@ -9,13 +9,12 @@ use std::{
 
 use prometheus_http_query::{Client, Error};
 use reqwest::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
+use slipway_operator_core::{failure::chain, settings::PrometheusSettings};
 use thiserror::Error;
 
 use crate::{
-    failure::chain,
     notifications::credentials::{self, CredentialError},
     outgoing::{self, OutgoingError},
-    settings::PrometheusSettings,
 };
 
 /// How long an answer may take. A reconciliation waits for it.

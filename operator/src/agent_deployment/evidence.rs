@@ -7,9 +7,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
 use slipway_evidence::{Evidence, PATH};
+use slipway_operator_core::agent_deployment::world::PodEvidence;
 use tracing::debug;
-
-use super::world::PodEvidence;
 
 /// Port of the agent runtime's administration.
 const ADMIN_PORT: u16 = 9464;

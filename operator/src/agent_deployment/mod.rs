@@ -1,17 +1,5 @@
-//! The controller of AgentDeployments: observe -> decide -> build -> apply -> record.
+//! The controller of AgentDeployments: observe -> decide -> build -> apply -> record. The core decides and builds.
 
-pub mod budget;
-pub mod build;
-pub mod decide;
-pub mod drift;
 pub mod evidence;
-pub mod guardrails;
-pub mod load;
-pub mod objectives;
 pub mod observe;
 pub mod reconcile;
-pub mod revision;
-pub mod scaling;
-pub mod schedule;
-pub mod status;
-pub mod world;

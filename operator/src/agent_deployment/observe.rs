@@ -8,72 +8,39 @@ mod pools;
 mod route;
 mod rules;
 
-use std::{cmp::Reverse, collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        apps::v1::{ControllerRevision, Deployment},
-        batch::v1::Job,
-        core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
-    },
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, Deployment},
+    batch::v1::Job,
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
+use kube::{Client, Resource, ResourceExt};
 use slipway_crds::{
     labels::{self, Component},
     v1alpha1::{AgentDeployment, Engine, Profile, agent_deployment::RolloutStatus},
 };
-use thiserror::Error;
+use slipway_operator_core::{
+    agent_deployment::{
+        monitoring::{load::ObservedLoad, objectives::ObservedObjectives},
+        rollout::revision::Revision,
+        world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
+    },
+    artifact_store,
+    inference_pool::InferencePool,
+    jobs::view::{self, job_views},
+    plan::RemovalKind,
+    settings::Settings,
+};
 use tracing::warn;
 
 use self::kinds::KnownKinds;
-use super::{
-    build::store,
-    evidence,
-    load::ObservedLoad,
-    objectives::ObservedObjectives,
-    revision::Revision,
-    world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
-};
+use super::evidence;
 use crate::{
-    inference_pool::InferencePool,
-    jobs::view::{self, JobView},
-    plan::RemovalKind,
+    kube_io::read::{ReadError, get, list},
     promql::Prometheus,
-    settings::Settings,
 };
-
-/// Why the world cannot be seen.
-#[derive(Debug, Error)]
-pub enum ObserveError {
-    /// The API server did not list a kind.
-    #[error("failed to list {kind} in namespace {namespace}")]
-    List {
-        /// Kind of the objects.
-        kind: String,
-        /// The namespace.
-        namespace: String,
-        /// What the API server said.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The API server did not say which groups and kinds it serves.
-    #[error("failed to list the groups of the API")]
-    Groups(#[source] Box<kube::Error>),
-    /// The API server did not return an object.
-    #[error("failed to get {kind} {name}")]
-    Get {
-        /// Kind of the object.
-        kind: String,
-        /// Name of the object.
-        name: String,
-        /// What the API server said.
-        #[source]
-        source: Box<kube::Error>,
-    },
-}
 
 /// Where a world is read from.
 #[derive(Clone, Copy)]
@@ -96,7 +63,7 @@ pub async fn observe(
     sources: Sources<'_>,
     namespace: &str,
     name: &str,
-) -> Result<Option<(AgentDeployment, World)>, ObserveError> {
+) -> Result<Option<(AgentDeployment, World)>, ReadError> {
     let Sources { client, http, prometheus, settings } = sources;
     let Some(object) = get::<AgentDeployment>(client, namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
@@ -111,7 +78,7 @@ pub async fn observe(
     let deployments = list::<Deployment>(client, namespace, &mine).await?;
     let services = list::<Service>(client, namespace, &mine).await?;
     let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
-    let claim = get::<PersistentVolumeClaim>(client, namespace, store::CLAIM).await?;
+    let claim = get::<PersistentVolumeClaim>(client, namespace, artifact_store::CLAIM).await?;
     let profiles = list::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
@@ -182,7 +149,7 @@ async fn observe_workloads(
     client: &Client,
     namespace: &str,
     object: &AgentDeployment,
-) -> Result<BTreeMap<(String, String), WorkloadView>, ObserveError> {
+) -> Result<BTreeMap<(String, String), WorkloadView>, ReadError> {
     let mut views = BTreeMap::new();
     for workload in object.spec.profiling.iter().flat_map(|profiling| &profiling.workloads) {
         let prompts = workload.prompts.iter().map(|source| (source, WorkloadView::read_prompts as fn(&str) -> _));
@@ -226,7 +193,7 @@ async fn observe_dataset(
     client: &Client,
     namespace: &str,
     object: &AgentDeployment,
-) -> Result<Option<DatasetView>, ObserveError> {
+) -> Result<Option<DatasetView>, ReadError> {
     let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
     let reference = &quality.dataset.config_map;
     let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
@@ -239,59 +206,13 @@ async fn observe_calibration(
     client: &Client,
     namespace: &str,
     object: &AgentDeployment,
-) -> Result<Option<CalibrationView>, ObserveError> {
+) -> Result<Option<CalibrationView>, ReadError> {
     let engine = object.spec.engine.tensorrt_llm.as_ref();
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
     let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
     let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
     Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
-}
-
-/// Lists the objects of a kind by label.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, ObserveError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let list = api.list(&ListParams::default().labels(selector)).await.map_err(|source| ObserveError::List {
-        kind: K::kind(&()).into_owned(),
-        namespace: namespace.to_owned(),
-        source: Box::new(source),
-    })?;
-    Ok(list.items)
-}
-
-/// Gets an object, if it exists.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn get<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, ObserveError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    api.get_opt(name).await.map_err(|source| ObserveError::Get {
-        kind: K::kind(&()).into_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })
-}
-
-/// Jobs that are not being deleted, each with its pods.
-pub fn job_views(jobs: &[Job], pods: &[Pod]) -> BTreeMap<String, JobView> {
-    jobs.iter()
-        .filter(|job| job.metadata.deletion_timestamp.is_none())
-        .map(|job| {
-            let name = job.name_any();
-            let own: Vec<Pod> =
-                pods.iter().filter(|pod| pod.labels().get(labels::JOB) == Some(&name)).cloned().collect();
-            (name, JobView::new(job, &own))
-        })
-        .collect()
 }
 
 /// A record that cannot be read is no revision; it is left where it is.

@@ -4,12 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use kube::{ResourceExt, runtime::controller::Action};
 use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_operator_core::agent_deployment::decide;
 
-use super::{
-    decide,
-    observe::{self, Sources},
-};
-use crate::controllers::{Context, ReconcileError, carry_out};
+use super::observe::{self, Sources};
+use crate::reconcile::{Context, ReconcileError, carry_out};
 
 /// Observes, decides and carries out.
 ///

@@ -1,8 +1,3 @@
-//! The controller of Engines: builds each once, with a record of every attempt.
+//! The controller of Engines.
 
-pub mod build;
-pub mod decide;
-pub mod no_build;
 pub mod reconcile;
-pub mod status;
-pub mod tensorrt_llm;

@@ -6,12 +6,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Engine};
-
-use super::decide::{self, EngineWorld};
-use crate::{
-    agent_deployment::observe::{self, ObserveError},
-    controllers::{Context, ReconcileError, carry_out},
+use slipway_operator_core::{
+    engine::decide::{self, EngineWorld},
+    jobs::view::job_views,
     settings::Settings,
+};
+
+use crate::{
+    kube_io::read::{self, ReadError},
+    reconcile::{Context, ReconcileError, carry_out},
 };
 
 /// Observes, decides and carries out.
@@ -33,14 +36,14 @@ async fn observe_engine(
     settings: &Arc<Settings>,
     namespace: &str,
     name: &str,
-) -> Result<Option<(Engine, EngineWorld)>, ObserveError> {
-    let Some(object) = observe::get::<Engine>(client, namespace, name).await? else { return Ok(None) };
+) -> Result<Option<(Engine, EngineWorld)>, ReadError> {
+    let Some(object) = read::get::<Engine>(client, namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);
     };
     let mine = format!("{}={name}", labels::ENGINE);
-    let jobs = observe::list::<Job>(client, namespace, &mine).await?;
-    let pods = observe::list::<Pod>(client, namespace, &mine).await?;
+    let jobs = read::list::<Job>(client, namespace, &mine).await?;
+    let pods = read::list::<Pod>(client, namespace, &mine).await?;
     let world = EngineWorld {
         now: Timestamp::now(),
         settings: settings.clone(),
@@ -50,7 +53,7 @@ async fn observe_engine(
         owner,
         spec: object.spec.clone(),
         status: object.status.clone().unwrap_or_default(),
-        jobs: observe::job_views(&jobs, &pods),
+        jobs: job_views(&jobs, &pods),
     };
     Ok(Some((object, world)))
 }

@@ -14,14 +14,14 @@ use slipway_crds::{
     labels,
     v1alpha1::Profile,
 };
-use thiserror::Error;
-
-use super::difference;
-use crate::{
+use slipway_operator_core::{
     inference_pool::InferencePool,
     plan::{Child, Removal, RemovalKind},
     prometheus::PrometheusRule,
 };
+use thiserror::Error;
+
+use super::difference;
 
 /// Why a child is not as it should be.
 #[derive(Debug, Error)]

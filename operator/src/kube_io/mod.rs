@@ -3,4 +3,5 @@
 pub mod apply;
 pub mod client;
 pub mod difference;
+pub mod read;
 pub mod record;

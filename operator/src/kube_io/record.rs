@@ -10,9 +10,8 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::labels;
+use slipway_operator_core::plan::{Note, Severity};
 use thiserror::Error;
-
-use crate::plan::{Note, Severity};
 
 /// Why a status or an event is not recorded.
 #[derive(Debug, Error)]

@@ -5,9 +5,7 @@
 //! renew within its deadline ends the process, and a writer asks [`Leadership::check`] first, so that a process that was stopped
 //! and continued does not write on an old claim.
 
-pub mod decide;
-
-use std::{
+pub use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -18,12 +16,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
+use slipway_operator_core::leader::{Decision, Observation, evaluate};
 use thiserror::Error;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-
-use decide::{Decision, Observation, evaluate};
 
 /// How long a claim lasts without renewal.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);

@@ -5,10 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use reqwest::Url;
+use slipway_operator_core::{
+    notifications::build::{Secret, SecretError},
+    settings::is_url,
+};
 use thiserror::Error;
-
-use super::build::{Secret, SecretError};
 
 /// Bytes of a credential, at most.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -88,9 +89,4 @@ pub fn url(path: &Path) -> Result<String, CredentialError> {
 /// When they cannot be read, or are none.
 pub fn secret(path: &Path) -> Result<Secret, CredentialError> {
     Secret::parse(&text(path)?).map_err(|source| CredentialError::Secret { path: path.to_owned(), source })
-}
-
-/// Whether a text is an address that messages can be sent to.
-pub fn is_url(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }

@@ -8,22 +8,24 @@ use std::{
 use futures::future::join_all;
 use jiff::Timestamp;
 use reqwest::{Client, header::RETRY_AFTER};
+use slipway_operator_core::{
+    failure::chain,
+    notifications::{
+        build::{Request, TemplateError},
+        decide::{Answer, Letter, Next, Offered, Outbox, Policy, Settled, answer},
+        events::Announcement,
+    },
+    settings::Notifications,
+};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{
-    build::{Request, TemplateError},
-    decide::{Answer, Letter, Next, Offered, Outbox, Policy, Settled, answer},
-    happening::Announcement,
-    receiver::{Receiver, RequestError},
-};
+use super::receiver::{Receiver, RequestError};
 use crate::{
-    failure::chain,
     metrics::Metrics,
     outgoing::{self, OutgoingError},
-    settings::Notifications,
 };
 
 /// Bytes of a refusal's body that are logged: Slack and PagerDuty say there what they did not like.

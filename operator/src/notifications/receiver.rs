@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use slipway_operator_core::{
+    notifications::{
+        build::{
+            self, Context, PAGER_DUTY_TEMPLATE, Request, SLACK_TEMPLATE, Stamp, Template, TemplateError,
+            WEBHOOK_TEMPLATE,
+        },
+        events::{Announcement, Happening, Role},
+    },
+    settings::{Notifications, ReceiverSettings, WebhookSettings},
+};
 use thiserror::Error;
 
-use super::{
-    build::{
-        self, Context, PAGER_DUTY_TEMPLATE, Request, SLACK_TEMPLATE, Stamp, Template, TemplateError, WEBHOOK_TEMPLATE,
-    },
-    credentials::{self, CredentialError},
-    happening::{Announcement, Happening, Role},
-};
-use crate::settings::{Notifications, ReceiverSettings, WebhookSettings};
+use super::credentials::{self, CredentialError};
 
 /// Why an announcement cannot be made a request.
 #[derive(Debug, Error)]

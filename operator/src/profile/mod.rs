@@ -1,7 +1,4 @@
-//! Profiles: one measurement campaign, carried out by one Job at a time.
+//! The controller of Profiles.
 
-pub mod build;
-pub mod decide;
 pub mod observe;
 pub mod reconcile;
-pub mod status;

@@ -6,14 +6,18 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
-
-use super::{
-    decide::{self, Earlier, ProfileWorld, rows},
-    observe as pods_of, status,
+use slipway_operator_core::{
+    jobs::view::job_views,
+    profile::{
+        decide::{self, Earlier, ProfileWorld, rows},
+        status,
+    },
 };
+
+use super::observe;
 use crate::{
-    agent_deployment::observe::{self, ObserveError},
-    controllers::{Context, ReconcileError, carry_out},
+    kube_io::read::{self, ReadError},
+    reconcile::{Context, ReconcileError, carry_out},
 };
 
 /// Observes, decides and carries out.
@@ -28,7 +32,7 @@ pub async fn reconcile(object: Arc<Profile>, context: Arc<Context>) -> Result<Ac
     let action = carry_out(&context, &object, object.status.as_ref(), plan).await?;
     for job in acknowledged(&world) {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        pods_of::acknowledge(&context.http, &pods, job).await;
+        observe::acknowledge(&context.http, &pods, job).await;
     }
     Ok(action)
 }
@@ -39,25 +43,25 @@ struct Observed {
     pods: Vec<Pod>,
 }
 
-async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Result<Option<Observed>, ObserveError> {
+async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
     let client = &context.client;
-    let Some(object) = observe::get::<Profile>(client, namespace, name).await? else { return Ok(None) };
+    let Some(object) = read::get::<Profile>(client, namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);
     };
     let mine = format!("{}={name}", labels::PROFILE);
-    let jobs = observe::list::<Job>(client, namespace, &mine).await?;
-    let pods = observe::list::<Pod>(client, namespace, &mine).await?;
+    let jobs = read::list::<Job>(client, namespace, &mine).await?;
+    let pods = read::list::<Pod>(client, namespace, &mine).await?;
     let status = object.status.clone().unwrap_or_default();
     // Only a campaign that has not begun takes anything over.
     let earlier = match status.phase {
         Some(_) => Vec::new(),
-        None => earlier(observe::list::<Profile>(client, namespace, &of_agent(&object)).await?, name),
+        None => earlier(read::list::<Profile>(client, namespace, &of_agent(&object)).await?, name),
     };
     // Nobody waits for what is measured after the end of a campaign.
     let progress = match status::ended(&status) {
         Some(_) => Default::default(),
-        None => pods_of::progress(&context.http, &pods).await,
+        None => observe::progress(&context.http, &pods).await,
     };
     let world = ProfileWorld {
         now: Timestamp::now(),
@@ -68,7 +72,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         owner,
         spec: object.spec.clone(),
         status,
-        jobs: observe::job_views(&jobs, &pods),
+        jobs: job_views(&jobs, &pods),
         progress,
         earlier,
     };

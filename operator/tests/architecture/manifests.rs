@@ -11,7 +11,7 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 11] = [
+const ARROWS: [(&str, Place); 12] = [
     ("crds/evidence", Place::Wire),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
@@ -24,7 +24,7 @@ const ARROWS: [(&str, Place); 11] = [
         Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-tensorrt-llm", "slipway-worker-contract"]),
     ),
     (
-        "operator",
+        "operator/core",
         Place::Above(&[
             "slipway-analysis",
             "slipway-crds",
@@ -33,6 +33,10 @@ const ARROWS: [(&str, Place); 11] = [
             "slipway-tensorrt-llm",
             "slipway-worker-contract",
         ]),
+    ),
+    (
+        "operator",
+        Place::Above(&["slipway-crds", "slipway-evidence", "slipway-operator-core", "slipway-worker-contract"]),
     ),
     ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-evidence"])),
     ("e2e", Place::Above(&["slipway-crds"])),

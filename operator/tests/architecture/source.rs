@@ -16,6 +16,17 @@ impl Source {
         self.name.ends_with("/tests.rs") || self.name.contains("/tests/")
     }
 
+    /// Whether a sentence of the module's documentation begins with "Pure". What is pure but for something is not.
+    pub fn says_pure(&self) -> bool {
+        let documentation = self.text.lines().map_while(|line| line.strip_prefix("//!")).collect::<Vec<_>>().join("");
+        documentation.match_indices(" Pure").any(|(at, found)| {
+            let before = &documentation[..at];
+            let after = &documentation[at + found.len()..];
+            let begins = before.is_empty() || before.ends_with(['.', ':', ')']);
+            begins && !after.starts_with(is_word) && !after.starts_with(" but")
+        })
+    }
+
     /// The forbidden names in the source's code, in the order of their lines.
     pub fn naming(&self, forbidden: &[(&str, &str)], who: &str) -> Vec<Violation> {
         let code = without_test_modules(&blanked(&self.text));

@@ -17,10 +17,10 @@ use axum::{
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_operator::{
-    failure::chain,
     promql::{AskError, Prometheus, Series},
-    settings::Settings,
+    settings_file,
 };
+use slipway_operator_core::failure::chain;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -49,7 +49,7 @@ fn configured(folder: &TempDir, prometheus: &str) -> Result<Prometheus, String> 
     let path = folder.path().display();
     let yaml = format!("images: {{worker: w, agentRuntime: r}}\nprometheus: {{folder: {path}, {prometheus}}}\n");
     std::fs::write(&file, yaml).unwrap();
-    let settings = Settings::read(&file).map_err(|error| chain(&error))?;
+    let settings = settings_file::read(&file).map_err(|error| chain(&error))?;
     Ok(Prometheus::connect(&settings.prometheus).map_err(|error| chain(&error))?.unwrap())
 }
 

@@ -10,10 +10,8 @@ use std::{
 };
 
 use slipway_crds::v1alpha1::agent_deployment::Baseline;
-use slipway_operator::{
-    agent_deployment::build::alerts::{Scope, budget_queries},
-    promql::{Prometheus, Series},
-};
+use slipway_operator::promql::{Prometheus, Series};
+use slipway_operator_core::agent_deployment::monitoring::build::alerts::{Scope, budget_queries};
 use tempfile::TempDir;
 
 use super::configured;

@@ -13,11 +13,14 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_operator::{
     metrics::Metrics,
+    notifications::deliver::{Notifier, NotifierError, Outside},
+    settings_file,
+};
+use slipway_operator_core::{
     notifications::{
         build::Secret,
         decide::Policy,
-        deliver::{Notifier, NotifierError, Outside},
-        happening::{Announcement, Happening, Severity, Subject, Topic},
+        events::{Announcement, Happening, Severity, Subject, Topic},
     },
     settings::Settings,
 };
@@ -65,7 +68,7 @@ fn notifier(folder: &Path, receiver: &str, policy: Policy) -> Result<(Notifier, 
     );
     let file = folder.join("config.yaml");
     fs::write(&file, yaml).unwrap();
-    let settings = Settings::read(&file).unwrap();
+    let settings = settings_file::read(&file).unwrap();
     let metrics = Metrics::new();
     let outside = Outside { clock: || Timestamp::from_second(NOON).unwrap(), dice: || 0.5 };
     Ok((Notifier::new(&settings.notifications, metrics.clone(), policy, outside)?, metrics))

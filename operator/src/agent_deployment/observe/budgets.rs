@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec, AgentDeploymentStatus};
-use tracing::warn;
-
-use crate::{
-    agent_deployment::{
-        budget::{self, BudgetsView, JudgedRuns},
+use slipway_operator_core::{
+    agent_deployment::monitoring::{
         build::alerts::{BudgetQueries, Scope, budget_queries},
+        error_budget::{self, BudgetsView, JudgedRuns},
     },
     failure::chain,
-    promql::{AskError, Prometheus, Series},
 };
+use tracing::warn;
+
+use crate::promql::{AskError, Prometheus, Series};
 
 /// Asks for what the error budgets of an AgentDeployment are computed from, where it is time. A Prometheus that does not answer holds
 /// nothing up.
@@ -25,7 +25,7 @@ pub async fn observe(
 ) -> BudgetsView {
     let Some(prometheus) = prometheus else { return BudgetsView::NotAsked };
     let nothing = AgentDeploymentStatus::default();
-    if !budget::is_due(&object.spec.slo, object.status.as_ref().unwrap_or(&nothing), now) {
+    if !error_budget::is_due(&object.spec.slo, object.status.as_ref().unwrap_or(&nothing), now) {
         return BudgetsView::NotAsked;
     }
     let AgentDeploymentSpec { serving, rollout, .. } = &object.spec;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
-
-use crate::{
+use slipway_operator_core::{
     agent_deployment::{
-        build::drift_memory::{KEY, object_name},
-        drift::{CONTAINERS, LivePod, MAX_PODS, Memory, MemoryView, block_end},
+        monitoring::{
+            build::drift_memory::{KEY, object_name},
+            drift::{CONTAINERS, LivePod, MAX_PODS, Memory, MemoryView, block_end},
+        },
         world::PodEvidence,
     },
     failure,

@@ -8,13 +8,13 @@ use slipway_crds::v1alpha1::{
     AgentDeployment,
     agent_deployment::{Guardrail, RolloutStatus},
 };
+use slipway_operator_core::{
+    agent_deployment::rollout::guardrails::{GuardrailView, expression, is_due},
+    failure::chain,
+};
 
 use super::{is_compared, rollout_of};
-use crate::{
-    agent_deployment::guardrails::{GuardrailView, expression, is_due},
-    failure::chain,
-    promql::{Prometheus, Series},
-};
+use crate::promql::{Prometheus, Series};
 
 /// What is said where the operator knows no Prometheus.
 const NO_PROMETHEUS: &str = "the operator knows no Prometheus: set prometheus.url of its chart";

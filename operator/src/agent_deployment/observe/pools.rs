@@ -1,9 +1,10 @@
 //! The InferencePools of an AgentDeployment's revisions, where they can be written. Reads IO.
 
 use kube::Client;
+use slipway_operator_core::{agent_deployment::world::PoolsView, inference_pool::InferencePool, settings::Settings};
 
-use super::{KnownKinds, ObserveError, list};
-use crate::{agent_deployment::world::PoolsView, inference_pool::InferencePool, settings::Settings};
+use super::KnownKinds;
+use crate::kube_io::read::{ReadError, list};
 
 /// Whether pools can be written, and those that are there. Without the chart's word nobody is asked: it would be refused.
 ///
@@ -14,7 +15,7 @@ pub async fn observe(
     kinds: KnownKinds,
     settings: &Settings,
     (namespace, selector): (&str, &str),
-) -> Result<(PoolsView, Vec<InferencePool>), ObserveError> {
+) -> Result<(PoolsView, Vec<InferencePool>), ReadError> {
     match (settings.gateway.inference_pools, kinds.inference_pools) {
         (false, _) => Ok((PoolsView::NotAllowed, Vec::new())),
         (true, false) => Ok((PoolsView::UnknownKind, Vec::new())),

@@ -4,12 +4,13 @@ use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry};
 use kube::{Client, ResourceExt};
 use slipway_crds::{labels, v1alpha1::AgentDeployment};
-
-use super::{KnownKinds, ObserveError, list};
-use crate::{
+use slipway_operator_core::{
     agent_deployment::world::{OwnedObject, RouteRival, RouteView},
     plan::RemovalKind,
 };
+
+use super::KnownKinds;
+use crate::kube_io::read::{ReadError, list};
 
 /// The route, where the cluster knows routes. Where none is asked for, one of an earlier spec may be left; a cluster without
 /// routes is not asked for them, for each such answer is a warning in the log.
@@ -21,14 +22,14 @@ pub async fn observe(
     kinds: KnownKinds,
     selector: &str,
     object: &AgentDeployment,
-) -> Result<RouteView, ObserveError> {
+) -> Result<RouteView, ReadError> {
     if object.spec.rollout.traffic.gateway_api.is_none() && !kinds.routes {
         return Ok(RouteView::UnknownKind);
     }
     let namespace = object.namespace().unwrap_or_default();
     let routes = match list::<HttpRoute>(client, &namespace, selector).await {
         Ok(routes) => routes,
-        Err(ObserveError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
+        Err(ReadError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
         Err(error) => return Err(error),
     };
     let Some(route) = routes.into_iter().find(|route| route.metadata.deletion_timestamp.is_none()) else {

@@ -3,16 +3,17 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Resource, ResourceExt, core::PartialObjectMeta};
 use slipway_crds::labels;
-
-use super::{KnownKinds, ObserveError};
-use crate::{
+use slipway_operator_core::{
     agent_deployment::{
-        build::alerts::object_name,
+        monitoring::build::alerts::object_name,
         world::{OwnedObject, RulesView},
     },
     plan::RemovalKind,
     prometheus::PrometheusRule,
 };
+
+use super::KnownKinds;
+use crate::kube_io::read::ReadError;
 
 /// Observes the objects that hold the rules of an AgentDeployment, whose ConfigMaps are at hand.
 ///
@@ -23,7 +24,7 @@ pub async fn observe(
     kinds: KnownKinds,
     (namespace, agent_deployment): (&str, &str),
     config_maps: &[ConfigMap],
-) -> Result<RulesView, ObserveError> {
+) -> Result<RulesView, ReadError> {
     let name = object_name(agent_deployment);
     let file = config_maps.iter().filter(|object| object.name_any() == name);
     let mut objects: Vec<_> = file.filter_map(|object| owned(RemovalKind::ConfigMap, object)).collect();
@@ -44,9 +45,9 @@ async fn metadata(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> Result<Option<PartialObjectMeta<PrometheusRule>>, ObserveError> {
+) -> Result<Option<PartialObjectMeta<PrometheusRule>>, ReadError> {
     let api: Api<PrometheusRule> = Api::namespaced(client.clone(), namespace);
-    api.get_metadata_opt(name).await.map_err(|source| ObserveError::Get {
+    api.get_metadata_opt(name).await.map_err(|source| ReadError::Get {
         kind: PrometheusRule::kind(&()).into_owned(),
         name: name.to_owned(),
         source: Box::new(source),

@@ -5,9 +5,9 @@ use kube::ResourceExt;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_operator_core::agent_deployment::world::Unscheduled;
 
 use super::{judged_pods, serving_view};
-use crate::agent_deployment::world::Unscheduled;
 
 fn labels(revision: &str) -> Value {
     json!({"slipway.dev/agent-deployment": "support", "slipway.dev/revision": revision})

@@ -6,9 +6,9 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_crds::labels;
+use slipway_operator_core::agent_deployment::world::RouteRival;
 
 use super::{is_unknown_kind, rival, route_problem};
-use crate::agent_deployment::world::RouteRival;
 
 #[test]
 fn a_cluster_without_routes_is_told_from_one_that_fails() {

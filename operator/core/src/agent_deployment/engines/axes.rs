@@ -1,0 +1,202 @@
+//! The build axes of backends whose engines are planned from the checkpoint's shape: their values, their points, and what all
+//! of them need. Pure.
+
+use std::collections::BTreeMap;
+
+use slipway_crds::v1alpha1::{
+    agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedShape, SearchSpace},
+    engine::EngineBuild,
+};
+use slipway_tensorrt_llm::{check::Asked, gpu, memory::Shape};
+
+use super::tensorrt_llm::ranks;
+use crate::{
+    agent_deployment::{resolve::Resolved, world::World},
+    engine::tensorrt_llm::{self as steps, positive},
+};
+
+/// Labels of GPU feature discovery.
+pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
+const MEMORY_LABEL: &str = "nvidia.com/gpu.memory";
+const COUNT_LABEL: &str = "nvidia.com/gpu.count";
+/// GPUs of a node that does not say how many it has: NVIDIA's largest boards with one NVLink domain.
+const GPUS_PER_NODE: u32 = 8;
+/// Sequences in flight where the spec names no limit: beyond it the KV cache is what limits.
+const MAX_BATCH_SIZE: i32 = 64;
+/// Tokens of an iteration where the spec names no limit: upstream's default.
+const MAX_NUM_TOKENS: i32 = 8192;
+/// Engines that a status holds.
+const MOST_ENGINES: usize = 16;
+/// Why a model has no points.
+pub(super) const NO_SHAPE: &str = "status.model has no shape of it: delete the resolve Job, so that it is read again";
+
+/// A point of the build axes.
+pub(in crate::agent_deployment) struct Point {
+    pub(super) build: EngineBuild,
+    pub(super) display_name: String,
+}
+
+/// The GPU model that engines are for: its label, and its figures.
+///
+/// # Errors
+/// The field, and what is wrong with the remedy.
+pub(super) fn product(world: &World) -> Result<(String, gpu::Gpu), (&'static str, String)> {
+    let product = world.spec.hardware.node_selector.get(PRODUCT_LABEL).cloned().unwrap_or_default();
+    let Some(gpu) = gpu::by_label(&product) else {
+        let problem = format!(
+            "{product:?} is no whole GPU whose figures are known ({}): name one of them, or use backend Custom",
+            gpu::names()
+        );
+        return Err(("hardware.nodeSelector[nvidia.com/gpu.product]", problem));
+    };
+    Ok((product, gpu))
+}
+
+/// What the checks ask of a spec, whatever the backend.
+pub(super) fn asked(world: &World, shape: &ResolvedShape, gpu: gpu::Gpu, (version, length): (&str, i32)) -> Asked {
+    let axes = Axes::of(&world.spec.search);
+    let label = |name: &str| world.spec.hardware.node_selector.get(name).and_then(|value| value.parse::<u32>().ok());
+    let numbers = |values: &[i32]| values.iter().map(|value| positive(*value)).collect();
+    let least = |values: &[i32]| values.iter().copied().min().map_or(1, positive);
+    Asked {
+        version: version.to_owned(),
+        architecture: shape.architecture.clone(),
+        shape: memory_shape(shape),
+        gpu,
+        gpu_memory_mib: label(MEMORY_LABEL),
+        gpus_per_node: label(COUNT_LABEL).unwrap_or(GPUS_PER_NODE),
+        precisions: axes.precision.iter().filter_map(|precision| steps::precision(*precision)).collect(),
+        kv_caches: axes.kv_cache.iter().map(|precision| steps::kv_cache(*precision)).collect(),
+        tensor: numbers(&axes.tensor),
+        pipeline: numbers(&axes.pipeline),
+        max_seq_len: positive(length),
+        max_batch_size: least(&axes.batch),
+        max_num_tokens: least(&axes.tokens),
+        has_calibration: false,
+    }
+}
+
+fn memory_shape(shape: &ResolvedShape) -> Shape {
+    let number = |value: i64| u32::try_from(value).unwrap_or(0);
+    Shape {
+        layers: number(shape.layers),
+        heads: number(shape.heads),
+        kv_heads: number(shape.key_value_heads),
+        head_size: number(shape.head_dim),
+        hidden: number(shape.hidden_size),
+        intermediate: number(shape.intermediate_size),
+        experts: number(shape.experts),
+        experts_per_token: number(shape.experts_per_token),
+        vocabulary: number(shape.vocabulary),
+        is_tied: shape.tied_embeddings,
+        max_positions: number(shape.max_positions),
+    }
+}
+
+/// Why points are too many for a status, or too large for the GPUs of a pod: the field, and what is wrong with the remedy.
+pub(super) fn too_much(world: &World, points: &[Point]) -> Option<(&'static str, String)> {
+    if points.len() > MOST_ENGINES {
+        return Some(("search", format!("{} engines are more than {MOST_ENGINES}: name fewer values", points.len())));
+    }
+    let gpus = steps::gpus(&world.spec.serving.triton_resources);
+    let needed = points.iter().map(|point| ranks(&point.build)).max().unwrap_or(1);
+    gpus.is_none_or(|gpus| gpus < needed).then(|| {
+        let problem = format!("{needed} GPUs are needed: set {} to {needed} or more", steps::GPU_RESOURCE);
+        ("serving.tritonResources.limits", problem)
+    })
+}
+
+/// An engine of the resolved model, without what its backend adds.
+pub(super) fn bare_build(resolved: &Resolved, backend: Backend, precision: Precision) -> EngineBuild {
+    let model = &resolved.model;
+    EngineBuild {
+        backend,
+        source_digest: model.source_digest.clone(),
+        model_commit: model.commit.clone(),
+        tokenizer_digest: model.tokenizer_digest.clone(),
+        builder_image_digest: resolved.builder_image_digest.clone(),
+        precision,
+        variant: None,
+        options: BTreeMap::new(),
+        tensorrt_llm: None,
+        no_build: None,
+    }
+}
+
+/// The values of each axis, defaults included.
+pub(super) struct Axes {
+    precision: Vec<Precision>,
+    kv_cache: Vec<KvCachePrecision>,
+    tensor: Vec<i32>,
+    pipeline: Vec<i32>,
+    batch: Vec<i32>,
+    tokens: Vec<i32>,
+}
+
+impl Axes {
+    pub(super) fn of(search: &SearchSpace) -> Self {
+        fn or<T: Copy>(values: &[T], default: T) -> Vec<T> {
+            if values.is_empty() { vec![default] } else { values.to_vec() }
+        }
+        Self {
+            precision: search.precision.clone(),
+            kv_cache: or(&search.kv_cache_precision, KvCachePrecision::Auto),
+            tensor: or(&search.tensor_parallel, 1),
+            pipeline: or(&search.pipeline_parallel, 1),
+            batch: or(&search.max_batch_size, MAX_BATCH_SIZE),
+            tokens: or(&search.max_num_tokens, MAX_NUM_TOKENS),
+        }
+    }
+
+    /// All combinations, the first values first.
+    pub(super) fn points(&self, build: impl Fn(Values) -> EngineBuild) -> impl Iterator<Item = Point> {
+        let first = Values {
+            precision: Precision::FP16,
+            kv_cache: KvCachePrecision::Auto,
+            tensor: 1,
+            pipeline: 1,
+            batch: MAX_BATCH_SIZE,
+            tokens: MAX_NUM_TOKENS,
+        };
+        let points = crossed(&[first], &self.precision, |point, precision| Values { precision, ..point });
+        let points = crossed(&points, &self.kv_cache, |point, kv_cache| Values { kv_cache, ..point });
+        let points = crossed(&points, &self.tensor, |point, tensor| Values { tensor, ..point });
+        let points = crossed(&points, &self.pipeline, |point, pipeline| Values { pipeline, ..point });
+        let points = crossed(&points, &self.batch, |point, batch| Values { batch, ..point });
+        let points = crossed(&points, &self.tokens, |point, tokens| Values { tokens, ..point });
+        points.into_iter().map(move |values| Point { build: build(values), display_name: self.name(values) })
+    }
+
+    /// What people call an engine: its precision, and what tells it from the others.
+    fn name(&self, of: Values) -> String {
+        let mut name = of.precision.as_str().to_lowercase();
+        let parts = [
+            (self.kv_cache.len(), format!("-kv{}", of.kv_cache.as_str().to_lowercase())),
+            (self.tensor.len(), format!("-tp{}", of.tensor)),
+            (self.pipeline.len(), format!("-pp{}", of.pipeline)),
+            (self.batch.len(), format!("-b{}", of.batch)),
+            (self.tokens.len(), format!("-t{}", of.tokens)),
+        ];
+        for (_, part) in parts.iter().filter(|(values, _)| *values > 1) {
+            name.push_str(part);
+        }
+        name
+    }
+}
+
+/// One value of each axis.
+#[derive(Clone, Copy)]
+pub(super) struct Values {
+    pub(super) precision: Precision,
+    pub(super) kv_cache: KvCachePrecision,
+    pub(super) tensor: i32,
+    pub(super) pipeline: i32,
+    pub(super) batch: i32,
+    pub(super) tokens: i32,
+}
+
+/// Every point with every value of a further axis.
+fn crossed<T: Copy>(points: &[Values], axis: &[T], with: impl Fn(Values, T) -> Values) -> Vec<Values> {
+    let with = &with;
+    points.iter().flat_map(|point| axis.iter().map(move |value| with(*point, *value))).collect()
+}

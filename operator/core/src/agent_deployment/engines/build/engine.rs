@@ -1,0 +1,37 @@
+//! The Engine objects that an AgentDeployment asks for. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use slipway_crds::{
+    labels::Component,
+    v1alpha1::{
+        Engine, EngineSpec,
+        engine::{BuildPlacement, EngineBuild},
+    },
+};
+
+use crate::{agent_deployment::world::World, jobs::template::common_labels};
+
+/// An Engine. Nobody owns it: every AgentDeployment of the namespace with the same build shares it.
+pub fn engine(world: &World, name: &str, build: EngineBuild, builder_image: &str) -> Engine {
+    let calibration = world.spec.engine.tensorrt_llm.as_ref().and_then(|engine| engine.calibration.as_ref());
+    let is_calibrated = build.tensorrt_llm.as_ref().is_some_and(|build| build.calibration.is_some());
+    Engine {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(world.namespace.clone()),
+            labels: Some(common_labels(Component::Build)),
+            ..Default::default()
+        },
+        spec: EngineSpec {
+            build,
+            placement: BuildPlacement {
+                builder_image: builder_image.to_owned(),
+                node_selector: world.spec.hardware.node_selector.clone(),
+                tolerations: world.spec.hardware.tolerations.clone(),
+                resources: world.spec.serving.triton_resources.clone(),
+                calibration: calibration.filter(|_| is_calibrated).map(|calibration| calibration.config_map.clone()),
+            },
+        },
+        status: None,
+    }
+}

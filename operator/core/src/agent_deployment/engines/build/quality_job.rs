@@ -1,0 +1,165 @@
+//! The Job that scores an engine: the engine is checked and put down, raw answers are written by the builder's `evaluate`, or by
+//! our worker, which asks an engine that Triton serves beside it, and our last container scores them against answers that neither
+//! builder nor engine ever sees. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, ConfigMapVolumeSource, Container, KeyToPath, Volume},
+};
+use slipway_crds::{
+    labels::{AGENT_DEPLOYMENT, Component},
+    v1alpha1::{
+        agent_deployment::{CustomEngine, EngineEntry, NoBuildBackend},
+        shared::ConfigMapKeyReference,
+    },
+};
+use slipway_worker_contract::{EngineRef, QualityTask, Task, paths};
+
+use crate::{
+    agent_deployment::{task::task_config_map, world::World},
+    artifact_store,
+    jobs::{
+        template::{
+            JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, empty_dir, install_worker, job,
+            mount, read_only, task_volume, worker_container,
+        },
+        triton::{self, ENGINE_VOLUME, Served},
+    },
+    serving::Serving,
+};
+
+const OUTPUT_VOLUME: &str = "output";
+const DATASET_VOLUME: &str = "dataset";
+const DATASET_FOLDER: &str = "/slipway/dataset";
+
+/// What is to be scored, and by what.
+#[derive(Debug, Clone)]
+pub struct QualityOrder<'a> {
+    /// The worker's task.
+    pub task: QualityTask,
+    /// The samples without their answers.
+    pub prompts: &'a str,
+    /// The samples with their answers.
+    pub dataset: &'a ConfigMapKeyReference,
+    /// What built the engine and serves it.
+    pub custom: &'a CustomEngine,
+    /// How Triton serves the engine; the builder of a Custom engine answers itself.
+    pub serving: Serving,
+}
+
+/// The task and the Job.
+pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: QualityOrder<'_>) -> (ConfigMap, Job) {
+    let QualityOrder { task, prompts, dataset, custom, serving } = order;
+    let mut container = worker_container(&world.settings, "quality", &["quality"]);
+    container.volume_mounts = Some(vec![
+        read_only(mount(TASK_VOLUME, TASK_FOLDER)),
+        read_only(mount(OUTPUT_VOLUME, paths::OUTPUT_DIR)),
+        read_only(mount(DATASET_VOLUME, DATASET_FOLDER)),
+        mount(STORE_VOLUME, paths::STORE_DIR),
+    ]);
+    let mut volumes = vec![
+        task_volume(name),
+        empty_dir(OUTPUT_VOLUME),
+        claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
+        dataset_volume(dataset),
+    ];
+    let init_containers = if serving.tensorrt_llm_ranks.is_none() && serving.no_build.is_none() {
+        vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)]
+    } else {
+        volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
+        let served = Served { image: &custom.triton_image, resources: &world.spec.serving.triton_resources, serving };
+        ask(world, engine, served)
+    };
+    let parts = JobParts {
+        name: name.to_owned(),
+        namespace: world.namespace.clone(),
+        component: Component::Quality,
+        labels: BTreeMap::from([(AGENT_DEPLOYMENT.to_owned(), world.name.clone())]),
+        owner: Some(world.owner.clone()),
+        init_containers,
+        container,
+        volumes,
+        node_selector: world.spec.hardware.node_selector.clone(),
+        tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
+        deadline_seconds: world.settings.jobs.build_deadline_seconds,
+    };
+    let mut config_map = task_config_map(world, name, Component::Quality, &Task::Quality(task));
+    config_map.data.get_or_insert_default().insert("quality.jsonl".to_owned(), prompts.to_owned());
+    (config_map, job(&world.settings, parts))
+}
+
+/// For a builder's `evaluate` the engine goes where the builder's own output would lie, for Triton where it is served.
+fn materialize(world: &World, engine: &EngineRef, (volume, folder): (&str, &str)) -> Container {
+    let identity = format!("--identity={}", engine.identity);
+    let manifest = format!("--manifest-digest={}", engine.manifest_digest);
+    let target = format!("--target={folder}");
+    Container {
+        volume_mounts: Some(vec![read_only(mount(STORE_VOLUME, paths::STORE_DIR)), mount(volume, folder)]),
+        ..worker_container(&world.settings, "materialize", &["materialize", &identity, &manifest, &target])
+    }
+}
+
+fn evaluate(world: &World, custom: &CustomEngine) -> Container {
+    Container {
+        name: "evaluate".to_owned(),
+        image: Some(custom.builder_image.clone()),
+        args: Some(vec!["evaluate".to_owned()]),
+        resources: Some(world.spec.serving.triton_resources.to_requirements()),
+        volume_mounts: Some(vec![read_only(mount(TASK_VOLUME, TASK_FOLDER)), mount(OUTPUT_VOLUME, paths::OUTPUT_DIR)]),
+        ..Default::default()
+    }
+}
+
+/// Tells the worker whom it asks and how, where it is not an engine of TensorRT-LLM itself.
+fn spoken(serving: Serving) -> Vec<String> {
+    let no_build = serving.no_build.map(|backend| match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => "--no-build=TensorRTLLMPyTorch",
+        NoBuildBackend::VLLM => "--no-build=VLLM",
+        NoBuildBackend::VLLMOpenAI => "--no-build=VLLMOpenAI",
+    });
+    let entry = match serving.entry {
+        EngineEntry::Engine => None,
+        EngineEntry::Ensemble => Some("--entry=Ensemble"),
+        EngineEntry::BLS => Some("--entry=BLS"),
+    };
+    let model = format!("--model={}", serving.model());
+    no_build.or(entry).map(|how| vec![model, how.to_owned()]).unwrap_or_default()
+}
+
+/// The engine before Triton, and the worker that asks it.
+fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> {
+    let spoken = spoken(served.serving);
+    let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().map(String::as_str)).collect();
+    let asking = Container {
+        volume_mounts: Some(vec![
+            read_only(mount(TASK_VOLUME, TASK_FOLDER)),
+            read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
+            mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
+        ]),
+        ..worker_container(&world.settings, "evaluate", &arguments)
+    };
+    vec![
+        materialize(world, engine, (ENGINE_VOLUME, paths::ENGINE_DIR)),
+        install_worker(&world.settings),
+        triton::sidecar(served),
+        asking,
+    ]
+}
+
+fn dataset_volume(dataset: &ConfigMapKeyReference) -> Volume {
+    Volume {
+        name: DATASET_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: dataset.name.clone(),
+            items: Some(vec![KeyToPath {
+                key: dataset.key.clone(),
+                path: "dataset.jsonl".to_owned(),
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,245 @@
+//! Step 3: an engine for each point of the build axes, and the quality gate. Pure.
+
+mod axes;
+pub mod build;
+pub(super) mod no_build;
+pub mod quality;
+mod tensorrt_llm;
+
+use std::collections::BTreeMap;
+
+use slipway_crds::{
+    conditions::ConditionType,
+    identity::{IdentityError, engine_identity, engine_name},
+    v1alpha1::{
+        EngineStatus,
+        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
+        engine::{EngineArtifact, EngineBuild},
+    },
+};
+use slipway_worker_contract::{Digest, EngineRef};
+
+use self::{axes::Point, no_build::Block};
+use super::{
+    draft::Draft,
+    profiling::{self, Choice},
+    resolve::Resolved,
+    world::World,
+};
+use crate::{
+    agent_deployment::rollout::revision::{PlannedEngine, RevisionPlan},
+    plan::Child,
+    serving::Serving,
+    why::{Step, Why},
+};
+
+/// One engine under consideration.
+struct Candidate<'a> {
+    name: String,
+    display_name: String,
+    precision: Precision,
+    serving: Serving,
+    status: Option<&'a EngineStatus>,
+}
+
+/// An engine that was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BuiltEngine {
+    pub(super) reference: EngineRef,
+    pub(super) display_name: String,
+    /// How it is served.
+    pub(super) serving: Serving,
+}
+
+/// The engines that may serve, in the order of preference.
+pub(super) fn decide(
+    world: &World,
+    resolved: &Resolved,
+    draft: &mut Draft,
+) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
+    let points = match points(world, resolved) {
+        Step::Done(points) => points,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    let candidates = candidates(world, resolved, points, draft)?;
+    draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
+    let total = candidates.len();
+    let unfinished = candidates.iter().find(|c| artifact(c).is_none() && failure(c).is_none());
+    if let Some(unfinished) = unfinished {
+        let ready = candidates.iter().filter(|c| artifact(c).is_some()).count();
+        let state = format!("{} ({}): {}", unfinished.name, unfinished.display_name, state(unfinished));
+        return Ok(Step::Waiting(Why::EnginesBuilding { ready, total, state }));
+    }
+    let mut built = Vec::new();
+    for candidate in &candidates {
+        let Some(artifact) = artifact(candidate) else { continue };
+        let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
+            let problem = format!("{:?} of Engine {} is no digest", artifact.manifest_digest, candidate.name);
+            return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
+        };
+        let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
+        let display_name = candidate.display_name.clone();
+        built.push(BuiltEngine { reference, display_name, serving: candidate.serving });
+    }
+    if built.is_empty() {
+        let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
+        return Ok(Step::Stopped(Why::NoEngine { total, failure }));
+    }
+    Ok(match quality::decide(world, resolved, &built, draft)? {
+        Step::Done(accepted) if accepted.is_empty() => {
+            Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() })
+        }
+        other => other,
+    })
+}
+
+/// The points of the build axes, in the order of preference.
+pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
+    let engine = &world.spec.engine;
+    if let Some(block) = Block::of(engine) {
+        return no_build::points(world, resolved, &block);
+    }
+    match &engine.tensorrt_llm {
+        Some(block) if engine.backend == Backend::TensorRTLLM => tensorrt_llm::points(world, resolved, block),
+        _ => Step::Done(custom_points(world, resolved)),
+    }
+}
+
+/// Every variant in every precision, the most exact precision of the first variant first.
+fn custom_points(world: &World, resolved: &Resolved) -> Vec<Point> {
+    let whole = EngineVariant { name: String::new(), folder: None, options: BTreeMap::new() };
+    let declared = &resolved.custom.variants;
+    let variants = if declared.is_empty() { std::slice::from_ref(&whole) } else { declared.as_slice() };
+    let of_variant = |variant: &EngineVariant| {
+        let precisions = world.spec.search.precision.iter();
+        let separator = if variant.name.is_empty() { "" } else { "-" };
+        let point = |precision: &Precision| Point {
+            build: engine_build(resolved, *precision, variant),
+            display_name: format!("{}{separator}{}", precision.as_str().to_lowercase(), variant.name),
+        };
+        precisions.map(point).collect::<Vec<_>>()
+    };
+    variants.iter().flat_map(of_variant).collect()
+}
+
+fn candidates<'a>(
+    world: &'a World,
+    resolved: &Resolved,
+    points: Vec<Point>,
+    draft: &mut Draft,
+) -> Result<Vec<Candidate<'a>>, IdentityError> {
+    let mut candidates = Vec::new();
+    for Point { build, display_name } in points {
+        let name = engine_name(&engine_identity(&build)?);
+        let status = world.engines.get(&name);
+        let precision = build.precision;
+        let serving = serving(&build);
+        if status.is_none() {
+            let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
+            draft.children.push(Child::Engine(Box::new(engine)));
+        }
+        candidates.push(Candidate { name, display_name, precision, serving, status });
+    }
+    // Two variants that come to the same build are one engine.
+    let mut seen = std::collections::BTreeSet::new();
+    candidates.retain(|candidate| seen.insert(candidate.name.clone()));
+    Ok(candidates)
+}
+
+fn serving(build: &EngineBuild) -> Serving {
+    let of_tensorrt_llm = build.tensorrt_llm.as_ref();
+    Serving {
+        tensorrt_llm_ranks: of_tensorrt_llm.map(|_| tensorrt_llm::ranks(build)),
+        entry: of_tensorrt_llm.map(|of| of.options.entry).unwrap_or_default(),
+        no_build: build.served_by(),
+    }
+}
+
+fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
+    let mut options = resolved.custom.options.clone();
+    options.extend(variant.options.clone());
+    EngineBuild {
+        backend: Backend::Custom,
+        source_digest: resolved.model.source_digest.clone(),
+        model_commit: resolved.model.commit.clone(),
+        tokenizer_digest: resolved.model.tokenizer_digest.clone(),
+        builder_image_digest: resolved.builder_image_digest.clone(),
+        precision,
+        variant: variant.folder.clone(),
+        options,
+        tensorrt_llm: None,
+        no_build: None,
+    }
+}
+
+/// The plan that serves what was chosen.
+pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
+    let Choice { engine, configuration, level, why } = choice;
+    let BuiltEngine { reference, display_name, serving } = engine;
+    let Serving { tensorrt_llm_ranks, entry, no_build } = *serving;
+    let selected = SelectedConfiguration {
+        display_name: display_name.clone(),
+        engine: reference.identity.clone(),
+        manifest_digest: reference.manifest_digest.to_string(),
+        max_in_flight: *level,
+        configuration: configuration.clone(),
+        why: why.chars().take(512).collect(),
+    };
+    if draft.status.selected.as_ref() != Some(&selected) {
+        profiling::tell(choice, draft);
+    }
+    draft.status.selected = Some(selected);
+    RevisionPlan {
+        engine: PlannedEngine {
+            name: reference.identity.clone(),
+            manifest_digest: reference.manifest_digest.clone(),
+            display_name: display_name.clone(),
+            tensorrt_llm_ranks,
+            tensorrt_llm_entry: entry,
+            no_build,
+        },
+        configuration: configuration.clone(),
+        max_in_flight: *level,
+        triton_image: resolved.custom.triton_image.clone(),
+        worker_image: world.settings.images.worker.clone(),
+        agent_runtime_image: world.settings.images.agent_runtime.clone(),
+        agent: world.spec.agent.clone(),
+        hardware: world.spec.hardware.clone(),
+        triton_resources: world.spec.serving.triton_resources.clone(),
+        agent_resources: world.spec.serving.agent_resources.clone(),
+    }
+}
+
+fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {
+    candidate.status?.artifact.as_ref()
+}
+
+fn failure<'a>(candidate: &Candidate<'a>) -> Option<&'a str> {
+    let conditions = &candidate.status?.conditions;
+    let stalled = conditions.iter().find(|c| c.type_ == ConditionType::Stalled.as_str() && c.status == "True")?;
+    Some(&stalled.message)
+}
+
+fn state<'a>(candidate: &Candidate<'a>) -> &'a str {
+    let reconciling = candidate.status.and_then(|status| {
+        status.conditions.iter().find(|c| c.type_ == ConditionType::Reconciling.as_str() && c.status == "True")
+    });
+    reconciling.map_or("about to be built", |condition| condition.message.as_str())
+}
+
+fn choice(world: &World, candidate: &Candidate<'_>) -> EngineChoice {
+    let state = match (artifact(candidate), failure(candidate)) {
+        (Some(artifact), _) => format!("built: {:.1} MB", artifact.size_bytes as f64 / 1e6),
+        (None, Some(failure)) => format!("failed: {failure}"),
+        (None, None) => state(candidate).to_owned(),
+    };
+    let known = world.status.engines.iter().find(|known| known.name == candidate.name);
+    EngineChoice {
+        name: candidate.name.clone(),
+        display_name: candidate.display_name.clone(),
+        precision: candidate.precision,
+        state: state.chars().take(256).collect(),
+        quality: known.and_then(|known| known.quality.clone()),
+    }
+}

@@ -1,0 +1,142 @@
+//! The engines without a build that a spec asks for, and why some cannot be. Pure.
+
+use slipway_crds::{
+    v1alpha1::{
+        agent_deployment::{
+            Backend, EngineConfiguration, EngineDtype, NoBuildBackend, NoBuildOptions, Precision, VllmServer,
+        },
+        engine::{EngineBuild, NoBuild},
+    },
+    values::Percent,
+};
+use slipway_tensorrt_llm::{
+    check::{Checkpoint, Unbuilt, check_no_build},
+    no_build,
+};
+
+use super::axes::{self, Axes, Point, Values};
+use crate::{
+    agent_deployment::{resolve::Resolved, world::World},
+    engine::no_build::{self as order, OrderError},
+    why::{Step, Why},
+};
+/// The block of a backend without a build.
+pub(in crate::agent_deployment) struct Block<'a> {
+    /// The backend.
+    pub(in crate::agent_deployment) backend: NoBuildBackend,
+    version: &'a str,
+    image: Option<&'a str>,
+    memory: &'a Percent,
+    options: &'a NoBuildOptions,
+}
+
+impl<'a> Block<'a> {
+    /// The block of a spec; none with another backend, or where it is missing.
+    pub(in crate::agent_deployment) fn of(engine: &'a EngineConfiguration) -> Option<Self> {
+        let backend = engine.served_by()?;
+        Some(match backend {
+            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => {
+                let block = engine.vllm.as_ref()?;
+                let (version, image, options) = (&block.version, block.image.as_deref(), &block.options);
+                Self { backend, version, image, memory: &block.gpu_memory_utilization, options }
+            }
+            NoBuildBackend::TensorRTLLMPyTorch => {
+                let block = engine.tensorrt_llm_py_torch.as_ref()?;
+                let (version, image, options) = (&block.version, block.image.as_deref(), &block.options);
+                Self { backend, version, image, memory: &block.kv_cache_free_gpu_memory, options }
+            }
+        })
+    }
+
+    /// The image that serves it.
+    ///
+    /// # Errors
+    /// The version is none, too old, or in no image.
+    pub(in crate::agent_deployment) fn image(&self) -> Result<String, no_build::ReleaseError> {
+        no_build::image(order::of_api(self.backend), self.version, self.image)
+    }
+}
+
+/// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched.
+pub(super) fn points(world: &World, resolved: &Resolved, block: &Block<'_>) -> Step<Vec<Point>> {
+    let refuse = |field: &str, problem: String, others: usize| {
+        Step::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others })
+    };
+    let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned(), 0) };
+    let (product, gpu) = match axes::product(world) {
+        Ok(found) => found,
+        Err((field, problem)) => return refuse(field, problem, 0),
+    };
+    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref());
+    let asked = axes::asked(world, shape, gpu, (block.version, block.options.max_seq_len));
+    let unbuilt = Unbuilt {
+        backend: order::of_api(block.backend),
+        checkpoint: checkpoint.clone(),
+        chunked_prefill: block.options.chunked_prefill,
+        memory_share: block.memory.ratio(),
+    };
+    if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
+        return refuse(&first.field, first.problem.to_string(), others.len());
+    }
+    let base = Base { resolved, block, product: &product, is_plain: checkpoint == Checkpoint::Plain };
+    let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    if let Some((field, problem)) = axes::too_much(world, &points) {
+        return refuse(field, problem, 0);
+    }
+    match points.iter().find_map(|point| unservable(&point.build)) {
+        Some(error) => Step::Stopped(Why::EngineUnbuildable { problem: error.to_string() }),
+        None => Step::Done(points),
+    }
+}
+
+/// Why an engine that could be cannot be told what the spec says.
+fn unservable(build: &EngineBuild) -> Option<OrderError> {
+    let of = build.no_build.as_ref()?;
+    order::order(build, of).err()
+}
+
+/// What all points share.
+struct Base<'a> {
+    resolved: &'a Resolved,
+    block: &'a Block<'a>,
+    product: &'a str,
+    /// Whether the checkpoint is not quantized.
+    is_plain: bool,
+}
+
+impl Base<'_> {
+    fn build(&self, values: Values) -> EngineBuild {
+        let backend = match self.block.backend {
+            NoBuildBackend::TensorRTLLMPyTorch => Backend::TensorRTLLMPyTorch,
+            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => Backend::VLLM,
+        };
+        EngineBuild { no_build: Some(self.of(values)), ..axes::bare_build(self.resolved, backend, values.precision) }
+    }
+
+    fn of(&self, values: Values) -> NoBuild {
+        let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
+        let own = match precision {
+            Precision::FP16 => Some(EngineDtype::Float16),
+            Precision::BF16 => Some(EngineDtype::Bfloat16),
+            _ => None,
+        };
+        let mut options = self.block.options.clone();
+        options.dtype = own.or(options.dtype);
+        NoBuild {
+            version: self.block.version.to_owned(),
+            server: match self.block.backend {
+                NoBuildBackend::VLLMOpenAI => VllmServer::OpenAI,
+                NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch => VllmServer::Triton,
+            },
+            gpu_product: self.product.to_owned(),
+            tensor_parallel: tensor,
+            pipeline_parallel: pipeline,
+            kv_cache_precision: kv_cache,
+            max_batch_size: batch,
+            max_num_tokens: tokens,
+            memory: self.block.memory.clone(),
+            quantized_at_load: self.is_plain && own.is_none(),
+            options,
+        }
+    }
+}

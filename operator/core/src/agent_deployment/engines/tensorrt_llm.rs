@@ -1,0 +1,168 @@
+//! The engines of TensorRT-LLM that a spec asks for, and why some cannot be. Pure.
+
+use slipway_crds::v1alpha1::{
+    agent_deployment::{
+        Backend, EngineDtype, KvCachePrecision, Precision, ResolvedShape, SearchSpace, TensorRtLlmEngine,
+    },
+    engine::{CalibrationIdentity, EngineBuild, TensorRtLlmBuild},
+};
+use slipway_tensorrt_llm::{
+    check::{self, Asked},
+    gpu,
+    repository::{TunableError, check_tunable},
+};
+
+use super::axes::{self, Axes, Point, Values};
+use crate::{
+    agent_deployment::{
+        resolve::Resolved,
+        world::{CalibrationView, World},
+    },
+    engine::tensorrt_llm::{self as steps, StepsError, positive},
+    why::{Step, Why},
+};
+
+/// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched or built.
+pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEngine) -> Step<Vec<Point>> {
+    let refuse = |field: &str, problem: String| {
+        Step::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 })
+    };
+    let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
+    let calibration = match calibration(world, engine) {
+        Ok(calibration) => calibration,
+        Err(why) => return Step::Waiting(why),
+    };
+    let (product, gpu) = match axes::product(world) {
+        Ok(found) => found,
+        Err((field, problem)) => return refuse(field, problem),
+    };
+    let refusals = check::check(&asked(world, engine, shape, gpu));
+    if let [first, others @ ..] = refusals.as_slice() {
+        let (field, problem) = (first.field.clone(), first.problem.to_string());
+        return Step::Stopped(Why::EngineRefused { field, problem, others: others.len() });
+    }
+    let base = Base { resolved, engine, shape, product: &product, calibration };
+    let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    match unusable(world, &points) {
+        None => Step::Done(points),
+        Some(Unusable::Field(field, problem)) => refuse(&field, problem),
+        Some(Unusable::Steps(error)) => Step::Stopped(Why::EngineUnbuildable { problem: error.to_string() }),
+    }
+}
+
+/// Why engines that could be cannot be built or served as the spec has it.
+enum Unusable {
+    /// Path of the field, and what is wrong with the remedy.
+    Field(String, String),
+    /// The tools cannot make one; the error has the field.
+    Steps(StepsError),
+}
+
+fn unusable(world: &World, points: &[Point]) -> Option<Unusable> {
+    let field = |field: &str, problem: String| Some(Unusable::Field(field.to_owned(), problem));
+    if let Some((path, problem)) = axes::too_much(world, points) {
+        return field(path, problem);
+    }
+    let resources = &world.spec.serving.triton_resources;
+    let ranks = points.iter().map(|point| ranks(&point.build)).max().unwrap_or(1);
+    if let Some((path, error)) = untunable(&world.spec.search) {
+        return field(&path, error.to_string());
+    }
+    if ranks > 1 && world.spec.profiling.is_some() && !world.spec.search.parameters.is_empty() {
+        let problem = "an engine that is split over GPUs is measured as it was loaded at the start: remove parameters or \
+                       profiling, or ask for engines of one GPU";
+        return field("search.parameters", problem.to_owned());
+    }
+    let build = |point: &Point| {
+        let of = point.build.tensorrt_llm.as_ref()?;
+        steps::order(&point.build, of, resources).err()
+    };
+    points.iter().find_map(build).map(Unusable::Steps)
+}
+
+/// The first serving parameter that an engine does not read, with its path.
+fn untunable(search: &SearchSpace) -> Option<(String, TunableError)> {
+    search.parameters.iter().enumerate().find_map(|(at, parameter)| {
+        let error = parameter.values.iter().find_map(|value| check_tunable(&parameter.name, value).err())?;
+        Some((format!("search.parameters[{at}]"), error))
+    })
+}
+
+/// GPUs of an engine.
+pub(super) fn ranks(build: &EngineBuild) -> u32 {
+    let of_tensorrt_llm = build.tensorrt_llm.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
+    let of_no_build = build.no_build.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
+    of_tensorrt_llm.or(of_no_build).map_or(1, |(tensor, pipeline)| positive(tensor) * positive(pipeline))
+}
+
+fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Result<Option<CalibrationIdentity>, Why> {
+    let Some(wanted) = &engine.calibration else { return Ok(None) };
+    let unusable =
+        |problem: String| Err(Why::CalibrationUnusable { config_map: wanted.config_map.name.clone(), problem });
+    match &world.calibration {
+        Some(CalibrationView::Texts { digest }) => Ok(Some(CalibrationIdentity {
+            digest: digest.to_string(),
+            samples: wanted.samples,
+            max_tokens: wanted.max_tokens,
+        })),
+        Some(CalibrationView::Invalid { problem }) => unusable(problem.clone()),
+        Some(CalibrationView::Missing) | None => {
+            unusable(format!("it does not exist or has no key {}: create it", wanted.config_map.key))
+        }
+    }
+}
+
+fn asked(world: &World, engine: &TensorRtLlmEngine, shape: &ResolvedShape, gpu: gpu::Gpu) -> Asked {
+    Asked {
+        has_calibration: engine.calibration.is_some(),
+        ..axes::asked(world, shape, gpu, (&engine.version, engine.options.max_seq_len))
+    }
+}
+
+/// What all points share.
+struct Base<'a> {
+    resolved: &'a Resolved,
+    engine: &'a TensorRtLlmEngine,
+    shape: &'a ResolvedShape,
+    product: &'a str,
+    calibration: Option<CalibrationIdentity>,
+}
+
+impl Base<'_> {
+    fn of(&self, values: Values) -> TensorRtLlmBuild {
+        let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
+        let mut options = self.engine.options.clone();
+        options.dtype = Some(dtype(precision, options.dtype, self.shape.dtype.as_deref()));
+        let needs_calibration = steps::precision(precision)
+            .is_some_and(slipway_tensorrt_llm::recipe::Precision::needs_calibration)
+            || kv_cache != KvCachePrecision::Auto;
+        TensorRtLlmBuild {
+            version: self.engine.version.clone(),
+            gpu_product: self.product.to_owned(),
+            tensor_parallel: tensor,
+            pipeline_parallel: pipeline,
+            kv_cache_precision: kv_cache,
+            max_batch_size: batch,
+            max_num_tokens: tokens,
+            calibration: self.calibration.clone().filter(|_| needs_calibration),
+            options,
+        }
+    }
+
+    fn build(&self, values: Values) -> EngineBuild {
+        EngineBuild {
+            tensorrt_llm: Some(self.of(values)),
+            ..axes::bare_build(self.resolved, Backend::TensorRTLLM, values.precision)
+        }
+    }
+}
+
+/// Data type of what is not quantized: FP16 and BF16 are their own, else what is asked for, else the checkpoint's.
+fn dtype(precision: Precision, asked: Option<EngineDtype>, checkpoint: Option<&str>) -> EngineDtype {
+    let of_checkpoint = if checkpoint == Some("bfloat16") { EngineDtype::Bfloat16 } else { EngineDtype::Float16 };
+    match precision {
+        Precision::FP16 => EngineDtype::Float16,
+        Precision::BF16 => EngineDtype::Bfloat16,
+        _ => asked.unwrap_or(of_checkpoint),
+    }
+}

@@ -1,0 +1,87 @@
+//! A Job of an AgentDeployment: which attempt is next, and what it waits for. Pure.
+
+use slipway_crds::v1alpha1::agent_deployment::JobAttempt;
+
+use super::{draft::Draft, world::World};
+use crate::{
+    artifact_store,
+    jobs::{
+        attempts::{self, AttemptStep, Attempts, job_name},
+        view::JobPhase,
+    },
+    plan::{AT_ONCE, SOON},
+    why::Why,
+};
+
+/// A Job of this AgentDeployment: its place in the status, and how its next attempt is made.
+pub(super) struct JobStep<'a> {
+    pub(super) kind: &'static str,
+    pub(super) input_hash: &'a str,
+    /// Whether only one Job of the kind is of interest at a time.
+    pub(super) is_single: bool,
+}
+
+impl JobStep<'_> {
+    pub(super) fn prefix(&self) -> String {
+        format!("{}-{}", self.kind, self.input_hash)
+    }
+
+    pub(super) fn recorded(&self, world: &World) -> i32 {
+        let same = |job: &&JobAttempt| job.kind == self.kind && job.input_hash == self.input_hash;
+        world.status.jobs.iter().find(same).map_or(0, |job| job.attempt)
+    }
+
+    /// Asks what comes next, and writes a new attempt into the status.
+    pub(super) fn next(&self, world: &World, draft: &mut Draft) -> AttemptStep {
+        let prefix = self.prefix();
+        let recorded = self.recorded(world);
+        let job = world.jobs.get(&job_name(&prefix, recorded));
+        let step = attempts::decide(Attempts {
+            job_prefix: &prefix,
+            recorded,
+            max_attempts: world.settings.jobs.max_attempts,
+            job,
+            now: world.now,
+        });
+        match &step {
+            AttemptStep::Record(attempt) => {
+                // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
+                let is_superseded =
+                    |job: &JobAttempt| job.kind == self.kind && (self.is_single || job.input_hash == self.input_hash);
+                draft.status.jobs.retain(|job| !is_superseded(job));
+                draft.status.jobs.push(JobAttempt {
+                    kind: self.kind.to_owned(),
+                    input_hash: self.input_hash.to_owned(),
+                    attempt: *attempt,
+                });
+                draft.requeue = AT_ONCE;
+            }
+            AttemptStep::Wait(Why::JobRetrying { .. }) => draft.requeue = SOON,
+            AttemptStep::Create(_) | AttemptStep::Wait(_) | AttemptStep::Succeeded { .. } | AttemptStep::GivenUp(_) => {
+            }
+        }
+        step
+    }
+
+    /// What a wait is for: a claim that nothing binds is worth more words than the scheduler has.
+    pub(super) fn explain(&self, world: &World, why: Why) -> Why {
+        let prefix = self.prefix();
+        let phase = world.jobs.get(&job_name(&prefix, self.recorded(world))).map(|job| &job.phase);
+        match phase {
+            Some(JobPhase::Unscheduled(message))
+                if message.contains("PersistentVolumeClaim") && world.store_bound != Some(true) =>
+            {
+                Why::StoreUnbound {
+                    claim: artifact_store::CLAIM.to_owned(),
+                    storage_class: world.settings.store.storage_class_name.clone(),
+                }
+            }
+            _ => why,
+        }
+    }
+
+    /// The name of the Job of an attempt.
+    pub(super) fn job_name(&self, attempt: i32) -> String {
+        job_name(&self.prefix(), attempt)
+    }
+}

@@ -1,0 +1,21 @@
+//! What comes next for an AgentDeployment, by phase: what its references stand for ([`resolve`]), engines ([`engines`]), which of them
+//! serves and how ([`profiling`]), how it takes over ([`rollout`]), and what is watched meanwhile ([`monitoring`]). Pure.
+//!
+//! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the phases.
+
+pub mod decide;
+mod draft;
+pub mod engines;
+mod job_step;
+mod metadata;
+pub mod monitoring;
+mod prepare;
+pub mod profiling;
+pub mod resolve;
+pub mod rollout;
+pub mod status;
+pub mod task;
+pub mod world;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Beside the five steps: whether what serves, or what users ask, has changed since the first day. Pure.
+//!
+//! It is asked while all traffic goes to one revision, block by block ([`drift`]). Here the memory is found or given up, and told of;
+//! what follows from drift is for [`reprofiling`].
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{
+        DriftStatus, DriftVerdict, OnDrift, ReprofilingCause, ReprofilingResult, ReprofilingRun,
+    },
+};
+
+use super::{Look, Memory, MemoryView};
+use crate::{
+    agent_deployment::{
+        draft::Draft,
+        monitoring::{build, drift},
+        profiling::reprofiling,
+        world::World,
+    },
+    plan::{Child, Note},
+};
+
+/// Counts what is new, and says what it shows.
+pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
+    let Some(stable) = world.stable() else {
+        draft.status.drift = None;
+        return;
+    };
+    let known = world.status.drift.clone().filter(|known| known.revision == stable);
+    if !has_all_traffic(stable, draft) {
+        draft.status.drift = known.map(|known| DriftStatus { paused: true, ..known });
+        return;
+    }
+    let known = known.map(|known| resumed(known, world.now));
+    let followed = follow(world, (stable, known), draft);
+    let followed = followed.map(|followed| DriftStatus { proposal: proposal(world, &followed), ..followed });
+    if let Some(followed) = &followed {
+        let before = world.status.drift.as_ref().filter(|before| before.revision == followed.revision);
+        draft.notes.extend(told(before, followed));
+    }
+    draft.status.drift = followed;
+}
+
+/// Whether no canary has a share, nor is this the moment at which another revision takes over.
+fn has_all_traffic(stable: &str, draft: &Draft) -> bool {
+    let rollout = draft.status.rollout.as_ref();
+    rollout.is_some_and(|rollout| rollout.stable.as_deref() == Some(stable) && rollout.weight.unwrap_or(0) == 0)
+}
+
+/// What a canary left to count is no first day's.
+fn resumed(known: DriftStatus, now: Timestamp) -> DriftStatus {
+    if !known.paused {
+        return known;
+    }
+    DriftStatus { paused: false, resumed_at: Some(Time(now)), ..known }
+}
+
+/// What is remembered.
+enum Remembered<'a> {
+    /// Nothing has been counted yet.
+    Nothing,
+    /// As it was written.
+    Memory(&'a Memory),
+    /// There was something, and it counts no more.
+    GivenUp {
+        /// Why.
+        reason: String,
+        /// Windows from before are not counted again.
+        from: Option<Timestamp>,
+    },
+}
+
+fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>), draft: &mut Draft) -> Option<DriftStatus> {
+    let remembered = remembered(world, stable, known.as_ref());
+    let (memory, given_up) = match remembered {
+        Remembered::Nothing => (None, None),
+        Remembered::Memory(memory) => (Some(memory), None),
+        Remembered::GivenUp { reason, from } => (None, Some((reason, from))),
+    };
+    let from = given_up.as_ref().and_then(|(_, from)| *from);
+    let resumed_at = known.as_ref().and_then(|known| known.resumed_at.as_ref()).map(|at| at.0);
+    let engine = world.revision(stable).map(|revision| revision.plan.engine.manifest_digest.to_string());
+    let look = Look {
+        revision: stable,
+        engine: engine.as_deref(),
+        pods: &world.live,
+        from_seconds: from.max(resumed_at).and_then(|at| u64::try_from(at.as_second()).ok()).unwrap_or(0),
+        end_seconds: drift::block_end(world.now),
+    };
+    let reason = given_up.map(|(reason, _)| reason);
+    match drift::advance(memory, &look) {
+        Some(advanced) => {
+            let object = build::drift_memory::config_map(world, &advanced.memory);
+            draft.children.push(Child::ConfigMap(Box::new(object)));
+            Some(drift::follow(world, known.as_ref(), &advanced, reason))
+        }
+        None => match (known, reason) {
+            (Some(known), Some(reason)) => Some(drift::begun_again(world, known, &reason)),
+            (known, _) => known,
+        },
+    }
+}
+
+fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -> Remembered<'a> {
+    let name = build::drift_memory::object_name(&world.name);
+    match &world.memory {
+        MemoryView::Read(memory) if memory.revision == stable => {
+            measured_since(world, memory).map_or(Remembered::Memory(memory), |(run, ended)| Remembered::GivenUp {
+                reason: format!("measurement {} found that what serves stays", run.number),
+                from: Some(ended),
+            })
+        }
+        MemoryView::Unreadable { problem } => {
+            Remembered::GivenUp { reason: format!("ConfigMap {name} cannot be read: {problem}"), from: None }
+        }
+        MemoryView::Absent if known.is_some() => {
+            Remembered::GivenUp { reason: format!("ConfigMap {name} is missing"), from: None }
+        }
+        // That of another plan, whose place it takes.
+        MemoryView::Absent | MemoryView::Read(_) => Remembered::Nothing,
+    }
+}
+
+/// The measurement after drift that was taken for what is: what serves then is compared with itself from then on.
+fn measured_since<'a>(world: &'a World, memory: &Memory) -> Option<(&'a ReprofilingRun, Timestamp)> {
+    let run = world.status.reprofiling.as_ref()?.run.as_ref()?;
+    let ended = run.ended_at.as_ref()?.0;
+    let is_of_drift = run.because == ReprofilingCause::Drift && run.result == Some(ReprofilingResult::Unchanged);
+    let is_later = u64::try_from(ended.as_second()).is_ok_and(|ended| ended > memory.begun_seconds);
+    (is_of_drift && is_later).then_some((run, ended))
+}
+
+/// The word by which a person has what serves measured for another workload. Its number is that of the measurement, so that each word is
+/// good for one.
+fn proposal(world: &World, drift: &DriftStatus) -> Option<String> {
+    match world.spec.profiling.as_ref()?.on_drift {
+        OnDrift::Report => return None,
+        OnDrift::Reprofile => {}
+    }
+    let is_proposed = drift.verdict == DriftVerdict::WorkloadDrift && !reprofiling::is_under_way(world);
+    is_proposed.then(|| format!("{}-{}", drift.revision, reprofiling::next_number(world)))
+}
+
+/// What is new is told once.
+fn told(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let verdict = before.map(|before| before.verdict);
+    if verdict != Some(now.verdict) {
+        let was_drift = matches!(verdict, Some(DriftVerdict::WorkloadDrift | DriftVerdict::BehaviorDrift));
+        match now.verdict {
+            DriftVerdict::WorkloadDrift => notes.push(Note::warning(Reason::WorkloadChanged, now.message.clone())),
+            DriftVerdict::BehaviorDrift => notes.push(Note::warning(Reason::BehaviorChanged, now.message.clone())),
+            DriftVerdict::NoDrift if was_drift => notes.push(Note::normal(Reason::NoDrift, now.message.clone())),
+            DriftVerdict::Collecting | DriftVerdict::NotEnough | DriftVerdict::NoDrift => {}
+        }
+    }
+    let restarted =
+        now.restarted.as_ref().filter(|_| before.and_then(|b| b.restarted.as_ref()) != now.restarted.as_ref());
+    notes.extend(restarted.map(|because| {
+        Note::normal(Reason::BaselineRestarted, format!("the first day that drift is told by begins again: {because}"))
+    }));
+    notes
+}

@@ -1,0 +1,56 @@
+//! What is remembered of what serves, so that drift can be told. Pure: the statistics are those of slipway-analysis.
+//!
+//! Windows of the pods are counted block by block, ten minutes long: first into the baseline, then, once that is frozen, into the test that
+//! holds later windows against it. What is remembered between two blocks is in a ConfigMap ([`Memory`]), so that another operator goes on
+//! with the same bits; a block without traffic is not remembered.
+
+mod advance;
+mod counts;
+pub mod decide;
+mod memory;
+mod risk;
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use slipway_evidence::Evidence;
+
+pub use advance::{Advanced, Look, MAX_PODS, advance, block_end};
+pub use memory::{MAX_BYTES, Memory, MemoryError};
+pub use verdict::{begun_again, conditions, follow};
+
+/// Finished units that a baseline has at least: fewer leave percentiles that differ from each other by more than the margins.
+pub const MIN_UNITS: u64 = 1_000;
+/// The probability of a false alarm, for the workload and for behaviour each, over the whole life of a plan.
+pub const ALPHA: f64 = 0.01;
+/// Containers whose images make pods comparable.
+pub const CONTAINERS: [&str; 2] = ["agent-runtime", "triton"];
+
+/// A pod that serves, and what it counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LivePod {
+    /// What it counted.
+    pub evidence: Evidence,
+    /// Digests of the images that run in it, by container, as far as the kubelet reports them.
+    pub images: BTreeMap<String, String>,
+}
+
+/// What is seen of the memory.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum MemoryView {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It cannot be read.
+    Unreadable {
+        /// Why.
+        problem: String,
+    },
+    /// It is as it was written.
+    Read(Box<Memory>),
+}
+
+#[cfg(test)]
+pub(crate) mod simulated;
+#[cfg(test)]
+mod tests;

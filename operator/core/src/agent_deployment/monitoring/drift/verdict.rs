@@ -1,0 +1,205 @@
+//! What is said of drift: in the status, and in conditions. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_analysis::drift::{
+    baseline::BASELINE_SECONDS,
+    live::{Drift, Family, LiveTest, Signal},
+};
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    v1alpha1::agent_deployment::{DriftStatus, DriftVerdict},
+};
+
+use super::{ALPHA, Advanced, CONTAINERS, LivePod, MIN_UNITS, Memory, risk::risk};
+use crate::{agent_deployment::world::World, conditions::Draft};
+
+/// Characters of a short text, as the schema has it.
+const MAX_SHORT: usize = 256;
+/// Signals that are listed, as the schema has it.
+const MAX_SIGNALS: usize = 8;
+/// What would make pods incomparable and no pod reports.
+const NEVER_REPORTED: [&str; 2] = ["driver", "gpu"];
+
+/// The status after another block. Figures are written when they first show something, and stand while the same is shown: a status that
+/// followed each block would be a write with each block.
+pub fn follow(
+    world: &World,
+    known: Option<&DriftStatus>,
+    advanced: &Advanced,
+    restarted: Option<String>,
+) -> DriftStatus {
+    let Advanced { memory, test, begun_again, left_out } = advanced;
+    let baseline_from = time(memory.begun_seconds);
+    let same = known.filter(|known| known.baseline_from == baseline_from);
+    let because = begun_again.as_ref().map(|difference| format!("{difference}, which cannot be compared"));
+    let found = Found::of(test.as_ref(), memory, same);
+    let stands = same.filter(|same| same.verdict == found.verdict && same.signals == found.signals);
+    let has_figures = found.verdict != DriftVerdict::Collecting;
+    let message = stands.filter(|_| has_figures).map(|stands| stands.message.clone());
+    let since = same.filter(|same| same.verdict == found.verdict).map(|same| same.since.clone());
+    DriftStatus {
+        revision: memory.revision.clone(),
+        verdict: found.verdict,
+        since: since.unwrap_or(Time(world.now)),
+        message: message.unwrap_or_else(|| found.words(memory)),
+        signals: found.signals,
+        baseline_from,
+        baseline_until: memory.frozen_seconds.map(time),
+        restarted: because
+            .or(restarted)
+            .or_else(|| same.and_then(|same| same.restarted.clone()))
+            .map(|text| cut(&text)),
+        left_out: left_out.as_ref().map(|difference| cut(&format!("in other pods {difference}"))),
+        unknown: unknown(&world.live),
+        risk: test.as_ref().and_then(|test| risk(world, test, found.verdict, same)),
+        proposal: None,
+        paused: false,
+        resumed_at: known.and_then(|known| known.resumed_at.clone()),
+    }
+}
+
+/// The status once the baseline is to begin again and no traffic has come since.
+pub fn begun_again(world: &World, known: DriftStatus, reason: &str) -> DriftStatus {
+    let restarted = Some(cut(reason));
+    if known.restarted == restarted && known.baseline_until.is_none() {
+        return known;
+    }
+    DriftStatus {
+        verdict: DriftVerdict::Collecting,
+        since: Time(world.now),
+        message: "the first day begins with the next traffic".to_owned(),
+        signals: Vec::new(),
+        baseline_from: Time(world.now),
+        baseline_until: None,
+        restarted,
+        left_out: None,
+        risk: None,
+        proposal: None,
+        ..known
+    }
+}
+
+/// Whether what users ask has changed, and whether the same work is done worse; absent until that can be told.
+pub fn conditions(world: &World, drift: &DriftStatus) -> Vec<Draft> {
+    let draft = |condition, (is_true, reason), message: String| Draft { condition, is_true, reason, message };
+    let (workload, behavior) = (ConditionType::WorkloadDrift, ConditionType::BehaviorDrift);
+    let none = (false, Reason::NoDrift);
+    let unchanged = || "what users ask is what they asked on the first day".to_owned();
+    match drift.verdict {
+        DriftVerdict::Collecting | DriftVerdict::NotEnough => Vec::new(),
+        DriftVerdict::NoDrift => {
+            vec![draft(workload, none, unchanged()), draft(behavior, none, with_risk(drift))]
+        }
+        DriftVerdict::WorkloadDrift => {
+            let message = format!("{}. {}", drift.message, remedy(world, drift));
+            vec![draft(workload, (true, Reason::WorkloadChanged), message)]
+        }
+        DriftVerdict::BehaviorDrift => {
+            vec![draft(workload, none, unchanged()), draft(behavior, (true, Reason::BehaviorChanged), with_risk(drift))]
+        }
+    }
+}
+
+fn with_risk(drift: &DriftStatus) -> String {
+    let risk = drift.risk.as_ref().map(|risk| format!("; at risk is {}", risk.message)).unwrap_or_default();
+    format!("{}{risk}", drift.message)
+}
+
+/// What a person can do about another workload.
+fn remedy(world: &World, drift: &DriftStatus) -> String {
+    match (&drift.proposal, &world.spec.profiling) {
+        (Some(token), _) => format!(
+            "Bring the data of spec.profiling.workloads up to date, then set spec.profiling.approveReprofiling to {token}: what serves \
+             is measured anew"
+        ),
+        (None, Some(_)) => {
+            "Bring spec.profiling.workloads up to date: an edit of the spec is measured, and so is changed data by the next schedule"
+                .to_owned()
+        }
+        (None, None) => "It may need another engine or configuration: spec.profiling would find out".to_owned(),
+    }
+}
+
+/// What a block has shown.
+struct Found {
+    verdict: DriftVerdict,
+    shown: Vec<(Signal, f64)>,
+    signals: Vec<String>,
+}
+
+impl Found {
+    fn of(test: Option<&LiveTest>, memory: &Memory, before: Option<&DriftStatus>) -> Self {
+        let Some(test) = test else {
+            return Self { verdict: DriftVerdict::Collecting, shown: Vec::new(), signals: Vec::new() };
+        };
+        let verdict = verdict(test, memory, before.map(|before| before.verdict));
+        let shown = match verdict {
+            DriftVerdict::Collecting | DriftVerdict::NotEnough | DriftVerdict::NoDrift => Vec::new(),
+            DriftVerdict::WorkloadDrift => test.shown(Family::Workload),
+            DriftVerdict::BehaviorDrift => test.shown(Family::Behavior),
+        };
+        let names: Vec<String> = shown.iter().take(MAX_SIGNALS).map(|(signal, _)| signal.to_string()).collect();
+        // Drift goes on, though less is shown of it than when it was found.
+        let kept = before.filter(|before| names.is_empty() && before.verdict == verdict);
+        let signals = kept.map_or(names, |before| before.signals.clone());
+        Self { verdict, shown, signals }
+    }
+
+    fn words(&self, memory: &Memory) -> String {
+        let shown = || {
+            let limit = -ALPHA.ln();
+            let words =
+                |(signal, ln_e): &(Signal, f64)| format!("{signal} (log-evidence {ln_e:.1}, shown from {limit:.1} on)");
+            self.shown.iter().take(MAX_SIGNALS).map(words).collect::<Vec<_>>().join(", ")
+        };
+        match self.verdict {
+            DriftVerdict::Collecting => collecting(memory),
+            DriftVerdict::NotEnough => "too little was counted since the first day".to_owned(),
+            DriftVerdict::NoDrift => "like work is done as on the first day".to_owned(),
+            DriftVerdict::WorkloadDrift => format!("what users ask has changed since the first day: {}", shown()),
+            DriftVerdict::BehaviorDrift => format!("like work is done worse than on the first day: {}", shown()),
+        }
+    }
+}
+
+/// Says when the baseline ends, not how much is in it: that changes with each block.
+fn collecting(memory: &Memory) -> String {
+    let day_ends = memory.begun_seconds.saturating_add(BASELINE_SECONDS);
+    if memory.counted_to < day_ends {
+        return format!("the first day is counted until {}: what comes later is compared with it", time(day_ends).0);
+    }
+    format!("the first day goes on until {MIN_UNITS} runs have finished in it: what comes later is compared with it")
+}
+
+/// What is shown, with a memory: drift goes on until the evidence for it is spent, so that it does not come and go at the limit.
+fn verdict(test: &LiveTest, memory: &Memory, before: Option<DriftVerdict>) -> DriftVerdict {
+    let goes_on = |verdict, family| before == Some(verdict) && test.ln_e(family).is_some_and(|ln_e| ln_e >= 0.0);
+    let workload_goes_on = goes_on(DriftVerdict::WorkloadDrift, Family::Workload);
+    match test.drift(&memory.baseline.identity) {
+        // Pods of another identity are left out before.
+        Drift::NotEnough | Drift::Incomparable(_) => DriftVerdict::NotEnough,
+        Drift::WorkloadDrift { .. } => DriftVerdict::WorkloadDrift,
+        Drift::BehaviorDrift { .. } | Drift::NoDrift { .. } if workload_goes_on => DriftVerdict::WorkloadDrift,
+        Drift::BehaviorDrift { .. } => DriftVerdict::BehaviorDrift,
+        Drift::NoDrift { .. } if goes_on(DriftVerdict::BehaviorDrift, Family::Behavior) => DriftVerdict::BehaviorDrift,
+        Drift::NoDrift { .. } => DriftVerdict::NoDrift,
+    }
+}
+
+/// What is not known of the pods, by the names of identities.
+fn unknown(pods: &[LivePod]) -> Vec<String> {
+    let is_missing = |container: &str| pods.iter().any(|pod| !pod.images.contains_key(container));
+    let missing = CONTAINERS.into_iter().filter(|container| is_missing(container));
+    let images = missing.map(|container| format!("image.{container}"));
+    NEVER_REPORTED.iter().map(|name| (*name).to_owned()).chain(images).collect()
+}
+
+fn time(seconds: u64) -> Time {
+    let second = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    Time(second.unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_SHORT).collect()
+}

@@ -1,0 +1,11 @@
+//! What is watched of an AgentDeployment while it serves: objectives, error budgets, load, drift, and who is told. Pure.
+
+pub mod alerts;
+pub mod announcements;
+pub mod autoscaling;
+pub mod build;
+pub mod drift;
+pub mod error_budget;
+pub mod load;
+pub mod objectives;
+pub mod scaling;

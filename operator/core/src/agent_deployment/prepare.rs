@@ -1,0 +1,53 @@
+//! Steps 1 to 3, from the model's reference to engines: what a campaign measures and what serves. Pure.
+
+use slipway_crds::identity::IdentityError;
+
+use super::{
+    draft::Draft,
+    engines::{self, BuiltEngine},
+    resolve::{self, Resolved, fetch},
+    rollout::build::runtime_config,
+    world::World,
+};
+use crate::{
+    plan::SOON,
+    why::{Step, Why},
+};
+
+/// What can be measured, and served.
+pub(super) struct Prepared {
+    pub(super) resolved: Resolved,
+    pub(super) engines: Vec<BuiltEngine>,
+}
+
+/// From the model's reference to engines.
+pub(super) fn prepare(world: &World, draft: &mut Draft) -> Result<Step<Prepared>, IdentityError> {
+    // A sidecar would refuse it, but only after engines are built and measured.
+    if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.agent", problem }));
+    }
+    let resolved = match resolve::decide(world, draft)? {
+        Step::Done(resolved) => resolved,
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    };
+    // What cannot be built need not be fetched.
+    match engines::points(world, &resolved) {
+        Step::Done(_) => {}
+        Step::Waiting(why) => {
+            draft.requeue = SOON;
+            return Ok(Step::Waiting(why));
+        }
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    }
+    match fetch::decide(world, &resolved, draft)? {
+        Step::Done(()) => {}
+        Step::Waiting(why) => return Ok(Step::Waiting(why)),
+        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+    }
+    Ok(match engines::decide(world, &resolved, draft)? {
+        Step::Done(engines) => Step::Done(Prepared { resolved, engines }),
+        Step::Waiting(why) => Step::Waiting(why),
+        Step::Stopped(why) => Step::Stopped(why),
+    })
+}

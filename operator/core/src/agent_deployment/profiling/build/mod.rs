@@ -1,0 +1,3 @@
+//! The Profile of a campaign. Pure.
+
+pub mod profile;

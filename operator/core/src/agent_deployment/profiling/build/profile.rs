@@ -1,0 +1,18 @@
+//! The Profile of a campaign. Pure.
+
+use slipway_crds::{
+    labels::{self, Component},
+    v1alpha1::{Profile, ProfileSpec},
+};
+
+use crate::{
+    agent_deployment::{metadata::owned, world::World},
+    jobs::template::common_labels,
+};
+
+/// The Profile, owned by the AgentDeployment that asked.
+pub fn profile(world: &World, name: &str, spec: ProfileSpec) -> Profile {
+    let mut labels = common_labels(Component::Profile);
+    labels.insert(labels::AGENT_DEPLOYMENT.to_owned(), world.name.clone());
+    Profile { metadata: owned(world, name.to_owned(), labels), spec, status: None }
+}

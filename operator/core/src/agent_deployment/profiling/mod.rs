@@ -1,0 +1,384 @@
+//! Step 4: which configuration of which engine serves: what a campaign of measurements chose. Pure.
+//!
+//! The campaign itself is a Profile with a planner of its own. Here its inputs are frozen, and its answer is read.
+
+pub mod build;
+pub mod reprofiling;
+pub mod schedule;
+
+use slipway_crds::{
+    conditions::Reason,
+    identity::{IdentityError, content_hash},
+    v1alpha1::{
+        ProfileSpec, ProfileStatus,
+        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace},
+        profile::{
+            FrozenData, FrozenPrompts, NamedConfiguration, ProfileChoice, ProfileInputs, ProfilePhase,
+            ProfilePlacement, ProfiledEngine,
+        },
+        shared::ServingConfiguration,
+    },
+    values::PositiveDecimal,
+};
+
+use super::{draft::Draft, engines::BuiltEngine, prepare::Prepared, resolve::Resolved, world::World};
+use crate::{
+    agent_deployment::{
+        rollout::revision::PlanInputs,
+        world::{OwnedObject, WorkloadView},
+    },
+    plan::{Child, Note, SOON},
+    serving::Serving,
+    why::{Step, Why},
+};
+
+/// Engines that are served without a campaign say so.
+const NOT_PROFILED: &str =
+    "the first engine of search.precision that passes; nothing is measured without spec.profiling";
+
+/// Campaigns that are kept beside the current one, the latest of them: for what they measured, and for what they predict of kept
+/// revisions.
+const MAX_EARLIER_CAMPAIGNS: usize = 9;
+
+/// Most configurations of one engine, as the Profile's schema has it.
+const MAX_CONFIGURATIONS: usize = 64;
+
+/// What is to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) engine: BuiltEngine,
+    pub(super) configuration: ServingConfiguration,
+    /// Runs in flight on one replica.
+    pub(super) level: i32,
+    pub(super) why: String,
+}
+
+/// A campaign: its name, the hash of its inputs, and the inputs as they would be frozen now.
+#[derive(Debug)]
+pub(super) struct Campaign {
+    pub(super) name: String,
+    pub(super) input_hash: String,
+    pub(super) inputs: ProfileInputs,
+}
+
+/// A campaign that measures anew.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Repetition<'a> {
+    pub(super) number: i32,
+    /// Its Profile, once it has one.
+    pub(super) profile: Option<&'a str>,
+    /// What it may cost in place of `budget.gpuHours`.
+    pub(super) gpu_hours: Option<&'a PositiveDecimal>,
+}
+
+pub(super) fn decide(
+    world: &World,
+    prepared: &Prepared,
+    made_from: &PlanInputs,
+    draft: &mut Draft,
+) -> Result<Step<Choice>, IdentityError> {
+    if world.spec.profiling.is_none() {
+        draft.status.profile = None;
+        return Ok(match configurations(&world.spec.search) {
+            Ok(configurations) => unmeasured(world, &prepared.engines, &configurations),
+            Err(why) => Step::Stopped(why),
+        });
+    }
+    let adopted = reprofiling::adopted(world, &made_from.spec);
+    let repetition =
+        adopted.map(|adopted| Repetition { number: adopted.number, profile: Some(&adopted.profile), gpu_hours: None });
+    let campaign = match campaign(world, prepared, repetition)? {
+        Step::Done(campaign) => campaign,
+        Step::Waiting(why) => {
+            // No watch tells of a ConfigMap of the user's.
+            draft.requeue = draft.requeue.min(SOON);
+            return Ok(Step::Waiting(why));
+        }
+        Step::Stopped(why) => {
+            draft.requeue = draft.requeue.min(SOON);
+            return Ok(Step::Stopped(why));
+        }
+    };
+    draft.status.profile = Some(campaign.name.clone());
+    let conducted = conduct(world, &campaign, draft);
+    Ok(answer(world, &campaign, conducted, &prepared.engines))
+}
+
+/// How far a campaign is.
+pub(super) enum Conducted<'a> {
+    /// It goes on.
+    UnderWay(Why),
+    /// It could not be carried out, and why.
+    Failed(&'a str),
+    /// Nothing that was measured meets the objectives.
+    Infeasible {
+        /// What it found.
+        status: &'a ProfileStatus,
+        /// The binding objective, and what it would take.
+        answer: &'a str,
+    },
+    /// What it found, and what it chose of that.
+    Chosen(&'a ProfileStatus, &'a ProfileChoice),
+}
+
+/// Makes the Profile of a campaign where there is none yet, and says how far it is.
+pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign, draft: &mut Draft) -> Conducted<'a> {
+    let Campaign { name, input_hash, inputs } = campaign;
+    let under_way = |state: String| Conducted::UnderWay(Why::Profiling { profile: name.clone(), state });
+    let Some(status) = world.profiles.get(name) else {
+        let (agent_deployment, input_hash, inputs) = (world.name.clone(), input_hash.clone(), inputs.clone());
+        let spec = ProfileSpec { agent_deployment, input_hash, inputs };
+        draft.children.push(Child::Profile(Box::new(build::profile::profile(world, name, spec))));
+        return under_way("the campaign is about to begin".to_owned());
+    };
+    match (status.phase, &status.choice) {
+        (Some(ProfilePhase::Chosen), Some(choice)) => Conducted::Chosen(status, choice),
+        (None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Chosen), _) => {
+            under_way(status.message.clone())
+        }
+        (Some(ProfilePhase::Failed), _) => Conducted::Failed(&status.message),
+        (Some(ProfilePhase::Infeasible), _) => {
+            let answer = status.infeasible.as_ref().map_or(&status.message, |answer| &answer.what_it_would_take);
+            Conducted::Infeasible { status, answer }
+        }
+    }
+}
+
+/// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such as the replicas may
+/// have changed since.
+pub(super) fn campaign(
+    world: &World,
+    prepared: &Prepared,
+    repetition: Option<Repetition<'_>>,
+) -> Result<Step<Campaign>, IdentityError> {
+    let Some(profiling) = &world.spec.profiling else {
+        let problem = "is needed for a campaign: add it".to_owned();
+        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.profiling", problem }));
+    };
+    let configurations = match configurations(&world.spec.search) {
+        Ok(configurations) => configurations,
+        Err(why) => return Ok(Step::Stopped(why)),
+    };
+    let mut inputs = match freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations)) {
+        Ok(inputs) => inputs,
+        Err(Unfrozen::Waiting(why)) => return Ok(Step::Waiting(why)),
+        Err(Unfrozen::Stopped(why)) => return Ok(Step::Stopped(why)),
+    };
+    inputs.repetition = repetition.map(|repetition| repetition.number);
+    if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
+        inputs.budget.gpu_hours = hours.clone();
+    }
+    let hash = content_hash(&inputs)?;
+    let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
+    let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
+    Ok(Step::Done(Campaign { name, input_hash: hash.as_str().to_owned(), inputs }))
+}
+
+/// Why inputs cannot be frozen.
+enum Unfrozen {
+    Waiting(Why),
+    Stopped(Why),
+}
+
+/// Without a campaign there is nothing to choose by.
+fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
+    if configurations.len() > 1 {
+        let problem = "several serving configurations can only be told apart by measuring: add spec.profiling, or leave \
+                       one value each in search.instances and search.parameters";
+        return Step::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() });
+    }
+    let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
+        let failure = "the quality gate refuses all of them".to_owned();
+        return Step::Stopped(Why::NoEngine { total: world.status.engines.len(), failure });
+    };
+    Step::Done(Choice {
+        engine: engine.clone(),
+        configuration: configuration.settings.clone(),
+        level: world.spec.search.concurrency.iter().copied().max().unwrap_or(1),
+        why: NOT_PROFILED.to_owned(),
+    })
+}
+
+/// The inputs of the campaign, with the digests of the data as it is now.
+fn freeze(
+    world: &World,
+    resolved: &Resolved,
+    profiling: &Profiling,
+    (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
+) -> Result<ProfileInputs, Unfrozen> {
+    let mut levels = world.spec.search.concurrency.clone();
+    levels.sort_unstable();
+    let mut prompts = Vec::new();
+    let mut agent_trace = None;
+    for workload in &profiling.workloads {
+        if let Some(source) = &workload.prompts {
+            let data = frozen(world, source)?;
+            prompts.push(FrozenPrompts { name: workload.name.clone(), weight: workload.weight, data });
+        }
+        if let Some(source) = &workload.agent_trace {
+            agent_trace = Some(frozen(world, source)?);
+        }
+    }
+    let slo = &world.spec.slo;
+    Ok(ProfileInputs {
+        engines: engines.iter().map(profiled).collect(),
+        configurations,
+        levels,
+        driver: profiling.driver,
+        prompts,
+        agent_trace,
+        objectives: slo.objectives.clone(),
+        error_rate: slo.error_rate.clone(),
+        throughput: slo.throughput.clone(),
+        // A deployment scaled to 0 is profiled for one replica, one that scales itself for as many as it may have. Without a throughput its replicas change nothing.
+        replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
+        optimize_for: slo.optimize_for,
+        // A limit of many campaigns is none of one's.
+        budget: ProfilingBudget { per_month: None, ..profiling.budget.clone() },
+        repetition: None,
+        agent: world.spec.agent.clone(),
+        placement: ProfilePlacement {
+            triton_image: resolved.custom.triton_image.clone(),
+            node_selector: world.spec.hardware.node_selector.clone(),
+            tolerations: world.spec.hardware.tolerations.clone(),
+            triton_resources: world.spec.serving.triton_resources.clone(),
+            agent_resources: world.spec.serving.agent_resources.clone(),
+        },
+    })
+}
+
+fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
+    let Serving { tensorrt_llm_ranks, entry, no_build } = engine.serving;
+    ProfiledEngine {
+        name: engine.reference.identity.clone(),
+        manifest_digest: engine.reference.manifest_digest.to_string(),
+        display_name: engine.display_name.clone(),
+        tensorrt_llm_ranks: tensorrt_llm_ranks.map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
+        tensorrt_llm_entry: entry,
+        no_build,
+    }
+}
+
+fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Unfrozen> {
+    let reference = &source.config_map;
+    let config_map = reference.name.clone();
+    match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
+        Some(WorkloadView::Lines { digest }) => {
+            Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
+        }
+        Some(WorkloadView::Invalid { problem }) => {
+            Err(Unfrozen::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
+        }
+        Some(WorkloadView::Missing) | None => {
+            let problem = format!("it does not exist or has no key {}: create it", reference.key);
+            Err(Unfrozen::Waiting(Why::WorkloadUnusable { config_map, problem }))
+        }
+    }
+}
+
+/// The product of the serving axes, each configuration named by what it sets.
+fn configurations(search: &SearchSpace) -> Result<Vec<NamedConfiguration>, Why> {
+    let mut all = vec![ServingConfiguration::default()];
+    if !search.instances.is_empty() {
+        all = search.instances.iter().map(|&count| with_instances(count)).collect();
+    }
+    for parameter in &search.parameters {
+        all = all
+            .iter()
+            .flat_map(|base| parameter.values.iter().map(|value| with_parameter(base, &parameter.name, value)))
+            .collect();
+    }
+    if all.len() > MAX_CONFIGURATIONS {
+        let problem = format!(
+            "{} serving configurations are more than {MAX_CONFIGURATIONS}: take values out of search.instances or \
+             search.parameters",
+            all.len()
+        );
+        return Err(Why::SpecRefused { field: "spec.search", problem });
+    }
+    let named = |(index, settings)| NamedConfiguration { name: name(&settings, index), settings };
+    Ok(all.into_iter().enumerate().map(named).collect())
+}
+
+fn with_instances(count: i32) -> ServingConfiguration {
+    ServingConfiguration { instances: Some(count), ..ServingConfiguration::default() }
+}
+
+fn with_parameter(base: &ServingConfiguration, name: &str, value: &str) -> ServingConfiguration {
+    let mut configuration = base.clone();
+    configuration.parameters.insert(name.to_owned(), value.to_owned());
+    configuration
+}
+
+/// `instances-2,speculative_tokens-4`; a number where that would be longer than a name may be.
+pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
+    let instances = settings.instances.map(|count| format!("instances-{count}"));
+    let parameters = settings.parameters.iter().map(|(name, value)| format!("{name}-{value}"));
+    let name = instances.into_iter().chain(parameters).collect::<Vec<_>>().join(",");
+    match name.len() {
+        0 => "default".to_owned(),
+        1..=40 => name,
+        _ => format!("configuration-{}", index.saturating_add(1)),
+    }
+}
+
+/// What the campaign says.
+fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines: &[BuiltEngine]) -> Step<Choice> {
+    let profile = campaign.name.clone();
+    match conducted {
+        Conducted::UnderWay(why) => Step::Waiting(why),
+        Conducted::Failed(failure) => Step::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() }),
+        Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
+        Conducted::Chosen(status, choice) => {
+            let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
+            let waiting = || Step::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            chosen(&campaign.inputs, engines, point, &choice.why).map_or_else(waiting, Step::Done)
+        }
+    }
+}
+
+/// No configuration meets the objectives: nothing, or what comes nearest.
+fn nearest(
+    world: &World,
+    Campaign { name, inputs, .. }: &Campaign,
+    (status, answer): (&ProfileStatus, &str),
+    engines: &[BuiltEngine],
+) -> Step<Choice> {
+    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.clone(), answer: answer.to_owned() });
+    match world.spec.slo.on_infeasible {
+        OnInfeasible::KeepRunning => stopped,
+        OnInfeasible::ServeNearest => {
+            let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
+            let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
+            let why = format!("the nearest to objectives that nothing meets: {answer}");
+            row.and_then(|row| chosen(inputs, engines, (&row.engine, &row.configuration, row.level), &why))
+                .map_or(stopped, Step::Done)
+        }
+    }
+}
+
+fn chosen(
+    inputs: &ProfileInputs,
+    engines: &[BuiltEngine],
+    (engine, configuration, level): (&str, &str, i32),
+    why: &str,
+) -> Option<Choice> {
+    let engine = engines.iter().find(|candidate| candidate.reference.identity == engine)?;
+    let named = inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
+    let (engine, configuration) = (engine.clone(), named.settings.clone());
+    Some(Choice { engine, configuration, level, why: why.to_owned() })
+}
+
+/// Removes campaigns that later ones have followed: what they measured was taken over where it still counts.
+pub(super) fn forget_old(world: &World, draft: &mut Draft) {
+    let current = draft.status.profile.clone();
+    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current.as_ref());
+    draft.removals.extend(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal));
+}
+
+/// Tells of a new choice.
+pub(super) fn tell(choice: &Choice, draft: &mut Draft) {
+    let engine = &choice.engine;
+    let line = format!("{}, {} in flight: {}", engine.display_name, choice.level, choice.why);
+    draft.notes.push(Note::normal(Reason::ConfigurationChosen, line));
+}

@@ -1,0 +1,41 @@
+//! The Job that brings a checkpoint into the artifact store. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
+use slipway_crds::labels::{AGENT_DEPLOYMENT, Component};
+use slipway_worker_contract::{Digest, FetchTask, Task, paths};
+
+use super::resolve_job;
+use crate::{
+    agent_deployment::{task::task_config_map, world::World},
+    artifact_store,
+    jobs::template::{
+        JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, claim_volume, job, mount, read_only, task_volume,
+        worker_container,
+    },
+};
+
+/// The task and the Job.
+pub fn fetch_job(world: &World, name: &str, pinned_uri: &str, source_digest: Digest) -> (ConfigMap, Job) {
+    let task = Task::Fetch(FetchTask { uri: pinned_uri.to_owned(), source_digest });
+    let mut container = worker_container(&world.settings, "fetch", &["fetch"]);
+    let (source_volumes, source_mounts) = resolve_job::source(world);
+    let own_mounts = vec![read_only(mount(TASK_VOLUME, TASK_FOLDER)), mount(STORE_VOLUME, paths::STORE_DIR)];
+    container.volume_mounts = Some([own_mounts, source_mounts].concat());
+    let own_volumes = vec![task_volume(name), claim_volume(STORE_VOLUME, artifact_store::CLAIM, false)];
+    let parts = JobParts {
+        name: name.to_owned(),
+        namespace: world.namespace.clone(),
+        component: Component::Fetch,
+        labels: BTreeMap::from([(AGENT_DEPLOYMENT.to_owned(), world.name.clone())]),
+        owner: Some(world.owner.clone()),
+        init_containers: Vec::new(),
+        container,
+        volumes: [own_volumes, source_volumes].concat(),
+        node_selector: world.spec.hardware.node_selector.clone(),
+        tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
+        deadline_seconds: world.settings.jobs.transfer_deadline_seconds,
+    };
+    (task_config_map(world, name, Component::Fetch, &task), job(&world.settings, parts))
+}

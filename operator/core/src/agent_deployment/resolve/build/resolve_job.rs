@@ -1,0 +1,83 @@
+//! The Job that finds out what a model's reference and a builder's image stand for. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, SecretVolumeSource, Volume, VolumeMount},
+};
+use slipway_crds::{
+    labels::{AGENT_DEPLOYMENT, Component},
+    v1alpha1::agent_deployment::{Backend, CustomEngine},
+};
+use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
+
+use crate::{
+    agent_deployment::{task::task_config_map, world::World},
+    jobs::template::{
+        JobParts, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, install_worker, job, mount, read_only,
+        task_volume, worker_container, worker_in,
+    },
+};
+
+const SOURCE_VOLUME: &str = "source";
+const SECRET_VOLUME: &str = "secret";
+
+/// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports the digest
+/// of the image; a reference that holds its digest needs no such container.
+pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
+    let shape = match world.spec.engine.backend {
+        Backend::Custom => ShapeNeed::Optional,
+        Backend::TensorRTLLM | Backend::TensorRTLLMPyTorch | Backend::VLLM => ShapeNeed::Required,
+    };
+    let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape });
+    let mut container = worker_container(&world.settings, "resolve", &["resolve"]);
+    let (source_volumes, source_mounts) = source(world);
+    container.volume_mounts = Some([vec![read_only(mount(TASK_VOLUME, TASK_FOLDER))], source_mounts].concat());
+    let mut volumes = [vec![task_volume(name)], source_volumes].concat();
+    let mut init_containers = Vec::new();
+    if digest_in_reference(&custom.builder_image).is_none() {
+        init_containers.push(install_worker(&world.settings));
+        init_containers.push(worker_in(&custom.builder_image, "builder-image", &["--version"]));
+        volumes.push(bin_volume());
+    }
+    let parts = JobParts {
+        name: name.to_owned(),
+        namespace: world.namespace.clone(),
+        component: Component::Resolve,
+        labels: BTreeMap::from([(AGENT_DEPLOYMENT.to_owned(), world.name.clone())]),
+        owner: Some(world.owner.clone()),
+        init_containers,
+        container,
+        volumes,
+        node_selector: world.spec.hardware.node_selector.clone(),
+        tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
+        deadline_seconds: world.settings.jobs.transfer_deadline_seconds,
+    };
+    (task_config_map(world, name, Component::Resolve, &task), job(&world.settings, parts))
+}
+
+/// Volumes and mounts by which a Job reaches the model's source: the claim behind `pvc://` and the secret.
+pub(super) fn source(world: &World) -> (Vec<Volume>, Vec<VolumeMount>) {
+    let mut volumes = Vec::new();
+    let mut mounts = Vec::new();
+    if let Some(rest) = world.spec.model.uri.strip_prefix("pvc://") {
+        let claim = rest.split('/').next().unwrap_or_default();
+        volumes.push(claim_volume(SOURCE_VOLUME, claim, true));
+        mounts.push(read_only(mount(SOURCE_VOLUME, paths::SOURCE_DIR)));
+    }
+    if let Some(secret) = &world.spec.model.secret_ref {
+        volumes.push(Volume {
+            name: SECRET_VOLUME.to_owned(),
+            secret: Some(SecretVolumeSource { secret_name: Some(secret.name.clone()), ..Default::default() }),
+            ..Default::default()
+        });
+        mounts.push(read_only(mount(SECRET_VOLUME, paths::SECRET_DIR)));
+    }
+    (volumes, mounts)
+}
+
+/// The digest in a reference such as `host/name@sha256:...`.
+pub fn digest_in_reference(image: &str) -> Option<String> {
+    image.split_once('@').map(|(_, digest)| digest.to_owned()).filter(|digest| digest.starts_with("sha256:"))
+}

@@ -1,0 +1,70 @@
+//! Step 2: the checkpoint in the artifact store. Pure.
+
+use slipway_crds::{
+    conditions::Reason,
+    identity::{IdentityError, content_hash},
+};
+use slipway_worker_contract::{Digest, Outcome};
+
+use super::{Resolved, build, foreign_result};
+use crate::{
+    agent_deployment::{draft::Draft, job_step::JobStep, world::World},
+    jobs::attempts::AttemptStep,
+    plan::{Child, Note},
+    why::{Step, Why},
+};
+
+/// Kind of the Job, and its name's first part.
+pub(in crate::agent_deployment) const KIND: &str = "fetch";
+
+/// AgentDeployments of one namespace with the same model share the Job: its name is the digest of the source.
+pub(in crate::agent_deployment) fn decide(
+    world: &World,
+    resolved: &Resolved,
+    draft: &mut Draft,
+) -> Result<Step<()>, IdentityError> {
+    if resolved.model.fetched {
+        return Ok(Step::Done(()));
+    }
+    let Ok(source_digest) = resolved.model.source_digest.parse::<Digest>() else {
+        let problem = format!("status.model.sourceDigest {:?} is no digest", resolved.model.source_digest);
+        return Ok(Step::Stopped(Why::SpecRefused { field: "status.model", problem }));
+    };
+    let input_hash = content_hash(&source_digest)?;
+    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
+    Ok(match step.next(world, draft) {
+        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Create(attempt) => {
+            let name = step.job_name(attempt);
+            let (task, job) = build::fetch_job::fetch_job(world, &name, &resolved.model.pinned_uri, source_digest);
+            draft.children.push(Child::ConfigMap(Box::new(task)));
+            draft.children.push(Child::Job(Box::new(job)));
+            Step::Waiting(Why::JobStarting { job: name })
+        }
+        AttemptStep::Wait(why) => Step::Waiting(step.explain(world, why)),
+        AttemptStep::GivenUp(why) => Step::Stopped(why),
+        AttemptStep::Succeeded { outcome, milliseconds } => match *outcome {
+            Outcome::Fetch(result) => {
+                let megabytes = result.bytes as f64 / 1e6;
+                let moved = result.transferred_bytes as f64 / 1e6;
+                let seconds = milliseconds as f64 / 1e3;
+                draft.notes.push(Note::normal(
+                    Reason::ModelFetched,
+                    format!(
+                        "{} files, {megabytes:.1} MB in the store, {moved:.1} MB of them moved in {seconds:.1} s",
+                        result.files
+                    ),
+                ));
+                if let Some(model) = &mut draft.status.model {
+                    model.fetched = true;
+                }
+                Step::Done(())
+            }
+            Outcome::Resolve(_)
+            | Outcome::Build(_)
+            | Outcome::Quality(_)
+            | Outcome::Materialize(_)
+            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
+        },
+    })
+}

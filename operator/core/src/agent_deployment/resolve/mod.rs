@@ -1,0 +1,213 @@
+//! Step 1: what do the model's reference and the images stand for? Pure.
+
+pub mod build;
+pub mod fetch;
+
+use serde::Serialize;
+use slipway_crds::{
+    conditions::Reason,
+    identity::{IdentityError, content_hash},
+    v1alpha1::{
+        agent_deployment::{Backend, CustomEngine, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine},
+        shared::LocalObjectReference,
+    },
+};
+use slipway_tensorrt_llm::version;
+use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
+
+use super::{draft::Draft, job_step::JobStep, world::World};
+use crate::{
+    agent_deployment::engines::no_build::Block,
+    jobs::attempts::AttemptStep,
+    plan::{Child, Note},
+    why::{Step, Why},
+};
+
+/// Kind of the Job, and its name's first part.
+pub(super) const KIND: &str = "resolve";
+
+/// What the references of a spec stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) model: ResolvedModel,
+    pub(super) builder_image_digest: String,
+    /// The user's builder; with another backend its image builds and serves, without options.
+    pub(super) custom: CustomEngine,
+}
+
+/// What builds and serves.
+///
+/// # Errors
+/// The backend's block is missing, or its version is in no image.
+fn builder(world: &World) -> Result<CustomEngine, Why> {
+    let missing = |field, backend: &str| Why::SpecRefused {
+        field,
+        problem: format!("is required when engine.backend is {backend}"),
+    };
+    let engine = &world.spec.engine;
+    match engine.backend {
+        Backend::Custom => engine.custom.clone().ok_or_else(|| missing("spec.engine.custom", "Custom")),
+        Backend::TensorRTLLM => {
+            let block = engine.tensorrt_llm.as_ref();
+            let block = block.ok_or_else(|| missing("spec.engine.tensorRTLLM", "TensorRTLLM"))?;
+            Ok(vendor(vendor_image(block)?))
+        }
+        Backend::TensorRTLLMPyTorch => without_build(world, "spec.engine.tensorRTLLMPyTorch", "TensorRTLLMPyTorch"),
+        Backend::VLLM => without_build(world, "spec.engine.vllm", "VLLM"),
+    }
+}
+
+/// One image does both: engines run only on what they were built or checked with.
+fn vendor(image: String) -> CustomEngine {
+    let (options, variants) = Default::default();
+    CustomEngine { builder_image: image.clone(), triton_image: image, options, variants }
+}
+
+fn without_build(world: &World, field: &'static str, backend: &str) -> Result<CustomEngine, Why> {
+    let missing = || Why::SpecRefused { field, problem: format!("is required when engine.backend is {backend}") };
+    let block = Block::of(&world.spec.engine).ok_or_else(missing)?;
+    block.image().map(vendor).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })
+}
+
+/// The image of a version: the one named, else NVIDIA's.
+fn vendor_image(block: &TensorRtLlmEngine) -> Result<String, Why> {
+    let release =
+        version::find(&block.version).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })?;
+    Ok(block.image.clone().unwrap_or_else(|| release.image()))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResolveInput<'a> {
+    agent_deployment: &'a str,
+    uri: &'a str,
+    secret: Option<&'a LocalObjectReference>,
+    builder_image: &'a str,
+}
+
+pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>, IdentityError> {
+    let custom = match builder(world) {
+        Ok(custom) => custom,
+        Err(why) => return Ok(Step::Stopped(why)),
+    };
+    let input_hash = content_hash(&ResolveInput {
+        agent_deployment: &world.name,
+        uri: &world.spec.model.uri,
+        secret: world.spec.model.secret_ref.as_ref(),
+        builder_image: &custom.builder_image,
+    })?;
+    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
+    if let Some(resolved) = recorded(world, &step, &custom) {
+        return Ok(Step::Done(resolved));
+    }
+    Ok(match step.next(world, draft) {
+        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Create(attempt) => {
+            let name = step.job_name(attempt);
+            let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
+            draft.children.push(Child::ConfigMap(Box::new(task)));
+            draft.children.push(Child::Job(Box::new(job)));
+            Step::Waiting(Why::JobStarting { job: name })
+        }
+        AttemptStep::Wait(why) => Step::Waiting(why),
+        AttemptStep::GivenUp(why) => Step::Stopped(why),
+        AttemptStep::Succeeded { outcome, .. } => match *outcome {
+            Outcome::Resolve(result) => record(world, &step, result, custom, draft),
+            Outcome::Fetch(_)
+            | Outcome::Build(_)
+            | Outcome::Quality(_)
+            | Outcome::Materialize(_)
+            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
+        },
+    })
+}
+
+/// What the status holds, if it is about the spec as it stands.
+fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<Resolved> {
+    let model = world.status.model.clone().filter(|_| step.recorded(world) > 0)?;
+    let image = world.status.images.iter().find(|image| image.reference == custom.builder_image)?;
+    (model.uri == world.spec.model.uri).then(|| Resolved {
+        model,
+        builder_image_digest: image.digest.clone(),
+        custom: custom.clone(),
+    })
+}
+
+fn record(
+    world: &World,
+    step: &JobStep<'_>,
+    result: ResolveResult,
+    custom: CustomEngine,
+    draft: &mut Draft,
+) -> Step<Resolved> {
+    let job = step.job_name(step.recorded(world));
+    let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
+    let seen = world.jobs.get(&job).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
+    let Some(builder_image_digest) = pinned.or(seen) else {
+        let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
+        return Step::Stopped(Why::JobFailed { job, class: "Infrastructure", failure });
+    };
+    let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
+    let model = ResolvedModel {
+        uri: world.spec.model.uri.clone(),
+        pinned_uri,
+        commit,
+        source_digest: source_digest.to_string(),
+        tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
+        size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        parameters: shape.as_ref().map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
+        shape: shape.as_deref().filter(|_| world.spec.engine.backend != Backend::Custom).map(resolved_shape),
+        fetched: false,
+    };
+    draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
+    draft.status.model = Some(model.clone());
+    draft.status.images =
+        vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
+    Step::Done(Resolved { model, builder_image_digest, custom })
+}
+
+fn resolved_shape(shape: &ModelShape) -> ResolvedShape {
+    ResolvedShape {
+        architecture: shape.architecture.chars().take(128).collect(),
+        layers: shape.layers.into(),
+        heads: shape.heads.into(),
+        key_value_heads: shape.key_value_heads.into(),
+        head_dim: shape.head_dim.into(),
+        hidden_size: shape.hidden_size.into(),
+        // Four times the width is what models without the field have.
+        intermediate_size: shape.intermediate_size.unwrap_or(shape.hidden_size.saturating_mul(4)).into(),
+        experts: shape.experts.unwrap_or(1).into(),
+        experts_per_token: shape.experts_per_token.unwrap_or(1).into(),
+        vocabulary: shape.vocabulary.into(),
+        tied_embeddings: shape.tied_embeddings,
+        max_positions: shape.max_positions.unwrap_or(0).into(),
+        dtype: shape.dtype.as_ref().map(|dtype| dtype.chars().take(32).collect()),
+        quantization: shape.quantization.as_ref().map(|word| word.chars().take(64).collect()),
+    }
+}
+
+fn story(model: &ResolvedModel, files: u32) -> String {
+    let ResolvedModel { uri, commit, source_digest, size_bytes, parameters, .. } = model;
+    let at = commit.as_ref().map(|commit| format!(" at commit {commit}")).unwrap_or_default();
+    let parameters = match parameters {
+        Some(count) if *count > 0 => format!("{} M parameters, ", count.div_euclid(100_000) as f64 / 10.0),
+        _ => String::new(),
+    };
+    let megabytes = *size_bytes as f64 / 1e6;
+    format!(
+        "{uri}{at}: {files} files, {parameters}{megabytes:.1} MB, digest {}",
+        &source_digest[..12.min(source_digest.len())]
+    )
+}
+
+/// A Job whose result is of another kind: operator and worker are not of one version.
+pub(super) fn foreign_result(step: &JobStep<'_>, world: &World) -> Why {
+    Why::JobFailed {
+        job: step.job_name(step.recorded(world)),
+        class: "ImageMismatch",
+        failure: format!(
+            "it reported the result of another task: is {} the worker of this release?",
+            world.settings.images.worker
+        ),
+    }
+}

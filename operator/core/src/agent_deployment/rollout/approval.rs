@@ -1,0 +1,200 @@
+//! Between choice and rollout: a new choice waits for a person, where `spec.profiling.approval` says so. Pure.
+//!
+//! Only a choice is asked for: engine, configuration and runs in flight. An edited prompt with the choice that serves is what a person
+//! has just asked for, and so is going back to a revision that is kept. What has been approved once stays so: its plan is recorded.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{Approval, ProposedPlan},
+};
+
+use super::{
+    prediction,
+    revision::{PlanInputs, Revision, RevisionPlan},
+};
+use crate::{
+    agent_deployment::{
+        draft::{Draft, Target},
+        status,
+        world::World,
+    },
+    plan::Note,
+    why::{Step, Why},
+};
+
+/// Lines of a proposal, as the schema has it.
+const MAX_CHANGES: usize = 24;
+/// Characters of a line, as the schema has it.
+const MAX_LINE: usize = 256;
+/// Characters of a value in a line.
+const MAX_VALUE: usize = 80;
+/// Members of a plan that make the choice; the others follow from the spec.
+const CHOICE: [&str; 3] = ["engine", "configuration", "maxInFlight"];
+
+/// What becomes of a target.
+#[derive(Debug)]
+pub(in crate::agent_deployment) struct Asked {
+    /// The target, or the wait for a person.
+    pub(in crate::agent_deployment) target: Step<Target>,
+    /// What is waited with.
+    pub(in crate::agent_deployment) proposal: Option<ProposedPlan>,
+}
+
+/// Lets a target through, or parks it.
+pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draft: &mut Draft) -> Asked {
+    let Step::Done(target) = target else { return Asked { target, proposal: None } };
+    let Some(stable) = needs_approval(world, &target) else {
+        return Asked { target: Step::Done(target), proposal: None };
+    };
+    let changes = Changes::between(stable.plan(), &target.plan);
+    let proposal = propose(world, stable.plan(), &target, (&changes, &*draft));
+    let why = Why::AwaitingApproval {
+        revision: target.hash.clone(),
+        stable: stable.hash().to_owned(),
+        choice: changes.choice.clone(),
+        refusal: match PlanInputs::read(&target.input_hash).repetition {
+            0 => "take the edit back".to_owned(),
+            // No edit led to it.
+            _ => format!("spec.rollout.abort to {} to decline it", target.hash),
+        },
+    };
+    // While it waits, the choice that serves is the one that is selected, and the new one is told as a proposal.
+    draft.notes.retain(|note| note.reason != Reason::ConfigurationChosen);
+    draft.status.selected = status::configuration_of(world, stable.hash()).or_else(|| world.status.selected.clone());
+    if known(world, &target).is_none() {
+        draft.notes.push(Note::normal(why.reason(), why.to_string()));
+    }
+    Asked { target: Step::Waiting(why), proposal: Some(proposal) }
+}
+
+/// What serves, as far as there is a record of it.
+enum Stable<'a> {
+    Recorded(&'a Revision),
+    Unrecorded(&'a str),
+}
+
+impl Stable<'_> {
+    fn hash(&self) -> &str {
+        match self {
+            Self::Recorded(revision) => &revision.hash,
+            Self::Unrecorded(hash) => hash,
+        }
+    }
+
+    fn plan(&self) -> Option<&RevisionPlan> {
+        match self {
+            Self::Recorded(revision) => Some(&revision.plan),
+            Self::Unrecorded(_) => None,
+        }
+    }
+}
+
+/// What serves, if a person has to say that the target may follow it.
+fn needs_approval<'a>(world: &'a World, target: &Target) -> Option<Stable<'a>> {
+    match world.spec.profiling.as_ref()?.approval {
+        Approval::Automatic => return None,
+        Approval::Manual => {}
+    }
+    let stable = world.stable().filter(|stable| *stable != target.hash)?;
+    let rollout = world.status.rollout.as_ref()?;
+    let is_approved = world.spec.rollout.approve.as_ref() == Some(&target.hash);
+    // A plan that was rolled out before, or is being so, was let through then; whether it may be again is the rollout's to say.
+    let is_known = world.revision(&target.hash).is_some()
+        || rollout.canary.as_ref() == Some(&target.hash)
+        || rollout.rejected.iter().any(|rejected| rejected.plan == target.hash);
+    if is_approved || is_known {
+        return None;
+    }
+    let Some(revision) = world.revision(stable) else { return Some(Stable::Unrecorded(stable)) };
+    let choice = |plan: &RevisionPlan| (plan.engine.clone(), plan.configuration.clone(), plan.max_in_flight);
+    (choice(&revision.plan) != choice(&target.plan)).then_some(Stable::Recorded(revision))
+}
+
+fn known<'a>(world: &'a World, target: &Target) -> Option<&'a ProposedPlan> {
+    let proposed = world.status.rollout.as_ref()?.proposed.as_ref()?;
+    (proposed.plan_hash == target.hash).then_some(proposed)
+}
+
+fn propose(
+    world: &World,
+    stable: Option<&RevisionPlan>,
+    target: &Target,
+    (changes, draft): (&Changes, &Draft),
+) -> ProposedPlan {
+    let Changes { choice, others } = changes;
+    let predictions = prediction::changes(world, stable, &target.plan);
+    let mut lines: Vec<String> =
+        choice.iter().chain(&predictions).chain(others).map(|line| cut(line, MAX_LINE)).collect();
+    let surplus = lines.len().saturating_sub(MAX_CHANGES);
+    if surplus > 0 {
+        lines.truncate(MAX_CHANGES - 1);
+        lines.push(format!("{} more", surplus + 1));
+    }
+    ProposedPlan {
+        plan_hash: target.hash.clone(),
+        since: known(world, target).map_or(Time(world.now), |known| known.since.clone()),
+        why: draft.status.selected.as_ref().map(|selected| selected.why.clone()).unwrap_or_default(),
+        changes: lines,
+    }
+}
+
+/// Members of two plans that differ, as `field: from -> to`.
+struct Changes {
+    choice: Vec<String>,
+    others: Vec<String>,
+}
+
+impl Changes {
+    fn between(before: Option<&RevisionPlan>, after: &RevisionPlan) -> Self {
+        let (before, after) = (before.map(members).unwrap_or_default(), members(after));
+        let fields: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let value = |of: &BTreeMap<String, String>, field: &String| {
+            of.get(field).map_or_else(|| "not set".to_owned(), |value| cut(value, MAX_VALUE))
+        };
+        let differing = fields.into_iter().filter(|field| before.get(*field) != after.get(*field));
+        let (mut choice, others): (Vec<&String>, Vec<&String>) =
+            differing.partition(|field| CHOICE.contains(&field.split('.').next().unwrap_or_default()));
+        let place = |field: &str| CHOICE.iter().position(|member| field.starts_with(member));
+        // The name that people know first.
+        choice.sort_by_key(|field| (place(field), *field != "engine.displayName", field.to_owned()));
+        let line = |field: &String| format!("{field}: {} -> {}", value(&before, field), value(&after, field));
+        Self { choice: choice.into_iter().map(line).collect(), others: others.into_iter().map(line).collect() }
+    }
+}
+
+/// The members of a plan by their paths.
+fn members(plan: &RevisionPlan) -> BTreeMap<String, String> {
+    let json = serde_json::to_value(plan).expect("a plan holds only texts, integers and lists");
+    let mut found = BTreeMap::new();
+    flatten(&json, String::new(), &mut found);
+    found
+}
+
+fn flatten(value: &Value, path: String, found: &mut BTreeMap<String, String>) {
+    let below = |member: &str| if path.is_empty() { member.to_owned() } else { format!("{path}.{member}") };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| flatten(value, below(name), found)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, value)| flatten(value, below(&at.to_string()), found));
+        }
+        Value::String(text) => {
+            found.insert(path, text.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        Value::Null => {}
+        Value::Bool(_) | Value::Number(_) => {
+            found.insert(path, value.to_string());
+        }
+    }
+}
+
+/// The text, with a mark where it was cut.
+fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some(_) => text.chars().take(characters - 1).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
+}

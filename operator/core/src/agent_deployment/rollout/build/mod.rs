@@ -1,0 +1,9 @@
+//! What serves and who is sent to it, one kind a file. Pure.
+
+pub mod controller_revision;
+pub mod pod;
+pub mod pool;
+pub mod route;
+pub mod runtime_config;
+pub mod serving;
+pub mod traffic;

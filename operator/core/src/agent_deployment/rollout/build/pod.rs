@@ -1,0 +1,287 @@
+//! The pod that serves an agent: the engine is checked, Triton is the native sidecar, the agent runtime is the main container, so
+//! that Triton outlives it at shutdown. Pure.
+
+use k8s_openapi::{
+    api::core::v1::{
+        ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, HTTPGetAction, Lifecycle,
+        LifecycleHandler, ObjectFieldSelector, PodSpec, Probe, SecretVolumeSource, SleepAction, Volume, VolumeMount,
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use slipway_crds::v1alpha1::{agent_deployment::NoBuildBackend, shared::ServingConfiguration};
+use slipway_tensorrt_llm::{
+    launch,
+    no_build::{open_ai_command, open_ai_health_command},
+};
+use slipway_worker_contract::{ServeConfig, paths};
+
+use super::runtime_config::HEADERS_FOLDER;
+use crate::{
+    agent_deployment::rollout::revision::RevisionPlan,
+    artifact_store,
+    jobs::{
+        template::{
+            SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, claim_volume, complete_container, empty_dir, mount,
+            pod_defaults, read_only, shared_memory_volume,
+        },
+        triton::environment,
+    },
+    serving::Serving,
+    settings::Settings,
+};
+
+/// File of the agent runtime's configuration.
+pub const CONFIG_FILE: &str = "config.json";
+/// Name of the port that clients call.
+pub const API_PORT_NAME: &str = "http";
+/// Port that clients call.
+pub(super) const API_PORT: i32 = 8080;
+/// Name of the port for evidence, metrics and health.
+const ADMIN_PORT_NAME: &str = "admin";
+/// Port for evidence, metrics and health; in no Service.
+const ADMIN_PORT: i32 = 9464;
+/// Triton's HTTP port.
+const TRITON_HTTP_PORT: i32 = 8000;
+/// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
+const PRE_STOP_SECONDS: i64 = 5;
+/// Seconds that Triton has to finish what is in flight.
+const TRITON_EXIT_SECONDS: i64 = 10;
+/// Seconds beyond the longest run that the pod is given to end.
+const GRACE_MARGIN_SECONDS: i64 = 10;
+/// Seconds that a model may take to load.
+const LOAD_SECONDS: i32 = 600;
+
+const CONFIG_VOLUME: &str = "config";
+const ENGINE_VOLUME: &str = "engine";
+
+/// The pod of a revision whose objects have this name.
+pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -> PodSpec {
+    let mut materialize = materialize(plan);
+    let mut triton = triton(plan);
+    let mut agent_runtime = agent_runtime(plan);
+    for container in [&mut materialize, &mut triton, &mut agent_runtime] {
+        complete_container(settings, container);
+    }
+    PodSpec {
+        init_containers: Some(vec![materialize, triton]),
+        containers: vec![agent_runtime],
+        volumes: Some(volumes(revision_name, plan)),
+        node_selector: Some(plan.hardware.node_selector.clone()).filter(|selector| !selector.is_empty()),
+        tolerations: Some(plan.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect::<Vec<_>>())
+            .filter(|tolerations| !tolerations.is_empty()),
+        termination_grace_period_seconds: Some(grace_seconds(plan)),
+        restart_policy: Some("Always".to_owned()),
+        ..pod_defaults()
+    }
+}
+
+/// How long a pod may take to end: its longest run, and the way out.
+pub fn grace_seconds(plan: &RevisionPlan) -> i64 {
+    let longest_run_seconds = i64::try_from(plan.agent.run_timeout.seconds_rounded_up()).unwrap_or(i64::MAX);
+    longest_run_seconds.saturating_add(PRE_STOP_SECONDS + TRITON_EXIT_SECONDS + GRACE_MARGIN_SECONDS)
+}
+
+/// Copies the engine out of the store and checks every byte; Triton starts only after it.
+fn materialize(plan: &RevisionPlan) -> Container {
+    let mut arguments = vec![
+        "materialize".to_owned(),
+        format!("--identity={}", plan.engine.name),
+        format!("--manifest-digest={}", plan.engine.manifest_digest),
+    ];
+    if !plan.configuration.is_default() {
+        let serving = plan.engine.serving();
+        arguments.extend(serving.tensorrt_llm_ranks.map(|_| format!("--model={}", serving.configured())));
+        let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
+        arguments.push(format!("--serve-config={settings}"));
+    }
+    Container {
+        name: "materialize".to_owned(),
+        image: Some(plan.worker_image.clone()),
+        args: Some(arguments),
+        volume_mounts: Some(vec![
+            read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
+            mount(ENGINE_VOLUME, paths::ENGINE_DIR),
+        ]),
+        ..Default::default()
+    }
+}
+
+/// Where the tokenizer of an engine of TensorRT-LLM lies in a pod.
+pub fn tokenizer_folder() -> String {
+    format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER)
+}
+
+/// The settings as the worker writes them into the model's configuration, when profiling and when serving.
+pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
+    ServeConfig {
+        instances: configuration.instances.and_then(|count| u32::try_from(count).ok()),
+        parameters: configuration.parameters.clone(),
+        ..ServeConfig::default()
+    }
+}
+
+/// Triton, or vLLM's own server in its place and on its port. Both have the one name by which pods are compared.
+fn triton(plan: &RevisionPlan) -> Container {
+    let serving = plan.engine.serving();
+    let (command, startup_probe) = match serving.no_build {
+        Some(NoBuildBackend::VLLMOpenAI) => (open_ai_command(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
+        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => {
+            let probe = probe("/v2/health/ready", TRITON_HTTP_PORT);
+            (triton_command(serving), Probe { failure_threshold: Some(LOAD_SECONDS), ..probe })
+        }
+    };
+    Container {
+        name: "triton".to_owned(),
+        image: Some(plan.triton_image.clone()),
+        command: Some(command),
+        env: environment(plan.engine.serving()),
+        restart_policy: Some("Always".to_owned()),
+        startup_probe: Some(startup_probe),
+        resources: Some(plan.triton_resources.to_requirements()),
+        volume_mounts: Some(vec![
+            read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)),
+            mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY),
+        ]),
+        ..Default::default()
+    }
+}
+
+/// vLLM's own server is asked from within. Each question starts an interpreter beside a load, hence seldom.
+fn own_server_probe() -> Probe {
+    const PERIOD_SECONDS: i32 = 5;
+    Probe {
+        exec: Some(ExecAction { command: Some(open_ai_health_command()) }),
+        period_seconds: Some(PERIOD_SECONDS),
+        timeout_seconds: Some(PERIOD_SECONDS),
+        failure_threshold: Some(LOAD_SECONDS / PERIOD_SECONDS),
+        ..Default::default()
+    }
+}
+
+/// One server; of an engine that is split over GPUs one a GPU, of which the first answers.
+fn triton_command(serving: Serving) -> Vec<String> {
+    let repository = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY);
+    let exit_timeout = format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}");
+    let models = serving.models();
+    match serving.tensorrt_llm_ranks {
+        None => [
+            vec![
+                "tritonserver".to_owned(),
+                format!("--model-repository={repository}"),
+                "--model-control-mode=explicit".to_owned(),
+            ],
+            models.iter().map(|model| format!("--load-model={model}")).collect(),
+            vec![exit_timeout],
+        ]
+        .concat(),
+        Some(ranks) => launch::Server {
+            program: "tritonserver".to_owned(),
+            repository,
+            ranks,
+            models: models.iter().map(|&model| model.to_owned()).collect(),
+            arguments: vec![exit_timeout],
+            leader_arguments: Vec::new(),
+        }
+        .command(),
+    }
+}
+
+fn agent_runtime(plan: &RevisionPlan) -> Container {
+    let header_mounts = header_secrets(plan)
+        .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
+    let tokenizer_mount =
+        plan.engine.serving().takes_tokens().then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
+        .chain(tokenizer_mount)
+        .chain(header_mounts)
+        .collect();
+    Container {
+        name: "agent-runtime".to_owned(),
+        image: Some(plan.agent_runtime_image.clone()),
+        ports: Some(vec![port(API_PORT_NAME, API_PORT), port(ADMIN_PORT_NAME, ADMIN_PORT)]),
+        env: Some(vec![EnvVar {
+            name: "POD_NAME".to_owned(),
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector { field_path: "metadata.name".to_owned(), ..Default::default() }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }]),
+        startup_probe: Some(Probe { failure_threshold: Some(LOAD_SECONDS), ..probe("/readyz", ADMIN_PORT) }),
+        readiness_probe: Some(Probe {
+            period_seconds: Some(2),
+            failure_threshold: Some(2),
+            ..probe("/readyz", ADMIN_PORT)
+        }),
+        liveness_probe: Some(Probe {
+            period_seconds: Some(10),
+            failure_threshold: Some(6),
+            ..probe("/livez", ADMIN_PORT)
+        }),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler {
+                sleep: Some(SleepAction { seconds: PRE_STOP_SECONDS }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        resources: Some(plan.agent_resources.to_requirements()),
+        volume_mounts: Some(mounts),
+        ..Default::default()
+    }
+}
+
+fn probe(path: &str, port: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(port),
+            ..Default::default()
+        }),
+        period_seconds: Some(1),
+        timeout_seconds: Some(2),
+        ..Default::default()
+    }
+}
+
+fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..Default::default()
+    }
+}
+
+fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
+    let config = Volume {
+        name: CONFIG_VOLUME.to_owned(),
+        config_map: Some(ConfigMapVolumeSource { name: revision_name.to_owned(), ..Default::default() }),
+        ..Default::default()
+    };
+    let headers = header_secrets(plan).map(|(index, _, secret)| Volume {
+        name: header_volume(index),
+        secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
+        ..Default::default()
+    });
+    let own = [
+        config,
+        claim_volume(STORE_VOLUME, artifact_store::CLAIM, true),
+        empty_dir(ENGINE_VOLUME),
+        shared_memory_volume(),
+    ];
+    own.into_iter().chain(headers).collect()
+}
+
+/// Tools with a Secret of headers: place and name of the tool, and the Secret's name.
+fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &str)> {
+    plan.agent.tools.iter().enumerate().filter_map(|(index, tool)| {
+        let secret = tool.http.as_ref()?.headers_from.as_ref()?;
+        Some((index, tool.name.as_str(), secret.name.as_str()))
+    })
+}
+
+/// The name of a tool would not do: volume names know no underscore and are as short as the longest name of a tool.
+fn header_volume(index: usize) -> String {
+    format!("headers-{index}")
+}

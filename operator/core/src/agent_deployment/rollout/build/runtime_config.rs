@@ -1,0 +1,146 @@
+//! The configuration of the agent runtime, from a plan. Pure.
+
+use slipway_crds::{
+    v1alpha1::agent_deployment::{
+        Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
+        NoBuildBackend, Tool as ApiTool, ToolType,
+    },
+    values::Percentile as ApiPercentile,
+};
+use slipway_runtime_config::{
+    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
+    Tool, ToolKind,
+};
+use slipway_tensorrt_llm::no_build::OPEN_AI_PORT;
+
+use super::pod::tokenizer_folder;
+use crate::{agent_deployment::rollout::revision::RevisionPlan, serving::Serving};
+
+/// Folder in which the header Secrets of tools are mounted, one folder a tool.
+pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
+/// Where Triton listens for gRPC, as the agent runtime sees it.
+const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
+/// Time that runs in flight have beyond the longest run before they are cut.
+const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
+
+/// The configuration file's content: what the plan says, and the objectives as they are now.
+pub fn runtime_config(
+    agent_deployment: &str,
+    revision: &str,
+    plan: &RevisionPlan,
+    objectives: &[LatencyObjective],
+) -> RuntimeConfig {
+    let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
+    speak(&mut config, plan.engine.serving());
+    config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
+    config.max_in_flight = unsigned(plan.max_in_flight);
+    config.objectives = objectives
+        .iter()
+        .map(|objective| Objective {
+            name: objective.name.clone(),
+            metric: metric(objective.metric),
+            percentile: percentile(objective.percentile),
+            max_microseconds: objective.max.microseconds(),
+        })
+        .collect();
+    config
+}
+
+/// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
+/// text in the tensors of whatever else takes it, or to vLLM's own server.
+pub fn speak(config: &mut RuntimeConfig, serving: Serving) {
+    serving.model().clone_into(&mut config.triton.model_name);
+    config.triton.tokenizer = serving.takes_tokens().then(tokenizer_folder);
+    config.triton.dialect = match (serving.no_build, serving.entry) {
+        (None, EngineEntry::Engine) => TextDialect::Text,
+        (None, EngineEntry::Ensemble | EngineEntry::BLS) => TextDialect::Ensemble,
+        (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => TextDialect::LlmApi,
+        (Some(NoBuildBackend::VLLM), _) => TextDialect::Vllm,
+        (Some(NoBuildBackend::VLLMOpenAI), _) => TextDialect::OpenAi,
+    };
+    if config.triton.dialect == TextDialect::OpenAi {
+        config.triton.endpoint = format!("http://127.0.0.1:{OPEN_AI_PORT}");
+    }
+}
+
+/// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
+pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
+    let config = agent_config(agent_deployment, "revision", agent, http_tool);
+    let problems = config.validate().err()?;
+    let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(&problem.to_string())).collect();
+    Some(lines.join("; "))
+}
+
+/// The sidecar's names of fields, as the API has them.
+fn in_words_of_the_spec(text: &str) -> String {
+    text.replace("kind.http.parameters", "http.arguments")
+        .replace("kind.http.", "http.")
+        .replace("add it to parameters", "add it to arguments")
+        .replace("is not a parameter", "is not an argument")
+}
+
+/// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of their own.
+pub fn agent_config(
+    agent_deployment: &str,
+    revision: &str,
+    agent: &Agent,
+    http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool,
+) -> RuntimeConfig {
+    let mut config = RuntimeConfig::new(agent_deployment, revision, TRITON_ENDPOINT);
+    config.system_prompt.clone_from(&agent.system_prompt);
+    if let Some(template) = &agent.prompt_template {
+        config.prompt_template.clone_from(template);
+    }
+    config.tools = agent.tools.iter().map(|api| tool(api, http_tool)).collect();
+    config.max_steps = unsigned(agent.max_steps);
+    config.max_tokens_per_step = unsigned(agent.max_output_tokens);
+    config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
+    config
+}
+
+/// Integers of the API are signed; its bounds keep them above zero.
+fn unsigned(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Tool {
+    let kind = match (tool.kind, &tool.http) {
+        (ToolType::HTTP, Some(http)) => ToolKind::Http(http_tool(tool, http)),
+        (ToolType::Calculator | ToolType::HTTP, _) => ToolKind::Calculator,
+    };
+    Tool { name: tool.name.clone(), description: tool.description.clone(), kind }
+}
+
+fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
+    let mut result = HttpTool::new(&http.url);
+    result.method = match http.method {
+        ApiMethod::GET => HttpMethod::Get,
+        ApiMethod::POST => HttpMethod::Post,
+    };
+    result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
+    result.headers_from = http.headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
+    result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
+    result.retries = unsigned(http.retries);
+    result.idempotent = http.idempotent;
+    result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
+    result
+}
+
+fn metric(metric: LatencyMetric) -> ObjectiveMetric {
+    match metric {
+        LatencyMetric::RequestLatency => ObjectiveMetric::RequestLatency,
+        LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
+        LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
+        LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
+    }
+}
+
+fn percentile(percentile: ApiPercentile) -> Percentile {
+    match percentile {
+        ApiPercentile::P50 => Percentile::P50,
+        ApiPercentile::P90 => Percentile::P90,
+        ApiPercentile::P95 => Percentile::P95,
+        ApiPercentile::P99 => Percentile::P99,
+        ApiPercentile::P99_9 => Percentile::P99_9,
+    }
+}

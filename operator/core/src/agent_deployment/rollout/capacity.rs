@@ -1,0 +1,307 @@
+//! A rollout in a cluster that has no room for it: it goes on with fewer pods, waits, or takes the place of serving pods. Pure.
+//!
+//! Room is asked for by trying. No node and no pod of others is looked at: a pod of the canary that the scheduler finds no node for
+//! within `capacityDeadline` says all there is to know, in the scheduler's words. What is done about it stands in the status before
+//! it is done.
+//!
+//! Places are taken from stable one at a time, and only with `capacity: InPlace`: the first when the canary has no pod at all, further
+//! ones when it has passed its last step and all its pods are ready. So the two together are never more than one pod short, and they
+//! are given back in the same way.
+
+mod draining;
+mod shortage;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{Capacity, CapacityPhase, RolloutCapacity, RolloutStatus, TrafficType},
+};
+
+use super::{
+    Draft, World, baseline,
+    canary::{Canary, Next, from_the_start},
+    steps::{self, Arms, Planned},
+};
+use crate::{
+    agent_deployment::world::{ServingView, Unscheduled},
+    plan::Note,
+};
+
+/// The first back-off after room was asked for in vain: shorter than the ten minutes for which autoscalers keep an idle node, so that
+/// one that came too late is still there. Each further one is twice as long.
+const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
+/// The longest: a pod that waits takes part in the scheduler's queue, and may make others add nodes, for a part of the time only.
+const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(1);
+/// What is kept of the scheduler's words.
+const MAX_MESSAGE: usize = 400;
+
+/// The steps that there is room for; none where nothing splits the traffic.
+pub(super) fn schedule(world: &World, room: Option<&RolloutCapacity>) -> Vec<Planned> {
+    let (rollout, replicas) = (&world.spec.rollout, world.replicas());
+    if rollout.traffic.r#type == TrafficType::BlueGreen {
+        return Vec::new();
+    }
+    let unlimited = Arms { share_at_most: baseline::largest_share(world), ..Arms::unlimited(replicas) };
+    let Some(room) = room else { return steps::schedule(rollout, unlimited) };
+    // Places that are taken and given back one by one change nothing here: the judge's memory is tied to the steps.
+    let beside = room.pods - room.drained;
+    match room.phase {
+        CapacityPhase::Waiting => steps::schedule(rollout, unlimited),
+        CapacityPhase::Limited => steps::schedule(rollout, Arms { canary_at_most: room.pods, ..unlimited }),
+        CapacityPhase::InPlace | CapacityPhase::Restoring if beside > 0 => {
+            steps::schedule(rollout, Arms { canary_at_most: beside, ..unlimited })
+        }
+        CapacityPhase::InPlace | CapacityPhase::Restoring if replicas <= 1 => steps::alone(rollout),
+        CapacityPhase::InPlace | CapacityPhase::Restoring => {
+            steps::schedule(rollout, Arms { stable: replicas - 1, canary_at_most: 1, ..unlimited })
+        }
+    }
+}
+
+/// How long to wait before room is asked for once more.
+fn back_off(attempts: i32) -> SignedDuration {
+    let doublings = u32::try_from(attempts - 1).unwrap_or(0).min(8);
+    FIRST_BACK_OFF.checked_mul(2_i32.pow(doublings)).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+}
+
+fn shortened(scheduler: &str) -> String {
+    scheduler.trim_end_matches(['.', ' ']).chars().take(MAX_MESSAGE).collect()
+}
+
+/// How many pods there are of either.
+impl<'a> Canary<'a> {
+    /// What is seen of its pods, or of pairs of one of them and one of the baseline.
+    fn view(&self) -> Option<ServingView> {
+        let serving = &self.world.serving;
+        let canary = serving.get(&self.target.hash)?;
+        match self.baseline() {
+            None => Some(canary.clone()),
+            Some(baseline) => baseline::pairs(canary, serving.get(&baseline)?),
+        }
+    }
+
+    /// Whether a pod of it, or of the baseline, has a node.
+    fn has_any_node(&self) -> bool {
+        let beside = [Some(self.target.hash.clone()), self.baseline()];
+        let views = beside.iter().flatten().filter_map(|revision| self.world.serving.get(revision));
+        views.map(|view| view.scheduled).any(|scheduled| scheduled > 0)
+    }
+
+    fn stable_view(&self) -> Option<&'a ServingView> {
+        self.world.serving.get(self.stable)
+    }
+
+    fn room(&self) -> Option<&RolloutCapacity> {
+        self.rollout.capacity.as_ref()
+    }
+
+    pub(super) fn phase(&self) -> Option<CapacityPhase> {
+        self.room().map(|room| room.phase)
+    }
+
+    fn replicas(&self) -> i32 {
+        self.world.replicas()
+    }
+
+    /// Pods of stable: all but those that made room.
+    pub(super) fn stable_pods(&self) -> i32 {
+        (self.replicas() - self.room().map_or(0, |room| room.drained)).max(0)
+    }
+
+    /// Pods of stable that can be sent to.
+    pub(super) fn stable_ready(&self) -> i32 {
+        self.stable_view().map_or(0, |view| view.ready.min(self.stable_pods()))
+    }
+
+    /// Pods that the canary is given.
+    pub(super) fn wanted(&self) -> i32 {
+        let needed = self.needed();
+        let Some(room) = self.room() else { return needed };
+        match room.phase {
+            // What was short is asked for as a whole: traffic that would have to be taken back again is not given.
+            CapacityPhase::Waiting if self.is_asking() => needed.max(room.wanted.min(self.replicas())),
+            CapacityPhase::Waiting => 0,
+            CapacityPhase::Limited if self.planned().is_none() && self.is_asking() => needed,
+            CapacityPhase::Limited => needed.min(room.pods),
+            CapacityPhase::InPlace | CapacityPhase::Restoring => room.pods.min(self.replicas()),
+        }
+    }
+
+    /// Whether the time until which it was to wait is over, and no pod of stable asks for the same room.
+    fn is_asking(&self) -> bool {
+        let is_stable_short = self.stable_view().is_some_and(|view| view.unscheduled.is_some());
+        let is_time = self.room().and_then(|room| room.retry_at.as_ref()).is_none_or(|at| at.0 <= self.world.now);
+        is_time && !is_stable_short
+    }
+
+    /// Whether every pod that the canary is given has a node.
+    fn has_nodes(&self) -> bool {
+        let wanted = self.wanted();
+        wanted > 0 && self.view().is_some_and(|view| view.wanted == wanted && view.scheduled >= wanted)
+    }
+
+    /// Traffic as the pods stand: pods that are replaced one by one can only be sent to so.
+    pub(super) fn share_by_pods(&mut self) {
+        let is_split = self.world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
+        match self.phase() {
+            Some(CapacityPhase::InPlace | CapacityPhase::Restoring) => {}
+            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) if is_split => return,
+            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => return self.set_weight(0),
+        }
+        let canary = self.view().map_or(0, |view| view.ready.min(self.wanted()));
+        let weight = match (canary, self.stable_ready()) {
+            (0, _) => 0,
+            (_, 0) => 100,
+            (canary, stable) => (100 * canary / (canary + stable)).clamp(1, 99),
+        };
+        self.set_weight(weight);
+    }
+}
+
+/// Asking for room.
+impl Canary<'_> {
+    /// Takes what became of the canary's pods into the rollout.
+    pub(super) fn ask_for_room(&mut self, draft: &mut Draft) -> Next {
+        self.ask_at_once_after_an_edit();
+        let wanted = self.wanted();
+        let Some(view) = self.view().filter(|view| view.wanted == wanted) else { return Next::GoOn };
+        match self.phase() {
+            Some(CapacityPhase::InPlace) => return self.look_after_places(&view, draft),
+            Some(CapacityPhase::Restoring) => {}
+            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => {
+                let stable = self.stable_view().and_then(|stable| self.overdue(stable));
+                match (stable, self.overdue(&view)) {
+                    // Stable has grown, or has lost a node: its own pods come first.
+                    (Some(unscheduled), _) if self.has_any_node() => {
+                        self.wait_for_room(&shortened(&unscheduled.message))
+                    }
+                    (_, Some(unscheduled)) => self.fall_back(&view, &shortened(&unscheduled.message), draft),
+                    (_, None) if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
+                        self.rollout.capacity = None;
+                    }
+                    (_, None) => {}
+                }
+            }
+        }
+        Next::GoOn
+    }
+
+    /// Whoever edits the spec, be it with a word in `spec.rollout.retry`, is not to wait for a back-off.
+    fn ask_at_once_after_an_edit(&mut self) {
+        let World { now, generation, .. } = self.world;
+        if let Some(room) = self.rollout.capacity.as_mut().filter(|room| room.generation != *generation) {
+            room.generation = *generation;
+            room.attempts = 0;
+            room.retry_at = room.retry_at.take().map(|Time(at)| Time(at.min(*now)));
+        }
+    }
+
+    /// The pod that has waited for a node for longer than the deadline. Pods that leave give their room back first.
+    fn overdue<'v>(&self, view: &'v ServingView) -> Option<&'v Unscheduled> {
+        let unscheduled = view.unscheduled.as_ref().filter(|_| !self.is_room_coming_free())?;
+        let room = self.room();
+        let asked = [room.map(|room| room.since.0), room.and_then(|room| room.retry_at.as_ref()).map(|at| at.0)];
+        let asked =
+            asked.into_iter().flatten().filter(|at| *at <= self.world.now).fold(unscheduled.since, Timestamp::max);
+        let deadline = self.world.spec.rollout.capacity_deadline.microseconds();
+        let deadline = SignedDuration::from_micros(i64::try_from(deadline).unwrap_or(i64::MAX));
+        // A deadline beyond all times never passes.
+        let until = asked.checked_add(deadline).ok()?;
+        (until <= self.world.now).then_some(unscheduled)
+    }
+
+    /// Whether there are still objects of revisions that leave.
+    fn is_room_coming_free(&self) -> bool {
+        let baseline = self.baseline();
+        let stays = |revision: &String| {
+            revision == self.stable || *revision == self.target.hash || Some(revision) == baseline.as_ref()
+        };
+        !self.world.objects.keys().all(stays)
+    }
+
+    /// Not all pods have found room.
+    fn fall_back(&mut self, view: &ServingView, scheduler: &str, draft: &mut Draft) {
+        let found = view.scheduled;
+        let is_split = !self.schedule.is_empty();
+        let is_unfit = found > view.ready || view.crash.is_some();
+        match self.world.spec.rollout.capacity {
+            Capacity::SurgeIfPossible if found > 0 && is_split => self.go_on_with(found, scheduler, draft),
+            Capacity::InPlace if found > 0 && self.planned().is_some() => self.go_on_with(found, scheduler, draft),
+            // A canary that does not get ready where there is room is not worth a serving pod.
+            Capacity::InPlace if is_unfit && !view.is_past_deadline => {}
+            Capacity::InPlace if is_unfit => self.wait_for_room(scheduler),
+            Capacity::InPlace if self.may_take_a_place() => self.take_a_place(found, scheduler, draft),
+            Capacity::InPlace if self.world.spec.rollout.paused && !self.was_in_vain() => {}
+            Capacity::InPlace if found > 0 && is_split => self.go_on_with(found, scheduler, draft),
+            Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => self.wait_for_room(scheduler),
+        }
+    }
+
+    /// What is known after room was asked for in vain.
+    fn refused(&self, scheduler: &str) -> RolloutCapacity {
+        let now = self.world.now;
+        let known = self.room();
+        let attempts = known.map_or(0, |room| room.attempts).saturating_add(1);
+        RolloutCapacity {
+            phase: CapacityPhase::Waiting,
+            wanted: self.wanted().max(self.needed()),
+            pods: 0,
+            drained: 0,
+            since: Time(now),
+            message: scheduler.to_owned(),
+            retry_at: now.checked_add(back_off(attempts)).ok().map(Time),
+            attempts,
+            generation: self.world.generation,
+            reason: None,
+            drained_in_vain: known.and_then(|room| room.drained_in_vain.clone()),
+        }
+    }
+
+    /// The same place among the steps, which may be fewer now.
+    fn take(&mut self, room: RolloutCapacity) {
+        let has_passed = self.planned().is_none();
+        self.rollout.capacity = Some(room);
+        self.schedule = schedule(self.world, self.room());
+        if self.rollout.step.is_some() {
+            let last = self.schedule.len();
+            let step = if has_passed { last + 1 } else { self.step().min(last.max(1)) };
+            self.rollout.step = i32::try_from(step).ok();
+        }
+    }
+
+    fn go_on_with(&mut self, found: i32, scheduler: &str, draft: &mut Draft) {
+        let is_told = self.room().is_some_and(|room| room.phase == CapacityPhase::Limited && room.pods == found);
+        let room = RolloutCapacity { phase: CapacityPhase::Limited, pods: found, ..self.refused(scheduler) };
+        if !is_told {
+            let beside = self.baseline().map_or("", |_| " and as many of its baseline");
+            let line = format!(
+                "plan {} goes on with {found} of {} pods{beside}, and no more traffic than these carry: {scheduler}",
+                self.target.hash, room.wanted
+            );
+            draft.notes.push(Note::warning(Reason::InsufficientCapacity, line));
+        }
+        self.take(room);
+    }
+
+    /// Without pods, from the start. What it asks for next time is what it lacked.
+    fn wait_for_room(&mut self, scheduler: &str) {
+        let had_baseline = self.baseline().is_some();
+        let room = self.refused(scheduler);
+        let Self { world, stable, target, .. } = *self;
+        let is_promoted = self.is_named_by(world.spec.rollout.promote.as_ref());
+        self.rollout = RolloutStatus {
+            capacity: Some(room),
+            ..from_the_start(world, stable, target, std::mem::take(&mut self.rollout))
+        };
+        self.schedule = schedule(world, self.room());
+        if is_promoted && self.rollout.step.is_some() {
+            self.rollout.step = i32::try_from(self.schedule.len() + 1).ok();
+        }
+        let is_with_baseline = !had_baseline && self.baseline().is_some();
+        if let Some(room) = self.rollout.capacity.as_mut().filter(|_| is_with_baseline) {
+            // What it lacked alone it asks for together with a baseline, and not twice.
+            room.wanted = room.wanted.div_euclid(2) + room.wanted.rem_euclid(2);
+        }
+    }
+}

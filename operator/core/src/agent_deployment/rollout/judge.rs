@@ -1,0 +1,319 @@
+//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those
+//! of slipway-analysis.
+
+use std::{cell::LazyCell, ops::Deref, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use slipway_analysis::judge::{
+    Arm, Change, Config, Expectation, Judge, Judgement, Objective, Observation, OnInconclusive as JudgeOnInconclusive,
+    Reference, Step, Suspect, Verdict, Window, config,
+};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
+    values::Percentile,
+};
+use slipway_evidence::{Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id};
+
+use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
+use crate::agent_deployment::{monitoring::objectives::counted_as, world::PodEvidence};
+
+/// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
+const SETTLE_SECONDS: u64 = 5;
+/// Seconds after the end of a window in which a pod has counted it.
+const GRACE_SECONDS: u64 = 2;
+/// Windows for which a silent pod is waited for before the others are judged without it.
+const PATIENCE_WINDOWS: u64 = 3;
+/// Windows whose sessions say whether a wrong split was mended: five minutes.
+const MENDED_WINDOWS: u64 = 30;
+/// Seconds after which the figures of the judge are written even though nothing has changed.
+const WRITE_EVERY_SECONDS: i64 = 60;
+
+/// What is judged.
+pub(super) struct Case<'a> {
+    pub(super) world: &'a World,
+    pub(super) rollout: &'a RolloutStatus,
+    pub(super) schedule: &'a [Planned],
+    pub(super) stable: &'a str,
+    pub(super) canary: &'a str,
+    pub(super) plan: &'a RevisionPlan,
+    /// Whether the canary would be given more traffic now; if not, later windows are read all the same.
+    pub(super) may_advance: bool,
+}
+
+/// Time until the next window can be read: whole seconds, from one to the length of a window.
+pub(super) fn until_next_window(now: Timestamp) -> Duration {
+    let counted = u64::try_from(now.as_second()).unwrap_or(0).saturating_sub(GRACE_SECONDS);
+    Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
+}
+
+/// What the judge came to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Judged {
+    /// The rollout with the judge's figures, where it is time to write them.
+    pub(super) rollout: RolloutStatus,
+    /// What is to be done.
+    pub(super) verdict: Verdict,
+    /// Why, in words, with who is to blame.
+    pub(super) reason: String,
+}
+
+impl Case<'_> {
+    /// Reads the windows that were not read before, and judges.
+    pub(super) fn judge(&self) -> Judged {
+        let config = self.config();
+        let kept = self.rollout.judge_state.as_deref().and_then(|state| Judge::resume(config.clone(), state).ok());
+        let mut judge = kept.unwrap_or_else(|| Judge::new(config));
+        let latest = LazyCell::new(|| self.latest_windows());
+        let is_split_wrong = |judge: &Judge| self.is_split_wrong(judge, &latest);
+        let mut last = None;
+        for window in self.windows(judge.consumed_to()) {
+            if !self.may_advance || is_split_wrong(&judge) {
+                judge.hold();
+            }
+            let judgement = judge.consume(&window);
+            let ends = judgement.as_ref().is_some_and(|judgement| match judgement.verdict {
+                Verdict::Hold => false,
+                // Windows after it belong to the next share, if there is to be one.
+                Verdict::Advance | Verdict::Promote => self.may_advance && !is_split_wrong(&judge),
+                Verdict::Rollback => true,
+            });
+            last = judgement.or(last);
+            if ends {
+                break;
+            }
+        }
+        self.conclude(&judge, last, is_split_wrong(&judge))
+    }
+
+    fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool) -> Judged {
+        let (verdict, reason, code) = match (&last, judge.decided()) {
+            (Some(judgement), _) => (judgement.verdict, judgement.reason.to_string(), judgement.reason.code()),
+            // Decided before, and written down then.
+            (None, Some((verdict, _))) => (verdict, self.rollout.message.clone().unwrap_or_default(), ""),
+            (None, None) => (Verdict::Hold, self.rollout.message.clone().unwrap_or_default(), ""),
+        };
+        let is_held = is_split_wrong && verdict != Verdict::Rollback;
+        let (verdict, reason, code) = if is_held { split_mismatch() } else { (verdict, reason, code) };
+        let blame = judge.blame();
+        let reason = match verdict {
+            Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; blame {blame:?}"),
+            Verdict::Rollback | Verdict::Hold | Verdict::Advance | Verdict::Promote => reason,
+        };
+        let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
+        if last.is_some() && self.is_news(verdict, code) {
+            let text = judged.reason.clone();
+            write(&mut judged.rollout, judge, self.reference(), (verdict, code, text));
+            judged.rollout.judged_at = Some(Time(self.world.now));
+        }
+        judged
+    }
+
+    /// Whether new sessions do not come in the declared shares. Without a gateway nobody declared any. What was wrong once and is right
+    /// in the latest windows was mended.
+    fn is_split_wrong(&self, judge: &Judge, latest: &impl Deref<Target = Vec<Window>>) -> bool {
+        let is_declared = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
+        is_declared && judge.split_mismatch().1 && !judge.is_split_kept(latest)
+    }
+
+    /// What it is compared with at the steps to come.
+    fn reference(&self) -> Reference {
+        if baseline::is_asked_for(self.world) { Reference::Baseline } else { Reference::Rest }
+    }
+
+    fn is_news(&self, verdict: Verdict, code: &str) -> bool {
+        let same = self.rollout.verdict.as_deref() == Some(&format!("{verdict:?}"))
+            && self.rollout.reason.as_deref() == Some(code);
+        let written = self.rollout.judged_at.as_ref().map(|time| self.world.now.duration_since(time.0).as_secs());
+        // What has been passed is behind it: without it in the status the next operator would judge the step before once more.
+        let is_passed = self.may_advance && verdict == Verdict::Advance;
+        !same || is_passed || written.is_none_or(|seconds| seconds >= WRITE_EVERY_SECONDS)
+    }
+
+    fn config(&self) -> Config {
+        let spec = &self.world.spec;
+        let rollout = &spec.rollout;
+        let stable = self.world.revision(self.stable).map(|revision| &revision.plan);
+        let steps = self.schedule.iter().map(|step| Step {
+            weight_percent: step.share,
+            min_soak_seconds: step.min_soak_seconds,
+            max_soak_seconds: step.max_soak_seconds,
+        });
+        let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
+            metric: counted_as(objective.metric),
+            percentile: quantile(objective.percentile),
+            max_microseconds: objective.max.microseconds(),
+        });
+        Config {
+            steps: steps.collect(),
+            margin_bins: config::margin_bins(rollout.judge.max_regression.ratio()),
+            alpha: rollout.judge.false_rollback.ratio().max(1e-6),
+            warm_up_seconds: rollout.judge.warm_up.seconds_rounded_up(),
+            on_inconclusive: match rollout.on_inconclusive {
+                OnInconclusive::Pause => JudgeOnInconclusive::Pause,
+                OnInconclusive::Rollback => JudgeOnInconclusive::Rollback,
+                OnInconclusive::Promote => JudgeOnInconclusive::Promote,
+            },
+            objectives: objectives.collect(),
+            error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
+            predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
+            change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),
+            // Where no stable pod is left there is nothing to compare with.
+            is_first_revision: self.schedule.iter().all(|step| step.weight == 100),
+        }
+    }
+
+    /// The finished windows that are to be read, all at the present weight.
+    fn windows(&self, consumed_to: u64) -> Vec<Window> {
+        self.windows_from(|_| consumed_to / WINDOW_SECONDS)
+    }
+
+    /// The latest finished windows at the present weight, read or not.
+    fn latest_windows(&self) -> Vec<Window> {
+        self.windows_from(|end| end.saturating_sub(MENDED_WINDOWS))
+    }
+
+    fn windows_from(&self, first: impl Fn(u64) -> u64) -> Vec<Window> {
+        let Some(since) = &self.rollout.weight_since else { return Vec::new() };
+        let seconds = |time: Timestamp| u64::try_from(time.as_second()).unwrap_or(0);
+        let settled = (seconds(since.0) + SETTLE_SECONDS).div_ceil(WINDOW_SECONDS);
+        let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
+        let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
+        let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
+        let is_silent = arms.iter().flat_map(|(_, pods)| *pods).any(|pod| pod.evidence.is_none());
+        let end = if is_silent { finished.saturating_sub(PATIENCE_WINDOWS) } else { finished };
+        (settled.max(first(end))..end).map(|id| self.window(id, &arms)).collect()
+    }
+
+    fn pods(&self, revision: &str) -> &[PodEvidence] {
+        self.world.evidence.get(revision).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn window(&self, id: u64, arms: &[(Arm, &[PodEvidence])]) -> Window {
+        let planned = self.schedule.iter().find(|step| Some(step.weight) == self.rollout.weight).map(|step| step.share);
+        let weight_percent = planned.or(self.rollout.weight.map(f64::from));
+        let reference_percent = self.rollout.compared_baseline().map(|of| f64::from(of.weight));
+        let mut window = Window { end_seconds: window_end(id), weight_percent, reference_percent, ..Window::default() };
+        // The sessions of a pod that does not answer are counted by nobody: without them the split would look wrong.
+        let is_split_known = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
+        let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
+        for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
+            let Some(evidence) = &pod.evidence else { continue };
+            // A container that was started anew counts anew: it is another pod to the judge.
+            let name = format!("{}@{}", evidence.pod, evidence.started_at);
+            let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
+            let observation = |metric: &MetricWindow| Observation {
+                new_sessions: sessions(metric),
+                ..Observation::from_evidence(arm, &name, metric)
+            };
+            window.observations.extend(counted.metrics.iter().map(observation));
+            if counted.metrics.is_empty() {
+                window.observations.push(observation(&idle()));
+            }
+        }
+        window
+    }
+}
+
+/// A comparison of what the gateway did not split as declared decides nothing.
+fn split_mismatch() -> (Verdict, String, &'static str) {
+    let code = Reason::TrafficSplitMismatch.as_str();
+    (
+        Verdict::Hold,
+        format!("{code}: new sessions do not reach the canary in the declared share: look at the gateway"),
+        code,
+    )
+}
+
+/// What a pod that nothing reached says of a window: it is there. The metric is one that guards nothing.
+fn idle() -> MetricWindow {
+    MetricWindow {
+        metric: Metric::Shed,
+        unit: Unit::Run,
+        stratum: String::new(),
+        started: 0,
+        new_sessions: 0,
+        in_flight: 0,
+        oldest_in_flight_microseconds: 0,
+        count: 0,
+        errors: 0,
+        sum_microseconds: 0,
+        buckets: Histogram::default(),
+    }
+}
+
+fn write(
+    rollout: &mut RolloutStatus,
+    judge: &Judge,
+    reference: Reference,
+    (verdict, code, text): (Verdict, &str, String),
+) {
+    rollout.verdict = Some(format!("{verdict:?}"));
+    rollout.reason = Some(code.to_owned());
+    rollout.message = Some(text.chars().take(512).collect());
+    rollout.judge_state = Some(judge.encode());
+    rollout.expected_verdict = match judge.expected_time_to_verdict(reference) {
+        Expectation::Unknown => None,
+        Expectation::Seconds(seconds) => Some(format!("about {} min at today's traffic", seconds.div_ceil(60))),
+        Expectation::Unreachable { seconds: None, .. } => {
+            Some("not within a week at today's traffic: shorten the list of objectives or raise the weights".to_owned())
+        }
+        Expectation::Unreachable { seconds: Some(seconds), schedule_seconds } => Some(format!(
+            "about {} min at today's traffic, beyond the {} min of all maxSoak together",
+            seconds.div_ceil(60),
+            schedule_seconds / 60
+        )),
+    };
+    let weighed = judge.evidence().into_iter().filter(|evidence| evidence.weight > 0.0);
+    let mut evidence: Vec<LogEvidence> = weighed
+        .map(|evidence| LogEvidence {
+            guard: Suspect { key: evidence.key, harm: evidence.harm }.to_string(),
+            log_evidence: logarithm(evidence.ln_e),
+        })
+        .collect();
+    evidence.sort_by(|a, b| a.guard.cmp(&b.guard));
+    evidence.dedup_by(|a, b| a.guard == b.guard);
+    evidence.truncate(64);
+    rollout.evidence = evidence;
+}
+
+/// Two decimals; a rounded zero has no sign.
+fn logarithm(value: f64) -> String {
+    format!("{:.2}", if value.abs() < 0.005 { 0.0 } else { value })
+}
+
+/// What a revision changes decides what guards it: a slower tool is no engine's fault.
+fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
+    let agent = stable.agent != canary.agent;
+    let rest = RevisionPlan { agent: stable.agent.clone(), ..canary.clone() };
+    match (agent, rest != *stable) {
+        (true, false) => Change::Agent,
+        (false, true) => Change::Engine,
+        (true, true) | (false, false) => Change::Any,
+    }
+}
+
+fn quantile(percentile: Percentile) -> Quantile {
+    match percentile {
+        Percentile::P50 => Quantile::P50,
+        Percentile::P90 => Quantile::P90,
+        Percentile::P95 => Quantile::P95,
+        Percentile::P99 => Quantile::P99,
+        Percentile::P99_9 => Quantile::P99_9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_is_looked_at_as_soon_as_its_pods_have_counted_a_window() {
+        let wait = |text: &str| until_next_window(text.parse().unwrap()).as_secs();
+        assert_eq!(wait("2026-01-01T00:00:12Z"), 10);
+        assert_eq!(wait("2026-01-01T00:00:12.9Z"), 10);
+        assert_eq!(wait("2026-01-01T00:00:15Z"), 7);
+        assert_eq!(wait("2026-01-01T00:00:21.9Z"), 1);
+    }
+}

@@ -1,0 +1,114 @@
+//! What profiling predicts of a change: how much slower a cheaper configuration may be without doing harm. Pure.
+
+use slipway_analysis::judge::Prediction;
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{LatencyMetric, LatencyObjective},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
+};
+use slipway_evidence::Metric;
+
+use super::{World, revision::RevisionPlan};
+use crate::{agent_deployment::profiling, profile::decide::select::milliseconds};
+
+/// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
+///
+/// Measurements have what their driver counts and what the objectives name. Where a part of a request was not measured, the whole request
+/// stands for it and for a run's time at the model, which is made of requests; where no request was, the whole run does, whose tools take
+/// the same time in both and make its ratio the smaller one.
+pub(in super::super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
+    let Some((before, after)) = comparable(world, stable, canary) else { return Vec::new() };
+    let measured = |metric| ratio_percent(before, after, metric);
+    let run = measured(LatencyMetric::AgentRunLatency);
+    let request = measured(LatencyMetric::RequestLatency).or(run);
+    let of_metrics = [
+        (Metric::RequestLatency, request),
+        (Metric::TimeToFirstToken, measured(LatencyMetric::TimeToFirstToken).or(request)),
+        (Metric::InterTokenLatency, measured(LatencyMetric::InterTokenLatency).or(request)),
+        (Metric::ModelTime, request),
+        (Metric::AgentRunLatency, run),
+    ];
+    of_metrics
+        .into_iter()
+        .filter_map(|(metric, ratio_percent)| Some(Prediction { metric, ratio_percent: ratio_percent? }))
+        .collect()
+}
+
+fn ratio_percent(before: &Measurement, after: &Measurement, metric: LatencyMetric) -> Option<u32> {
+    let (before, after) = largest_common(before, after, metric)?;
+    let percent = u32::try_from(after.checked_mul(100)?.checked_div(before)?).ok()?;
+    Some(percent.clamp(1, 100_000))
+}
+
+/// Measurements of both plans that were made alike: by confirm runs, or by as many requests in flight where nothing was confirmed.
+fn comparable<'a>(
+    world: &'a World,
+    stable: &RevisionPlan,
+    canary: &RevisionPlan,
+) -> Option<(&'a Measurement, &'a Measurement)> {
+    let both = |purpose| feasible(world, stable, purpose).zip(feasible(world, canary, purpose));
+    let is_alike = |(before, after): &(&Measurement, &Measurement)| before.level == after.level;
+    both(MeasurementPurpose::Confirm).or_else(|| both(MeasurementPurpose::Explore).filter(is_alike))
+}
+
+/// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
+pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, canary: &RevisionPlan) -> Vec<String> {
+    let row = |plan: &RevisionPlan| {
+        // The latest that chose it, where it is known which that is.
+        let latest = world.campaigns.iter().filter_map(|campaign| world.profiles.get(&campaign.name));
+        latest.chain(world.profiles.values()).find_map(|profile| predicting(profile, plan))
+    };
+    let (before, after) = (stable.and_then(row), row(canary));
+    let both = |of: &dyn Fn(&Measurement) -> Option<String>| {
+        let text = |row: Option<&Measurement>| row.and_then(of).unwrap_or_else(|| "not measured".to_owned());
+        (text(before), text(after))
+    };
+    let mut lines = Vec::new();
+    for LatencyObjective { name, metric, percentile, max } in &world.spec.slo.objectives {
+        let is_it = |value: &&MeasuredLatency| value.metric == *metric && value.percentile == *percentile;
+        let (before, after) =
+            both(&|row| row.latencies.iter().find(is_it).map(|value| milliseconds(value.microseconds)));
+        lines.push(format!("predicted {name} ({} {percentile}, at most {max}): {before} -> {after}", metric.as_str()));
+    }
+    let (before, after) = both(&|row| Some(format!("{:.2}", row.per_kilosecond as f64 / 1e3)));
+    lines.push(format!("predicted throughput of a replica, a second: {before} -> {after}"));
+    lines
+}
+
+/// The measurement for a purpose by which a campaign, any that is kept, predicts what a plan will be.
+fn feasible<'a>(world: &'a World, plan: &RevisionPlan, purpose: MeasurementPurpose) -> Option<&'a Measurement> {
+    world.profiles.values().find_map(|profile| {
+        let row = predicting(profile, plan)?;
+        (row.purpose == purpose && row.verdict == MeasurementVerdict::Feasible).then_some(row)
+    })
+}
+
+/// The row by which a campaign predicts what a plan will be, if it chose that plan.
+fn predicting<'a>(profile: &'a ProfileStatus, plan: &RevisionPlan) -> Option<&'a Measurement> {
+    let choice = profile.choice.as_ref().filter(|choice| {
+        // A configuration that is named by its number is known to its own campaign only.
+        choice.engine == plan.engine.name
+            && choice.level == plan.max_in_flight
+            && choice.configuration == profiling::name(&plan.configuration, usize::MAX)
+    })?;
+    profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
+}
+
+/// The same percentile of both, the highest that both have.
+fn largest_common(stable: &Measurement, canary: &Measurement, metric: LatencyMetric) -> Option<(i64, i64)> {
+    let of = |row: &Measurement| {
+        let mut values: Vec<_> = row
+            .latencies
+            .iter()
+            .filter(|value| value.metric == metric)
+            .map(|value| (value.percentile.per_mille(), value.microseconds))
+            .collect();
+        values.sort_unstable();
+        values
+    };
+    let before = of(stable);
+    of(canary).into_iter().rev().find_map(|(percentile, after)| {
+        let (_, before) = before.iter().find(|(other, _)| *other == percentile)?;
+        Some((*before, after))
+    })
+}

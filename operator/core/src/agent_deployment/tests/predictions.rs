@@ -1,0 +1,92 @@
+//! A choice that campaigns measured as slower than what serves.
+
+use pretty_assertions::assert_eq;
+use slipway_analysis::judge::Prediction;
+use slipway_crds::{
+    v1alpha1::{
+        agent_deployment::LatencyMetric,
+        profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase},
+    },
+    values::Percentile,
+};
+use slipway_evidence::Metric;
+
+use super::{
+    cluster::Cluster,
+    profiling::{end, ended, profiled},
+};
+use crate::agent_deployment::rollout::prediction::ratios;
+
+const REQUEST: LatencyMetric = LatencyMetric::RequestLatency;
+const FIRST_TOKEN: LatencyMetric = LatencyMetric::TimeToFirstToken;
+const RUN: LatencyMetric = LatencyMetric::AgentRunLatency;
+
+/// The row by which the latest campaign predicts what its choice will be, in milliseconds.
+fn measured(cluster: &mut Cluster, latencies: &[(LatencyMetric, i64)], edit: impl FnOnce(&mut Measurement)) {
+    let name = cluster.world.status.profile.clone().expect("a campaign has ended");
+    let row = &mut cluster.world.profiles.get_mut(&name).expect("the Profile exists").measurements[0];
+    row.verdict = MeasurementVerdict::Feasible;
+    let latency = |(metric, milliseconds): &(LatencyMetric, i64)| {
+        let microseconds = 1_000 * milliseconds;
+        let percentile = Percentile::P95;
+        MeasuredLatency { metric: *metric, percentile, microseconds, lower: microseconds, upper: Some(microseconds) }
+    };
+    row.latencies = latencies.iter().map(latency).collect();
+    edit(row);
+}
+
+/// What is predicted once a campaign has chosen the other engine.
+fn predicted(
+    before: &[(LatencyMetric, i64)],
+    after: &[(LatencyMetric, i64)],
+    edit: impl Fn(&mut Measurement, bool),
+) -> Vec<(Metric, u32)> {
+    let mut cluster = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
+    measured(&mut cluster, before, |row| edit(row, false));
+    let mut cluster = cluster.edited(|spec| spec.slo.objectives[0].max = "600ms".parse().expect("a duration"));
+    cluster.settle();
+    let name = cluster.world.status.profile.clone().expect("a campaign is under way");
+    let engine = cluster.world.status.engines[0].name.clone();
+    end(&mut cluster, &name, (ProfilePhase::Chosen, engine));
+    measured(&mut cluster, after, |row| edit(row, true));
+    cluster.settle();
+    let plan = |hash: &str| &cluster.world.revision(hash).expect("it is recorded").plan;
+    let predictions = ratios(&cluster.world, plan(&cluster.stable()), plan(&cluster.canary()));
+    predictions.into_iter().map(|Prediction { metric, ratio_percent }| (metric, ratio_percent)).collect()
+}
+
+fn as_measured(_: &mut Measurement, _: bool) {}
+
+/// Else a plan that was chosen though it is slower would be rolled back for what no objective names.
+#[test]
+fn what_was_not_measured_is_expected_to_be_as_much_slower_as_what_it_is_a_part_of() {
+    let all = predicted(&[(REQUEST, 200), (FIRST_TOKEN, 40)], &[(REQUEST, 400), (FIRST_TOKEN, 60)], as_measured);
+    let of_request = [
+        (Metric::RequestLatency, 200),
+        (Metric::TimeToFirstToken, 150),
+        (Metric::InterTokenLatency, 200),
+        (Metric::ModelTime, 200),
+    ];
+    assert_eq!(all, of_request);
+    let runs = predicted(&[(RUN, 1_000)], &[(RUN, 1_300)], as_measured);
+    let of_run = [
+        (Metric::RequestLatency, 130),
+        (Metric::TimeToFirstToken, 130),
+        (Metric::InterTokenLatency, 130),
+        (Metric::ModelTime, 130),
+        (Metric::AgentRunLatency, 130),
+    ];
+    assert_eq!(runs, of_run);
+}
+
+#[test]
+fn only_measurements_that_were_made_alike_predict_a_ratio() {
+    let of = |edit: fn(&mut Measurement, bool)| predicted(&[(REQUEST, 200)], &[(REQUEST, 400)], edit).len();
+    let confirmed: fn(&mut Measurement, bool) = |row, _| row.purpose = MeasurementPurpose::Confirm;
+    let only_one: fn(&mut Measurement, bool) = |row, is_after| {
+        row.purpose = if is_after { MeasurementPurpose::Confirm } else { MeasurementPurpose::Explore };
+    };
+    let other_level: fn(&mut Measurement, bool) = |row, is_after| row.level = if is_after { 16 } else { 8 };
+    let infeasible: fn(&mut Measurement, bool) = |row, _| row.verdict = MeasurementVerdict::Infeasible;
+    assert_eq!([confirmed, only_one, other_level, infeasible].map(of), [4, 0, 0, 0]);
+}

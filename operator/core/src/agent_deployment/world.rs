@@ -1,0 +1,373 @@
+//! What is known of an AgentDeployment when it is decided on. Plain data.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+use slipway_crds::v1alpha1::{AgentDeploymentSpec, AgentDeploymentStatus, EngineStatus, ProfileStatus};
+use slipway_evidence::Evidence;
+use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
+
+use crate::{
+    agent_deployment::{
+        monitoring::{
+            drift::{LivePod, MemoryView},
+            error_budget::BudgetsView,
+            load::ObservedLoad,
+            objectives::ObservedObjectives,
+        },
+        rollout::{guardrails::GuardrailView, revision::Revision},
+    },
+    jobs::view::JobView,
+    plan::{Removal, RemovalKind},
+    settings::Settings,
+};
+
+/// Everything that was observed.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// The time of the observation; the only clock of a decision.
+    pub now: Timestamp,
+    /// The operator's configuration.
+    pub settings: Arc<Settings>,
+    /// Name of the AgentDeployment.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Reference by which it owns its children.
+    pub owner: OwnerReference,
+    /// What is wanted.
+    pub spec: AgentDeploymentSpec,
+    /// What was recorded last.
+    pub status: AgentDeploymentStatus,
+    /// Whether the claim of the store is bound; absent if there is no claim yet.
+    pub store_bound: Option<bool>,
+    /// The data set of the quality objective; absent if there is no such objective.
+    pub dataset: Option<DatasetView>,
+    /// The calibration texts of `engine.tensorRTLLM`; absent if it names none.
+    pub calibration: Option<CalibrationView>,
+    /// The data of the profiling workloads, by name and key of their ConfigMaps.
+    pub workloads: BTreeMap<(String, String), WorkloadView>,
+    /// Profiles of this AgentDeployment, by name.
+    pub profiles: BTreeMap<String, ProfileStatus>,
+    /// The same as objects, the latest first.
+    pub campaigns: Vec<OwnedObject>,
+    /// What the serving pods counted.
+    pub observed: ObservedObjectives,
+    /// What the pods with traffic carry.
+    pub load: ObservedLoad,
+    /// Pods of stable that answered; empty while a rollout compares it with a canary.
+    pub live: Vec<LivePod>,
+    /// What is remembered of what they counted.
+    pub memory: MemoryView,
+    /// When the latest campaign began.
+    pub latest_campaign: Option<Timestamp>,
+    /// Who set `spec.serving.replicas` last, if it was through /scale.
+    pub scaled_by: Option<String>,
+    /// What Prometheus counted, of weeks.
+    pub budgets: BudgetsView,
+    /// What every pod of stable and canary counted, by revision; empty while no rollout compares them.
+    pub evidence: BTreeMap<String, Vec<PodEvidence>>,
+    /// What Prometheus says of the canary, by the name of the guardrail; empty while the last look stands.
+    pub guardrails: BTreeMap<String, GuardrailView>,
+    /// The HTTPRoute.
+    pub route: RouteView,
+    /// Whether InferencePools can be written.
+    pub pools: PoolsView,
+    /// The alerting rules.
+    pub rules: RulesView,
+    /// Jobs of this AgentDeployment and of its model, by name.
+    pub jobs: BTreeMap<String, JobView>,
+    /// Engines of the namespace that are not being deleted, by name.
+    pub engines: BTreeMap<String, EngineStatus>,
+    /// Kept revisions that could be read.
+    pub revisions: Vec<Revision>,
+    /// What serves, by revision.
+    pub serving: BTreeMap<String, ServingView>,
+    /// Names, UIDs and resource versions of serving objects, by revision.
+    pub objects: BTreeMap<String, Vec<OwnedObject>>,
+}
+
+impl World {
+    /// The kept revision of a plan.
+    pub fn revision(&self, hash: &str) -> Option<&Revision> {
+        self.revisions.iter().find(|revision| revision.hash == hash)
+    }
+
+    /// Hash of the revision that takes traffic. Its record may be lost or unreadable; it serves all the same.
+    pub fn stable(&self) -> Option<&str> {
+        self.status.rollout.as_ref()?.stable.as_deref()
+    }
+
+    /// Pods that a revision with all the traffic has: those that were asked for, or those that the load was found to need.
+    pub fn replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        let Some(asked) = &serving.autoscaling else { return serving.replicas.max(self.kept_in_rollout()) };
+        let found = self.status.autoscaling.as_ref().map(|scaled| scaled.replicas).or_else(|| self.pods_of_stable());
+        found.unwrap_or(serving.replicas).min(asked.max_replicas).max(asked.min_replicas)
+    }
+
+    /// Pods that a revision has when there is all the traffic that is planned for.
+    pub fn most_replicas(&self) -> i32 {
+        let serving = &self.spec.serving;
+        serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.max_replicas)
+    }
+
+    /// Pods that no autoscaler takes away: it sees the traffic that stable has left beside a canary, but stable is to carry all of it
+    /// whenever the canary goes. Who edits the spec knows better.
+    pub fn kept_in_rollout(&self) -> i32 {
+        let is_rolling_out = self.status.rollout.as_ref().is_some_and(|rollout| rollout.canary.is_some());
+        let is_kept = is_rolling_out && self.scaled_by.is_some();
+        self.pods_of_stable().filter(|_| is_kept).unwrap_or(0)
+    }
+
+    /// Pods of stable, with those that made room for a canary.
+    fn pods_of_stable(&self) -> Option<i32> {
+        let drained =
+            self.status.rollout.as_ref().and_then(|rollout| rollout.capacity.as_ref()).map(|room| room.drained);
+        Some(self.serving.get(self.stable()?)?.wanted + drained.unwrap_or(0))
+    }
+}
+
+/// What is seen of the data of a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkloadView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line is not what the workload needs.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Lines as they must be.
+    Lines {
+        /// Digest of the data as it stands.
+        digest: Digest,
+    },
+}
+
+impl WorkloadView {
+    /// Reads prompts.
+    pub fn read_prompts(text: &str) -> Self {
+        Self::read::<QualityPrompt>(text, "prompt (id, prompt, maxTokens, stopWords)")
+    }
+
+    /// Reads recorded runs.
+    pub fn read_trace(text: &str) -> Self {
+        Self::read::<TraceLine>(text, "recorded run (input, calls with tool, arguments, result, latencyMicros)")
+    }
+
+    fn read<Line: DeserializeOwned>(text: &str, what: &str) -> Self {
+        let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        for (index, line) in lines() {
+            if let Err(error) = serde_json::from_str::<Line>(line) {
+                return Self::Invalid { problem: format!("line {} is no {what}: {error}", index + 1) };
+            }
+        }
+        if lines().next().is_none() {
+            return Self::Invalid { problem: "it has no lines".to_owned() };
+        }
+        Self::Lines { digest: Digest::from_bytes(&Sha256::digest(text.as_bytes()).into()) }
+    }
+}
+
+/// What is seen of the texts of a calibration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CalibrationView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line has no text.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Texts.
+    Texts {
+        /// Digest of the bytes as they stand.
+        digest: Digest,
+    },
+}
+
+/// A line of a calibration's texts.
+#[derive(serde::Deserialize)]
+struct CalibrationLine {
+    #[serde(rename = "text")]
+    _text: String,
+}
+
+impl CalibrationView {
+    /// Reads texts.
+    pub fn read(text: &str) -> Self {
+        match WorkloadView::read::<CalibrationLine>(text, "calibration text: an object with the member text") {
+            WorkloadView::Missing => Self::Missing,
+            WorkloadView::Invalid { problem } => Self::Invalid { problem },
+            WorkloadView::Lines { digest } => Self::Texts { digest },
+        }
+    }
+}
+
+/// What is seen of the data set of a quality objective.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatasetView {
+    /// The ConfigMap, or the key in it, does not exist.
+    Missing,
+    /// A line is no sample.
+    Invalid {
+        /// What is wrong, with the line.
+        problem: String,
+    },
+    /// Samples.
+    Samples {
+        /// Digest of the data set as it stands.
+        digest: Digest,
+        /// The samples without their answers, one JSON object a line.
+        prompts: String,
+    },
+}
+
+impl DatasetView {
+    /// Reads a data set. The digest is that of its bytes, as the worker computes it.
+    pub fn read(text: &str) -> Self {
+        let mut prompts = String::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match serde_json::from_str::<QualitySample>(line) {
+                Ok(sample) => {
+                    prompts.push_str(
+                        &serde_json::to_string(&sample.prompt()).expect("a prompt holds only texts and a number"),
+                    );
+                    prompts.push('\n');
+                }
+                Err(error) => return Self::Invalid { problem: format!("line {} is no sample: {error}", index + 1) },
+            }
+        }
+        if prompts.is_empty() {
+            return Self::Invalid { problem: "it has no samples".to_owned() };
+        }
+        let digest = Digest::from_bytes(&Sha256::digest(text.as_bytes()).into());
+        Self::Samples { digest, prompts }
+    }
+}
+
+/// What a pod said of its counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodEvidence {
+    /// Name of the pod.
+    pub pod: String,
+    /// What it counted; absent if it did not answer.
+    pub evidence: Option<Evidence>,
+}
+
+/// What is seen of the HTTPRoute of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RouteView {
+    /// The cluster knows no HTTPRoutes.
+    UnknownKind,
+    /// There is none yet.
+    #[default]
+    Absent,
+    /// It is there.
+    Present {
+        /// The object.
+        object: OwnedObject,
+        /// Why no Gateway serves it as it stands; absent when one does.
+        problem: Option<String>,
+        /// Who has written it since the operator did; absent where nobody has.
+        rival: Option<RouteRival>,
+    },
+}
+
+/// Somebody who writes an HTTPRoute of the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteRival {
+    /// Its name as a field manager.
+    pub manager: String,
+    /// What it wrote: `spec.rules`.
+    pub fields: String,
+}
+
+/// What is seen of the alerting rules of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RulesView {
+    /// Whether the cluster knows PrometheusRules.
+    pub knows_prometheus_rules: bool,
+    /// The objects that hold them: a PrometheusRule, a ConfigMap from before the cluster knew that kind, or both.
+    pub objects: Vec<OwnedObject>,
+}
+
+/// Whether InferencePools can be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PoolsView {
+    /// The operator's chart does not allow it.
+    #[default]
+    NotAllowed,
+    /// The cluster knows no InferencePools of version v1.
+    UnknownKind,
+    /// They can.
+    Writable,
+}
+
+/// What is seen of a revision's Deployment and pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServingView {
+    /// Pods that the Deployment wants.
+    pub wanted: i32,
+    /// Pods of the current template.
+    pub updated: i32,
+    /// Pods that have a node.
+    pub scheduled: i32,
+    /// Pods that are ready.
+    pub ready: i32,
+    /// Whether the Deployment controller has seen the current template.
+    pub is_observed: bool,
+    /// Whether the Deployment has made no progress within its deadline.
+    pub is_past_deadline: bool,
+    /// What a failing pod says.
+    pub failure: Option<String>,
+    /// The latest end of a container with an error, in a pod that stays.
+    pub crash: Option<Crash>,
+    /// The pod that no node has had room for the longest.
+    pub unscheduled: Option<Unscheduled>,
+}
+
+/// A container that ended with an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// When it ended.
+    pub at: Timestamp,
+    /// Which it was and what it said.
+    pub text: String,
+}
+
+/// A pod that the scheduler finds no node for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unscheduled {
+    /// Since when.
+    pub since: Timestamp,
+    /// The scheduler's own words.
+    pub message: String,
+}
+
+/// An object of this AgentDeployment, so that it can be deleted while it still is that object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedObject {
+    /// Its kind.
+    pub kind: RemovalKind,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: String,
+}
+
+impl OwnedObject {
+    /// Its removal, while it still is the object that was observed.
+    pub fn removal(&self) -> Removal {
+        let Self { kind, name, uid, resource_version } = self.clone();
+        Removal { kind, name, uid, resource_version }
+    }
+}

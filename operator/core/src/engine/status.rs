@@ -1,0 +1,39 @@
+//! The status of an Engine. Pure.
+
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    v1alpha1::EngineStatus,
+};
+
+use super::decide::EngineWorld;
+use crate::{
+    conditions::{Draft, dated},
+    why::Step,
+};
+
+/// Completes the status: everything that follows from how far the build is.
+pub fn complete(world: &EngineWorld, step: &Step<()>, status: &mut EngineStatus) {
+    let draft =
+        |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
+    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
+    let drafts = match step {
+        Step::Done(()) => [
+            draft(ConditionType::Ready, true, Reason::Available, "the artifact is in the store"),
+            idle(ConditionType::Reconciling),
+            idle(ConditionType::Stalled),
+        ],
+        Step::Waiting(why) => [
+            draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
+            draft(ConditionType::Reconciling, true, why.reason(), &why.to_string()),
+            idle(ConditionType::Stalled),
+        ],
+        Step::Stopped(why) => [
+            draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
+            idle(ConditionType::Reconciling),
+            draft(ConditionType::Stalled, true, why.reason(), &why.to_string()),
+        ],
+    };
+    status.observed_generation = Some(world.generation);
+    status.conditions =
+        drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+}

@@ -1,0 +1,324 @@
+//! What is seen of a Job and its pod. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodCondition},
+};
+use kube::ResourceExt;
+use slipway_crds::labels;
+use slipway_worker_contract::{FailureClass, Message, Outcome};
+
+/// Lines of a log that a condition can hold.
+const MAX_LOG_CHARACTERS: usize = 400;
+
+/// A Job with what its pod says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobView {
+    /// Name of the Job.
+    pub name: String,
+    /// How far it is.
+    pub phase: JobPhase,
+    /// Content digests of its containers' images, by the reference that the pod names.
+    pub image_digests: BTreeMap<String, String>,
+}
+
+/// Jobs that are not being deleted, by name, each with its pods.
+pub fn job_views(jobs: &[Job], pods: &[Pod]) -> BTreeMap<String, JobView> {
+    jobs.iter()
+        .filter(|job| job.metadata.deletion_timestamp.is_none())
+        .map(|job| {
+            let name = job.name_any();
+            let own: Vec<Pod> =
+                pods.iter().filter(|pod| pod.labels().get(labels::JOB) == Some(&name)).cloned().collect();
+            (name, JobView::new(job, &own))
+        })
+        .collect()
+}
+
+/// How far a Job is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobPhase {
+    /// No node has room, in the scheduler's words.
+    Unscheduled(String),
+    /// A container waits for its image, in the kubelet's words.
+    ImageUnavailable(String),
+    /// The pod has a node and waits for what it mounts: the Secrets that it names are not there.
+    SecretUnavailable(String),
+    /// At work, since its pod started.
+    Running {
+        /// When the pod started; absent before.
+        started_at: Option<Timestamp>,
+    },
+    /// Done.
+    Succeeded {
+        /// What the worker reported.
+        outcome: Box<Outcome>,
+        /// From the start of the pod to the end of its last container.
+        milliseconds: i64,
+    },
+    /// Failed.
+    Failed {
+        /// Whether a repetition can help.
+        class: FailureClass,
+        /// What happened, with the last line of the log.
+        failure: String,
+        /// When the Job ended.
+        finished_at: Option<Timestamp>,
+    },
+}
+
+impl JobView {
+    /// Puts together what Job and pods say. `pods` are the pods of this Job; the youngest counts.
+    pub fn new(job: &Job, pods: &[Pod]) -> Self {
+        let name = job.metadata.name.clone().unwrap_or_default();
+        let pod = pods.iter().max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|t| t.0));
+        let phase = match finished(job) {
+            Some((Finish::Complete, at)) => succeeded(pod, at),
+            Some((Finish::Failed { reason, message }, at)) => failed(pod, &reason, &message, at),
+            None => pod.map_or(JobPhase::Running { started_at: None }, pending_or_running),
+        };
+        Self { name, phase, image_digests: pod.map(image_digests).unwrap_or_default() }
+    }
+}
+
+enum Finish {
+    Complete,
+    Failed { reason: String, message: String },
+}
+
+fn finished(job: &Job) -> Option<(Finish, Option<Timestamp>)> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|c| c.status == "True" && (c.type_ == "Complete" || c.type_ == "Failed"))?;
+    let at = condition.last_transition_time.as_ref().map(|t| t.0);
+    let finish = if condition.type_ == "Complete" {
+        Finish::Complete
+    } else {
+        Finish::Failed {
+            reason: condition.reason.clone().unwrap_or_default(),
+            message: condition.message.clone().unwrap_or_default(),
+        }
+    };
+    Some((finish, at))
+}
+
+fn succeeded(pod: Option<&Pod>, finished_at: Option<Timestamp>) -> JobPhase {
+    let unreadable = |failure: String| JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    let Some(pod) = pod else {
+        return unreadable("the Job succeeded but its pod, which holds the result, is gone".to_owned());
+    };
+    let Some((_, terminated)) = ended_containers(pod).into_iter().last() else {
+        return unreadable("the Job succeeded but its pod reports no ended container".to_owned());
+    };
+    match Message::parse(terminated.message.as_deref().unwrap_or_default()) {
+        Ok(Message::Succeeded { result }) => JobPhase::Succeeded {
+            outcome: Box::new(result),
+            milliseconds: pod_milliseconds(pod, terminated).unwrap_or_default(),
+        },
+        Ok(Message::Failed { class, text, .. }) => JobPhase::Failed { class, failure: text, finished_at },
+        Err(error) => unreadable(error.to_string()),
+    }
+}
+
+fn pod_milliseconds(pod: &Pod, last: &ContainerStateTerminated) -> Option<i64> {
+    let start = pod.status.as_ref()?.start_time.as_ref()?.0;
+    let end = last.finished_at.as_ref()?.0;
+    Some(end.as_millisecond() - start.as_millisecond())
+}
+
+fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Timestamp>) -> JobPhase {
+    let culprit = pod.and_then(|pod| ended_containers(pod).into_iter().find(|(_, t)| t.exit_code != 0));
+    let Some((container, terminated)) = culprit else {
+        let failure = if message.is_empty() { reason.to_owned() } else { message.to_owned() };
+        return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    };
+    let text = terminated.message.as_deref().unwrap_or_default();
+    if let Some(deadline) = pod.and_then(passed_deadline) {
+        let failure = format!("{container} ran past the deadline of {deadline} s{}", last_line(text));
+        return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
+    }
+    if let Ok(Message::Failed { class, text, .. }) = Message::parse(text) {
+        return JobPhase::Failed { class, failure: text, finished_at };
+    }
+    JobPhase::Failed {
+        class: class_of_exit(terminated),
+        failure: format!("{container} {}{}", how_it_ended(terminated), last_line(text)),
+        finished_at,
+    }
+}
+
+/// Seconds that the pod was allowed to run, if the kubelet stopped it for that.
+fn passed_deadline(pod: &Pod) -> Option<i64> {
+    let is_past = pod.status.as_ref()?.reason.as_deref() == Some("DeadlineExceeded");
+    pod.spec.as_ref()?.active_deadline_seconds.filter(|_| is_past)
+}
+
+/// A killed container points to memory or to the node; any other end of a vendor's tool points to what it was given.
+fn class_of_exit(terminated: &ContainerStateTerminated) -> FailureClass {
+    match terminated.reason.as_deref() {
+        Some("OOMKilled") => FailureClass::InsufficientMemory,
+        Some("StartError" | "ContainerCannotRun") => FailureClass::ImageMismatch,
+        _ if matches!(terminated.exit_code, 137 | 143) => FailureClass::Infrastructure,
+        _ => FailureClass::BadModel,
+    }
+}
+
+fn how_it_ended(terminated: &ContainerStateTerminated) -> String {
+    match terminated.reason.as_deref() {
+        Some("OOMKilled") => "was killed for using more memory than its limit".to_owned(),
+        Some("StartError" | "ContainerCannotRun") => "could not be started".to_owned(),
+        _ => format!("exited with code {}", terminated.exit_code),
+    }
+}
+
+/// The line of a log that tells most: the last that begins with `error:`, else the last with a word in it. Triton's error is
+/// followed by the lines of Python's traceback.
+fn last_line(log: &str) -> String {
+    let is_error = |line: &&str| line.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
+    let has_word = |line: &&str| line.contains(char::is_alphanumeric);
+    let mut lines = log.lines().map(str::trim);
+    lines.clone().rfind(is_error).or_else(|| lines.rfind(has_word)).map_or_else(String::new, |line| {
+        let shortened: String = line.chars().take(MAX_LOG_CHARACTERS).collect();
+        format!(": {shortened}")
+    })
+}
+
+fn pending_or_running(pod: &Pod) -> JobPhase {
+    if let Some(message) = unschedulable(pod) {
+        return JobPhase::Unscheduled(message);
+    }
+    if let Some(message) = image_problem(pod) {
+        return JobPhase::ImageUnavailable(message);
+    }
+    if let Some(message) = secret_problem(pod) {
+        return JobPhase::SecretUnavailable(message);
+    }
+    JobPhase::Running { started_at: pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map(|t| t.0) }
+}
+
+/// The scheduler's message, if the pod has no node.
+pub fn unschedulable(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    Some(condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned()))
+}
+
+/// Since when no node has room for the pod, and the scheduler's message. A pod that is held back by a gate is not asked for yet.
+pub fn no_room(pod: &Pod) -> Option<(Timestamp, String)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is_it = |c: &&PodCondition| {
+        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+    };
+    let condition = conditions.iter().find(is_it)?;
+    let since = condition.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref())?;
+    Some((since.0, condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned())))
+}
+
+/// The kubelet's message, if a container waits for its image.
+pub fn image_problem(pod: &Pod) -> Option<String> {
+    container_statuses(pod).into_iter().find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let is_image = matches!(
+            reason,
+            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError"
+        );
+        is_image.then(|| {
+            let message = waiting.message.as_deref().unwrap_or_default();
+            format!("{reason} for {} of container {}: {message}", container.image, container.name)
+        })
+    })
+}
+
+/// The Secrets that a pod waits for. A missing one keeps its containers from being made, and only an event of the kubelet's says
+/// so; what the pod itself says is that its volumes are not all there.
+pub fn secret_problem(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
+    if !is("PodScheduled", "True") || !is("PodReadyToStartContainers", "False") {
+        return None;
+    }
+    let volumes = pod.spec.as_ref()?.volumes.iter().flatten();
+    let secrets: Vec<&str> = volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.as_deref()).collect();
+    let them = match secrets.as_slice() {
+        [] => return None,
+        [one] => format!("Secret {one}"),
+        [..] => format!("Secrets {}", secrets.join(", ")),
+    };
+    Some(format!("its volumes are not there: {them} must exist in this namespace"))
+}
+
+/// What the first failing container of a serving pod says, if one fails again and again.
+pub fn crash(pod: &Pod) -> Option<String> {
+    crashes(pod).next().map(|(_, text)| text)
+}
+
+/// When a container of a serving pod last ended with an error, and what it says; absent where the kubelet gives no time.
+pub fn latest_crash(pod: &Pod) -> Option<(Timestamp, String)> {
+    crashes(pod).filter_map(|(at, text)| Some((at?, text))).max_by_key(|(at, _)| *at)
+}
+
+/// Whether a pod is taken away by the cluster: drained, evicted or preempted. Its containers end for no fault of their own.
+pub fn is_disrupted(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
+/// Containers that ended with an error, and have done nothing but run or wait since.
+fn crashes(pod: &Pod) -> impl Iterator<Item = (Option<Timestamp>, String)> {
+    container_statuses(pod).into_iter().filter_map(|container| {
+        let terminated = container
+            .state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref())
+            .or_else(|| container.last_state.as_ref().and_then(|state| state.terminated.as_ref()))
+            .filter(|terminated| terminated.exit_code != 0)?;
+        let text = terminated.message.as_deref().unwrap_or_default();
+        let text = match Message::parse(text) {
+            Ok(Message::Failed { text, .. }) => format!("{}: {text}", container.name),
+            _ => format!("{} {}{}", container.name, how_it_ended(terminated), last_line(text)),
+        };
+        Some((terminated.finished_at.as_ref().map(|time| time.0), text))
+    })
+}
+
+fn container_statuses(pod: &Pod) -> Vec<&ContainerStatus> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let init = status.init_container_statuses.iter().flatten();
+    init.chain(status.container_statuses.iter().flatten()).collect()
+}
+
+/// Ended containers in the order in which they run.
+fn ended_containers(pod: &Pod) -> Vec<(&str, &ContainerStateTerminated)> {
+    container_statuses(pod)
+        .into_iter()
+        .filter_map(|c| Some((c.name.as_str(), c.state.as_ref()?.terminated.as_ref()?)))
+        .collect()
+}
+
+/// Content digests by container, of those that the kubelet reports.
+pub fn digests_by_container(pod: &Pod) -> BTreeMap<String, String> {
+    let reported = container_statuses(pod).into_iter().filter(|container| !container.image_id.is_empty());
+    let digest = |id: &str| id.rsplit('@').next().unwrap_or(id).to_owned();
+    reported.map(|container| (container.name.clone(), digest(&container.image_id))).collect()
+}
+
+/// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry and the
+/// bare digest of its configuration where it was imported.
+fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
+    let Some(spec) = &pod.spec else { return BTreeMap::new() };
+    let references: BTreeMap<&str, &str> = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers)
+        .filter_map(|c| Some((c.name.as_str(), c.image.as_deref()?)))
+        .collect();
+    let by_container = digests_by_container(pod).into_iter();
+    by_container.filter_map(|(name, digest)| Some(((*references.get(name.as_str())?).to_owned(), digest))).collect()
+}
+
+#[cfg(test)]
+mod tests;

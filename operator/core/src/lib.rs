@@ -1,0 +1,21 @@
+//! What the Slipway operator decides and builds. Pure.
+//!
+//! A world that was observed goes in; a plan, made of objects, status, events and announcements, comes out. This crate links no
+//! client of Kubernetes and no asynchronous runtime. It reads no clock, no environment and no file, draws no random number and
+//! logs nothing: the shell, `slipway-operator`, does that. Every file of this crate is held to it by a test of the shell.
+
+pub mod agent_deployment;
+pub mod artifact_store;
+pub mod conditions;
+pub mod engine;
+pub mod failure;
+pub mod inference_pool;
+pub mod jobs;
+pub mod leader;
+pub mod notifications;
+pub mod plan;
+pub mod profile;
+pub mod prometheus;
+pub mod serving;
+pub mod settings;
+pub mod why;

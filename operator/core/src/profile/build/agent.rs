@@ -1,0 +1,37 @@
+//! The agent whose runs are replayed: the served one, its tools answered by the worker. Pure.
+
+use slipway_crds::v1alpha1::{
+    agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
+    profile::ProfileInputs,
+};
+use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig};
+use slipway_worker_contract::paths;
+
+use super::order::Order;
+use crate::{
+    agent_deployment::rollout::build::runtime_config::{agent_config, speak},
+    profile::decide::rows::unsigned,
+    serving::Serving,
+};
+
+/// The configuration of the agent runtime beside the engine under test.
+pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
+    let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
+    speak(&mut config, Serving::of_profiled(order.engine()));
+    config.max_in_flight = unsigned(match order {
+        Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
+        Order::Confirm { level, .. } => *level,
+    });
+    config
+}
+
+/// The worker answers with the text that the model saw, so nothing is picked out of it; no secret is sent.
+fn replayed(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
+    let query: Vec<String> = http.arguments.iter().map(|name| format!("{name}={{{name}}}")).collect();
+    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    let url = format!("http://127.0.0.1:{}{}/{}{query}", paths::REPLAY_PORT, paths::REPLAY_PATH, tool.name);
+    let mut result = HttpTool::new(&url);
+    result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
+    result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
+    result
+}

@@ -1,0 +1,246 @@
+//! The Job that measures: the engine is put down, Triton is a native sidecar that waits for a model, and the worker loads,
+//! measures and reports. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use slipway_crds::{
+    labels::{self, Component},
+    v1alpha1::{ProfileStatus, agent_deployment::ProfilingDriver, shared::ConfigMapKeyReference},
+};
+use slipway_worker_contract::{InvalidDigest, Task, paths};
+
+use self::{budget::Budget, order::Order};
+use super::decide::ProfileWorld;
+use crate::{
+    artifact_store,
+    jobs::{
+        template::{
+            JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, common_labels, empty_dir,
+            install_worker, job, mount, read_only, task_volume, worker_container, worker_in,
+        },
+        triton::{self, ENGINE_VOLUME, Served},
+    },
+    serving::Serving,
+};
+
+mod agent;
+pub mod budget;
+pub mod order;
+pub mod rate;
+mod task;
+
+/// Where the agent runtime listens for the worker.
+pub const AGENT_API_ADDRESS: &str = "127.0.0.1:8080";
+/// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
+const AGENT_ADMIN_ADDRESS: &str = "127.0.0.1:9466";
+/// Seconds beyond the measuring: images, the copy of the engine, loads, and the wait to be acknowledged.
+const DEADLINE_MARGIN_SECONDS: u64 = 3_600;
+
+const WORK_VOLUME: &str = "work";
+const TRACE_VOLUME: &str = "trace";
+const AGENT_VOLUME: &str = "agent";
+const AGENT_FILE: &str = "agent.json";
+/// Folder of the recorded runs.
+pub const TRACE_FOLDER: &str = "/slipway/trace";
+/// File of the recorded runs.
+pub const TRACE_FILE: &str = "trace.jsonl";
+/// File of a workload's prompts.
+pub const PROMPTS_FILE: &str = "prompts.jsonl";
+
+/// Folder of a workload's prompts, by its place in the inputs.
+pub fn prompts_folder(index: usize) -> String {
+    format!("/slipway/prompts/{index}")
+}
+
+/// The task and the Job of an order.
+///
+/// # Errors
+/// When a digest of the inputs is none.
+pub fn profile_job(
+    world: &ProfileWorld,
+    status: &ProfileStatus,
+    order: &Order<'_>,
+    name: &str,
+) -> Result<(ConfigMap, Job), InvalidDigest> {
+    let inputs = &world.spec.inputs;
+    let task = task::task(&world.spec.input_hash, inputs, status, order)?;
+    let driver = task::order_driver(inputs, order);
+    let mut init_containers = vec![materialize(world, order), install_worker(&world.settings), triton(world, order)];
+    match driver {
+        ProfilingDriver::ModelAnalyzer => {}
+        ProfilingDriver::AgentRun => init_containers.push(agent_runtime(world, order)),
+    }
+    let parts = JobParts {
+        name: name.to_owned(),
+        namespace: world.namespace.clone(),
+        component: Component::Profile,
+        labels: BTreeMap::from([
+            (labels::PROFILE.to_owned(), world.name.clone()),
+            (labels::AGENT_DEPLOYMENT.to_owned(), world.spec.agent_deployment.clone()),
+        ]),
+        owner: Some(world.owner.clone()),
+        init_containers,
+        container: profile(world, driver),
+        volumes: volumes(world, name, driver),
+        node_selector: inputs.placement.node_selector.clone(),
+        tolerations: inputs.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
+        deadline_seconds: deadline_seconds(world, status, order),
+    };
+    Ok((config_map(world, name, order, &Task::Profile(Box::new(task))), job(&world.settings, parts)))
+}
+
+fn config_map(world: &ProfileWorld, name: &str, order: &Order<'_>, task: &Task) -> ConfigMap {
+    let inputs = &world.spec.inputs;
+    let mut data = BTreeMap::from([("task.json".to_owned(), task.to_json())]);
+    if task::order_driver(inputs, order) == ProfilingDriver::AgentRun {
+        let config = agent::config(&world.spec.agent_deployment, &world.name, inputs, order);
+        let json = serde_json::to_string_pretty(&config).expect("a configuration is plain data with text keys");
+        data.insert(AGENT_FILE.to_owned(), json);
+    }
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(world.namespace.clone()),
+            labels: Some(common_labels(Component::Profile)),
+            owner_references: Some(vec![world.owner.clone()]),
+            ..Default::default()
+        },
+        data: Some(data),
+        immutable: Some(true),
+        ..Default::default()
+    }
+}
+
+/// Seconds of the pod: what the budget leaves, or the length of the confirm run, and a margin.
+fn deadline_seconds(world: &ProfileWorld, status: &ProfileStatus, order: &Order<'_>) -> i64 {
+    let inputs = &world.spec.inputs;
+    let measuring_millis = match order {
+        Order::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(budget::gpus(inputs).max(1)),
+        Order::Confirm { arrivals_per_kilosecond, .. } => rate::run_millis(inputs, *arrivals_per_kilosecond),
+    };
+    i64::try_from(measuring_millis / 1_000 + DEADLINE_MARGIN_SECONDS).unwrap_or(i64::MAX)
+}
+
+/// Puts the engine where the worker changes its configuration and Triton reads it.
+fn materialize(world: &ProfileWorld, order: &Order<'_>) -> Container {
+    let engine = order.engine();
+    let identity = format!("--identity={}", engine.name);
+    let manifest = format!("--manifest-digest={}", engine.manifest_digest);
+    Container {
+        volume_mounts: Some(vec![
+            read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
+            mount(ENGINE_VOLUME, paths::ENGINE_DIR),
+        ]),
+        ..worker_container(&world.settings, "materialize", &["materialize", &identity, &manifest])
+    }
+}
+
+fn triton(world: &ProfileWorld, order: &Order<'_>) -> Container {
+    let placement = &world.spec.inputs.placement;
+    triton::sidecar(Served {
+        image: &placement.triton_image,
+        resources: &placement.triton_resources,
+        serving: Serving::of_profiled(order.engine()),
+    })
+}
+
+/// No probe: it is ready only once the worker has loaded a model.
+fn agent_runtime(world: &ProfileWorld, order: &Order<'_>) -> Container {
+    let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
+    let takes_tokens = Serving::of_profiled(order.engine()).takes_tokens();
+    let tokenizer = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
+    Container {
+        name: "agent-runtime".to_owned(),
+        image: Some(world.settings.images.agent_runtime.clone()),
+        args: Some(arguments.map(str::to_owned).to_vec()),
+        restart_policy: Some("Always".to_owned()),
+        resources: Some(world.spec.inputs.placement.agent_resources.to_requirements()),
+        volume_mounts: Some(std::iter::once(config).chain(tokenizer).collect()),
+        ..Default::default()
+    }
+}
+
+/// The worker, in the image that has what it starts.
+fn profile(world: &ProfileWorld, driver: ProfilingDriver) -> Container {
+    let inputs = &world.spec.inputs;
+    let image = match driver {
+        ProfilingDriver::ModelAnalyzer => {
+            world.settings.images.model_analyzer.as_ref().unwrap_or(&inputs.placement.triton_image)
+        }
+        ProfilingDriver::AgentRun => &world.settings.images.worker,
+    };
+    let mut container = worker_in(image, "profile", &["profile"]);
+    let mounts = container.volume_mounts.get_or_insert_default();
+    mounts.extend([
+        mount(ENGINE_VOLUME, paths::ENGINE_DIR),
+        mount(STORE_VOLUME, paths::STORE_DIR),
+        read_only(mount(TASK_VOLUME, TASK_FOLDER)),
+        mount(WORK_VOLUME, "/tmp"),
+    ]);
+    match driver {
+        ProfilingDriver::ModelAnalyzer => {
+            let prompts = |index| read_only(mount(&prompts_volume(index), &prompts_folder(index)));
+            mounts.extend((0..inputs.prompts.len()).map(prompts));
+        }
+        ProfilingDriver::AgentRun => mounts.push(read_only(mount(TRACE_VOLUME, TRACE_FOLDER))),
+    }
+    // Model Analyzer writes below its home.
+    container.env =
+        Some(vec![EnvVar { name: "HOME".to_owned(), value: Some("/tmp".to_owned()), ..Default::default() }]);
+    container
+}
+
+fn volumes(world: &ProfileWorld, job: &str, driver: ProfilingDriver) -> Vec<Volume> {
+    let inputs = &world.spec.inputs;
+    let [engine, shared_memory] = triton::volumes();
+    let mut volumes = vec![
+        task_volume(job),
+        bin_volume(),
+        engine,
+        empty_dir(WORK_VOLUME),
+        shared_memory,
+        claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
+    ];
+    match driver {
+        ProfilingDriver::ModelAnalyzer => {
+            volumes.extend(
+                inputs
+                    .prompts
+                    .iter()
+                    .enumerate()
+                    .map(|(index, prompts)| key_volume(&prompts_volume(index), &prompts.data.config_map, PROMPTS_FILE)),
+            );
+        }
+        ProfilingDriver::AgentRun => {
+            volumes.extend(inputs.agent_trace.iter().map(|t| key_volume(TRACE_VOLUME, &t.config_map, TRACE_FILE)));
+            let own = ConfigMapKeyReference { name: job.to_owned(), key: AGENT_FILE.to_owned() };
+            volumes.push(key_volume(AGENT_VOLUME, &own, "config.json"));
+        }
+    }
+    volumes
+}
+
+fn prompts_volume(index: usize) -> String {
+    format!("prompts-{index}")
+}
+
+/// A key of a ConfigMap as a file.
+fn key_volume(name: &str, reference: &ConfigMapKeyReference, file: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: reference.name.clone(),
+            items: Some(vec![KeyToPath { key: reference.key.clone(), path: file.to_owned(), ..Default::default() }]),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,157 @@
+//! The worker's task. Pure.
+
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{NoBuildBackend, OptimizeFor as ApiOptimizeFor, ProfilingDriver},
+    profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+};
+use slipway_worker_contract::{
+    AgentRunSettings, Arm, Campaign, DataFile, Driver, EngineRef, InvalidDigest, MeasureSettings, Objective,
+    OptimizeFor, OtherEngine, ProfileTask, Workload,
+};
+
+use super::{
+    AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER,
+    budget::{Budget, gpus},
+    order::Order,
+    prompts_folder, rate,
+};
+use crate::{
+    agent_deployment::rollout::build::pod::{serve_config, tokenizer_folder},
+    engine::no_build::on_the_wire,
+    profile::decide::{
+        rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
+        select,
+    },
+    serving::Serving,
+};
+
+/// The task of an order.
+///
+/// # Errors
+/// When a digest of the inputs is none.
+pub fn task(
+    input_hash: &str,
+    inputs: &ProfileInputs,
+    status: &ProfileStatus,
+    order: &Order<'_>,
+) -> Result<ProfileTask, InvalidDigest> {
+    let engine = order.engine();
+    let serving = Serving::of_profiled(engine);
+    let counted_by = order_driver(inputs, order);
+    let driver = driver(inputs, order)?;
+    let (explored, is_explore) = match order {
+        Order::Explore { .. } => (recorded(status, order.subject()), true),
+        Order::Confirm { .. } => (Vec::new(), false),
+    };
+    Ok(ProfileTask {
+        input_hash: input_hash.to_owned(),
+        engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
+        model: serving.model().to_owned(),
+        entry: serving.entry_on_the_wire(),
+        tokenizer: serving.takes_tokens().then(tokenizer_folder),
+        no_build: engine.no_build.map(on_the_wire),
+        // Triton's API reaches one process: several have loaded the engine at their start, for good. vLLM's own server has none.
+        loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1)
+            || serving.no_build == Some(NoBuildBackend::VLLMOpenAI),
+        gpus: gpus(inputs),
+        campaign: campaign(inputs, status, order, driver.clone()),
+        workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },
+        objectives: objectives(inputs, &driver),
+        error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
+        optimize_for: match inputs.optimize_for {
+            ApiOptimizeFor::Throughput => OptimizeFor::Throughput,
+            ApiOptimizeFor::Latency => OptimizeFor::Latency,
+        },
+        measure: MeasureSettings::default(),
+        measured: explored,
+        other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
+        target_per_kilosecond: select::target_per_kilosecond(inputs, counted_by),
+    })
+}
+
+/// What generates the load of an order: a confirm run always replays runs.
+pub fn order_driver(inputs: &ProfileInputs, order: &Order<'_>) -> ProfilingDriver {
+    select::driver_for(inputs, order.purpose())
+}
+
+fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Result<Driver, InvalidDigest> {
+    Ok(match order_driver(inputs, order) {
+        ProfilingDriver::ModelAnalyzer => Driver::ModelAnalyzer,
+        ProfilingDriver::AgentRun => Driver::AgentRun(AgentRunSettings {
+            endpoint: format!("http://{AGENT_API_ADDRESS}"),
+            trace: DataFile {
+                path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
+                digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
+            },
+            timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
+        }),
+    })
+}
+
+fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>, driver: Driver) -> Campaign {
+    match order {
+        Order::Explore { .. } => {
+            let budget = Budget::left(inputs, status);
+            Campaign::Explore {
+                arms: inputs.configurations.iter().map(arm).collect(),
+                levels: inputs.levels.iter().copied().map(unsigned).collect(),
+                max_measurements: budget.measurements,
+                max_gpu_millis: budget.gpu_millis,
+                driver,
+            }
+        }
+        Order::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {
+            arm: arm(configuration),
+            level: unsigned(*level),
+            arrivals_per_kilosecond: *arrivals_per_kilosecond,
+            run_millis: rate::run_millis(inputs, *arrivals_per_kilosecond),
+            driver,
+        },
+    }
+}
+
+fn arm(configuration: &NamedConfiguration) -> Arm {
+    Arm { id: configuration.name.clone(), config: serve_config(&configuration.settings) }
+}
+
+fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
+    let workload = |(index, prompts): (usize, &FrozenPrompts)| {
+        let path = format!("{}/{PROMPTS_FILE}", prompts_folder(index));
+        Ok(Workload {
+            name: prompts.name.clone(),
+            weight: unsigned(prompts.weight),
+            prompts: DataFile { path, digest: prompts.data.digest.parse()? },
+        })
+    };
+    inputs.prompts.iter().enumerate().map(workload).collect()
+}
+
+/// A driver refuses an objective on what it does not measure.
+fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<Objective> {
+    let measured = measured_metrics(match driver {
+        Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
+        Driver::AgentRun(_) => ProfilingDriver::AgentRun,
+    });
+    let objectives = inputs.objectives.iter().filter(|objective| measured.contains(&objective.metric));
+    objectives
+        .map(|objective| Objective {
+            name: objective.name.clone(),
+            metric: metric(objective.metric),
+            percentile: percentile(objective.percentile),
+            max_micros: objective.max.microseconds(),
+        })
+        .collect()
+}
+
+fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Vec<OtherEngine> {
+    let others = inputs.engines.iter().filter(|other| other.name != engine.name);
+    others
+        .map(|other| OtherEngine {
+            name: other.display_name.clone(),
+            gpus: gpus(inputs),
+            rows: recorded(status, Subject { engine: &other.name, purpose: MeasurementPurpose::Explore }),
+        })
+        .filter(|other| !other.rows.is_empty())
+        .collect()
+}

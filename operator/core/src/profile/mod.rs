@@ -1,0 +1,5 @@
+//! Profiles: one measurement campaign, carried out by one Job at a time. Pure.
+
+pub mod build;
+pub mod decide;
+pub mod status;

@@ -1,0 +1,103 @@
+//! The status of a Profile. Pure.
+
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    v1alpha1::{
+        ProfileStatus,
+        profile::{MeasurementPurpose, ProfilePhase},
+    },
+};
+
+use super::decide::ProfileWorld;
+use crate::conditions::{Draft, dated};
+
+/// Characters of `status.message`.
+const MAX_MESSAGE: usize = 1024;
+
+/// Where a campaign stands after a look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stand {
+    /// It has ended with a choice, or with the finding that there is none.
+    Ended {
+        /// Chosen or infeasible.
+        phase: ProfilePhase,
+        /// In words.
+        message: String,
+    },
+    /// It goes on by itself.
+    Working {
+        /// What it does.
+        purpose: MeasurementPurpose,
+        /// Why it is not further.
+        reason: Reason,
+        /// In words.
+        message: String,
+    },
+    /// It could not be carried out.
+    Failed {
+        /// In words, with the remedy.
+        message: String,
+    },
+}
+
+/// Where a campaign stood when its status was written, if it had ended.
+pub fn ended(status: &ProfileStatus) -> Option<Stand> {
+    let message = status.message.clone();
+    match status.phase? {
+        phase @ (ProfilePhase::Chosen | ProfilePhase::Infeasible) => Some(Stand::Ended { phase, message }),
+        ProfilePhase::Failed => Some(Stand::Failed { message }),
+        ProfilePhase::Exploring | ProfilePhase::Confirming => None,
+    }
+}
+
+/// Completes the status: everything that follows from where the campaign stands.
+pub fn complete(world: &ProfileWorld, stand: Stand, status: &mut ProfileStatus) {
+    let draft =
+        |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
+    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
+    let (phase, message, drafts) = match stand {
+        Stand::Ended { phase, message } => {
+            let reason = match phase {
+                ProfilePhase::Infeasible => Reason::NoFeasibleConfiguration,
+                ProfilePhase::Chosen | ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Failed => {
+                    Reason::ConfigurationFound
+                }
+            };
+            let drafts = [
+                draft(ConditionType::Ready, true, reason, &message),
+                idle(ConditionType::Reconciling),
+                idle(ConditionType::Stalled),
+            ];
+            (phase, message, drafts)
+        }
+        Stand::Working { purpose, reason, message } => {
+            let phase = match purpose {
+                MeasurementPurpose::Explore => ProfilePhase::Exploring,
+                MeasurementPurpose::Confirm => ProfilePhase::Confirming,
+            };
+            let drafts = [
+                draft(ConditionType::Ready, false, reason, &message),
+                draft(ConditionType::Reconciling, true, reason, &message),
+                idle(ConditionType::Stalled),
+            ];
+            (phase, message, drafts)
+        }
+        Stand::Failed { message } => {
+            let reason = Reason::ProfilingFailed;
+            let drafts = [
+                draft(ConditionType::Ready, false, reason, &message),
+                idle(ConditionType::Reconciling),
+                draft(ConditionType::Stalled, true, reason, &message),
+            ];
+            (ProfilePhase::Failed, message, drafts)
+        }
+    };
+    status.observed_generation = Some(world.generation);
+    status.phase = Some(phase);
+    status.message = message.chars().take(MAX_MESSAGE).collect();
+    status.rows = i32::try_from(status.measurements.len()).unwrap_or(i32::MAX);
+    let own = status.measurements.iter().filter(|row| row.measured_in.is_none());
+    status.gpu_milliseconds = own.map(|row| row.gpu_milliseconds).sum();
+    status.conditions =
+        drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+}

@@ -1,0 +1,317 @@
+//! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell reads the file.
+
+mod notifications;
+mod prometheus;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use url::Url;
+
+pub use notifications::{Notifications, PagerDutySettings, ReceiverSettings, SlackSettings, WebhookSettings};
+pub use prometheus::PrometheusSettings;
+
+/// A value of the configuration that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field} of the configuration: {problem}")]
+pub struct InvalidSetting {
+    /// Path of the value.
+    pub field: String,
+    /// What is wrong, and the remedy.
+    pub problem: String,
+}
+
+/// The operator's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settings {
+    /// Images of this product.
+    pub images: Images,
+    /// Where artifacts are kept.
+    #[serde(default)]
+    pub store: Store,
+    /// How Jobs run.
+    #[serde(default)]
+    pub jobs: Jobs,
+    /// What may be written for gateways.
+    #[serde(default)]
+    pub gateway: GatewaySettings,
+    /// How generated alerting rules are labelled and explained.
+    #[serde(default)]
+    pub alerts: Alerts,
+    /// Who can be told what happens.
+    #[serde(default)]
+    pub notifications: Notifications,
+    /// Where the agents' counters of weeks are found.
+    #[serde(default)]
+    pub prometheus: PrometheusSettings,
+}
+
+/// What may be written for gateways beside routes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewaySettings {
+    /// Whether the operator may read and write InferencePools, as its role says too.
+    #[serde(default)]
+    pub inference_pools: bool,
+}
+
+/// Images of this product, as the cluster pulls them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Images {
+    /// Image of the worker.
+    pub worker: String,
+    /// Image of the agent runtime.
+    pub agent_runtime: String,
+    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_analyzer: Option<String>,
+    /// When the kubelet pulls: Always, IfNotPresent or Never.
+    #[serde(default)]
+    pub pull_policy: PullPolicy,
+}
+
+/// When the kubelet pulls an image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PullPolicy {
+    /// At every start of a container.
+    Always,
+    /// When the node does not have it.
+    #[default]
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+impl PullPolicy {
+    /// The name in the pod's spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// Where artifacts are kept: one claim per namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Store {
+    /// Storage class of the claim; absent means the cluster's default.
+    pub storage_class_name: Option<String>,
+    /// ReadWriteMany where several nodes serve; ReadWriteOnce on one node.
+    pub access_mode: AccessMode,
+    /// Size that the claim asks for.
+    pub size: String,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { storage_class_name: None, access_mode: AccessMode::ReadWriteMany, size: "100Gi".to_owned() }
+    }
+}
+
+/// How many nodes may mount the store at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessMode {
+    /// Many nodes.
+    ReadWriteMany,
+    /// One node.
+    ReadWriteOnce,
+}
+
+impl AccessMode {
+    /// The name in the claim's spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteMany => "ReadWriteMany",
+            Self::ReadWriteOnce => "ReadWriteOnce",
+        }
+    }
+}
+
+/// How Jobs run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Jobs {
+    /// Seconds that a resolve or fetch Job may run.
+    pub transfer_deadline_seconds: i64,
+    /// Seconds that a build Job may run.
+    pub build_deadline_seconds: i64,
+    /// Attempts of a Job that fails for reasons of the cluster's.
+    pub max_attempts: i32,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self { transfer_deadline_seconds: 4 * 3600, build_deadline_seconds: 4 * 3600, max_attempts: 3 }
+    }
+}
+
+/// How generated alerting rules are labelled and explained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Alerts {
+    /// Labels by which Prometheus selects rules, on every object that holds some. Labels of the operator's own win.
+    pub rule_labels: BTreeMap<String, String>,
+    /// Where runbooks are read: the name of a runbook's file is appended. The default is their folder in Slipway's repository.
+    pub runbook_url: String,
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self { rule_labels: BTreeMap::new(), runbook_url: "docs/runbooks".to_owned() }
+    }
+}
+
+impl Settings {
+    /// Checks the values that a type cannot hold to their range.
+    ///
+    /// # Errors
+    /// When a value cannot be used; names the first.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let invalid =
+            |field: &str, problem: &str| Err(InvalidSetting { field: field.to_owned(), problem: problem.to_owned() });
+        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus } = self;
+        if images.worker.is_empty() {
+            return invalid("images.worker", "is empty: name the worker's image");
+        }
+        if images.agent_runtime.is_empty() {
+            return invalid("images.agentRuntime", "is empty: name the agent runtime's image");
+        }
+        if images.model_analyzer.as_ref().is_some_and(String::is_empty) {
+            return invalid("images.modelAnalyzer", "is empty: name an image with Model Analyzer, or leave it out");
+        }
+        if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
+            return invalid("store.size", "is not a quantity: write one such as 100Gi");
+        }
+        if jobs.transfer_deadline_seconds < 1 {
+            return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
+        }
+        if jobs.build_deadline_seconds < 1 {
+            return invalid("jobs.buildDeadlineSeconds", "must be at least 1");
+        }
+        if !(1..=10).contains(&jobs.max_attempts) {
+            return invalid("jobs.maxAttempts", "must be from 1 to 10");
+        }
+        if alerts.runbook_url.is_empty() {
+            return invalid("alerts.runbookUrl", "is empty: name the folder of the runbooks, or leave it out");
+        }
+        if !alerts.rule_labels.iter().all(|(key, value)| is_label(key, value)) {
+            return invalid(
+                "alerts.ruleLabels",
+                "has a label that Kubernetes refuses: keys and values are up to 63 letters, digits, dashes, dots and \
+                 underscores, keys with a prefix and a slash at will",
+            );
+        }
+        if alerts.rule_labels.keys().any(|key| key.starts_with("slipway.dev/")) {
+            return invalid(
+                "alerts.ruleLabels",
+                "has a label of slipway.dev, which are the operator's own: leave it out",
+            );
+        }
+        notifications.check()?;
+        prometheus.check()
+    }
+}
+
+/// Whether a text is an address that requests can be sent to.
+pub fn is_url(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+/// Whether Kubernetes takes a label: an object with another one would be refused at each reconciliation.
+fn is_label(key: &str, value: &str) -> bool {
+    let is_word = |text: &str| {
+        text.len() <= 63
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    let is_domain = |text: &str| {
+        (1..=253).contains(&text.len())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
+    };
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    domain.is_none_or(is_domain) && is_word(name) && (value.is_empty() || is_word(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    const GOOD: &str = "images: {worker: w, agentRuntime: r}\n";
+
+    fn problem_of(yaml: &str) -> String {
+        match serde_norway::from_str::<Settings>(yaml) {
+            Err(error) => error.to_string(),
+            Ok(settings) => settings.check().map_err(|error| error.to_string()).err().unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn images_alone_are_a_configuration() {
+        assert_eq!(problem_of(GOOD), "");
+    }
+
+    #[test]
+    fn rules_can_be_labelled_for_the_prometheus_that_is_to_select_them() {
+        let labels = "{release: kube-prometheus-stack, monitoring.example.com/team: ''}";
+        assert_eq!(problem_of(&format!("{GOOD}alerts: {{ruleLabels: {labels}}}\n")), "");
+    }
+
+    #[rstest]
+    #[case(
+        "images: {worker: '', agentRuntime: r}\n",
+        "images.worker of the configuration: is empty: name the worker's image"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r, modelAnalyzer: ''}\n",
+        "images.modelAnalyzer of the configuration: is empty: name an image with Model Analyzer, or leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {size: lots}\n",
+        "store.size of the configuration: is not a quantity: write one such as 100Gi"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
+        "jobs.maxAttempts of the configuration: must be from 1 to 10"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",
+        "alerts.runbookUrl of the configuration: is empty: name the folder of the runbooks, or leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {release: our prometheus}}\n",
+        "alerts.ruleLabels of the configuration: has a label that Kubernetes refuses: keys and values are up to 63 letters, \
+         digits, dashes, dots and underscores, keys with a prefix and a slash at will"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {slipway.dev/revision: x}}\n",
+        "alerts.ruleLabels of the configuration: has a label of slipway.dev, which are the operator's own: leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nprometheus: {url: 'prometheus:9090'}\n",
+        "prometheus.url of the configuration: \"prometheus:9090\" is no address: write one such as \
+         http://prometheus.monitoring:9090"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nprometheus: {tokenFile: token}\n",
+        "prometheus of the configuration: has credentials and no address: add url, or leave them out"
+    )]
+    fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
+        assert_eq!(problem_of(yaml), message);
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let message = problem_of("images: {worker: w, agentRuntime: r, triton: t}\n");
+        assert!(message.contains("unknown field `triton`"), "{message}");
+    }
+}
