@@ -43,7 +43,7 @@ pub struct Action {
     pub action: &'static str,
     /// Why, with the capture's numbers.
     pub why: String,
-    /// Field of the AgentDeployment, with the value to add.
+    /// Fields of the AgentDeployment, with the value to add.
     pub field: &'static str,
     /// Expected factor.
     pub expected_gain: Gain,
@@ -121,7 +121,7 @@ fn agent_rules(load: &Load) -> Vec<Rule> {
         },
         Rule {
             action: "CacheToolResults",
-            field: "spec.agent.tools[].cache",
+            field: "spec.agent.tools[].http.url (a service that answers repeated calls from a cache)",
             effort: Effort::Low,
             share: tool,
             least: 0.1,
@@ -148,7 +148,8 @@ fn host_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
     let mut rules = vec![
         Rule {
             action: "UseCudaGraphs",
-            field: "spec.search.cudaGraphs",
+            field: "spec.search.parameters (cuda_graph_mode), \
+                    spec.engine.tensorRTLLMPyTorch.extraArgs (cuda_graph_config), spec.engine.vllm.extraArgs (enforce_eager=false)",
             effort: Effort::Medium,
             share: load.share(dispatch),
             least: 0.1,
@@ -158,7 +159,8 @@ fn host_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
         },
         Rule {
             action: "AvoidCopiesBetweenKernels",
-            field: "spec.engine (extraArgs: pinned memory, overlap scheduling)",
+            field: "spec.engine.tensorRTLLMPyTorch.extraArgs (disable_overlap_scheduler=false), \
+                    spec.engine.vllm.extraArgs (async_scheduling=true)",
             effort: Effort::Medium,
             share: load.share(load.idle.of(Cause::MemoryCopy)),
             least: 0.05,
@@ -170,7 +172,8 @@ fn host_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
     if context.slow_allocations.count > 0 {
         rules.push(Rule {
             action: "PreallocateMemory",
-            field: "spec.search.kvCacheFreeGpuMemory, spec.serving.env (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
+            field: "spec.search.parameters (kv_cache_free_gpu_mem_fraction), \
+                    spec.engine.tensorRTLLMPyTorch.kvCacheFreeGpuMemory, spec.engine.vllm.gpuMemoryUtilization",
             effort: Effort::Low,
             share: load.share(allocation),
             least: 0.005,
@@ -193,7 +196,11 @@ fn kernel_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
     vec![
         Rule {
             action: if has_fp8 { "QuantizeToFp8" } else { "QuantizeWeights" },
-            field: if has_fp8 { "spec.search.precision: [FP8]" } else { "spec.search.precision: [INT8, INT4AWQ]" },
+            field: if has_fp8 {
+                "spec.search.precision: [FP8]"
+            } else {
+                "spec.search.precision: [INT8WeightOnly, INT4AWQ]"
+            },
             effort: Effort::Low,
             share: load.kernel_share(gemm),
             least: if of_kernels(gemm) >= 0.38 { 0.05 } else { f64::INFINITY },
@@ -214,7 +221,8 @@ fn kernel_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
         },
         Rule {
             action: "UseSpeculativeDecoding",
-            field: "spec.search.speculativeDecoding",
+            field: "spec.engine.tensorRTLLMPyTorch.extraArgs (speculative_config), \
+                    spec.engine.vllm.extraArgs (speculative_config)",
             effort: Effort::Medium,
             share: load.kernel_share(load.gemm_memory_nanos),
             least: 0.3,
@@ -234,7 +242,7 @@ fn kernel_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
         },
         Rule {
             action: "FuseSmallKernels",
-            field: "spec.engine (TensorRTLLM, or extraArgs with torch.compile)",
+            field: "spec.engine.backend: [TensorRTLLM], spec.engine.vllm.extraArgs (compilation_config)",
             effort: Effort::Medium,
             share: load.kernel_share(small),
             least: 0.08,
@@ -262,7 +270,7 @@ fn communication_rules(load: &Load, context: &Context<'_>) -> Vec<Rule> {
         },
         Rule {
             action: "BalanceRanks",
-            field: "spec.hardware (one product, one NVLink domain)",
+            field: "spec.hardware.nodeSelector (one product, one NVLink domain)",
             effort: Effort::High,
             share: exposed * context.nccl_imbalance,
             least: if unbalanced { 0.01 } else { f64::INFINITY },
@@ -294,5 +302,84 @@ impl Rule {
             formula: format!("{how}, f = {share}; {}", self.source),
             effort: self.effort,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::diagnose::peaks;
+
+    const CRD: &str =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../crds/yaml/agentdeployments.slipway.dev.yaml"));
+
+    /// The fields of every rule, whatever a capture shows.
+    fn fields() -> Vec<&'static str> {
+        let of = |product: &str| {
+            let peaks = [peaks::of(Some(product))];
+            let slow_allocations = Durations { count: 1, ..Durations::default() };
+            let context = Context { peaks: &peaks, nccl_imbalance: 0.0, slow_allocations };
+            let load = Load::default();
+            let rules = [
+                agent_rules(&load),
+                host_rules(&load, &context),
+                kernel_rules(&load, &context),
+                communication_rules(&load, &context),
+            ];
+            rules.into_iter().flatten().map(|rule| rule.field).collect::<Vec<_>>()
+        };
+        [of("NVIDIA H100 80GB HBM3"), of("NVIDIA A100-SXM4-80GB")].concat()
+    }
+
+    /// The parts of a field: a path, and the values that follow it in brackets.
+    fn parts(field: &str) -> Vec<(String, Vec<String>)> {
+        let path = |text: &str| text.split([' ', ',', ':', '(']).next().unwrap_or_default().to_owned();
+        let values = |text: &str| {
+            let list = text.split_once(": [").and_then(|(_, rest)| rest.split_once(']')).map(|(list, _)| list);
+            list.map(|list| list.split(", ").map(str::to_owned).collect()).unwrap_or_default()
+        };
+        field.match_indices("spec.").map(|(at, _)| &field[at..]).map(|text| (path(text), values(text))).collect()
+    }
+
+    /// The schema of a path such as `spec.agent.tools[].name`.
+    fn schema<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
+        path.split('.').try_fold(root, |schema, part| {
+            let found = &schema["properties"][part.trim_end_matches("[]")];
+            let found = if part.ends_with("[]") { &found["items"] } else { found };
+            found.is_object().then_some(found)
+        })
+    }
+
+    #[test]
+    fn every_field_that_an_action_names_is_one_of_the_agent_deployment() {
+        let crd: Value = serde_norway::from_str(CRD).unwrap();
+        let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut unknown = Vec::new();
+        for (path, values) in fields().into_iter().flat_map(parts) {
+            let Some(schema) = schema(root, &path) else {
+                unknown.push(path);
+                continue;
+            };
+            let allowed = [&schema["enum"], &schema["items"]["enum"]].into_iter().find_map(Value::as_array);
+            let is_refused = |value: &String| allowed.is_some_and(|allowed| !allowed.contains(&value.as_str().into()));
+            unknown.extend(values.into_iter().filter(is_refused).map(|value| format!("{path}: {value}")));
+        }
+        assert_eq!(unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_field_begins_with_a_path() {
+        assert_eq!(fields().into_iter().filter(|field| !field.starts_with("spec.")).collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn a_field_that_the_schema_lacks_is_found() {
+        let crd: Value = serde_norway::from_str(CRD).unwrap();
+        let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert!(schema(root, "spec.search.cudaGraphs").is_none());
+        assert!(schema(root, "spec.agent.tools[].http.url").is_some());
     }
 }

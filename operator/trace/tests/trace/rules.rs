@@ -41,7 +41,7 @@ fn an_allocation_over_a_millisecond_is_slow() {
     assert_eq!(found.avg_alloc_us, 1_000.5);
     assert_eq!(capture.devices[0].idle[0].cause, Cause::Allocation);
     let action = capture.actions.iter().find(|action| action.action == "PreallocateMemory").unwrap();
-    assert!(action.field.contains("expandable_segments:True"));
+    assert!(action.field.contains("spec.engine.vllm.gpuMemoryUtilization"), "{}", action.field);
 }
 
 #[test]

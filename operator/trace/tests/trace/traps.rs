@@ -208,7 +208,7 @@ fn a_gpu_that_waits_for_a_tool_is_neither_overhead_nor_memory_bound() {
     assert_eq!(with.actions[0].action, "ServeMoreRunsAtOnce");
     assert_eq!(
         with.actions.iter().map(|action| action.field).find(|field| field.contains("cache")),
-        Some("spec.agent.tools[].cache")
+        Some("spec.agent.tools[].http.url (a service that answers repeated calls from a cache)")
     );
 }
 
