@@ -4,6 +4,7 @@
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 
+mod links;
 mod manifests;
 mod source;
 
