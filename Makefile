@@ -83,11 +83,11 @@ test-scenarios: ## All scenarios on a real cluster of their own, with a record o
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
-	cargo run --locked -p slipway-analysis --example bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md
+	cargo run --locked -p slipway-evaluation --bin bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md
 
 .PHONY: bench-search
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
-	cargo run --locked -p slipway-analysis --example bench-search -- --write docs/bench/search.md
+	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md
 
 .PHONY: test
 test: ## Everything that must pass before a change lands.

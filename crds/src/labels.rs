@@ -1,8 +1,5 @@
 //! Labels, annotations, field managers and port names: every string by which parts of Slipway find each other's objects.
 
-/// API group of all Slipway kinds.
-pub const GROUP: &str = "slipway.dev";
-
 /// Recommended label: which program an object belongs to.
 pub const APP_NAME: &str = "app.kubernetes.io/name";
 /// Recommended label: which AgentDeployment a serving object belongs to.

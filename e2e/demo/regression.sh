@@ -20,7 +20,8 @@ in_namespace() { run_kubectl --namespace "$NAMESPACE" "$@"; }
 
 # The judge on simulated rollouts like this one, before it sees the real one.
 simulate() {
-  cargo run --quiet --locked -p slipway-analysis --example bench-judge -- --only "the demo's regression" --rollouts 200 --seed 1
+  cargo run --quiet --locked -p slipway-evaluation --bin bench-judge -- \
+    --only "the demo's regression" --rollouts 200 --seed 1
 }
 
 start_gateway() { e2e/tools/traefik/install.sh --name "$CLUSTER"; }

@@ -270,6 +270,24 @@ impl Namespace {
         Ok(list.map_err(|source| refused(format!("list pods with {selector}"), source))?.items)
     }
 
+    /// Waits until no pod has a label.
+    ///
+    /// # Errors
+    /// When one is left after `limit`, with its name.
+    pub async fn wait_until_no_pods(&self, selector: &str, limit: Duration) -> Outcome<()> {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            let pods = self.pods(selector).await?;
+            let Some(pod) = pods.first() else { return Ok(()) };
+            if tokio::time::Instant::now() > deadline {
+                let what = format!("{selector} in {}: no pods", self.name);
+                let last = format!("{} of {} left", pod.name_any(), pods.len());
+                return Err(ScenarioError::TimedOut { what, seconds: limit.as_secs(), last });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Reasons of the events about an object of the scenario, the oldest first.
     ///
     /// # Errors

@@ -63,10 +63,7 @@ async fn a_run_without_its_tool_ends_in_an_error_and_never_in_the_number(namespa
     let question = draw_question(fresh_seed() + 1).unwrap();
     namespace.teach(&question).await.unwrap();
     namespace.scale("facts", 0).await.unwrap();
-    let gone = |pods: &[Pod]| pods.is_empty();
-    while !gone(&namespace.pods("app=facts").await.unwrap()) {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    namespace.wait_until_no_pods("app=facts", Duration::from_secs(60)).await.unwrap();
     let run = namespace.ask("facts-agent", &question.question).await.unwrap();
     let first_calls = run["steps"][0]["toolCalls"].as_array().cloned().unwrap_or_default();
     assert!(first_calls.iter().all(|call| call["status"] == "error") && !first_calls.is_empty(), "{run}");

@@ -1,14 +1,11 @@
-//! Search, Pareto fronts, SLO arithmetic, rollout judge, drift and trace diagnosis.
+//! Search, Pareto fronts, SLO arithmetic, rollout judge and drift: the statistics that operator and worker link.
 //!
-//! The crate is pure: it knows no Kubernetes, no clock, no network and no async runtime. Randomness comes from a seed the
-//! caller passes. Only [`cli`] touches files.
+//! Pure. The crate knows no Kubernetes, no clock, no file, no network and no async runtime. Its callers pass the seed
+//! of all randomness.
 
-pub mod cli;
 pub mod drift;
 pub mod early;
 pub mod judge;
 pub mod pareto;
-pub mod replay;
 pub mod search;
 pub mod slo;
-pub mod trace;

@@ -152,19 +152,15 @@ impl Default for Jobs {
 }
 
 /// How generated alerting rules are labelled and explained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Alerts {
     /// Labels by which Prometheus selects rules, on every object that holds some. Labels of the operator's own win.
     pub rule_labels: BTreeMap<String, String>,
-    /// Where runbooks are read: the name of a runbook's file is appended. The default is their folder in Slipway's repository.
-    pub runbook_url: String,
-}
-
-impl Default for Alerts {
-    fn default() -> Self {
-        Self { rule_labels: BTreeMap::new(), runbook_url: "docs/runbooks".to_owned() }
-    }
+    /// URL of the folder of the runbooks. The name of a runbook's file is appended. Without it, alerts link to no
+    /// runbook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runbook_url: Option<String>,
 }
 
 impl Settings {
@@ -197,8 +193,11 @@ impl Settings {
         if !(1..=10).contains(&jobs.max_attempts) {
             return invalid("jobs.maxAttempts", "must be from 1 to 10");
         }
-        if alerts.runbook_url.is_empty() {
-            return invalid("alerts.runbookUrl", "is empty: name the folder of the runbooks, or leave it out");
+        if alerts.runbook_url.as_ref().is_some_and(String::is_empty) {
+            return invalid(
+                "alerts.runbookUrl",
+                "is empty: write the URL of the folder of the runbooks, or leave it out",
+            );
         }
         if !alerts.rule_labels.iter().all(|(key, value)| is_label(key, value)) {
             return invalid(
@@ -285,7 +284,7 @@ mod tests {
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",
-        "alerts.runbookUrl of the configuration: is empty: name the folder of the runbooks, or leave it out"
+        "alerts.runbookUrl of the configuration: is empty: write the URL of the folder of the runbooks, or leave it out"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {release: our prometheus}}\n",

@@ -1,4 +1,4 @@
-//! What an engine takes of a GPU's memory, and the least time its steps take. Pure.
+//! What an engine takes of a GPU's memory. Pure.
 //!
 //! Per GPU, of a decoder-only transformer with gated MLPs, with *tp* GPUs a layer and *pp* groups of layers:
 //!
@@ -13,12 +13,9 @@
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!
 //! Activations and runtime are estimates that no GPU has confirmed; weights and KV cache follow from the shape.
-//! Times are rooflines (Williams, Waterman, Patterson, CACM 2009): the larger of bytes over bandwidth and operations over
-//! peak throughput, without communication. Real engines are slower.
 
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::Gpu;
 use crate::options::Parallelism;
 use crate::recipe::{KvCachePrecision, Precision};
 
@@ -161,47 +158,6 @@ pub fn estimate(shape: &Shape, layout: &Layout) -> Estimate {
         kv_per_token,
         kv_of_one_sequence: kv_per_token * f64::from(layout.max_seq_len),
     }
-}
-
-/// Dense operations a second of a precision's matrix multiplications: weight-only formats compute in 16 bits.
-#[must_use]
-pub fn peak(gpu: &Gpu, precision: Precision) -> f64 {
-    let tera = match precision {
-        Precision::Fp8 | Precision::W4A8Awq => gpu.fp8_tflops,
-        Precision::Int8SmoothQuant => gpu.int8_tops,
-        Precision::Nvfp4 => gpu.fp4_tflops,
-        Precision::Fp16
-        | Precision::Bf16
-        | Precision::Int8WeightOnly
-        | Precision::Int4WeightOnly
-        | Precision::Int4Awq => None,
-    };
-    tera.unwrap_or(gpu.fp16_tflops) * 1e12
-}
-
-/// The least seconds of one decoding step of a batch, each sequence `context` tokens long.
-#[must_use]
-pub fn decode_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, (batch, context): (u32, u32)) -> f64 {
-    let sizes = estimate(shape, layout);
-    // Groups of layers follow each other: a token passes all of them.
-    let pipeline = f64::from(layout.parallelism.pipeline.max(1));
-    let bytes = sizes.weights + sizes.kv_per_token * f64::from(batch) * f64::from(context);
-    let memory = bytes / (gpu.bandwidth * 1e9);
-    memory.max(compute_seconds(shape, layout, gpu, batch)) * pipeline
-}
-
-/// The least seconds in which a prompt of so many tokens is read, attention left out (small below some thousand tokens).
-#[must_use]
-pub fn prefill_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, tokens: u32) -> f64 {
-    let memory = estimate(shape, layout).weights / (gpu.bandwidth * 1e9);
-    memory.max(compute_seconds(shape, layout, gpu, tokens)) * f64::from(layout.parallelism.pipeline.max(1))
-}
-
-/// Two operations a weight and token, on one group of layers.
-fn compute_seconds(shape: &Shape, layout: &Layout, gpu: &Gpu, tokens: u32) -> f64 {
-    let weights = attention_weights(shape, 1.0) + mlp_weights(shape, shape.experts_per_token.max(1));
-    let per_gpu = f64::from(shape.layers) * weights / f64::from(layout.parallelism.ranks().max(1));
-    2.0 * per_gpu * f64::from(tokens) / peak(gpu, layout.precision)
 }
 
 #[cfg(test)]

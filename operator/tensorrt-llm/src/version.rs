@@ -195,13 +195,6 @@ pub fn find(text: &str) -> Result<Release, VersionError> {
     found.copied().ok_or_else(|| VersionError::NoImage { version, nearest: nearest(version) })
 }
 
-/// Finds the release that an image carries by its tag, such as `25.05` or `25.05-trtllm-python-py3`.
-#[must_use]
-pub fn of_image(tag: &str) -> Option<Release> {
-    let tag = tag.split('-').next().unwrap_or_default();
-    RELEASES.iter().find(|release| release.tag == tag).copied()
-}
-
 fn nearest(version: Version) -> Version {
     let earlier = RELEASES.iter().rev().find(|release| release.version < version);
     earlier.map_or(FIRST, |release| release.version)
@@ -247,12 +240,6 @@ mod tests {
     #[test]
     fn releases_are_in_order_and_no_image_carries_two() {
         assert!(RELEASES.windows(2).all(|pair| pair[0].version <= pair[1].version && pair[0].tag < pair[1].tag));
-    }
-
-    #[test]
-    fn an_image_names_its_version() {
-        assert_eq!(of_image("24.11-trtllm-python-py3").map(|release| release.version), Some(Version::new(0, 15, 0)));
-        assert_eq!(of_image("26.08"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 
+mod libraries;
 mod links;
 mod manifests;
 mod source;
@@ -112,33 +113,35 @@ fn the_core_of_the_operator_is_pure_as_a_whole() {
     assert_eq!(links::impure(&links::linked("slipway-operator-core")), Vec::<&str>::new());
 }
 
-/// Files of the analysis that reach outside all the same, with the reason.
-const ANALYSIS_EXCEPTIONS: [(&str, &str); 1] = [(
-    "operator/analysis/src/trace/sort.rs",
+/// What the statistics must not do. Their callers pass time, seeds and files.
+const OUTSIDE: [(&str, &str); 5] = [
+    ("std::fs", "reads files"),
+    ("std::net", "reaches the network"),
+    ("std::env", "reads the environment"),
+    ("std::time", "reads the clock"),
+    ("tokio", "waits"),
+];
+
+#[test]
+fn the_analysis_reaches_nothing_outside() {
+    let inner = sources("operator/analysis/src").into_iter().filter(|source| !source.is_test());
+    assert_none(inner.flat_map(|source| source.naming(&OUTSIDE, "the analysis")).collect());
+}
+
+/// Files of the trace diagnosis that reach outside all the same, with the reason.
+const TRACE_EXCEPTIONS: [(&str, &str); 1] = [(
+    "operator/trace/src/sort.rs",
     "a trace is larger than memory: its events are sorted in a folder that the caller names",
 )];
 
 #[test]
-fn the_analysis_reaches_outside_only_in_its_command_line() {
-    let outside = [
-        ("std::fs", "reads files"),
-        ("std::net", "reaches the network"),
-        ("std::env", "reads the environment"),
-        ("std::time", "reads the clock"),
-        ("tokio", "waits"),
-    ];
-    let is_inner = |source: &Source| {
-        !source.name.starts_with("operator/analysis/src/cli/")
-            && !source.name.ends_with("/main.rs")
-            && !source.is_test()
-    };
-    let inner: Vec<Source> = sources("operator/analysis/src").into_iter().filter(is_inner).collect();
-    let found: Vec<Violation> =
-        inner.iter().flat_map(|source| source.naming(&outside, "the analysis outside its cli")).collect();
-    let is_excepted = |violation: &Violation| ANALYSIS_EXCEPTIONS.iter().any(|(file, _)| violation.file == *file);
+fn the_trace_diagnosis_reaches_outside_only_to_sort() {
+    let inner = sources("operator/trace/src").into_iter().filter(|source| !source.is_test());
+    let found: Vec<Violation> = inner.flat_map(|source| source.naming(&OUTSIDE, "the trace diagnosis")).collect();
+    let is_excepted = |violation: &Violation| TRACE_EXCEPTIONS.iter().any(|(file, _)| violation.file == *file);
     let (excepted, broken): (Vec<_>, Vec<_>) = found.into_iter().partition(is_excepted);
     assert_none(broken);
-    assert!(excepted.len() >= ANALYSIS_EXCEPTIONS.len(), "an exception is no longer needed: {ANALYSIS_EXCEPTIONS:?}");
+    assert!(excepted.len() >= TRACE_EXCEPTIONS.len(), "an exception is no longer needed: {TRACE_EXCEPTIONS:?}");
 }
 
 const MOST_LINES: usize = 500;
@@ -169,6 +172,16 @@ fn crates_depend_on_each_other_only_along_the_arrows() {
     let violations = manifests::members(&workspace)
         .iter()
         .flat_map(|member| manifests::against_arrows(member, &read(&root().join(member).join("Cargo.toml"))))
+        .collect();
+    assert_none(violations);
+}
+
+#[test]
+fn every_arrow_is_used() {
+    let workspace = read(&root().join("Cargo.toml"));
+    let violations = manifests::members(&workspace)
+        .iter()
+        .flat_map(|member| manifests::unused_arrows(member, &read(&root().join(member).join("Cargo.toml"))))
         .collect();
     assert_none(violations);
 }
@@ -255,8 +268,8 @@ mod checks_can_fail {
     fn an_arrow_against_the_grain_is_named_with_its_line() {
         let manifest = "[package]\nname = \"slipway-analysis\"\n\n[dependencies]\nserde.workspace = true\n\
                         slipway-crds.workspace = true\n";
-        let expected = "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, \
-                        slipway-tensorrt-llm, not on slipway-crds";
+        let expected =
+            "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, not on slipway-crds";
         let found: Vec<_> =
             manifests::against_arrows("operator/analysis", manifest).iter().map(Violation::to_string).collect();
         assert_eq!(found, [expected]);

@@ -11,12 +11,18 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 12] = [
+const ARROWS: [(&str, Place); 15] = [
     ("crds/evidence", Place::Wire),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
     ("crds", Place::Above(&["slipway-evidence"])),
-    ("operator/analysis", Place::Above(&["slipway-evidence", "slipway-tensorrt-llm"])),
+    ("operator/analysis", Place::Above(&["slipway-evidence"])),
+    ("operator/trace", Place::Above(&[])),
+    ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-evidence"])),
+    (
+        "operator/analysis-cli",
+        Place::Above(&["slipway-analysis", "slipway-evaluation", "slipway-evidence", "slipway-trace"]),
+    ),
     ("operator/tensorrt-llm", Place::Wire),
     ("agent-runtime", Place::Above(&["slipway-evidence", "slipway-runtime-config"])),
     (
@@ -38,7 +44,7 @@ const ARROWS: [(&str, Place); 12] = [
         "operator",
         Place::Above(&["slipway-crds", "slipway-evidence", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-evidence"])),
+    ("operator/cli", Place::Above(&["slipway-crds", "slipway-evidence"])),
     ("e2e", Place::Above(&["slipway-crds"])),
 ];
 
@@ -55,7 +61,7 @@ pub fn members(workspace: &str) -> Vec<String> {
 }
 
 /// The dependencies of one section, with their lines.
-fn dependencies<'a>(manifest: &'a str, section: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+pub fn dependencies<'a>(manifest: &'a str, section: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     let mut is_inside = false;
     manifest.lines().enumerate().filter_map(move |(index, line)| {
         if line.starts_with('[') {
@@ -88,9 +94,23 @@ fn broken_rule(member: &str, place: &Place, name: &str) -> Option<String> {
         Place::Wire => (!WIRE_DEPENDENCIES.contains(&name)).then(|| {
             format!("{member} is a wire crate: it depends on serde, serde_json and thiserror alone, not on {name}")
         }),
-        Place::Above(allowed) => (name.starts_with("slipway-") && !allowed.contains(&name))
-            .then(|| format!("{member} may depend on {}, not on {name}", allowed.join(", "))),
+        Place::Above(allowed) => (name.starts_with("slipway-") && !allowed.contains(&name)).then(|| {
+            let allowed = if allowed.is_empty() { "no crate of the workspace".to_owned() } else { allowed.join(", ") };
+            format!("{member} may depend on {allowed}, not on {name}")
+        }),
     }
+}
+
+/// Arrows that a manifest does not use.
+pub fn unused_arrows(member: &str, manifest: &str) -> Vec<Violation> {
+    let allowed: &[&str] = match ARROWS.iter().find(|(name, _)| *name == member) {
+        Some((_, Place::Above(allowed))) => allowed,
+        Some((_, Place::Wire)) | None => &[],
+    };
+    let used: Vec<&str> = dependencies(manifest, "[dependencies]").map(|(_, name)| name).collect();
+    let unused = allowed.iter().filter(|name| !used.contains(*name));
+    let rule = |name| format!("{member} does not depend on {name}: remove the arrow, here and in ARCHITECTURE.md");
+    unused.map(|name| Violation { file: format!("{member}/Cargo.toml"), line: 1, rule: rule(name) }).collect()
 }
 
 /// Whether a crate goes without the lints of the workspace.

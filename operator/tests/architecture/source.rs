@@ -27,6 +27,16 @@ impl Source {
         })
     }
 
+    /// Whether the code outside its tests names a crate.
+    pub fn uses(&self, name: &str) -> bool {
+        names(&without_test_modules(&blanked(&self.text)), name)
+    }
+
+    /// Whether the code names a crate, its tests included.
+    pub fn mentions(&self, name: &str) -> bool {
+        names(&blanked(&self.text), name)
+    }
+
     /// The forbidden names in the source's code, in the order of their lines.
     pub fn naming(&self, forbidden: &[(&str, &str)], who: &str) -> Vec<Violation> {
         let code = without_test_modules(&blanked(&self.text));

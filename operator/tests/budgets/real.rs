@@ -116,7 +116,7 @@ fn runs(series: &[Series], objective: &str, good: &str) -> f64 {
 async fn prometheus_counts_the_runs_of_the_agents_own_pods() {
     let server = start();
     let prometheus = server.client().await;
-    let (runbooks, baseline) = ("", Baseline::Stable);
+    let (runbooks, baseline) = (None, Baseline::Stable);
     let queries = budget_queries(&Scope { namespace: "team", name: "support", replicas: 1, runbooks, baseline });
     let answer = prometheus.ask(&queries.runs).await.unwrap();
     let found = [("reply", "true"), ("reply", "false"), ("slo.errorRate", "true"), ("slo.errorRate", "false")]

@@ -1,14 +1,12 @@
-//! Drift in production, and regressions between measurements.
+//! Drift in production.
 //!
-//! *Live*: windows are compared with the first 24 hours after the promotion. The workload is tested first: when what
-//! people ask has changed, a change of latency says nothing about the engine. Behaviour is compared within strata that the
-//! baseline has seen, by a sequential t over blocks of ten minutes with one restart a day ([`live`]); the test may be read
-//! after every block for months. *Offline*: a run is compared with the recorded baseline of its configuration
-//! ([`regress`]). Either way, what has another identity is [`Incomparable`], never a regression.
+//! Windows are compared with the first 24 hours after the promotion. The workload is tested first: when what people
+//! ask has changed, a change of latency says nothing about the engine. Behaviour is compared within strata that the
+//! baseline has seen, by a sequential t over blocks of ten minutes with one restart a day ([`live`]). The test may be
+//! read after every block for months. What has another identity is [`Incomparable`], never drift.
 
 pub mod baseline;
 pub mod live;
-pub mod regress;
 
 use std::{collections::BTreeMap, fmt};
 

@@ -8,14 +8,12 @@
 //! An early "feasible" ranks points; a final answer still takes a full run.
 
 mod incumbent;
-mod requests;
 
 use serde::{Deserialize, Serialize};
 
 use crate::slo::{CONFIDENCE, Percentile, RateTest, Side};
 
 pub use self::incumbent::IncumbentTest;
-pub use self::requests::{Observation, Request, RequestSlo, Signal, observations};
 
 /// How much evidence a verdict takes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -9,30 +9,6 @@ fn watch() -> EarlyWatch {
     EarlyWatch::new(EarlyRule::default(), &[Percentile::P95, Percentile::P95])
 }
 
-fn request(start_ms: f64, ttft_ms: f64, end_ms: f64) -> Request {
-    Request { start_ms, end_ms, ttft_ms: Some(ttft_ms), tpot_ms: Some(10.0), tokens: 5.0 }
-}
-
-#[test]
-fn a_wait_past_the_limit_is_a_violation_at_that_moment() {
-    let slo = RequestSlo { signal: Signal::Ttft, percentile: Percentile::P95, max_ms: 100.0 };
-    let seen = observations(&[request(0.0, 50.0, 900.0), request(10.0, 400.0, 800.0)], &[slo], 0.0);
-    let expected = [
-        Observation { at_ms: 50.0, objective: 0, exceeds: false },
-        Observation { at_ms: 110.0, objective: 0, exceeds: true },
-    ];
-    assert_eq!(seen, expected);
-}
-
-#[test]
-fn requests_of_the_warm_up_are_left_out_and_absent_signals_are_no_observation() {
-    let slos =
-        [Signal::Tpot, Signal::Latency].map(|signal| RequestSlo { signal, percentile: Percentile::P95, max_ms: 500.0 });
-    let short = Request { tpot_ms: None, ..request(20.0, 1.0, 40.0) };
-    let seen = observations(&[request(9.0, 1.0, 30.0), short], &slos, 10.0);
-    assert_eq!(seen, [Observation { at_ms: 40.0, objective: 1, exceeds: false }]);
-}
-
 #[test]
 fn a_run_far_above_its_limit_is_aborted_within_ten_requests() {
     let mut watch = watch();

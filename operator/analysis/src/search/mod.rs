@@ -1,11 +1,9 @@
 //! The search for the best configuration that meets the objectives. Pure and resumable.
 //!
 //! A [`SearchStrategy`] is a function of a frozen [`Space`], a seed and the measurements so far. [`Slipway`] is the
-//! product's; [`baseline`] holds what it is compared with.
+//! product's.
 
-pub mod baseline;
 mod cost;
-pub mod filter;
 mod gp;
 pub mod gpu;
 mod kernel;

@@ -16,7 +16,7 @@ use super::cost::{Costs, Purse, Reserve};
 use super::ledger::{Candidate, Ledger};
 use super::model::Model;
 use super::surrogate::Surrogate;
-use super::{Cell, Conclusion, Measurement, Outcome, Progress, Proposal, Purpose, SearchStrategy, Space, Step};
+use super::{Cell, Conclusion, Measurement, Progress, Proposal, Purpose, SearchStrategy, Space, Step};
 
 use self::survey::{Scored, Survey};
 
@@ -25,8 +25,6 @@ pub use super::skipped::{Skipped, WhyNot};
 
 /// Spread of the seeded jitter on ln prior objective that breaks ties between arms nothing is known about.
 const JITTER: f64 = 0.02;
-/// How much a run of an earlier campaign may be off, as a standard error of ln value.
-const HISTORY_SD: f64 = 0.1;
 /// Cells whose confirm runs may fail before the search says that it does not know.
 const MOST_FAILED_CONFIRMS: usize = 3;
 /// Runs of one cell before it is given up as too near to a limit.
@@ -75,7 +73,6 @@ pub struct Slipway {
     space: Space,
     model: Model,
     settings: Settings,
-    history: Vec<Measurement>,
     jitter: Vec<f64>,
     /// Arms by expected objective per cost, best first.
     ranked: Vec<usize>,
@@ -98,24 +95,7 @@ impl Slipway {
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
         let jitter = space.arms.iter().map(|_| JITTER * (rng.random::<f64>() - 0.5)).collect();
         let ranked = ranked(&space, &model);
-        Self { space, model, settings, history: Vec::new(), jitter, ranked }
-    }
-
-    /// Starts from runs of an earlier campaign on the same space. They shape what is expected, with a standard error of
-    /// 10 % for what changed since; none of them can be the answer without a run of this campaign.
-    #[must_use]
-    pub fn with_history(mut self, history: Vec<Measurement>) -> Self {
-        let age = |mut m: Measurement| {
-            match &mut m.outcome {
-                Outcome::Measured { log_sd, .. } | Outcome::Aborted { log_sd, .. } => {
-                    *log_sd = log_sd.hypot(HISTORY_SD)
-                }
-                Outcome::Failed => {}
-            }
-            m
-        };
-        self.history = history.into_iter().map(age).collect();
-        self
+        Self { space, model, settings, jitter, ranked }
     }
 
     /// The space it searches.
@@ -125,8 +105,7 @@ impl Slipway {
     }
 
     fn surrogate(&self, measurements: &[Measurement], pending: &[Cell]) -> Surrogate<'_> {
-        let all: Vec<Measurement> = self.history.iter().chain(measurements).cloned().collect();
-        Surrogate::fit(&self.model, &all, pending)
+        Surrogate::fit(&self.model, measurements, pending)
     }
 
     /// The best cell whose own runs show it feasible.

@@ -82,36 +82,6 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Guesses the kind from a column's name and the direction in which it is wanted, for tables that declare none.
-    #[must_use]
-    pub fn guess(name: &str, wanted: Direction) -> Self {
-        let name = name.to_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if has(&["err", "fail"]) {
-            Self::ErrorRate
-        } else if has(&["util", "sm_active", "busy"]) {
-            Self::Utilization
-        } else if has(&["mem"]) {
-            Self::Memory
-        } else if has(&["ttft", "first_token"]) {
-            Self::FirstToken
-        } else if has(&["tpot", "itl", "inter_token", "per_token"]) {
-            Self::PerToken
-        } else if has(&["latency", "e2e", "duration"]) {
-            Self::Latency
-        } else if has(&["interactivity", "tok_per_user", "per_user"]) {
-            Self::Other
-        } else if (wanted == Direction::Maximize && !has(&["power", "watt"]))
-            || has(&["thr", "tok", "tps", "qps", "rps", "req_per", "per_s"])
-        {
-            Self::Throughput
-        } else if has(&["_ms", "_s", "time"]) {
-            Self::Latency
-        } else {
-            Self::Other
-        }
-    }
-
     /// Whether Little's law ties it to throughput: time = concurrency / throughput up to a slowly varying factor.
     #[must_use]
     pub fn is_time(self) -> bool {

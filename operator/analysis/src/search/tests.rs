@@ -1,7 +1,6 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 
-use super::filter::{Layout, ModelShape, Refusal, admit};
 use super::*;
 use crate::pareto::Direction;
 use crate::slo::Bound;
@@ -160,15 +159,6 @@ fn parallel_jobs_get_different_cells_and_a_pending_one_is_not_proposed_again() {
 }
 
 #[test]
-fn earlier_runs_shorten_a_search_and_are_no_answer_by_themselves() {
-    let cold = run(&Slipway::new(space(), Settings::default())).0;
-    let (warm, conclusion, _) = run(&Slipway::new(space(), Settings::default()).with_history(cold.clone()));
-    assert!(warm.len() <= cold.len(), "{} after {}", warm.len(), cold.len());
-    let Conclusion::Chosen { cell, .. } = conclusion else { panic!("{conclusion:?}") };
-    assert!(warm.iter().any(|m| m.cell == cell));
-}
-
-#[test]
 fn a_failed_confirm_is_a_measurement_and_the_search_goes_on() {
     let strategy = Slipway::new(space(), Settings::default());
     let (mut measurements, _, _) = run(&strategy);
@@ -293,58 +283,4 @@ fn a_space_too_large_to_score_has_a_reason_for_every_arm_too() {
     assert_eq!(skipped.len(), 400 - run.len());
     let known = |s: &Skipped| matches!(s.why, WhyNot::Dominated { .. } | WhyNot::Infeasible { .. });
     assert!(skipped.iter().all(known), "{skipped:?}");
-}
-
-fn llama_8b() -> ModelShape {
-    ModelShape { parameters: 8.03e9, layers: 32, heads: 32, kv_heads: 8, head_size: 128 }
-}
-
-fn layout(tensor_parallel: u32, precision: &str, weight_bits: f64) -> Layout {
-    Layout {
-        tensor_parallel,
-        pipeline_parallel: 1,
-        precision: precision.into(),
-        weight_bits,
-        kv_bits: 16.0,
-        sequence_tokens: 8192,
-        kv_share: 0.9,
-    }
-}
-
-#[test]
-fn a_layout_that_fits_says_how_many_sequences_it_holds() {
-    let h100 = gpu::figures("NVIDIA-H100-80GB-HBM3").unwrap();
-    // 8.03e9 x 2 bytes = 14.96 GiB; 8192 x 128 KiB = 1 GiB a sequence; (80 - 15.7 - 1.5) x 0.9 = 56.5.
-    assert_eq!(admit(&llama_8b(), &layout(1, "BF16", 16.0), &h100), Ok(56));
-}
-
-#[rstest]
-#[case(
-    "T4",
-    layout(1, "FP16", 16.0),
-    "needs 18.2 GiB a GPU for weights, runtime and one sequence, and the GPU has 16.0 GiB"
-)]
-#[case("A100", layout(1, "FP8", 8.0), "a100 does not run FP8")]
-#[case("H100", layout(3, "BF16", 16.0), "32 attention heads and 8 KV heads do not split over 3 GPUs")]
-#[case("H100", Layout { pipeline_parallel: 5, ..layout(1, "BF16", 16.0) }, "32 layers do not split into 5 groups")]
-fn a_layout_that_cannot_run_is_refused_with_numbers(
-    #[case] product: &str,
-    #[case] layout: Layout,
-    #[case] message: &str,
-) {
-    let refusal: Refusal = admit(&llama_8b(), &layout, &gpu::figures(product).unwrap()).unwrap_err();
-    assert_eq!(refusal.to_string(), message);
-}
-
-#[rstest]
-#[case("perf_throughput", Direction::Maximize, MetricKind::Throughput)]
-#[case("tok_per_s_per_dollar", Direction::Maximize, MetricKind::Throughput)]
-#[case("ttft_p95_ms", Direction::Minimize, MetricKind::FirstToken)]
-#[case("median_tpot", Direction::Minimize, MetricKind::PerToken)]
-#[case("perf_latency_p99", Direction::Minimize, MetricKind::Latency)]
-#[case("gpu_utilization", Direction::Maximize, MetricKind::Utilization)]
-#[case("gpu_memory_percent", Direction::Minimize, MetricKind::Memory)]
-#[case("error_rate", Direction::Minimize, MetricKind::ErrorRate)]
-fn a_column_name_tells_what_it_measures(#[case] name: &str, #[case] wanted: Direction, #[case] kind: MetricKind) {
-    assert_eq!(MetricKind::guess(name, wanted), kind);
 }

@@ -1,10 +1,9 @@
-//! Service-level objectives: limits, percentiles, what a finite sample says about them, and error budgets. Pure.
+//! Service-level objectives: limits, percentiles, and what a finite sample says about them. Pure.
 //!
 //! An objective "p95 of X at most L" is the statement that at most 5 % of units exceed L. Every test here works on that
 //! exceedance rate, so that a percentile, an error rate and an agent's success rate are one kind of thing.
 
 mod bounds;
-mod budget;
 mod nearest;
 mod sequential;
 
@@ -15,9 +14,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::bounds::{QuantileBounds, Verdict, judge_counts, quantile, quantile_bounds, rate_bounds};
-pub use self::budget::{ErrorBudget, burn_factor};
 pub use self::nearest::{Nearest, Shortfall, nearest};
-pub use self::sequential::{RateTest, Side, rate_sequence};
+pub use self::sequential::{RateTest, Side};
 
 /// One-sided confidence of bounds unless a caller asks otherwise.
 pub const CONFIDENCE: f64 = 0.95;

@@ -1,4 +1,4 @@
-//! Tests and bounds of a rate that may be looked at after every unit. Pure.
+//! Tests of a rate that may be looked at after every unit. Pure.
 //!
 //! The evidence against "the rate is at most q" is the mixture likelihood ratio with rates above q drawn from a Beta
 //! law: after h hits in n,
@@ -17,8 +17,6 @@ const WEIGHT: f64 = 2.0;
 const FLOOR: f64 = -600.0;
 /// A tail below this has lost digits to underflow.
 const LEAST_TAIL: f64 = 1e-290;
-/// Steps of the bisection of a confidence sequence: its error is 2^-50.
-const BISECTIONS: usize = 50;
 
 /// Which rates the test speaks against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,30 +96,4 @@ impl RateTest {
 fn ln_upper(x: f64, a: f64, b: f64) -> f64 {
     let tail = checked_beta_reg(b, a, 1.0 - x).unwrap_or(0.0);
     if tail > LEAST_TAIL { tail.ln() } else { f64::NEG_INFINITY }
-}
-
-/// A time-uniform confidence sequence of a rate: with probability `confidence` per side it contains the rate at every
-/// moment, so it may be shown and acted on while the sample grows. The set of rates whose [`RateTest`] has not reached
-/// 1 / (1 - confidence).
-#[must_use]
-pub fn rate_sequence(hits: u64, samples: u64, confidence: f64) -> (f64, f64) {
-    let threshold = -(1.0 - confidence).ln();
-    let rejected = |side: Side, rate: f64| {
-        RateTest { side, reference: rate, hits, misses: samples.saturating_sub(hits) }.log_evidence() >= threshold
-    };
-    let observed = if samples == 0 { 0.5 } else { hits as f64 / samples as f64 };
-    // Evidence that the rate is above q falls as q rises to the observed rate.
-    let lower = bisect(0.0, observed, |rate| rejected(Side::Above, rate));
-    let upper = bisect(1.0, observed, |rate| rejected(Side::Below, rate));
-    (lower, upper)
-}
-
-/// The boundary between `outer`, where the predicate may hold, and `inner`, where it does not.
-fn bisect(outer: f64, inner: f64, holds: impl Fn(f64) -> bool) -> f64 {
-    let (mut outer, mut inner) = (outer, inner);
-    for _ in 0..BISECTIONS {
-        let middle = f64::midpoint(outer, inner);
-        if holds(middle) { outer = middle } else { inner = middle }
-    }
-    outer
 }

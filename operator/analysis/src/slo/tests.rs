@@ -71,25 +71,6 @@ fn order_statistic_bounds_cover_on_seeded_draws(#[case] percentile: Percentile, 
     assert!(missed_above <= limit && missed_below <= limit, "{missed_above} and {missed_below} of {rounds}");
 }
 
-#[test]
-fn a_rate_sequence_covers_at_every_look_on_seeded_draws() {
-    let mut rng = Pcg64Mcg::seed_from_u64(12);
-    let (rounds, mut missed) = (400, 0);
-    for _ in 0..rounds {
-        let mut hits = 0;
-        let mut ever = false;
-        for n in 1..=300 {
-            hits += u64::from(uniform(&mut rng) < 0.05);
-            if n % 5 == 0 {
-                let (lower, upper) = rate_sequence(hits, n, CONFIDENCE);
-                ever |= lower > 0.05 || upper < 0.05;
-            }
-        }
-        missed += u32::from(ever);
-    }
-    assert!(missed <= rounds / 10, "{missed} of {rounds} left the sequence, 10 % allowed for both sides");
-}
-
 /// The mean of E over every outcome of n units, each unit hitting with the given rate.
 fn mean_evidence(side: Side, reference: f64, rate: f64, n: u64) -> f64 {
     use statrs::distribution::{Binomial, Discrete};
@@ -153,19 +134,6 @@ proptest! {
         prop_assert_eq!(verdict == Verdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
         prop_assert_eq!(verdict == Verdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
     }
-}
-
-#[test]
-fn a_budget_half_spent_is_half_left() {
-    let budget = ErrorBudget { allowed: 0.05, events: 1000, bad: 25 };
-    assert_eq!((budget.burn_rate(), budget.left()), (0.5, 0.5));
-    assert_eq!(ErrorBudget { allowed: 0.0, events: 10, bad: 1 }.burn_rate(), f64::INFINITY);
-    assert_eq!(ErrorBudget { allowed: 0.0, events: 10, bad: 0 }.left(), 1.0);
-}
-
-#[test]
-fn a_burn_factor_is_never_out_of_reach() {
-    assert_eq!((burn_factor(14.4, 0.001), burn_factor(14.4, 0.1)), (14.4, 5.0));
 }
 
 #[test]

@@ -24,10 +24,12 @@ fn read(path: &str) -> String {
     fs::read_to_string(file(path)).expect("a file of this repository")
 }
 
+const RUNBOOKS: &str = "https://runbooks.example/";
+
 fn generated() -> RuleFile {
     let slo: ServiceLevelObjectives =
         serde_norway::from_str(&read("tests/alerts/objectives.yaml")).expect("valid objectives");
-    let runbooks = "docs/runbooks";
+    let runbooks = Some(RUNBOOKS);
     let scope = Scope { namespace: "team", name: "support", replicas: 2, runbooks, baseline: Baseline::Stable };
     rules(&scope, &slo).expect("there are objectives")
 }
@@ -167,10 +169,8 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let folder = fs::read_dir(file("../../docs/runbooks")).expect("a folder of runbooks");
     let runbooks: BTreeSet<_> =
         folder.map(|entry| entry.expect("a readable entry").file_name().to_string_lossy().into_owned()).collect();
-    let named: BTreeSet<_> = alerting()
-        .iter()
-        .map(|rule| rule.annotations["runbook_url"].trim_start_matches("docs/runbooks/").to_owned())
-        .collect();
+    let named: BTreeSet<_> =
+        alerting().iter().map(|rule| rule.annotations["runbook_url"].trim_start_matches(RUNBOOKS).to_owned()).collect();
     assert_eq!(runbooks, named);
     for name in &runbooks {
         let text = read(&format!("../../docs/runbooks/{name}"));

@@ -29,7 +29,7 @@ pub async fn observe(
         return BudgetsView::NotAsked;
     }
     let AgentDeploymentSpec { serving, rollout, .. } = &object.spec;
-    let scope = Scope { namespace, name, replicas: serving.replicas, runbooks: "", baseline: rollout.baseline };
+    let scope = Scope { namespace, name, replicas: serving.replicas, runbooks: None, baseline: rollout.baseline };
     match ask(prometheus, &budget_queries(&scope)).await {
         Ok(view) => view,
         Err(error) => {

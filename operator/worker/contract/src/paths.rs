@@ -7,10 +7,6 @@ use crate::{Digest, EngineRef};
 
 /// The task file, from a ConfigMap.
 pub const TASK_FILE: &str = "/slipway/task/task.json";
-/// Options for a Custom builder, from the same ConfigMap.
-pub const BUILD_OPTIONS_FILE: &str = "/slipway/task/build.json";
-/// Prompts that a builder's `evaluate` answers, one [`crate::QualityPrompt`] a line.
-pub const QUALITY_PROMPTS_FILE: &str = "/slipway/task/quality.jsonl";
 /// The data set with the expected answers, one [`crate::QualitySample`] a line; never mounted into a vendor container.
 pub const QUALITY_DATASET_FILE: &str = "/slipway/dataset/dataset.jsonl";
 /// The secret's keys as files: `token` for Hugging Face and bearer tokens.

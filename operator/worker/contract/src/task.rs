@@ -96,7 +96,7 @@ pub struct QualityTask {
     pub engine: Option<EngineRef>,
 }
 
-/// The options file of a Custom builder ([`crate::paths::BUILD_OPTIONS_FILE`]).
+/// The options file of a Custom builder, `build.json` beside the task file ([`crate::paths::TASK_FILE`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomBuild {

@@ -1,6 +1,7 @@
 //! The stand-in for perf_analyzer under Model Analyzer: chunks, and a decision between them. See PROFILE.md.
 
 use std::{
+    fmt,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -133,14 +134,42 @@ pub enum ShimError {
         output: String,
     },
     /// Its export is unusable.
-    #[error("the records of chunk {chunk} cannot be used")]
+    #[error("the records of {part} cannot be used")]
     Records {
-        /// Counted from 0; the warm-up is not counted.
-        chunk: u32,
+        /// The part of the level that they belong to.
+        part: Part,
         /// What is wrong.
         #[source]
         source: RecordsError,
     },
+}
+
+/// A part of a level: one call of the real perf_analyzer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Its requests are not kept.
+    WarmUp,
+    /// Counted from 0.
+    Chunk(u32),
+}
+
+impl Part {
+    /// Name of its files without an extension.
+    fn file_stem(self) -> String {
+        match self {
+            Self::WarmUp => "warm-up".to_owned(),
+            Self::Chunk(number) => format!("chunk-{number}"),
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WarmUp => f.write_str("the warm-up"),
+            Self::Chunk(number) => write!(f, "chunk {number}"),
+        }
+    }
 }
 
 /// What the shim needs of Model Analyzer's command line.
@@ -247,7 +276,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let entry = entry(spoken).map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
     let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
-    let warm_up = level.run("warm-up", u64::from(order.measure.warm_up), order.seed)?;
+    let warm_up = level.run(Part::WarmUp, u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };
     let mut done: Vec<Chunk> = Vec::new();
@@ -256,7 +285,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
             break format!("the level has had its {} requests or its time", so_far.kept);
         };
         let seed = order.seed.wrapping_add(u64::from(so_far.chunks) + 1);
-        let chunk = level.run(&format!("chunk-{}", so_far.chunks), size, seed)?;
+        let chunk = level.run(Part::Chunk(so_far.chunks), size, seed)?;
         watch.observe(&chunk);
         so_far = SoFar {
             chunks: so_far.chunks + 1,
@@ -271,7 +300,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
             Decision::Stop(reason) => break reason,
         }
     };
-    let csv = order.folder.join(format!("chunk-{}.csv", so_far.chunks - 1));
+    let csv = order.folder.join(format!("{}.csv", Part::Chunk(so_far.chunks - 1).file_stem()));
     fs::copy(&csv, &call.csv).map_err(|source| ShimError::File { path: csv, source })?;
     Ok(Outcome::Measured { chunks: done, reason })
 }
@@ -290,9 +319,9 @@ struct Level<'a> {
 
 impl Level<'_> {
     /// Runs perf_analyzer once so that `keep` requests remain without ramp and drain.
-    fn run(&self, name: &str, keep: u64, seed: u64) -> Result<Chunk, ShimError> {
+    fn run(&self, part: Part, keep: u64, seed: u64) -> Result<Chunk, ShimError> {
         let count = keep.max(1) + 2 * u64::from(self.call.level);
-        let path = |extension: &str| self.order.folder.join(format!("{name}.{extension}"));
+        let path = |extension: &str| self.order.folder.join(format!("{}.{extension}", part.file_stem()));
         let (input, csv, export, log) = (path("input.json"), path("csv"), path("json"), path("log"));
         let data = input_data(&self.traffic.draw(count, seed), &self.entry).map_err(ShimError::Input)?;
         write(&input, data.to_string().as_bytes())?;
@@ -301,8 +330,7 @@ impl Level<'_> {
         command.args(["--request-count", &count.to_string(), "--profile-export-file"]).arg(&export);
         self.finish(command, &log)?;
         let export = fs::read(&export).map_err(|source| ShimError::File { path: export, source })?;
-        let failed = |source| ShimError::Records { chunk: name[name.len() - 1..].parse().unwrap_or(0), source };
-        records::parse(&export).and_then(|all| records::steady(&all, self.call.level)).map_err(failed)
+        kept_of(part, &export, self.call.level)
     }
 
     fn finish(&self, mut command: Command, log: &Path) -> Result<(), ShimError> {
@@ -317,6 +345,12 @@ impl Level<'_> {
         let text = fs::read_to_string(log).map_err(file)?;
         Err(ShimError::Failed { status: status.to_string(), output: telling(&text) })
     }
+}
+
+/// What is kept of a part's export.
+fn kept_of(part: Part, export: &[u8], level: u32) -> Result<Chunk, ShimError> {
+    let kept = records::parse(export).and_then(|all| records::steady(&all, level));
+    kept.map_err(|source| ShimError::Records { part, source })
 }
 
 /// The lines of perf_analyzer's output that say why, else its last ones.
@@ -362,6 +396,14 @@ mod tests {
         let text = |arguments| parse_call(&words(arguments)).unwrap_err().to_string();
         assert_eq!(text("-m a -f x.csv"), "Model Analyzer started perf_analyzer without --concurrency-range");
         assert_eq!(text("-m a --concurrency-range 2"), "Model Analyzer started perf_analyzer without -f");
+    }
+
+    #[test]
+    fn unusable_records_are_those_of_the_part_whatever_its_number() {
+        let message = |part| kept_of(part, b"", 1).unwrap_err().to_string();
+        assert_eq!(message(Part::Chunk(10)), "the records of chunk 10 cannot be used");
+        assert_eq!(message(Part::WarmUp), "the records of the warm-up cannot be used");
+        assert_eq!(Part::Chunk(10).file_stem(), "chunk-10");
     }
 
     #[test]

@@ -43,8 +43,7 @@ impl Slipway {
     /// The best cell with a value that no run has, on one of some axes.
     fn unseen_value(&self, view: &View<'_>, scored: &[Scored], axes: &[usize]) -> Option<Proposal> {
         let tried = (0..self.space.arms.len()).filter(|arm| view.ledger.arm_tried(*arm));
-        let known = view.pending.iter().copied().chain(self.history.iter().map(|m| m.cell)).map(|cell| cell.arm);
-        let run: Vec<usize> = tried.chain(known).collect();
+        let run: Vec<usize> = tried.chain(view.pending.iter().map(|cell| cell.arm)).collect();
         for axis in axes {
             let values = &self.model.kernel.values()[*axis];
             if values.examples.len() > FEW_VALUES {

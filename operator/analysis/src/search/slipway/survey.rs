@@ -154,7 +154,7 @@ impl Slipway {
             Some(_) => s.score.gain,
             None => s.score.feasible * (0.5 * (s.score.objective - most)).exp(),
         };
-        let nothing_known = self.history.is_empty() && view.ledger.candidates().is_empty();
+        let nothing_known = view.ledger.candidates().is_empty();
         let central = if nothing_known { self.centrality(s.cell) } else { 1.0 };
         let jitter = self.jitter[s.cell.arm].exp();
         let cost = view.costs.expected(s.cell, s.score.feasible).max(1e-9);

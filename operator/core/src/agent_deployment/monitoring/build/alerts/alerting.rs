@@ -133,7 +133,7 @@ fn alert(
 }
 
 fn annotations(scope: &Scope<'_>, alert: &str, summary: String, description: String) -> BTreeMap<String, String> {
-    let runbook = format!("{}/{alert}.md", scope.runbooks.trim_end_matches('/'));
-    let all = [("summary", summary), ("description", description), ("runbook_url", runbook)];
-    all.map(|(key, value)| (key.to_owned(), value)).into()
+    let runbook = scope.runbooks.map(|folder| format!("{}/{alert}.md", folder.trim_end_matches('/')));
+    let all = [("summary", Some(summary)), ("description", Some(description)), ("runbook_url", runbook)];
+    all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }

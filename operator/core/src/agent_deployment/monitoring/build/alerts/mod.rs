@@ -63,7 +63,7 @@ pub struct Scope<'a> {
     /// Pods that it is to have.
     pub replicas: i32,
     /// What the names of runbooks are appended to.
-    pub runbooks: &'a str,
+    pub runbooks: Option<&'a str>,
     /// Whether some of its pods are those of a baseline.
     pub baseline: Baseline,
 }
@@ -129,7 +129,7 @@ pub fn child(world: &World) -> Option<Child> {
         namespace: &world.namespace,
         name: &world.name,
         replicas: world.replicas(),
-        runbooks: &world.settings.alerts.runbook_url,
+        runbooks: world.settings.alerts.runbook_url.as_deref(),
         baseline: world.spec.rollout.baseline,
     };
     let rules = rules(&scope, &world.spec.slo)?;

@@ -16,7 +16,7 @@ errorRate: {max: 1%}
 ";
 
 fn scope() -> Scope<'static> {
-    let runbooks = "https://runbooks.example/";
+    let runbooks = Some("https://runbooks.example/");
     Scope { namespace: "team", name: "support", replicas: 2, runbooks, baseline: Baseline::Stable }
 }
 
@@ -79,6 +79,14 @@ fn an_objective_alerts_on_its_budget_or_on_its_percentile(#[case] slo: &str, #[c
     let names: Vec<_> = alerting(&file).into_iter().map(|rule| rule.alert.as_str()).collect();
     let (of_objective, absent): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| *name != "SlipwayMetricsAbsent");
     assert_eq!((of_objective.as_slice(), absent.as_slice()), (expected, ["SlipwayMetricsAbsent"].as_slice()));
+}
+
+#[test]
+fn without_a_folder_of_runbooks_no_alert_links_to_one() {
+    let scope = Scope { runbooks: None, ..scope() };
+    let file = rules(&scope, &serde_norway::from_str(SLO).expect("valid objectives")).expect("there are rules");
+    let keys: BTreeSet<_> = alerting(&file).into_iter().flat_map(|rule| rule.annotations.keys()).collect();
+    assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["description", "summary"]);
 }
 
 #[test]

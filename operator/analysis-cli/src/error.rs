@@ -1,0 +1,32 @@
+//! What can be wrong with a verb's input: each names the file, the place in it and the remedy.
+
+use std::io;
+
+use slipway_evaluation::InputError;
+use thiserror::Error;
+
+use crate::trace::TraceError;
+
+/// A verb's refusal. Display is one line; the cause of an IO or syntax error is its source.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// A file cannot be read or used.
+    #[error(transparent)]
+    Input(InputError),
+    /// An argument of the command line cannot be used.
+    #[error("{argument}: {problem}; {remedy}")]
+    Argument {
+        /// The argument as it is typed.
+        argument: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A trace could not be analysed.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// The result could not be written.
+    #[error("failed to write the result")]
+    Write(#[source] io::Error),
+}

@@ -1,0 +1,330 @@
+//! The replayed suites: Model Analyzer's grid, language models, noise.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use slipway_evaluation::method::MethodName;
+use slipway_evaluation::problem;
+use slipway_evaluation::replay::{Abort, Problem, ReplayResult, replay};
+
+use super::gates::{Gate, Section};
+use super::tables::{least, mean, median, percent, share, table};
+
+const METHODS: [MethodName; 7] = [
+    MethodName::Slipway,
+    MethodName::Brute,
+    MethodName::BruteEarlyExit,
+    MethodName::MaQuickSweep,
+    MethodName::Bisection,
+    MethodName::Tpe,
+    MethodName::Random,
+];
+
+/// Problems by folder and name.
+pub struct Grids {
+    pub classical: BTreeMap<String, Problem>,
+    language: BTreeMap<String, Problem>,
+    methods: Vec<MethodName>,
+}
+
+impl Grids {
+    pub fn read(data: &Path, methods: &[MethodName]) -> Self {
+        let folder = |name: &str| -> BTreeMap<String, Problem> {
+            let Ok(entries) = std::fs::read_dir(data.join(name)) else { return BTreeMap::new() };
+            let paths = entries.map(|entry| entry.unwrap().path());
+            let problems = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+            problems
+                .map(|path| {
+                    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                    (name, problem::read(&path).unwrap_or_else(|e| panic_on(&path, &e)))
+                })
+                .collect()
+        };
+        Self {
+            classical: folder("resnet50"),
+            language: folder("llm_pilot"),
+            methods: if methods.is_empty() { METHODS.to_vec() } else { methods.to_vec() },
+        }
+    }
+
+    pub fn language(&self, unit: &str) -> BTreeMap<String, Problem> {
+        let of = |(name, _): &(&String, &Problem)| name.contains(&format!("-{unit}-"));
+        self.language.iter().filter(of).map(|(name, problem)| (name.clone(), problem.clone())).collect()
+    }
+}
+
+fn panic_on(path: &Path, error: &dyn std::error::Error) -> ! {
+    eprintln!("{}: {error}", path.display());
+    std::process::exit(2)
+}
+
+fn is_random(method: MethodName) -> bool {
+    matches!(method, MethodName::Slipway | MethodName::Tpe | MethodName::Random)
+}
+
+/// One run per seed; methods without randomness run once on a problem without noise.
+pub fn runs(problem: &Problem, method: MethodName, seeds: u64) -> Vec<ReplayResult> {
+    let seeds = if is_random(method) || problem.noise_log_sd > 0.0 { seeds } else { 1 };
+    (0..seeds)
+        .map(|seed| replay(problem, &method.name(), method.strategy(problem.space.clone(), seed).as_ref(), seed))
+        .collect()
+}
+
+struct Summary {
+    runs: f64,
+    starts: f64,
+    seconds: f64,
+    ratios: Vec<f64>,
+}
+
+fn summary(results: &[ReplayResult]) -> Summary {
+    let of = |f: &dyn Fn(&ReplayResult) -> f64| results.iter().map(f).collect::<Vec<f64>>();
+    Summary {
+        runs: mean(&of(&|r| r.runs as f64)),
+        starts: mean(&of(&|r| r.starts as f64)),
+        seconds: mean(&of(&|r| r.gpu_seconds)),
+        ratios: results.iter().filter_map(|r| r.ratio_to_optimum).collect(),
+    }
+}
+
+fn totals(problems: &BTreeMap<String, Problem>, method: MethodName, seeds: u64) -> BTreeMap<String, Summary> {
+    problems.iter().map(|(name, problem)| (name.clone(), summary(&runs(problem, method, seeds)))).collect()
+}
+
+fn pooled(by_problem: &BTreeMap<String, Summary>) -> Vec<f64> {
+    by_problem.values().flat_map(|s| s.ratios.iter().copied()).collect()
+}
+
+fn over(by_problem: &BTreeMap<String, Summary>, f: impl Fn(&Summary) -> f64) -> Vec<f64> {
+    by_problem.values().map(f).collect()
+}
+
+/// Model Analyzer's own grid.
+pub fn grid(grids: &Grids, seeds: u64) -> Section {
+    let problems = &grids.classical;
+    let mut section = Section::default();
+    if problems.is_empty() {
+        return section;
+    }
+    let mut rows = Vec::new();
+    let mut detail = Vec::new();
+    let brute = totals(problems, MethodName::Brute, 1);
+    for method in grids.methods.iter().copied() {
+        let by_problem = totals(problems, method, seeds);
+        let ratios: Vec<f64> = over(&by_problem, |s| mean(&s.ratios));
+        let saved: Vec<f64> = by_problem.iter().map(|(name, s)| brute[name].seconds / s.seconds).collect();
+        rows.push(vec![
+            method.name(),
+            format!("{:.1}", mean(&over(&by_problem, |s| s.runs))),
+            format!("{:.1}", mean(&over(&by_problem, |s| s.starts))),
+            format!("{:.4}", mean(&ratios)),
+            format!("{:.3}", least(&pooled(&by_problem))),
+            percent(share(&pooled(&by_problem), 0.97)),
+            percent(share(&pooled(&by_problem), 0.99)),
+            format!("{:.1}x", median(&saved)),
+        ]);
+        if method == MethodName::Slipway {
+            let (runs, ratio) = (mean(&over(&by_problem, |s| s.runs)), mean(&ratios));
+            let asked = "Model Analyzer's grid: at most 17 runs, mean ratio at least 0.99";
+            let is_met = runs <= 17.0 && ratio >= 0.99;
+            section.gates.push(Gate::new(asked, format!("{runs:.1} runs, {ratio:.4}"), is_met));
+        }
+        if matches!(method, MethodName::Slipway | MethodName::MaQuickSweep) {
+            detail.push(by_problem);
+        }
+    }
+    let per_problem: Vec<Vec<String>> = problems
+        .keys()
+        .map(|name| {
+            let mut row = vec![name.clone()];
+            for by_problem in &detail {
+                let s = &by_problem[name];
+                row.extend([
+                    format!("{:.1}", s.runs),
+                    format!("{:.4}", mean(&s.ratios)),
+                    format!("{:.3}", least(&s.ratios)),
+                ]);
+            }
+            row
+        })
+        .collect();
+    section.text = format!(
+        "## A classical model: Model Analyzer's grid, {} problems, {seeds} seeds\n\n{}\n{}",
+        problems.len(),
+        table(&["method", "runs", "starts", "mean ratio", "least", ">= 0.97", ">= 0.99", "GPU-s saved, median"], &rows),
+        table(
+            &["problem", "slipway: runs", "mean ratio", "least", "ma-quick-sweep: runs", "ratio", "least"],
+            &per_problem
+        ),
+    );
+    section
+}
+
+/// Language models: GPU product, tensor parallelism, users.
+pub fn language_models(grids: &Grids, seeds: u64) -> Section {
+    let mut section =
+        Section { text: "## Language models under TTFT and TPOT limits\n\n".into(), ..Section::default() };
+    for unit in ["dollar", "gpu"] {
+        let with = grids.language(unit);
+        if with.is_empty() {
+            continue;
+        }
+        let mut without = with.clone();
+        for problem in without.values_mut() {
+            problem.abort = Abort::Never;
+            problem.space.abort_fraction = 1.0;
+        }
+        let text = &mut section.text;
+        text.push_str(&format!("### Tokens per second and {unit}, {} problems, {seeds} seeds\n\n", with.len()));
+        for (title, problems) in [(EARLY, &with), ("no method aborts early", &without)] {
+            let compared = compare(grids, problems, seeds);
+            let rows: Vec<Vec<String>> = compared.iter().map(Versus::row).collect();
+            text.push_str(&format!("{title}:\n\n{}\n", table(&VERSUS_HEADER, &rows)));
+            // The gates are asked of searches that end hopeless runs early.
+            let own = compared.iter().find(|versus| versus.method == MethodName::Slipway && title == EARLY);
+            section.gates.extend(own.into_iter().flat_map(|own| own.gates(unit)));
+        }
+        text.push_str(&details(&with, seeds));
+    }
+    section
+}
+
+const EARLY: &str = "every method aborts early";
+
+const VERSUS_HEADER: [&str; 9] = [
+    "method",
+    "runs",
+    "GPU-s",
+    "less than brute, median",
+    "less than bisection, median",
+    "mean ratio",
+    "least",
+    "problems >= 0.97 (all seeds)",
+    ">= 0.99",
+];
+
+/// A method beside brute force and bisection.
+struct Versus {
+    method: MethodName,
+    runs: f64,
+    seconds: f64,
+    /// How many times fewer GPU-seconds, median over problems.
+    than_brute: f64,
+    than_bisection: f64,
+    mean_ratio: f64,
+    /// The least ratio of each problem's seeds.
+    worst: Vec<f64>,
+}
+
+impl Versus {
+    fn at_least(&self, threshold: f64) -> usize {
+        self.worst.iter().filter(|ratio| **ratio >= threshold).count()
+    }
+
+    fn row(&self) -> Vec<String> {
+        let of = |n: usize| format!("{n} of {}", self.worst.len());
+        vec![
+            self.method.name(),
+            format!("{:.1}", self.runs),
+            format!("{:.0}", self.seconds),
+            format!("{:.1}x", self.than_brute),
+            format!("{:.1}x", self.than_bisection),
+            format!("{:.4}", self.mean_ratio),
+            format!("{:.3}", least(&self.worst)),
+            of(self.at_least(0.97)),
+            of(self.at_least(0.99)),
+        ]
+    }
+
+    fn gates(&self, unit: &str) -> [Gate; 2] {
+        let (good, all) = (self.at_least(0.99), self.worst.len());
+        [
+            Gate::new(
+                format!("language models per {unit}: at least 10x below brute, every problem at least 0.99"),
+                format!("{:.1}x, {good} of {all}", self.than_brute),
+                self.than_brute >= 10.0 && good == all,
+            ),
+            Gate::new(
+                format!("language models per {unit}: at least 4x below bisection"),
+                format!("{:.1}x", self.than_bisection),
+                self.than_bisection >= 4.0,
+            ),
+        ]
+    }
+}
+
+fn compare(grids: &Grids, problems: &BTreeMap<String, Problem>, seeds: u64) -> Vec<Versus> {
+    let brute = totals(problems, MethodName::Brute, 1);
+    let bisection = totals(problems, MethodName::Bisection, 1);
+    let versus = |method: &MethodName| {
+        let own = totals(problems, *method, seeds);
+        let against = |other: &BTreeMap<String, Summary>| {
+            median(&own.iter().map(|(name, s)| other[name].seconds / s.seconds).collect::<Vec<_>>())
+        };
+        Versus {
+            method: *method,
+            runs: mean(&over(&own, |s| s.runs)),
+            seconds: mean(&over(&own, |s| s.seconds)),
+            than_brute: against(&brute),
+            than_bisection: against(&bisection),
+            mean_ratio: mean(&over(&own, |s| mean(&s.ratios))),
+            worst: over(&own, |s| least(&s.ratios)),
+        }
+    };
+    grids.methods.iter().map(versus).collect()
+}
+
+fn details(problems: &BTreeMap<String, Problem>, seeds: u64) -> String {
+    let brute = totals(problems, MethodName::Brute, 1);
+    let bisection = totals(problems, MethodName::Bisection, 1);
+    let own = totals(problems, MethodName::Slipway, seeds);
+    let rows: Vec<Vec<String>> = own
+        .iter()
+        .map(|(name, s)| {
+            vec![
+                name.clone(),
+                format!("{:.1}", s.runs),
+                format!("{:.0}", s.seconds),
+                format!("{:.1}x", brute[name].seconds / s.seconds),
+                format!("{:.1}x", bisection[name].seconds / s.seconds),
+                format!("{:.3}", mean(&s.ratios)),
+                format!("{:.3}", least(&s.ratios)),
+            ]
+        })
+        .collect();
+    let header = ["problem (early abort)", "runs", "GPU-s", "less than brute", "than bisection", "mean ratio", "least"];
+    format!("{}\n", table(&header, &rows))
+}
+
+/// The search sees every value times exp(0.05 N(0, 1)); the truth is the row.
+pub fn noise(grids: &Grids, seeds: u64) -> Section {
+    let mut problems: BTreeMap<String, Problem> = grids.classical.clone();
+    problems.extend(grids.language.clone());
+    problems.values_mut().for_each(|problem| problem.noise_log_sd = 0.05);
+    let mut rows = Vec::new();
+    let mut gates = Vec::new();
+    for method in grids.methods.iter().copied() {
+        let all: Vec<ReplayResult> = problems.values().flat_map(|problem| runs(problem, method, seeds)).collect();
+        let answers = all.iter().filter(|r| r.chosen.is_some()).count();
+        let violating = all.iter().filter(|r| r.chosen.is_some() && !r.feasible).count();
+        let ratios: Vec<f64> = all.iter().filter_map(|r| r.ratio_to_optimum).collect();
+        if method == MethodName::Slipway {
+            let asked = "final answers that violate a limit under noise of 5 %: at most 1 %";
+            let is_met = violating as f64 <= 0.01 * answers as f64;
+            gates.push(Gate::new(asked, format!("{violating} of {answers}"), is_met));
+        }
+        rows.push(vec![
+            method.name(),
+            format!("{answers} of {}", all.len()),
+            percent(violating as f64 / answers.max(1) as f64),
+            format!("{:.3}", mean(&ratios)),
+            format!("{:.1}", mean(&all.iter().map(|r| r.runs as f64).collect::<Vec<_>>())),
+        ]);
+    }
+    let text = format!(
+        "## Noise of 5 % on every value, {} problems, {seeds} seeds\n\n{}",
+        problems.len(),
+        table(&["method", "answers", "violate a constraint", "mean ratio", "runs"], &rows)
+    );
+    Section { text, gates }
+}

@@ -1,0 +1,161 @@
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use slipway_analysis::{
+    pareto::Direction,
+    search::{Arm, Axis, Constraint, Measurement, Metric, MetricKind, Outcome, Progress, Role, Step, Value},
+    slo::Bound,
+};
+
+use super::*;
+use crate::method::MethodName;
+
+const METHODS: [MethodName; 7] = [
+    MethodName::Slipway,
+    MethodName::Brute,
+    MethodName::BruteEarlyExit,
+    MethodName::MaQuickSweep,
+    MethodName::Random,
+    MethodName::Tpe,
+    MethodName::Bisection,
+];
+
+/// A table of arms of a batch limit and instances with given throughputs; p95 follows Little's law.
+fn problem(throughputs: &[[f64; 4]], limit: f64) -> Problem {
+    let levels = vec![1.0, 4.0, 16.0, 64.0];
+    let arm = |(k, _): (usize, &[f64; 4])| Arm {
+        values: vec![Value::Number(f64::from(1u32 << (k % 3))), Value::Number((1 + k / 3) as f64)],
+        gpus: 1.0 + (k % 2) as f64,
+        start_seconds: Some(20.0),
+        engine: k,
+        levels: vec![true; 4],
+    };
+    let row = |rate: f64, level: f64| {
+        let values = (rate > 5.0).then(|| vec![rate, 1200.0 * level / rate]);
+        Some(Row { values, start_seconds: 20.0, run_seconds: 10.0 })
+    };
+    let axis = |name: &str, role| Axis { name: name.into(), role: Some(role) };
+    let metric = |name: &str, kind| Metric { name: name.into(), kind, prior: Vec::new() };
+    let space = Space {
+        axes: vec![axis("batch", Role::MaxBatchSize), axis("instances", Role::Instances)],
+        arms: throughputs.iter().enumerate().map(arm).collect(),
+        levels: levels.clone(),
+        run_seconds: Some(10.0),
+        metrics: vec![metric("rate", MetricKind::Throughput), metric("p95_ms", MetricKind::Latency)],
+        objective: 0,
+        direction: Direction::Maximize,
+        constraints: vec![Constraint { metric: 1, bound: Bound::AtMost(limit) }],
+        abort_fraction: 1.0,
+    };
+    let rows = throughputs.iter().map(|arm| arm.iter().zip(&levels).map(|(rate, level)| row(*rate, *level)).collect());
+    let arm_columns = vec!["batch".into(), "instances".into()];
+    Problem { space, arm_columns, rows: rows.collect(), abort: Abort::Never, noise_log_sd: 0.0 }
+}
+
+fn play(problem: &Problem, method: MethodName, seed: u64) -> ReplayResult {
+    replay(problem, &method.name(), method.strategy(problem.space.clone(), seed).as_ref(), seed)
+}
+
+fn tables() -> impl Strategy<Value = Vec<[f64; 4]>> {
+    prop::collection::vec(prop::array::uniform4(1.0f64..400.0), 2..9)
+}
+
+fn aborting(mut problem: Problem) -> Problem {
+    problem.abort = Abort::Fractions(Fractions { far: 0.11, near: 0.3, floor_seconds: 2.0 });
+    problem.space.abort_fraction = problem.abort.expected_fraction();
+    problem
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_replay_is_bit_equal_from_its_seed(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5, noise in 0.0f64..0.1) {
+        let mut problem = aborting(problem(&table, limit));
+        problem.noise_log_sd = noise;
+        for method in METHODS {
+            let text = |r: ReplayResult| serde_json::to_string(&r).unwrap();
+            prop_assert_eq!(text(play(&problem, method, seed)), text(play(&problem, method, seed)));
+        }
+    }
+
+    #[test]
+    fn a_row_is_seen_only_after_it_is_paid_for(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5) {
+        let problem = problem(&table, limit);
+        for method in METHODS {
+            let first = play(&problem, method, seed);
+            let mut other = problem.clone();
+            for (arm, levels) in other.rows.iter_mut().enumerate() {
+                for (level, row) in levels.iter_mut().enumerate() {
+                    let visited = first.trace.iter().any(|t| {
+                        t.place.level == problem.space.levels[level]
+                            && t.place.arm["batch"] == serde_json::json!(f64::from(1u32 << (arm % 3)))
+                            && t.place.arm["instances"] == serde_json::json!((1 + arm / 3) as f64)
+                    });
+                    if !visited {
+                        *row = Some(Row { values: Some(vec![1e9, 1e-9]), start_seconds: 20.0, run_seconds: 10.0 });
+                    }
+                }
+            }
+            prop_assert_eq!(play(&other, method, seed).trace, first.trace, "{}", method.name());
+        }
+    }
+
+    #[test]
+    fn a_search_resumes_from_any_prefix(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5) {
+        let problem = problem(&table, limit);
+        for method in METHODS {
+            let mut measurements = Vec::new();
+            let whole = method.strategy(problem.space.clone(), seed);
+            loop {
+                let progress = Progress { measurements: &measurements, pending: &[] };
+                let step = whole.next(progress);
+                // A strategy built anew knows nothing but the prefix.
+                prop_assert_eq!(&method.strategy(problem.space.clone(), seed).next(progress), &step);
+                let Step::Measure { proposals } = step else { break };
+                let cell = proposals[0].cell;
+                let outcome = match &problem.row(cell).unwrap().values {
+                    Some(values) => Outcome::Measured { values: values.clone(), log_sd: 0.0 },
+                    None => Outcome::Failed,
+                };
+                let purpose = proposals[0].purpose;
+                measurements.push(Measurement { cell, purpose, start_seconds: 20.0, run_seconds: 10.0, outcome });
+            }
+        }
+    }
+
+    #[test]
+    fn without_noise_no_answer_violates_a_constraint(table in tables(), limit in 20.0f64..2000.0, seed in 0u64..5) {
+        let problem = aborting(problem(&table, limit));
+        for method in METHODS {
+            let result = play(&problem, method, seed);
+            prop_assert!(result.chosen.is_none() || result.feasible, "{}", method.name());
+            prop_assert!(result.ratio_to_optimum.is_none_or(|r| (0.0..=1.0 + 1e-12).contains(&r)));
+        }
+    }
+
+    #[test]
+    fn brute_force_finds_the_optimum(table in tables(), limit in 20.0f64..2000.0) {
+        let problem = problem(&table, limit);
+        let result = play(&problem, MethodName::Brute, 0);
+        prop_assert_eq!(result.ratio_to_optimum, problem.optimum().map(|_| 1.0));
+        prop_assert_eq!(result.runs, table.len() * 4);
+        prop_assert_eq!(result.starts, table.len());
+    }
+}
+
+#[test]
+fn a_run_costs_its_gpus_times_start_and_run_and_a_warm_engine_starts_for_nothing() {
+    let problem = problem(&[[10.0, 20.0, 30.0, 40.0], [11.0, 22.0, 33.0, 44.0]], 1e9);
+    // One GPU: 20 + 4 x 10; two GPUs: 2 x (20 + 4 x 10).
+    assert_eq!(play(&problem, MethodName::Brute, 0).gpu_seconds, 180.0);
+}
+
+#[test]
+fn a_run_that_is_cut_short_costs_its_fraction_and_a_failed_one_its_whole_time() {
+    // p95 at the four levels: 12, 120 (near), 1920 (far), and a failed run.
+    let problem = aborting(problem(&[[100.0, 40.0, 10.0, 2.0]], 100.0));
+    let result = play(&problem, MethodName::Brute, 0);
+    let costs: Vec<f64> = result.trace.iter().map(|t| t.gpu_seconds).collect();
+    assert_eq!(costs, [30.0, 3.0, 2.0, 10.0]);
+    assert_eq!(result.trace.iter().map(|t| t.aborted).collect::<Vec<_>>(), [false, true, true, false]);
+}
