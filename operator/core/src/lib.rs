@@ -16,6 +16,7 @@ pub mod notifications;
 pub mod plan;
 pub mod profile;
 pub mod prometheus;
+pub mod runtime_config;
 pub mod serving;
 pub mod settings;
 pub mod why;

@@ -3,9 +3,10 @@
 use slipway_crds::v1alpha1::{
     agent_deployment::{EngineEntry, NoBuildBackend},
     profile::ProfiledEngine,
+    shared::ServingConfiguration,
 };
 use slipway_tensorrt_llm::{launch::ENGINE_MODEL, repository::Entry};
-use slipway_worker_contract as contract;
+use slipway_worker_contract::{self as contract, ServeConfig, paths};
 
 /// Name of the model in the repository of other backends.
 const MODEL: &str = "agent";
@@ -68,6 +69,20 @@ pub fn on_the_wire(entry: EngineEntry) -> contract::EngineEntry {
         EngineEntry::Engine => contract::EngineEntry::Engine,
         EngineEntry::Ensemble => contract::EngineEntry::Ensemble,
         EngineEntry::BLS => contract::EngineEntry::BLS,
+    }
+}
+
+/// Where the tokenizer of an engine of TensorRT-LLM lies in a pod.
+pub fn tokenizer_folder() -> String {
+    format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER)
+}
+
+/// The settings as the worker writes them into the model's configuration, when profiling and when serving.
+pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
+    ServeConfig {
+        instances: configuration.instances.and_then(|count| u32::try_from(count).ok()),
+        parameters: configuration.parameters.clone(),
+        ..ServeConfig::default()
     }
 }
 

@@ -12,7 +12,7 @@ use slipway_operator_core::{
     failure::chain,
     notifications::{
         build::{Request, TemplateError},
-        decide::{Answer, Letter, Next, Offered, Outbox, Policy, Settled, answer},
+        decide::{Answer, Delivery, Next, Offered, Outbox, Policy, Settled, answer},
         events::Announcement,
     },
     settings::Notifications,
@@ -63,7 +63,7 @@ impl Outside {
 pub struct Notifier(Arc<Inner>);
 
 struct Inner {
-    desks: Vec<Desk>,
+    queues: Vec<ReceiverQueue>,
     http: Client,
     policy: Policy,
     outside: Outside,
@@ -71,13 +71,13 @@ struct Inner {
 }
 
 /// One receiver and what waits for it.
-struct Desk {
+struct ReceiverQueue {
     receiver: Receiver,
     outbox: Mutex<Outbox>,
     wake: Notify,
 }
 
-impl Desk {
+impl ReceiverQueue {
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,35 +95,36 @@ impl Notifier {
         outside: Outside,
     ) -> Result<Self, NotifierError> {
         let receivers = Receiver::all(settings).map_err(NotifierError::Template)?;
-        let desk = |receiver| Desk { receiver, outbox: Mutex::new(Outbox::new(policy.clone())), wake: Notify::new() };
+        let queue =
+            |receiver| ReceiverQueue { receiver, outbox: Mutex::new(Outbox::new(policy.clone())), wake: Notify::new() };
         let ca_file = settings.ca_file.as_ref().map(|file| settings.path(file));
         let http = outgoing::client("notifications.caFile", ca_file.as_deref()).map_err(NotifierError::Client)?;
-        let desks = receivers.into_iter().map(desk).collect();
-        Ok(Self(Arc::new(Inner { desks, http, policy, outside, metrics })))
+        let queues = receivers.into_iter().map(queue).collect();
+        Ok(Self(Arc::new(Inner { queues, http, policy, outside, metrics })))
     }
 
     /// Puts announcements into the outboxes of those who want them. Never waits.
     pub fn offer(&self, announcements: Vec<Announcement>) {
         for announcement in announcements.into_iter().map(Arc::new) {
-            for desk in self.0.desks.iter().filter(|desk| desk.receiver.wants(&announcement)) {
-                self.0.put(desk, announcement.clone());
+            for queue in self.0.queues.iter().filter(|queue| queue.receiver.wants(&announcement)) {
+                self.0.put(queue, announcement.clone());
             }
         }
     }
 
     /// Delivers until `shutdown`, then tries once more whatever still waits. Sends only while `may_send` says so.
     pub async fn run(self, may_send: impl Fn() -> bool + Sync, shutdown: CancellationToken) {
-        join_all(self.0.desks.iter().map(|desk| self.0.serve(desk, &may_send, &shutdown))).await;
+        join_all(self.0.queues.iter().map(|queue| self.0.serve(queue, &may_send, &shutdown))).await;
         // Without receivers there is nothing to do but to be there.
         shutdown.cancelled().await;
     }
 }
 
 impl Inner {
-    fn put(&self, desk: &Desk, announcement: Arc<Announcement>) {
-        let receiver = desk.receiver.name.as_str();
+    fn put(&self, queue: &ReceiverQueue, announcement: Arc<Announcement>) {
+        let receiver = queue.receiver.name.as_str();
         let (offer, waiting) = {
-            let mut outbox = desk.outbox();
+            let mut outbox = queue.outbox();
             (outbox.offer(announcement, Instant::now()), outbox.len())
         };
         if offer.took_back {
@@ -131,7 +132,7 @@ impl Inner {
         }
         match offer.offered {
             Offered::Duplicate => self.metrics.notified(receiver, "duplicate"),
-            Offered::Queued => desk.wake.notify_one(),
+            Offered::Queued => queue.wake.notify_one(),
         }
         if let Some(dropped) = offer.dropped {
             self.metrics.notified(receiver, "dropped");
@@ -145,12 +146,12 @@ impl Inner {
         self.metrics.waiting(receiver, waiting);
     }
 
-    async fn serve(&self, desk: &Desk, may_send: &(impl Fn() -> bool + Sync), shutdown: &CancellationToken) {
+    async fn serve(&self, queue: &ReceiverQueue, may_send: &(impl Fn() -> bool + Sync), shutdown: &CancellationToken) {
         while !shutdown.is_cancelled() {
-            let next = if may_send() { desk.outbox().next(Instant::now()) } else { Next::Wait(self.policy.spacing) };
+            let next = if may_send() { queue.outbox().next(Instant::now()) } else { Next::Wait(self.policy.spacing) };
             let pause = match next {
-                Next::Send(letter) => {
-                    self.send(desk, &letter).await;
+                Next::Send(delivery) => {
+                    self.send(queue, &delivery).await;
                     continue;
                 }
                 Next::Wait(time) => time,
@@ -158,24 +159,24 @@ impl Inner {
             };
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = desk.wake.notified() => {}
+                () = queue.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
         while may_send() {
             let next = {
-                let mut outbox = desk.outbox();
+                let mut outbox = queue.outbox();
                 outbox.hurry(Instant::now());
                 outbox.next(Instant::now())
             };
-            let Next::Send(letter) = next else { return };
-            self.send(desk, &letter).await;
+            let Next::Send(delivery) = next else { return };
+            self.send(queue, &delivery).await;
         }
     }
 
     /// One attempt, and what follows from it.
-    async fn send(&self, desk: &Desk, letter: &Letter) {
-        let answer = match tokio::time::timeout(self.policy.attempt_deadline, self.attempt(desk, letter)).await {
+    async fn send(&self, queue: &ReceiverQueue, delivery: &Delivery) {
+        let answer = match tokio::time::timeout(self.policy.attempt_deadline, self.attempt(queue, delivery)).await {
             Ok(answer) => answer,
             Err(_) => {
                 let reason = format!("no answer within {} s", self.policy.attempt_deadline.as_secs_f64());
@@ -183,16 +184,16 @@ impl Inner {
             }
         };
         let (settled, waiting) = {
-            let mut outbox = desk.outbox();
+            let mut outbox = queue.outbox();
             (outbox.settle(&answer, Instant::now(), (self.outside.dice)()), outbox.len())
         };
-        self.metrics.waiting(&desk.receiver.name, waiting);
-        self.report(desk, letter, (&answer, &settled));
+        self.metrics.waiting(&queue.receiver.name, waiting);
+        self.report(queue, delivery, (&answer, &settled));
     }
 
-    async fn attempt(&self, desk: &Desk, letter: &Letter) -> Answer {
+    async fn attempt(&self, queue: &ReceiverQueue, delivery: &Delivery) -> Answer {
         let now = (self.outside.clock)();
-        match desk.receiver.request(&letter.announcement, now) {
+        match queue.receiver.request(&delivery.announcement, now) {
             Ok(Some(request)) => self.post(request, now).await,
             Ok(None) => Answer::Delivered,
             // A Secret that is being exchanged is there again in a moment.
@@ -218,9 +219,9 @@ impl Inner {
         }
     }
 
-    fn report(&self, desk: &Desk, letter: &Letter, (answer, settled): (&Answer, &Settled)) {
-        let receiver = desk.receiver.name.as_str();
-        let Letter { announcement, attempt } = letter;
+    fn report(&self, queue: &ReceiverQueue, delivery: &Delivery, (answer, settled): (&Answer, &Settled)) {
+        let receiver = queue.receiver.name.as_str();
+        let Delivery { announcement, attempt } = delivery;
         let (subject, happening) = (name_of(announcement), announcement.happening.as_str());
         let reason = match answer {
             Answer::Delivered => "",

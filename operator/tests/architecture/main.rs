@@ -113,6 +113,17 @@ fn the_core_of_the_operator_is_pure_as_a_whole() {
     assert_eq!(links::impure(&links::linked("slipway-operator-core")), Vec::<&str>::new());
 }
 
+#[test]
+fn engines_profiles_and_jobs_know_nothing_of_agent_deployments() {
+    let forbidden = [("crate::agent_deployment", "is the planner of those who use it")];
+    let below: Vec<Source> = ["engine", "profile", "jobs"]
+        .into_iter()
+        .flat_map(|folder| sources(&format!("operator/core/src/{folder}")))
+        .filter(|source| !source.is_test())
+        .collect();
+    assert_none(below.iter().flat_map(|source| source.naming(&forbidden, "a module that it uses")).collect());
+}
+
 /// What the statistics must not do. Their callers pass time, seeds and files.
 const OUTSIDE: [(&str, &str); 5] = [
     ("std::fs", "reads files"),

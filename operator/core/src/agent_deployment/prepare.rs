@@ -6,11 +6,11 @@ use super::{
     draft::Draft,
     engines::{self, BuiltEngine},
     resolve::{self, Resolved, fetch},
-    rollout::build::runtime_config,
     world::World,
 };
 use crate::{
     plan::SOON,
+    runtime_config,
     why::{Step, Why},
 };
 

@@ -183,17 +183,17 @@ fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64,
         location: paths::engine(&reference),
         size_bytes,
         build_milliseconds: milliseconds,
-        step_milliseconds: told(&result.durations_millis)
+        step_milliseconds: bounded(&result.durations_millis)
             .map(|(step, taken)| (step, i64::try_from(*taken).unwrap_or(i64::MAX)))
             .collect(),
-        versions: told(&result.versions)
+        versions: bounded(&result.versions)
             .map(|(tool, version)| (tool, version.chars().take(MAX_VERSION).collect()))
             .collect(),
     });
 }
 
 /// What a builder may tell of: its words have no other bound.
-fn told<T>(by_name: &BTreeMap<String, T>) -> impl Iterator<Item = (String, &T)> {
+fn bounded<T>(by_name: &BTreeMap<String, T>) -> impl Iterator<Item = (String, &T)> {
     by_name.iter().take(MAX_TOLD).map(|(name, value)| (name.chars().take(MAX_NAME).collect(), value))
 }
 

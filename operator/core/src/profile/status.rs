@@ -16,7 +16,7 @@ const MAX_MESSAGE: usize = 1024;
 
 /// Where a campaign stands after a look at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stand {
+pub enum CampaignState {
     /// It has ended with a choice, or with the finding that there is none.
     Ended {
         /// Chosen or infeasible.
@@ -41,22 +41,22 @@ pub enum Stand {
 }
 
 /// Where a campaign stood when its status was written, if it had ended.
-pub fn ended(status: &ProfileStatus) -> Option<Stand> {
+pub fn ended(status: &ProfileStatus) -> Option<CampaignState> {
     let message = status.message.clone();
     match status.phase? {
-        phase @ (ProfilePhase::Chosen | ProfilePhase::Infeasible) => Some(Stand::Ended { phase, message }),
-        ProfilePhase::Failed => Some(Stand::Failed { message }),
+        phase @ (ProfilePhase::Chosen | ProfilePhase::Infeasible) => Some(CampaignState::Ended { phase, message }),
+        ProfilePhase::Failed => Some(CampaignState::Failed { message }),
         ProfilePhase::Exploring | ProfilePhase::Confirming => None,
     }
 }
 
 /// Completes the status: everything that follows from where the campaign stands.
-pub fn complete(world: &ProfileWorld, stand: Stand, status: &mut ProfileStatus) {
+pub fn complete(world: &ProfileWorld, state: CampaignState, status: &mut ProfileStatus) {
     let draft =
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
     let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
-    let (phase, message, drafts) = match stand {
-        Stand::Ended { phase, message } => {
+    let (phase, message, drafts) = match state {
+        CampaignState::Ended { phase, message } => {
             let reason = match phase {
                 ProfilePhase::Infeasible => Reason::NoFeasibleConfiguration,
                 ProfilePhase::Chosen | ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Failed => {
@@ -70,7 +70,7 @@ pub fn complete(world: &ProfileWorld, stand: Stand, status: &mut ProfileStatus) 
             ];
             (phase, message, drafts)
         }
-        Stand::Working { purpose, reason, message } => {
+        CampaignState::Working { purpose, reason, message } => {
             let phase = match purpose {
                 MeasurementPurpose::Explore => ProfilePhase::Exploring,
                 MeasurementPurpose::Confirm => ProfilePhase::Confirming,
@@ -82,7 +82,7 @@ pub fn complete(world: &ProfileWorld, stand: Stand, status: &mut ProfileStatus) 
             ];
             (phase, message, drafts)
         }
-        Stand::Failed { message } => {
+        CampaignState::Failed { message } => {
             let reason = Reason::ProfilingFailed;
             let drafts = [
                 draft(ConditionType::Ready, false, reason, &message),

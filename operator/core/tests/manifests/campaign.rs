@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{
 use slipway_operator_core::{
     agent_deployment::{profiling, world::World},
     profile::{
-        build::{order::Order, profile_job},
+        build::{profile_job, scope::JobScope},
         decide::ProfileWorld,
     },
 };
@@ -29,10 +29,10 @@ pub fn objects(world: &World) -> Vec<Value> {
     let world = profile_world(&profile);
     let ProfileInputs { engines, configurations, .. } = &world.spec.inputs;
     let (engine, configuration) = (&engines[0], configurations.last().expect("inputs have a configuration"));
-    let confirm = Order::Confirm { engine, configuration, level: 8, arrivals_per_kilosecond: 2_000 };
-    let orders = [(Order::Explore { engine }, "profile-0123456789-1"), (confirm, "profile-9876543210-1")];
-    let jobs = orders.into_iter().flat_map(|(order, name)| {
-        let (task, job) = profile_job(&world, &ProfileStatus::default(), &order, name).expect("digests are digests");
+    let confirm = JobScope::Confirm { engine, configuration, level: 8, arrivals_per_kilosecond: 2_000 };
+    let orders = [(JobScope::Explore { engine }, "profile-0123456789-1"), (confirm, "profile-9876543210-1")];
+    let jobs = orders.into_iter().flat_map(|(scope, name)| {
+        let (task, job) = profile_job(&world, &ProfileStatus::default(), &scope, name).expect("digests are digests");
         [value(&task), value(&job)]
     });
     [value(&profile)].into_iter().chain(jobs).collect()

@@ -14,7 +14,7 @@ use slipway_crds::v1alpha1::{
 use slipway_evidence::Metric;
 use slipway_operator_core::{
     agent_deployment::{
-        engines::{self, build::quality_job::QualityOrder},
+        engines::{self, build::quality_job::QualityInputs},
         monitoring::{
             self,
             drift::{Memory, MemoryView},
@@ -191,7 +191,7 @@ impl Objects {
 fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
     let Some(objective) = &world.spec.slo.quality else { return Vec::new() };
     let task = serde_json::json!({ "metric": "ExactMatch", "confidencePpm": 950_000 });
-    let order = QualityOrder {
+    let inputs = QualityInputs {
         task: serde_json::from_value(task).expect("a valid task"),
         prompts: "{\"id\":\"1\",\"prompt\":\"Question: 1+1?\",\"maxTokens\":8,\"stopWords\":[]}\n",
         dataset: &objective.dataset.config_map,
@@ -203,7 +203,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         },
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
-    let (task, job) = engines::build::quality_job::quality_job(world, "quality-0123456789-1", &engine, order);
+    let (task, job) = engines::build::quality_job::quality_job(world, "quality-0123456789-1", &engine, inputs);
     vec![value(&task), value(&job)]
 }
 

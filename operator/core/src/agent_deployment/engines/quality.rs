@@ -140,14 +140,14 @@ fn measure(
                 engine: Some(case.engine.reference.clone()),
             };
             let dataset = &case.objective.dataset.config_map;
-            let order = build::quality_job::QualityOrder {
+            let inputs = build::quality_job::QualityInputs {
                 task,
                 prompts: case.prompts,
                 dataset,
                 custom: &resolved.custom,
                 serving: case.engine.serving,
             };
-            let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, order);
+            let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, inputs);
             draft.children.push(Child::ConfigMap(Box::new(config_map)));
             draft.children.push(Child::Job(Box::new(job)));
             Measurement::Waiting(Why::JobStarting { job: name })

@@ -69,7 +69,7 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
     };
     draft.requeue = draft.requeue.min(if scaling.pods == before { LOOK } else { AT_ONCE });
     let recorded = known.filter(|known| stands(known, &next)).cloned().unwrap_or(next);
-    draft.notes.extend(told(known, &scaling, &recorded));
+    draft.notes.extend(news(known, &scaling, &recorded));
     draft.status.autoscaling = Some(recorded);
 }
 
@@ -78,7 +78,7 @@ const NO_TARGET: &str = "the record of the revision that serves is lost, and wit
                          spec.serving.autoscaling.targetRequestsInFlight";
 
 /// A change of the number is told, and that more is needed than is allowed once it is recorded.
-fn told(known: Option<&AutoscalingStatus>, scaling: &Scaling, recorded: &AutoscalingStatus) -> Option<Note> {
+fn news(known: Option<&AutoscalingStatus>, scaling: &Scaling, recorded: &AutoscalingStatus) -> Option<Note> {
     let reason = scaling.reason();
     let is_news = recorded.reason == reason.as_str() && known.is_none_or(|known| known.reason != recorded.reason);
     match &scaling.because {

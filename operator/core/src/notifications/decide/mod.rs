@@ -5,7 +5,7 @@ mod retry;
 
 use std::time::Duration;
 
-pub use outbox::{Letter, Next, Offer, Offered, Outbox, Settled};
+pub use outbox::{Delivery, Next, Offer, Offered, Outbox, Settled};
 pub use retry::{Answer, answer};
 
 /// Times and sizes of delivery to one receiver.

@@ -36,7 +36,7 @@ pub struct Offer {
 
 /// Something to send now.
 #[derive(Debug, Clone)]
-pub struct Letter {
+pub struct Delivery {
     /// What to tell.
     pub announcement: Arc<Announcement>,
     /// Number of the attempt, from 1.
@@ -47,7 +47,7 @@ pub struct Letter {
 #[derive(Debug, Clone)]
 pub enum Next {
     /// Send this, and say what came of it.
-    Send(Letter),
+    Send(Delivery),
     /// Nothing is due before this time has passed.
     Wait(Duration),
     /// Nothing waits.
@@ -166,7 +166,7 @@ impl Outbox {
         self.in_flight = Some(index);
         let item = &mut self.items[index];
         item.attempts += 1;
-        Next::Send(Letter { announcement: item.announcement.clone(), attempt: item.attempts })
+        Next::Send(Delivery { announcement: item.announcement.clone(), attempt: item.attempts })
     }
 
     /// Takes in what came of the attempt that is on its way.

@@ -64,7 +64,7 @@ impl Office {
     /// The next attempt, which is answered so; nothing if none is due.
     fn attempt(&mut self, answer: &Answer) -> Option<(Happening, Settled)> {
         match self.outbox.next(self.now) {
-            Next::Send(letter) => Some((letter.announcement.happening, self.outbox.settle(answer, self.now, 0.5))),
+            Next::Send(delivery) => Some((delivery.announcement.happening, self.outbox.settle(answer, self.now, 0.5))),
             Next::Wait(_) | Next::Idle => None,
         }
     }
@@ -74,8 +74,8 @@ impl Office {
         let (start, mut delivered) = (self.now, Vec::new());
         while self.now <= start + time {
             match self.outbox.next(self.now) {
-                Next::Send(letter) => {
-                    delivered.push(((self.now - start).as_secs(), letter.announcement.happening));
+                Next::Send(delivery) => {
+                    delivered.push(((self.now - start).as_secs(), delivery.announcement.happening));
                     self.outbox.settle(&Answer::Delivered, self.now, 0.5);
                 }
                 Next::Wait(pause) if self.now + pause <= start + time => self.now += pause,
@@ -239,9 +239,9 @@ fn at_the_end_everything_is_tried_once_whatever_it_waited_for() {
     let mut told = Vec::new();
     loop {
         office.outbox.hurry(office.now);
-        let Next::Send(letter) = office.outbox.next(office.now) else { break };
+        let Next::Send(delivery) = office.outbox.next(office.now) else { break };
         office.outbox.settle(&later(Some(60)), office.now, 1.0);
-        told.push(letter.announcement.happening);
+        told.push(delivery.announcement.happening);
     }
     assert_eq!(told, [Happening::ObjectiveMet, Happening::Stalled]);
     assert!(office.outbox.is_empty());
@@ -329,12 +329,12 @@ proptest! {
                 Event::Offer { .. } => {}
                 Event::Pass { seconds } => office.pass(Duration::from_secs(seconds)),
                 Event::Attempt { answer, dice } => {
-                    if let Next::Send(letter) = office.outbox.next(office.now) {
+                    if let Next::Send(delivery) = office.outbox.next(office.now) {
                         // Some attempts fail for a while, none for ever.
                         let answer = if answer == 0 { later(Some(20)) } else { Answer::Delivered };
                         let settled = office.outbox.settle(&answer, office.now, dice);
                         if settled == Settled::Delivered {
-                            note(&letter, &mut told);
+                            note(&delivery, &mut told);
                         }
                     }
                 }
@@ -342,9 +342,9 @@ proptest! {
         }
         loop {
             match office.outbox.next(office.now) {
-                Next::Send(letter) => {
+                Next::Send(delivery) => {
                     office.outbox.settle(&Answer::Delivered, office.now, 0.0);
-                    note(&letter, &mut told);
+                    note(&delivery, &mut told);
                 }
                 Next::Wait(pause) => office.pass(pause),
                 Next::Idle => break,
@@ -355,9 +355,9 @@ proptest! {
 }
 
 /// Takes a delivery in; an agent is never told the same twice in a row.
-fn note(letter: &Letter, told: &mut [Option<bool>; 3]) {
-    let agent: usize = letter.announcement.subject.name["agent-".len()..].parse().expect("a number");
-    let is_missed = letter.announcement.happening.role() == Role::Opens;
+fn note(delivery: &Delivery, told: &mut [Option<bool>; 3]) {
+    let agent: usize = delivery.announcement.subject.name["agent-".len()..].parse().expect("a number");
+    let is_missed = delivery.announcement.happening.role() == Role::Opens;
     assert_ne!(told[agent], Some(is_missed), "told twice in a row");
     told[agent] = Some(is_missed);
 }

@@ -7,20 +7,20 @@ use slipway_crds::v1alpha1::{
 use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig};
 use slipway_worker_contract::paths;
 
-use super::order::Order;
+use super::scope::JobScope;
 use crate::{
-    agent_deployment::rollout::build::runtime_config::{agent_config, speak},
     profile::decide::rows::unsigned,
+    runtime_config::{agent_config, set_dialect},
     serving::Serving,
 };
 
 /// The configuration of the agent runtime beside the engine under test.
-pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, order: &Order<'_>) -> RuntimeConfig {
+pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, scope: &JobScope<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
-    speak(&mut config, Serving::of_profiled(order.engine()));
-    config.max_in_flight = unsigned(match order {
-        Order::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
-        Order::Confirm { level, .. } => *level,
+    set_dialect(&mut config, Serving::of_profiled(scope.engine()));
+    config.max_in_flight = unsigned(match scope {
+        JobScope::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
+        JobScope::Confirm { level, .. } => *level,
     });
     config
 }

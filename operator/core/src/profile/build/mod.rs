@@ -16,7 +16,7 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{InvalidDigest, Task, paths};
 
-use self::{budget::Budget, order::Order};
+use self::{budget::Budget, scope::JobScope};
 use super::decide::ProfileWorld;
 use crate::{
     artifact_store,
@@ -32,8 +32,8 @@ use crate::{
 
 mod agent;
 pub mod budget;
-pub mod order;
 pub mod rate;
+pub mod scope;
 mod task;
 
 /// Where the agent runtime listens for the worker.
@@ -59,23 +59,23 @@ pub fn prompts_folder(index: usize) -> String {
     format!("/slipway/prompts/{index}")
 }
 
-/// The task and the Job of an order.
+/// The task and the Job of a scope.
 ///
 /// # Errors
 /// When a digest of the inputs is none.
 pub fn profile_job(
     world: &ProfileWorld,
     status: &ProfileStatus,
-    order: &Order<'_>,
+    scope: &JobScope<'_>,
     name: &str,
 ) -> Result<(ConfigMap, Job), InvalidDigest> {
     let inputs = &world.spec.inputs;
-    let task = task::task(&world.spec.input_hash, inputs, status, order)?;
-    let driver = task::order_driver(inputs, order);
-    let mut init_containers = vec![materialize(world, order), install_worker(&world.settings), triton(world, order)];
+    let task = task::task(&world.spec.input_hash, inputs, status, scope)?;
+    let driver = task::driver_of(inputs, scope);
+    let mut init_containers = vec![materialize(world, scope), install_worker(&world.settings), triton(world, scope)];
     match driver {
         ProfilingDriver::ModelAnalyzer => {}
-        ProfilingDriver::AgentRun => init_containers.push(agent_runtime(world, order)),
+        ProfilingDriver::AgentRun => init_containers.push(agent_runtime(world, scope)),
     }
     let parts = JobParts {
         name: name.to_owned(),
@@ -91,16 +91,16 @@ pub fn profile_job(
         volumes: volumes(world, name, driver),
         node_selector: inputs.placement.node_selector.clone(),
         tolerations: inputs.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
-        deadline_seconds: deadline_seconds(world, status, order),
+        deadline_seconds: deadline_seconds(world, status, scope),
     };
-    Ok((config_map(world, name, order, &Task::Profile(Box::new(task))), job(&world.settings, parts)))
+    Ok((config_map(world, name, scope, &Task::Profile(Box::new(task))), job(&world.settings, parts)))
 }
 
-fn config_map(world: &ProfileWorld, name: &str, order: &Order<'_>, task: &Task) -> ConfigMap {
+fn config_map(world: &ProfileWorld, name: &str, scope: &JobScope<'_>, task: &Task) -> ConfigMap {
     let inputs = &world.spec.inputs;
     let mut data = BTreeMap::from([("task.json".to_owned(), task.to_json())]);
-    if task::order_driver(inputs, order) == ProfilingDriver::AgentRun {
-        let config = agent::config(&world.spec.agent_deployment, &world.name, inputs, order);
+    if task::driver_of(inputs, scope) == ProfilingDriver::AgentRun {
+        let config = agent::config(&world.spec.agent_deployment, &world.name, inputs, scope);
         let json = serde_json::to_string_pretty(&config).expect("a configuration is plain data with text keys");
         data.insert(AGENT_FILE.to_owned(), json);
     }
@@ -119,18 +119,18 @@ fn config_map(world: &ProfileWorld, name: &str, order: &Order<'_>, task: &Task) 
 }
 
 /// Seconds of the pod: what the budget leaves, or the length of the confirm run, and a margin.
-fn deadline_seconds(world: &ProfileWorld, status: &ProfileStatus, order: &Order<'_>) -> i64 {
+fn deadline_seconds(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>) -> i64 {
     let inputs = &world.spec.inputs;
-    let measuring_millis = match order {
-        Order::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(budget::gpus(inputs).max(1)),
-        Order::Confirm { arrivals_per_kilosecond, .. } => rate::run_millis(inputs, *arrivals_per_kilosecond),
+    let measuring_millis = match scope {
+        JobScope::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(budget::gpus(inputs).max(1)),
+        JobScope::Confirm { arrivals_per_kilosecond, .. } => rate::run_millis(inputs, *arrivals_per_kilosecond),
     };
     i64::try_from(measuring_millis / 1_000 + DEADLINE_MARGIN_SECONDS).unwrap_or(i64::MAX)
 }
 
 /// Puts the engine where the worker changes its configuration and Triton reads it.
-fn materialize(world: &ProfileWorld, order: &Order<'_>) -> Container {
-    let engine = order.engine();
+fn materialize(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
+    let engine = scope.engine();
     let identity = format!("--identity={}", engine.name);
     let manifest = format!("--manifest-digest={}", engine.manifest_digest);
     Container {
@@ -142,19 +142,19 @@ fn materialize(world: &ProfileWorld, order: &Order<'_>) -> Container {
     }
 }
 
-fn triton(world: &ProfileWorld, order: &Order<'_>) -> Container {
+fn triton(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
     let placement = &world.spec.inputs.placement;
     triton::sidecar(Served {
         image: &placement.triton_image,
         resources: &placement.triton_resources,
-        serving: Serving::of_profiled(order.engine()),
+        serving: Serving::of_profiled(scope.engine()),
     })
 }
 
 /// No probe: it is ready only once the worker has loaded a model.
-fn agent_runtime(world: &ProfileWorld, order: &Order<'_>) -> Container {
+fn agent_runtime(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
     let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
-    let takes_tokens = Serving::of_profiled(order.engine()).takes_tokens();
+    let takes_tokens = Serving::of_profiled(scope.engine()).takes_tokens();
     let tokenizer = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
     Container {

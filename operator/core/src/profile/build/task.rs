@@ -13,20 +13,19 @@ use slipway_worker_contract::{
 use super::{
     AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER,
     budget::{Budget, gpus},
-    order::Order,
     prompts_folder, rate,
+    scope::JobScope,
 };
 use crate::{
-    agent_deployment::rollout::build::pod::{serve_config, tokenizer_folder},
     engine::no_build::on_the_wire,
     profile::decide::{
         rows::{Subject, measured_metrics, metric, percentile, recorded, unsigned},
         select,
     },
-    serving::Serving,
+    serving::{Serving, serve_config, tokenizer_folder},
 };
 
-/// The task of an order.
+/// The task of a scope.
 ///
 /// # Errors
 /// When a digest of the inputs is none.
@@ -34,15 +33,15 @@ pub fn task(
     input_hash: &str,
     inputs: &ProfileInputs,
     status: &ProfileStatus,
-    order: &Order<'_>,
+    scope: &JobScope<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
-    let engine = order.engine();
+    let engine = scope.engine();
     let serving = Serving::of_profiled(engine);
-    let counted_by = order_driver(inputs, order);
-    let driver = driver(inputs, order)?;
-    let (explored, is_explore) = match order {
-        Order::Explore { .. } => (recorded(status, order.subject()), true),
-        Order::Confirm { .. } => (Vec::new(), false),
+    let counted_by = driver_of(inputs, scope);
+    let driver = driver(inputs, scope)?;
+    let (explored, is_explore) = match scope {
+        JobScope::Explore { .. } => (recorded(status, scope.subject()), true),
+        JobScope::Confirm { .. } => (Vec::new(), false),
     };
     Ok(ProfileTask {
         input_hash: input_hash.to_owned(),
@@ -55,7 +54,7 @@ pub fn task(
         loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1)
             || serving.no_build == Some(NoBuildBackend::VLLMOpenAI),
         gpus: gpus(inputs),
-        campaign: campaign(inputs, status, order, driver.clone()),
+        campaign: campaign(inputs, status, scope, driver.clone()),
         workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },
         objectives: objectives(inputs, &driver),
         error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
@@ -70,13 +69,13 @@ pub fn task(
     })
 }
 
-/// What generates the load of an order: a confirm run always replays runs.
-pub fn order_driver(inputs: &ProfileInputs, order: &Order<'_>) -> ProfilingDriver {
-    select::driver_for(inputs, order.purpose())
+/// What generates the load of a scope: a confirm run always replays runs.
+pub fn driver_of(inputs: &ProfileInputs, scope: &JobScope<'_>) -> ProfilingDriver {
+    select::driver_for(inputs, scope.purpose())
 }
 
-fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Result<Driver, InvalidDigest> {
-    Ok(match order_driver(inputs, order) {
+fn driver(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Result<Driver, InvalidDigest> {
+    Ok(match driver_of(inputs, scope) {
         ProfilingDriver::ModelAnalyzer => Driver::ModelAnalyzer,
         ProfilingDriver::AgentRun => Driver::AgentRun(AgentRunSettings {
             endpoint: format!("http://{AGENT_API_ADDRESS}"),
@@ -89,9 +88,9 @@ fn driver(inputs: &ProfileInputs, order: &Order<'_>) -> Result<Driver, InvalidDi
     })
 }
 
-fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>, driver: Driver) -> Campaign {
-    match order {
-        Order::Explore { .. } => {
+fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>, driver: Driver) -> Campaign {
+    match scope {
+        JobScope::Explore { .. } => {
             let budget = Budget::left(inputs, status);
             Campaign::Explore {
                 arms: inputs.configurations.iter().map(arm).collect(),
@@ -101,7 +100,7 @@ fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, order: &Order<'_>, d
                 driver,
             }
         }
-        Order::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {
+        JobScope::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {
             arm: arm(configuration),
             level: unsigned(*level),
             arrivals_per_kilosecond: *arrivals_per_kilosecond,

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     plan::{Note, Plan},
     profile::{
-        build::{order::Order, rate},
-        status::Stand,
+        build::{rate, scope::JobScope},
+        status::CampaignState,
     },
 };
 
@@ -28,7 +28,7 @@ use crate::{
 const MAX_CONFIRMS: usize = 3;
 
 /// Ends a campaign whose engines have all been measured: chooses, confirms, or says why neither is possible.
-pub fn finish(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Stand {
+pub fn finish(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> CampaignState {
     let inputs = &world.spec.inputs;
     plan.status.front = select::front(inputs, &plan.status.measurements);
     // Every pass ends one confirm run for good, so there are at most so many, and one to conclude.
@@ -51,8 +51,8 @@ pub fn finish(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Stand {
                 return not_confirmed(world, failed, plan);
             }
             Confirm::Try(point) => {
-                if let Some(stand) = confirm(world, point, plan) {
-                    return stand;
+                if let Some(state) = confirm(world, point, plan) {
+                    return state;
                 }
             }
         }
@@ -98,7 +98,7 @@ pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
 }
 
 /// Runs the confirm Job of a point; `None` once its row is in the planned status.
-fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -> Option<Stand> {
+fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -> Option<CampaignState> {
     let explored = plan.status.measurements[point].clone();
     let inputs = &world.spec.inputs;
     let engine = inputs.engines.iter().find(|engine| engine.name == explored.engine);
@@ -107,9 +107,9 @@ fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -
         record_failed(&explored, "the inputs do not name this point", plan);
         return None;
     };
-    let order = order(world, (engine, configuration), &explored);
-    let words = match job::run(world, &order, Affordable::Yes, plan) {
-        JobStep::Working(stand) => return Some(stand),
+    let scope = scope(world, (engine, configuration), &explored);
+    let words = match job::run(world, &scope, Affordable::Yes, plan) {
+        JobStep::Working(state) => return Some(state),
         JobStep::Ended { end: _, reason } => reason,
         JobStep::GivenUp(words) => words,
     };
@@ -127,13 +127,13 @@ fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -
     None
 }
 
-fn order<'a>(
+fn scope<'a>(
     world: &ProfileWorld,
     (engine, configuration): (&'a ProfiledEngine, &'a NamedConfiguration),
     explored: &Measurement,
-) -> Order<'a> {
+) -> JobScope<'a> {
     let arrivals_per_kilosecond = rate::arrivals_per_kilosecond(&world.spec.inputs, explored.per_kilosecond);
-    Order::Confirm { engine, configuration, level: explored.level, arrivals_per_kilosecond }
+    JobScope::Confirm { engine, configuration, level: explored.level, arrivals_per_kilosecond }
 }
 
 /// A confirm run that left no row counts as one that failed, so that the next point has its turn.
@@ -160,7 +160,7 @@ struct Chosen {
     words: String,
 }
 
-fn choose(world: &ProfileWorld, chosen: Chosen, plan: &mut Plan<ProfileStatus>) -> Stand {
+fn choose(world: &ProfileWorld, chosen: Chosen, plan: &mut Plan<ProfileStatus>) -> CampaignState {
     let Chosen { point, predicted_by, words } = chosen;
     let inputs = &world.spec.inputs;
     let measurement = &plan.status.measurements[point];
@@ -175,17 +175,17 @@ fn choose(world: &ProfileWorld, chosen: Chosen, plan: &mut Plan<ProfileStatus>) 
     let message = format!("{}: {why}", select::place(inputs, measurement));
     plan.notes.push(Note::normal(Reason::ConfigurationFound, message.clone()));
     plan.status.choice = Some(choice);
-    Stand::Ended { phase: ProfilePhase::Chosen, message }
+    CampaignState::Ended { phase: ProfilePhase::Chosen, message }
 }
 
-fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileStatus>) -> Stand {
+fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileStatus>) -> CampaignState {
     let confirms = || plan.status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Confirm);
     let is_broken = |m: &Measurement| m.verdict == MeasurementVerdict::Failed;
     if confirms().all(is_broken) {
         let first = confirms().find(|m| !m.reason.is_empty()).map_or("no reason was given", |m| m.reason.as_str());
         let message = format!("no confirm run came about: {first}");
         plan.notes.push(Note::warning(Reason::ProfilingFailed, message.clone()));
-        return Stand::Failed { message };
+        return CampaignState::Failed { message };
     }
     let candidates = match failed {
         1 => "the only candidate failed its confirm run".to_owned(),
@@ -195,10 +195,15 @@ fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileSta
     none(world, MeasurementPurpose::Confirm, &candidates, plan)
 }
 
-fn none(world: &ProfileWorld, purpose: MeasurementPurpose, words: &str, plan: &mut Plan<ProfileStatus>) -> Stand {
+fn none(
+    world: &ProfileWorld,
+    purpose: MeasurementPurpose,
+    words: &str,
+    plan: &mut Plan<ProfileStatus>,
+) -> CampaignState {
     let infeasible = infeasible::explain(&world.spec.inputs, &plan.status.measurements, purpose);
     let message = format!("{words}: {}", infeasible.what_it_would_take);
     plan.notes.push(Note::warning(Reason::NoFeasibleConfiguration, message.clone()));
     plan.status.infeasible = Some(infeasible);
-    Stand::Ended { phase: ProfilePhase::Infeasible, message }
+    CampaignState::Ended { phase: ProfilePhase::Infeasible, message }
 }

@@ -17,13 +17,13 @@ use super::{
 use crate::{
     plan::{Note, Plan},
     profile::{
-        build::{budget::Budget, order::Order},
-        status::Stand,
+        build::{budget::Budget, scope::JobScope},
+        status::CampaignState,
     },
 };
 
 /// Measures the engines in order; nothing is left to do when it returns `None`.
-pub fn explore(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Option<Stand> {
+pub fn explore(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Option<CampaignState> {
     for engine in &world.spec.inputs.engines {
         if plan.status.engines.iter().any(|ended| ended.engine == engine.name) {
             continue;
@@ -31,8 +31,8 @@ pub fn explore(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Option<S
         let budget = Budget::left(&world.spec.inputs, &plan.status);
         let affordable = budget.used_up().map_or(Affordable::Yes, Affordable::No);
         let is_affordable = matches!(affordable, Affordable::Yes);
-        match job::run(world, &Order::Explore { engine }, affordable, plan) {
-            JobStep::Working(stand) => return Some(stand),
+        match job::run(world, &JobScope::Explore { engine }, affordable, plan) {
+            JobStep::Working(state) => return Some(state),
             JobStep::Ended { end, reason } => {
                 if end == ProfileEnd::BudgetUsed && !has_any_row(&plan.status) {
                     return Some(failed(Budget::too_small(&world.spec.inputs), plan));
@@ -50,9 +50,9 @@ pub fn explore(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Option<S
     nothing_usable(&plan.status).map(|words| failed(words, plan))
 }
 
-fn failed(message: String, plan: &mut Plan<ProfileStatus>) -> Stand {
+fn failed(message: String, plan: &mut Plan<ProfileStatus>) -> CampaignState {
     plan.notes.push(Note::warning(Reason::ProfilingFailed, message.clone()));
-    Stand::Failed { message }
+    CampaignState::Failed { message }
 }
 
 fn has_any_row(status: &ProfileStatus) -> bool {

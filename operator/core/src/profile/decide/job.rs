@@ -1,4 +1,4 @@
-//! The Job of an order: created, polled, tried again, ended. Pure.
+//! The Job of a scope: created, polled, tried again, ended. Pure.
 
 use slipway_crds::{
     conditions::Reason,
@@ -13,17 +13,17 @@ use crate::{
     profile::{
         build::{
             self,
-            order::{JOB_PREFIX, Order},
+            scope::{JOB_PREFIX, JobScope},
         },
-        status::Stand,
+        status::CampaignState,
     },
     why::Why,
 };
 
-/// What a look at the Job of an order found.
+/// What a look at the Job of a scope found.
 pub enum JobStep {
     /// It goes on by itself.
-    Working(Stand),
+    Working(CampaignState),
     /// It ended, and all of its rows are in the planned status.
     Ended {
         /// What ended it.
@@ -35,7 +35,7 @@ pub enum JobStep {
     GivenUp(String),
 }
 
-/// Whether another Job of an order could be paid for.
+/// Whether another Job of a scope could be paid for.
 pub enum Affordable {
     /// It could.
     Yes,
@@ -43,16 +43,21 @@ pub enum Affordable {
     No(String),
 }
 
-/// Looks at the Job of an order and does what comes next for it.
-pub fn run(world: &ProfileWorld, order: &Order<'_>, affordable: Affordable, plan: &mut Plan<ProfileStatus>) -> JobStep {
-    let hash = order.hash(&world.spec.input_hash);
+/// Looks at the Job of a scope and does what comes next for it.
+pub fn run(
+    world: &ProfileWorld,
+    scope: &JobScope<'_>,
+    affordable: Affordable,
+    plan: &mut Plan<ProfileStatus>,
+) -> JobStep {
+    let hash = scope.hash(&world.spec.input_hash);
     let prefix = format!("{JOB_PREFIX}{hash}");
-    let recorded = recorded(&plan.status, order.kind(), &hash);
+    let recorded = recorded(&plan.status, scope.kind(), &hash);
     let name = job_name(&prefix, recorded);
-    let progress = world.progress.get(&name).filter(|progress| is_of(progress, world, order));
+    let progress = world.progress.get(&name).filter(|progress| is_of(progress, world, scope));
     if let Some(progress) = progress {
-        rows::merge(&mut plan.status, order.subject(), &progress.rows);
-        rows::merge_not_measured(&mut plan.status, &order.engine().name, &progress.not_measured);
+        rows::merge(&mut plan.status, scope.subject(), &progress.rows);
+        rows::merge_not_measured(&mut plan.status, &scope.engine().name, &progress.not_measured);
     }
     let next = attempts::decide(Attempts {
         job_prefix: &prefix,
@@ -63,18 +68,18 @@ pub fn run(world: &ProfileWorld, order: &Order<'_>, affordable: Affordable, plan
     });
     match (next, affordable) {
         (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::No(words)) => JobStep::GivenUp(words),
-        (AttemptStep::Record(attempt), Affordable::Yes) => record(order, &prefix, attempt, plan),
-        (AttemptStep::Create(_), Affordable::Yes) => match build::profile_job(world, &plan.status, order, &name) {
+        (AttemptStep::Record(attempt), Affordable::Yes) => record(scope, &prefix, attempt, plan),
+        (AttemptStep::Create(_), Affordable::Yes) => match build::profile_job(world, &plan.status, scope, &name) {
             Ok((task, job)) => {
                 plan.children.push(Child::ConfigMap(Box::new(task)));
                 plan.children.push(Child::Job(Box::new(job)));
-                working(order.purpose(), &Why::JobStarting { job: name })
+                working(scope.purpose(), &Why::JobStarting { job: name })
             }
             Err(problem) => JobStep::GivenUp(problem.to_string()),
         },
-        (AttemptStep::Wait(why), _) => wait(order, &why, progress, plan),
+        (AttemptStep::Wait(why), _) => wait(scope, &why, progress, plan),
         (AttemptStep::Succeeded { outcome, milliseconds: _ }, _) => {
-            ended(world, order, Ended { outcome: *outcome, prefix: &prefix, attempt: recorded }, plan)
+            ended(world, scope, Ended { outcome: *outcome, prefix: &prefix, attempt: recorded }, plan)
         }
         (AttemptStep::GivenUp(why), _) => JobStep::GivenUp(match why {
             Why::JobFailed { job, class, failure } => format!("Job {job} failed ({class}): {failure}"),
@@ -88,26 +93,26 @@ fn recorded(status: &ProfileStatus, kind: &str, hash: &str) -> i32 {
 }
 
 /// A pod that serves the progress of something else is not believed.
-fn is_of(progress: &Progress, world: &ProfileWorld, order: &Order<'_>) -> bool {
-    progress.input_hash == world.spec.input_hash && progress.engine.identity == order.engine().name
+fn is_of(progress: &Progress, world: &ProfileWorld, scope: &JobScope<'_>) -> bool {
+    progress.input_hash == world.spec.input_hash && progress.engine.identity == scope.engine().name
 }
 
 fn working(purpose: MeasurementPurpose, why: &Why) -> JobStep {
-    JobStep::Working(Stand::Working { purpose, reason: why.reason(), message: why.to_string() })
+    JobStep::Working(CampaignState::Working { purpose, reason: why.reason(), message: why.to_string() })
 }
 
-fn record(order: &Order<'_>, prefix: &str, attempt: i32, plan: &mut Plan<ProfileStatus>) -> JobStep {
-    let (kind, hash) = (order.kind(), prefix.trim_start_matches(JOB_PREFIX));
+fn record(scope: &JobScope<'_>, prefix: &str, attempt: i32, plan: &mut Plan<ProfileStatus>) -> JobStep {
+    let (kind, hash) = (scope.kind(), prefix.trim_start_matches(JOB_PREFIX));
     let jobs = &mut plan.status.jobs;
     match jobs.iter_mut().find(|job| job.kind == kind && job.input_hash == hash) {
         Some(job) => job.attempt = attempt,
         None => jobs.push(JobAttempt { kind: kind.to_owned(), input_hash: hash.to_owned(), attempt }),
     }
     plan.requeue = AT_ONCE;
-    working(order.purpose(), &Why::JobStarting { job: job_name(prefix, attempt) })
+    working(scope.purpose(), &Why::JobStarting { job: job_name(prefix, attempt) })
 }
 
-fn wait(order: &Order<'_>, why: &Why, progress: Option<&Progress>, plan: &mut Plan<ProfileStatus>) -> JobStep {
+fn wait(scope: &JobScope<'_>, why: &Why, progress: Option<&Progress>, plan: &mut Plan<ProfileStatus>) -> JobStep {
     match why {
         Why::JobRetrying { .. } => plan.requeue = SOON,
         Why::JobRunning { .. } => plan.requeue = POLL,
@@ -115,15 +120,15 @@ fn wait(order: &Order<'_>, why: &Why, progress: Option<&Progress>, plan: &mut Pl
     }
     match progress {
         Some(progress) => {
-            let message = told(order, progress, &plan.status);
-            JobStep::Working(Stand::Working { purpose: order.purpose(), reason: Reason::Profiling, message })
+            let message = progress_message(scope, progress, &plan.status);
+            JobStep::Working(CampaignState::Working { purpose: scope.purpose(), reason: Reason::Profiling, message })
         }
-        None => working(order.purpose(), why),
+        None => working(scope.purpose(), why),
     }
 }
 
 /// What the Job does, without a number that would change with every look.
-fn told(order: &Order<'_>, progress: &Progress, status: &ProfileStatus) -> String {
+fn progress_message(scope: &JobScope<'_>, progress: &Progress, status: &ProfileStatus) -> String {
     let doing = match &progress.phase {
         Phase::Loading { arm: None } => "waiting for Triton".to_owned(),
         Phase::Loading { arm: Some(arm) } => format!("loading {arm}"),
@@ -131,8 +136,8 @@ fn told(order: &Order<'_>, progress: &Progress, status: &ProfileStatus) -> Strin
         Phase::Finished { .. } => "finished measuring".to_owned(),
         Phase::Failed { text, .. } => format!("failed: {text}"),
     };
-    let rows = status.measurements.iter().filter(|m| m.engine == order.engine().name).count();
-    format!("{}: {doing}, {rows} rows", order.engine().display_name)
+    let rows = status.measurements.iter().filter(|m| m.engine == scope.engine().name).count();
+    format!("{}: {doing}, {rows} rows", scope.engine().display_name)
 }
 
 struct Ended<'a> {
@@ -141,7 +146,7 @@ struct Ended<'a> {
     attempt: i32,
 }
 
-fn ended(world: &ProfileWorld, order: &Order<'_>, ended: Ended<'_>, plan: &mut Plan<ProfileStatus>) -> JobStep {
+fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mut Plan<ProfileStatus>) -> JobStep {
     let Ended { outcome, prefix, attempt } = ended;
     let Outcome::Profile(result) = outcome else {
         let worker = &world.settings.images.worker;
@@ -149,21 +154,21 @@ fn ended(world: &ProfileWorld, order: &Order<'_>, ended: Ended<'_>, plan: &mut P
             "the Job reported the result of another task: is {worker} the worker of this release?"
         ));
     };
-    rows::merge(&mut plan.status, order.subject(), &result.rows);
-    rows::merge_not_measured(&mut plan.status, &order.engine().name, &result.not_measured);
+    rows::merge(&mut plan.status, scope.subject(), &result.rows);
+    rows::merge_not_measured(&mut plan.status, &scope.engine().name, &result.not_measured);
     let ProfileResult { end, reason, .. } = &result;
-    let is_whole = *end != ProfileEnd::Interrupted && !lacks_rows(&result, &plan.status, order);
+    let is_whole = *end != ProfileEnd::Interrupted && !lacks_rows(&result, &plan.status, scope);
     // What is lacking is measured again by a Job that is told what there is.
     if is_whole || attempt >= world.settings.jobs.max_attempts {
         return JobStep::Ended { end: *end, reason: reason.clone() };
     }
     // Its Job is found gone at the next look, and whether it can be paid for is asked there.
-    record(order, prefix, attempt + 1, plan)
+    record(scope, prefix, attempt + 1, plan)
 }
 
 /// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a second attempt
 /// may be believed too early; its Job waits ten minutes for the rows to be polled, so both would have to fail.
-fn lacks_rows(result: &ProfileResult, status: &ProfileStatus, order: &Order<'_>) -> bool {
-    let held = rows::recorded(status, order.subject()).len();
+fn lacks_rows(result: &ProfileResult, status: &ProfileStatus, scope: &JobScope<'_>) -> bool {
+    let held = rows::recorded(status, scope.subject()).len();
     held < result.rows.len() + usize::try_from(result.omitted_rows).unwrap_or(usize::MAX)
 }

@@ -68,10 +68,10 @@ pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
         requeue: RESYNC,
     };
     adopt::adopt(world, &mut plan);
-    let stand = status::ended(&world.status)
+    let state = status::ended(&world.status)
         .or_else(|| explore::explore(world, &mut plan))
         .unwrap_or_else(|| confirm::finish(world, &mut plan));
-    status::complete(world, stand, &mut plan.status);
+    status::complete(world, state, &mut plan.status);
     plan
 }
 

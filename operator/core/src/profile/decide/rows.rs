@@ -13,7 +13,7 @@ use slipway_worker_contract::{self as contract, Latency, Metric, Percentile, Pha
 use super::cut;
 use crate::{
     jobs::attempts::job_name,
-    profile::build::order::{CONFIRM, EXPLORE, JOB_PREFIX},
+    profile::build::scope::{CONFIRM, EXPLORE, JOB_PREFIX},
 };
 
 /// Entries of `status.measurements`.

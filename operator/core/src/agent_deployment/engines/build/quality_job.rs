@@ -36,7 +36,7 @@ const DATASET_FOLDER: &str = "/slipway/dataset";
 
 /// What is to be scored, and by what.
 #[derive(Debug, Clone)]
-pub struct QualityOrder<'a> {
+pub struct QualityInputs<'a> {
     /// The worker's task.
     pub task: QualityTask,
     /// The samples without their answers.
@@ -50,8 +50,8 @@ pub struct QualityOrder<'a> {
 }
 
 /// The task and the Job.
-pub fn quality_job(world: &World, name: &str, engine: &EngineRef, order: QualityOrder<'_>) -> (ConfigMap, Job) {
-    let QualityOrder { task, prompts, dataset, custom, serving } = order;
+pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: QualityInputs<'_>) -> (ConfigMap, Job) {
+    let QualityInputs { task, prompts, dataset, custom, serving } = inputs;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),

@@ -39,7 +39,7 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
     let followed = followed.map(|followed| DriftStatus { proposal: proposal(world, &followed), ..followed });
     if let Some(followed) = &followed {
         let before = world.status.drift.as_ref().filter(|before| before.revision == followed.revision);
-        draft.notes.extend(told(before, followed));
+        draft.notes.extend(news(before, followed));
     }
     draft.status.drift = followed;
 }
@@ -145,7 +145,7 @@ fn proposal(world: &World, drift: &DriftStatus) -> Option<String> {
 }
 
 /// What is new is told once.
-fn told(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
+fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     let verdict = before.map(|before| before.verdict);
     if verdict != Some(now.verdict) {

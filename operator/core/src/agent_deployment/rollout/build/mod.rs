@@ -4,6 +4,5 @@ pub mod controller_revision;
 pub mod pod;
 pub mod pool;
 pub mod route;
-pub mod runtime_config;
 pub mod serving;
 pub mod traffic;

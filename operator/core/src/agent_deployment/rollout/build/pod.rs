@@ -8,14 +8,13 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::{agent_deployment::NoBuildBackend, shared::ServingConfiguration};
+use slipway_crds::v1alpha1::agent_deployment::NoBuildBackend;
 use slipway_tensorrt_llm::{
     launch,
     no_build::{open_ai_command, open_ai_health_command},
 };
-use slipway_worker_contract::{ServeConfig, paths};
+use slipway_worker_contract::paths;
 
-use super::runtime_config::HEADERS_FOLDER;
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
     artifact_store,
@@ -26,7 +25,8 @@ use crate::{
         },
         triton::environment,
     },
-    serving::Serving,
+    runtime_config::HEADERS_FOLDER,
+    serving::{Serving, serve_config},
     settings::Settings,
 };
 
@@ -103,20 +103,6 @@ fn materialize(plan: &RevisionPlan) -> Container {
             mount(ENGINE_VOLUME, paths::ENGINE_DIR),
         ]),
         ..Default::default()
-    }
-}
-
-/// Where the tokenizer of an engine of TensorRT-LLM lies in a pod.
-pub fn tokenizer_folder() -> String {
-    format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER)
-}
-
-/// The settings as the worker writes them into the model's configuration, when profiling and when serving.
-pub fn serve_config(configuration: &ServingConfiguration) -> ServeConfig {
-    ServeConfig {
-        instances: configuration.instances.and_then(|count| u32::try_from(count).ok()),
-        parameters: configuration.parameters.clone(),
-        ..ServeConfig::default()
     }
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use slipway_crds::labels;
 
-use super::{pod, pool, runtime_config};
+use super::{pod, pool};
 use crate::{
     agent_deployment::{
         metadata::{owned, revision_name, serving_labels},
@@ -22,6 +22,7 @@ use crate::{
         world::World,
     },
     plan::Child,
+    runtime_config::{self, ServedAgent},
 };
 
 /// Port of the Services.
@@ -43,12 +44,16 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
 }
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
-    let config = runtime_config::runtime_config(&world.name, hash, plan, &world.spec.slo.objectives);
+    let config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &world.spec.slo.objectives);
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),
         ..Default::default()
     }
+}
+
+fn served_agent(plan: &RevisionPlan) -> ServedAgent<'_> {
+    ServedAgent { agent: &plan.agent, serving: plan.engine.serving(), max_in_flight: plan.max_in_flight }
 }
 
 fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Deployment {

@@ -1,4 +1,4 @@
-//! The configuration of the agent runtime, from a plan. Pure.
+//! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
 use slipway_crds::{
     v1alpha1::agent_deployment::{
@@ -13,8 +13,7 @@ use slipway_runtime_config::{
 };
 use slipway_tensorrt_llm::no_build::OPEN_AI_PORT;
 
-use super::pod::tokenizer_folder;
-use crate::{agent_deployment::rollout::revision::RevisionPlan, serving::Serving};
+use crate::serving::{Serving, tokenizer_folder};
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
@@ -23,15 +22,26 @@ const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
+/// What a revision's plan says of the agent that a sidecar serves.
+#[derive(Debug, Clone, Copy)]
+pub struct ServedAgent<'a> {
+    /// The agent.
+    pub agent: &'a Agent,
+    /// How its engine is served.
+    pub serving: Serving,
+    /// Runs in flight.
+    pub max_in_flight: i32,
+}
+
 /// The configuration file's content: what the plan says, and the objectives as they are now.
 pub fn runtime_config(
     agent_deployment: &str,
     revision: &str,
-    plan: &RevisionPlan,
+    plan: ServedAgent<'_>,
     objectives: &[LatencyObjective],
 ) -> RuntimeConfig {
-    let mut config = agent_config(agent_deployment, revision, &plan.agent, http_tool);
-    speak(&mut config, plan.engine.serving());
+    let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
+    set_dialect(&mut config, plan.serving);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives
@@ -46,9 +56,9 @@ pub fn runtime_config(
     config
 }
 
-/// Lets a sidecar speak as the engine does: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
+/// Sets how a sidecar asks the engine: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
 /// text in the tensors of whatever else takes it, or to vLLM's own server.
-pub fn speak(config: &mut RuntimeConfig, serving: Serving) {
+pub fn set_dialect(config: &mut RuntimeConfig, serving: Serving) {
     serving.model().clone_into(&mut config.triton.model_name);
     config.triton.tokenizer = serving.takes_tokens().then(tokenizer_folder);
     config.triton.dialect = match (serving.no_build, serving.entry) {

@@ -8,7 +8,7 @@ use slipway_crds::{
 
 use crate::profile::decide::rows::Subject;
 
-/// Begins the name of every Job; the hash of its order and the number of the attempt follow.
+/// Begins the name of every Job; the hash of its scope and the number of the attempt follow.
 pub const JOB_PREFIX: &str = "profile-";
 /// The kind of a Job that compares configurations, in the status.
 pub const EXPLORE: &str = "explore";
@@ -17,7 +17,7 @@ pub const CONFIRM: &str = "confirm";
 
 /// What one Job measures.
 #[derive(Debug, Clone, Copy)]
-pub enum Order<'a> {
+pub enum JobScope<'a> {
     /// The configurations of an engine.
     Explore {
         /// The engine.
@@ -36,7 +36,7 @@ pub enum Order<'a> {
     },
 }
 
-impl<'a> Order<'a> {
+impl<'a> JobScope<'a> {
     /// The kind in the status.
     pub fn kind(&self) -> &'static str {
         match self {
