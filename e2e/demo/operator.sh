@@ -21,7 +21,7 @@ build_base_images() {
       slipway-triton | slipway-model-builder | slipway-lognormal-builder) bases+=("$name") ;;
     esac
   done
-  e2e/images/build.sh "${bases[@]}"
+  [[ ${#bases[@]} == 0 ]] || e2e/images/build.sh "${bases[@]}"
 }
 
 start_cluster() { e2e/cluster/up.sh --name "$CLUSTER" >"$LOGS/kubeconfig"; }
@@ -92,8 +92,7 @@ start_operator() {
     begin "kubernetes" "install Go 1.24 from go.dev/dl" build_cluster "$@"
     begin "base images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" build_base_images "$@"
     find_clients
-    step "images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" \
-      e2e/images/build.sh "$@"
+    begin "images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" e2e/images/build.sh "$@"
     step "cluster" "if another cluster holds the image store: e2e/cluster/down.sh --name THAT, or SLIPWAY_IMAGE_STORE=FOLDER make demo" \
       start_cluster
     step "import images" "make demo-down, and call make demo again" e2e/images/import.sh --name "$CLUSTER" "$@"
