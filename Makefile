@@ -24,7 +24,7 @@ build: ## Build every binary and every test, once and with the same features.
 
 .PHONY: images
 images: ## Build all container images, without a registry.
-	cargo build --workspace --bins --locked
+	cargo build --locked --bins --package slipway-operator --package slipway-worker --package slipway-agent-runtime --package slipway-e2e
 	e2e/images/build.sh
 
 .PHONY: demo

@@ -39,12 +39,12 @@ remove_cluster() {
 }
 trap remove_cluster EXIT
 SLIPWAY_E2E_KUBECONFIG=$(e2e/cluster/up.sh --name "$cluster")
-SLIPWAY_E2E_CLUSTER_BINARY=$SLIPWAY_CACHE/bin/slipway-cluster
+SLIPWAY_E2E_KUBECTL=$(e2e/tools/build.sh kubectl)
 SLIPWAY_E2E_AUDIT_LOG=$(dirname "$SLIPWAY_E2E_KUBECONFIG")/log/audit.log
 SLIPWAY_E2E_HELM=$helm
 SLIPWAY_E2E_CLUSTER_NAME=$cluster
 SLIPWAY_E2E_CLI=$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug/kubectl-slipway
-export SLIPWAY_E2E_CLI SLIPWAY_E2E_CLUSTER_NAME SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_CLUSTER_BINARY SLIPWAY_E2E_AUDIT_LOG SLIPWAY_E2E_HELM
+export SLIPWAY_E2E_CLI SLIPWAY_E2E_CLUSTER_NAME SLIPWAY_E2E_KUBECONFIG SLIPWAY_E2E_KUBECTL SLIPWAY_E2E_AUDIT_LOG SLIPWAY_E2E_HELM
 e2e/images/import.sh --name "$cluster" "${images[@]}"
 
 # The operator as another version would be called; the other images of that version do not even exist.

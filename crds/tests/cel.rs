@@ -6,8 +6,11 @@
 
 use std::{fs, path::PathBuf};
 
+use kube::CustomResourceExt;
+use kube_cel::{ValidationErrors, Validator};
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use serde::Serialize;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Engine};
 
@@ -22,6 +25,14 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
     (expected, serde_norway::from_str(&text).unwrap())
 }
 
+/// What the rules of its definition say of an object, and of its change where there is an old one.
+fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Result<(), ValidationErrors> {
+    let definition = serde_json::to_value(K::crd()).unwrap();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let old = old.map(|old| serde_json::to_value(old).unwrap());
+    Validator::new().validate(schema, &serde_json::to_value(object).unwrap(), old.as_ref())
+}
+
 #[rstest]
 #[case("good")]
 #[case("good-alerts-off")]
@@ -32,7 +43,7 @@ fn fixture(name: &str) -> (String, AgentDeployment) {
 #[case("good-vllm-open-ai")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
-    assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
+    assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
 }
 
 /// The manifests that people are shown first.
@@ -46,7 +57,7 @@ fn a_manifest_to_be_copied_breaks_no_rule(#[case] file: &str) {
     let of_markdown = text.split_once("```yaml\n").and_then(|(_, rest)| rest.split_once("\n```"));
     let manifest = of_markdown.map_or(text.as_str(), |(manifest, _)| manifest);
     let object: AgentDeployment = serde_norway::from_str(manifest).expect(manifest);
-    assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
+    assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
 }
 
 /// Fixtures whose fault can be read and breaks a rule. The others fail in the schema, which a client does not check.
@@ -81,7 +92,7 @@ const NO_RULE: &[&str] = &[
 #[test]
 fn a_broken_rule_says_what_to_do() {
     for (expected, object) in broken_rules() {
-        let text = format!("{:?}", object.validate_cel().expect_err(&expected));
+        let text = format!("{:?}", check(&object, None).expect_err(&expected));
         assert!(text.contains(&expected), "{text}");
     }
 }
@@ -90,9 +101,9 @@ fn a_broken_rule_says_what_to_do() {
 fn an_update_is_held_to_the_same_rules() {
     let (_, good) = fixture("good");
     let (_, other) = fixture("good-alerts-off");
-    assert_eq!(other.validate_cel_update(&good).map_err(|errors| format!("{errors:?}")), Ok(()));
+    assert_eq!(check(&other, Some(&good)).map_err(|errors| format!("{errors:?}")), Ok(()));
     for (expected, object) in broken_rules() {
-        let text = format!("{:?}", object.validate_cel_update(&good).expect_err(&expected));
+        let text = format!("{:?}", check(&object, Some(&good)).expect_err(&expected));
         assert!(text.contains(&expected), "{text}");
     }
 }
@@ -132,8 +143,8 @@ fn an_engine_keeps_its_build_and_may_be_built_elsewhere() {
         Engine::new("engine", serde_json::from_value(spec).unwrap())
     };
     let old = engine("FP32", "builder:1");
-    assert_eq!(engine("FP32", "mirror/builder:1").validate_cel_update(&old).map_err(|e| format!("{e:?}")), Ok(()));
-    let text = format!("{:?}", engine("INT8", "builder:1").validate_cel_update(&old).unwrap_err());
+    assert_eq!(check(&engine("FP32", "mirror/builder:1"), Some(&old)).map_err(|e| format!("{e:?}")), Ok(()));
+    let text = format!("{:?}", check(&engine("INT8", "builder:1"), Some(&old)).unwrap_err());
     assert!(text.contains("an engine's build cannot change: another build is another Engine"), "{text}");
 }
 
@@ -150,7 +161,7 @@ fn a_schedule_must_be_able_to_come_up(#[case] cron: &str, #[case] is_accepted: b
     let (_, mut object) = fixture("good");
     let schedule = object.spec.profiling.as_mut().and_then(|profiling| profiling.schedule.as_mut()).unwrap();
     schedule.cron = cron.to_owned();
-    assert_eq!(object.validate_cel().is_ok(), is_accepted);
+    assert_eq!(check(&object, None).is_ok(), is_accepted);
 }
 
 #[test]
@@ -165,7 +176,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
         let mut object: Value = serde_norway::from_str(&text).unwrap();
         json_patch::merge(&mut object, &serde_json::from_str(patch).unwrap());
         let object: AgentDeployment = serde_json::from_value(object).expect(&text);
-        assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()), "{text}");
+        assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()), "{text}");
     }
 }
 
@@ -199,5 +210,5 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
 fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
     let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(object.validate_cel().map_err(|errors| format!("{errors:?}")), Ok(()));
+    assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
 }

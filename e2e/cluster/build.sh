@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds slipway-cluster (all Kubernetes components) and slipway-pause.
-# Prints the paths of both; a warm call costs some milliseconds.
+# Builds slipway-cluster (the Kubernetes components), coredns and slipway-pause.
+# Prints their paths; a warm call costs some milliseconds.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,5 +20,5 @@ version_flags() {
   done
 }
 
-"$here/../tools/go-binary.sh" "$here" . slipway-cluster "$(version_flags)"
-"$here/../tools/go-binary.sh" "$here" ./pause slipway-pause
+"$here/../tools/go-binary.sh" "$here" "$(version_flags)" slipway.dev/e2e/cluster=slipway-cluster \
+  slipway.dev/e2e/cluster/coredns=coredns slipway.dev/e2e/cluster/pause=slipway-pause

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kubectl of the cluster's own version, with its kubeconfig.
+# kubectl of the cluster's minor version, with its kubeconfig.
 #
 #   kubectl.sh [--name NAME] [--dir FOLDER] -- ARGUMENTS...
 #   kubectl.sh get pods
@@ -10,4 +10,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 parse_options "$@"
 require_up
-exec "$SLIPWAY_CACHE/bin/slipway-cluster" kubectl --kubeconfig "$DIR/kubeconfig" "${REST[@]}"
+exec "$SLIPWAY_CACHE/bin/kubectl" --kubeconfig "$DIR/kubeconfig" "${REST[@]}"

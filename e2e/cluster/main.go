@@ -1,8 +1,8 @@
-// Command slipway-cluster holds every Kubernetes component of a one-node
+// Command slipway-cluster holds the server components of a one-node Kubernetes
 // cluster in one binary, and a provisioner of local volumes; the first argument
 // names the component to run.
 //
-// One binary instead of seven links the shared Kubernetes libraries once,
+// One binary instead of six links the shared Kubernetes libraries once,
 // which saves most of the build time and disk space.
 package main
 
@@ -18,7 +18,6 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -43,7 +42,6 @@ func components() []component {
 		{"kube-scheduler", cobraMain(func() *cobra.Command { return scheduler.NewSchedulerCommand() })},
 		{"kubelet", cobraMain(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) })},
 		{"kube-proxy", cobraMain(kubeproxy.NewProxyCommand)},
-		{"kubectl", cobraMain(kubectl.NewDefaultKubectlCommand)},
 		{"local-provisioner", cobraMain(provisioner.NewCommand)},
 	}
 }

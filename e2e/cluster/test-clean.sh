@@ -52,7 +52,7 @@ compare() {
 
 # Built beforehand: what a build leaves in the cache is not the cluster's.
 "$here/build.sh" >/dev/null
-"$here/../tools/build.sh" coredns >/dev/null
+"$here/../tools/build.sh" kubectl >/dev/null
 "$here/pause/image.sh" >/dev/null
 "$here/../images/build.sh" slipway-busybox
 

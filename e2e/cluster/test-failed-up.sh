@@ -37,7 +37,7 @@ up() { env "$@" "$here/up.sh" "${CLUSTER[@]}"; }
 export SLIPWAY_IMAGE_STORE=$WORK/store
 
 "$here/build.sh" >/dev/null
-"$here/../tools/build.sh" coredns >/dev/null
+"$here/../tools/build.sh" kubectl >/dev/null
 "$here/pause/image.sh" >/dev/null
 inventory "$WORK/before"
 

@@ -41,11 +41,10 @@ check_machine() {
 
 build_binaries() {
   CLUSTER_BINARY=${SLIPWAY_CLUSTER_BINARY:-}
-  if [[ -z $CLUSTER_BINARY ]]; then
-    "$CLUSTER_SCRIPTS/build.sh" >/dev/null
-    CLUSTER_BINARY=$(realpath "$SLIPWAY_CACHE/bin/slipway-cluster")
-  fi
-  COREDNS_BINARY=$(realpath "$("$CLUSTER_SCRIPTS/../tools/build.sh" coredns)")
+  "$CLUSTER_SCRIPTS/build.sh" >/dev/null
+  [[ -n $CLUSTER_BINARY ]] || CLUSTER_BINARY=$(realpath "$SLIPWAY_CACHE/bin/slipway-cluster")
+  COREDNS_BINARY=$(realpath "$SLIPWAY_CACHE/bin/coredns")
+  KUBECTL_BINARY=$(realpath "$("$CLUSTER_SCRIPTS/../tools/build.sh" kubectl)")
   PAUSE_ARCHIVE=${SLIPWAY_PAUSE_ARCHIVE:-$("$CLUSTER_SCRIPTS/pause/image.sh")}
 }
 
@@ -84,7 +83,8 @@ start_namespaces() {
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       SLIPWAY_CACHE="$SLIPWAY_CACHE" SLIPWAY_IMAGE_STORE="$IMAGE_STORE" LOCK_FD="$LOCK_FD" \
       unshare --cgroup \
-      bash "$CLUSTER_SCRIPTS/inside/namespaces.sh" "$NAME" "$DIR" "$CLUSTER_BINARY" "$COREDNS_BINARY" "$PAUSE_ARCHIVE"
+      bash "$CLUSTER_SCRIPTS/inside/namespaces.sh" "$NAME" "$DIR" "$CLUSTER_BINARY" "$COREDNS_BINARY" "$KUBECTL_BINARY" \
+      "$PAUSE_ARCHIVE"
   ) >>"$DIR/log/init.log" 2>&1 </dev/null &
   disown
   local _

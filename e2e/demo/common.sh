@@ -16,30 +16,22 @@ readonly HAND_BIN=$LOGS/bin HAND_KUBECONFIG=$LOGS/hand-kubeconfig
 readonly SLIPWAY=("$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug/kubectl-slipway")
 unset KUBECONFIG
 
-# Builds the tools where they are missing, a step each; a warm call costs some milliseconds.
-find_helm() {
-  step "helm" "install Go 1.24 from go.dev/dl" e2e/tools/build.sh helm
-}
-
-find_kubernetes() {
-  [[ -x $SLIPWAY_CACHE/bin/slipway-cluster ]] || printf 'The next step compiles Kubernetes: about 5 minutes, the first time only.\n'
-  step "kubernetes" "install Go 1.24 from go.dev/dl" e2e/cluster/build.sh
-}
-
-find_coredns() {
-  step "coredns" "install Go 1.24 from go.dev/dl" e2e/tools/build.sh coredns
+# Fetches them where they are missing; a warm call costs some milliseconds.
+find_clients() {
+  step "helm and kubectl" "install Python's pip; its index must be reached once" e2e/tools/build.sh helm kubectl
+  name_tools
 }
 
 name_tools() {
-  HELM=$(e2e/tools/build.sh helm)
-  KUBECTL=("$SLIPWAY_CACHE/bin/slipway-cluster" kubectl)
+  HELM=$SLIPWAY_CACHE/bin/helm
+  KUBECTL=$SLIPWAY_CACHE/bin/kubectl
 }
 
 # The command by which people look further when a step fails: with the demo's kubeconfig, never the ambient one.
-kubectl_line() { printf '%s --kubeconfig %s%s' "${KUBECTL[*]}" "$KUBECONFIG_FILE" "${CONTEXT:+ --context $CONTEXT}"; }
+kubectl_line() { printf '%s --kubeconfig %s%s' "$KUBECTL" "$KUBECONFIG_FILE" "${CONTEXT:+ --context $CONTEXT}"; }
 
 run_helm() { "$HELM" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--kube-context "$CONTEXT"} "$@"; }
-run_kubectl() { "${KUBECTL[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} "$@"; }
+run_kubectl() { "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} "$@"; }
 run_slipway() {
   "${SLIPWAY[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} --namespace "$NAMESPACE" "$@"
 }
@@ -52,9 +44,7 @@ use_existing_cluster() {
   [[ -r $KUBECONFIG_FILE ]] || fail "kubeconfig" /dev/null "DEMO_KUBECONFIG names no file that can be read: $KUBECONFIG_FILE"
   [[ -n ${DEMO_REGISTRY:-} ]] || fail "registry" /dev/null \
     "set DEMO_REGISTRY to where the nodes pull from; make images builds, and you push slipway.dev/NAME:dev there as NAME:dev"
-  find_kubernetes
-  find_helm
-  name_tools
+  find_clients
   printf 'context:   %s\nserver:    %s\nnamespace: %s (agent and operator)\n' \
     "${CONTEXT:-$(run_kubectl config current-context)}" \
     "$(run_kubectl config view --minify --output 'jsonpath={.clusters[0].cluster.server}')" \
@@ -64,12 +54,11 @@ use_existing_cluster() {
 # Puts kubectl and kubectl-slipway where people find them, with a kubeconfig of their own: the user's stays as it is.
 hand_over() {
   mkdir -p "$HAND_BIN"
-  printf '#!/bin/sh\nexec "%s" kubectl "$@"\n' "${KUBECTL[0]}" >"$HAND_BIN/kubectl"
-  chmod +x "$HAND_BIN/kubectl"
+  ln -sfn "$(realpath "$KUBECTL")" "$HAND_BIN/kubectl"
   ln -sfn "$(realpath "${SLIPWAY[0]}")" "$HAND_BIN/kubectl-slipway"
   (umask 077 && run_kubectl config view --raw --flatten --minify >"$HAND_KUBECONFIG.partial")
   mv "$HAND_KUBECONFIG.partial" "$HAND_KUBECONFIG"
-  "${KUBECTL[@]}" --kubeconfig "$HAND_KUBECONFIG" config set-context --current --namespace "$NAMESPACE"
+  "$KUBECTL" --kubeconfig "$HAND_KUBECONFIG" config set-context --current --namespace "$NAMESPACE"
 }
 
 # The two lines after which short commands work.

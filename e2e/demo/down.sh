@@ -21,6 +21,7 @@ if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
   say_kept
   exit 0
 fi
+e2e/tools/build.sh helm kubectl >/dev/null
 name_tools
 [[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG names no file that can be read: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
 mine=$(run_kubectl get namespace --selector "$OURS" --field-selector "metadata.name=$NAMESPACE" --output name)

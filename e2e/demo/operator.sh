@@ -1,7 +1,28 @@
 # shellcheck shell=bash
 # From nothing to a cluster with the operator.
 
-build_binaries() { cargo build --workspace --bins --locked; }
+# The programs of the images, and the kubectl plugin. As packages of one command they share one set of features.
+build_binaries() {
+  cargo build --locked --bins --package slipway-operator --package slipway-worker --package slipway-agent-runtime \
+    --package slipway-e2e --package kubectl-slipway
+}
+
+# Every program of Go that the demo needs, one after the other: they share what they compile.
+build_cluster() {
+  e2e/cluster/build.sh
+  [[ " $* " != *" slipway-traefik "* ]] || e2e/tools/build.sh traefik
+}
+
+# What images are built on takes downloads, not compilers.
+build_base_images() {
+  local name bases=()
+  for name in "$@"; do
+    case $name in
+      slipway-triton | slipway-model-builder | slipway-lognormal-builder) bases+=("$name") ;;
+    esac
+  done
+  [[ ${#bases[@]} == 0 ]] || e2e/images/build.sh "${bases[@]}"
+}
 
 start_cluster() { e2e/cluster/up.sh --name "$CLUSTER" >"$LOGS/kubeconfig"; }
 
@@ -66,17 +87,16 @@ start_operator() {
   else
     [[ $EUID -eq 0 ]] || fail "root" /dev/null "run as root, or name a cluster with DEMO_KUBECONFIG=FILE"
     step "prerequisites" "install the packages that the log names" e2e/cluster/prerequisites.sh
-    step "build" "install Rust from rustup.rs; the log names what does not compile" build_binaries
-    step "images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" \
-      e2e/images/build.sh "$@"
-    find_helm
-    find_kubernetes
-    find_coredns
+    # One after the other, each of these would leave a core idle for part of its time.
+    begin "build" "install Rust from rustup.rs; the log names what does not compile" build_binaries
+    begin "kubernetes" "install Go 1.24 from go.dev/dl" build_cluster "$@"
+    begin "base images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" build_base_images "$@"
+    find_clients
+    begin "images" "free disk space in $SLIPWAY_CACHE, and call make demo again: what was built is kept" e2e/images/build.sh "$@"
     step "cluster" "if another cluster holds the image store: e2e/cluster/down.sh --name THAT, or SLIPWAY_IMAGE_STORE=FOLDER make demo" \
       start_cluster
     step "import images" "make demo-down, and call make demo again" e2e/images/import.sh --name "$CLUSTER" "$@"
   fi
-  name_tools
   step "install the charts" "$(kubectl_line) -n $SYSTEM_NAMESPACE describe pods" install_charts
   hand_over >/dev/null
 }

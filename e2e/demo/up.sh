@@ -62,7 +62,7 @@ teach() {
   local entity property value proxy address
   # Without the exec it would outlive the shell that is killed below, and hold the log of this step open.
   coproc PROXY {
-    exec "${KUBECTL[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
+    exec "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} proxy --port 0
   }
   proxy=$PROXY_PID
   read -r -t 20 -u "${PROXY[0]}" address

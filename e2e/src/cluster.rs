@@ -17,8 +17,8 @@ use crate::agents::path;
 /// Names the kubeconfig of the cluster. The ambient KUBECONFIG is never used: it may be someone's production.
 pub const KUBECONFIG: &str = "SLIPWAY_E2E_KUBECONFIG";
 
-/// Names the cluster's binary, which holds the kubectl of its version.
-pub const CLUSTER_BINARY: &str = "SLIPWAY_E2E_CLUSTER_BINARY";
+/// Names the kubectl that scenarios run.
+pub const KUBECTL: &str = "SLIPWAY_E2E_KUBECTL";
 
 /// Why there is no cluster to run on.
 #[derive(Debug, Error)]
@@ -60,9 +60,9 @@ pub fn on_node(command: &[&str]) -> io::Result<Output> {
 /// # Errors
 /// When kubectl cannot be started.
 pub fn kubectl(arguments: &[&str]) -> io::Result<Output> {
-    let program = env::var_os(CLUSTER_BINARY).unwrap_or_default();
+    let program = env::var_os(KUBECTL).unwrap_or_default();
     let kubeconfig = env::var_os(KUBECONFIG).unwrap_or_default();
-    Command::new(program).arg("kubectl").arg("--kubeconfig").arg(kubeconfig).args(arguments).output()
+    Command::new(program).arg("--kubeconfig").arg(kubeconfig).args(arguments).output()
 }
 
 /// Runs the kubectl plugin, as a user does.

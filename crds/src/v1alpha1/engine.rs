@@ -29,7 +29,6 @@ use crate::values::Percent;
     status = "EngineStatus",
     derive = "PartialEq",
     doc = "A built artifact that AgentDeployments of its namespace share by content.",
-    cel,
     printcolumn(name = "Precision", type_ = "string", json_path = ".spec.build.precision"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),

@@ -27,7 +27,6 @@ use crate::values::Percentile;
     status = "ProfileStatus",
     derive = "PartialEq",
     doc = "One measurement campaign over engines and their serving configurations.",
-    cel,
     printcolumn(name = "Agent", type_ = "string", json_path = ".spec.agentDeployment"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Choice", type_ = "string", json_path = ".status.choice.configuration"),

@@ -46,7 +46,7 @@ await() {
   done
 }
 
-kubectl() { "$CLUSTER_BINARY" kubectl --kubeconfig "$DIR/kubeconfig" "$@"; }
+kubectl() { "$KUBECTL_BINARY" --kubeconfig "$DIR/kubeconfig" "$@"; }
 
 is_http_ok() { curl --silent --fail --insecure --max-time 2 "$1"; }
 

@@ -2,7 +2,7 @@
 # The first process of the cluster's namespaces: makes them a machine, starts
 # the components and ends everything when it is told to.
 #
-#   init.sh NAME DIR CLUSTER_BINARY COREDNS_BINARY PAUSE_ARCHIVE
+#   init.sh NAME DIR CLUSTER_BINARY COREDNS_BINARY KUBECTL_BINARY PAUSE_ARCHIVE
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -19,7 +19,7 @@ source "$CLUSTER_SCRIPTS/inside/components.sh"
 
 NAME=$1 DIR=$2
 # shellcheck disable=SC2034 # read by components.sh
-CLUSTER_BINARY=$3 COREDNS_BINARY=$4 PAUSE_ARCHIVE=$5
+CLUSTER_BINARY=$3 COREDNS_BINARY=$4 KUBECTL_BINARY=$5 PAUSE_ARCHIVE=$6
 declare -A COMPONENTS=()
 
 # /proc is still the host's, and so is the pid that it shows.

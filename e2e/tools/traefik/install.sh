@@ -13,9 +13,9 @@ CLUSTER=("$@")
 
 kubectl() { "$here/../../cluster/kubectl.sh" "${CLUSTER[@]}" -- "$@"; }
 
-gateway_api() { (cd "$here" && GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api); }
+gateway_api() { (cd "$here/../../cluster" && GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api); }
 
-(cd "$here" && GOFLAGS=-mod=readonly go mod download sigs.k8s.io/gateway-api)
+(cd "$here/../../cluster" && GOFLAGS=-mod=readonly go mod download sigs.k8s.io/gateway-api)
 # One of them is larger than the annotation of client-side apply may be.
 kubectl apply --server-side --filename "$(gateway_api)/config/crd/standard" >/dev/null
 kubectl wait --for condition=Established --timeout 30s \

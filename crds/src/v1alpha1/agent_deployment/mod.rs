@@ -72,7 +72,6 @@ pub use tensorrt_llm::{
     status = "AgentDeploymentStatus",
     derive = "PartialEq",
     doc = "An agent on a model: built, served and held to its objectives.",
-    cel,
     scale(
         spec_replicas_path = ".spec.serving.replicas",
         status_replicas_path = ".status.replicas",

@@ -1,0 +1,5 @@
+package plugins
+
+func newWasmMiddlewareBuilder(string, string, string, Settings) (middlewareBuilder, error) {
+	return nil, errLeftOut
+}
