@@ -60,7 +60,7 @@ def feed_markdown(blocks, number, line, column_width):
         blocks.end()
     elif is_table:
         # A cell is a phrase or a short list: its items end at semicolons.
-        for cell in re.split(r"(?<!\\)\|", CODE_SPAN.sub("code", line.strip().strip("|"))):
+        for cell in re.split(r"(?<!\\)\|", CODE_SPAN.sub("Code", line.strip().strip("|"))):
             for phrase in cell.split(";"):
                 blocks.add_alone(number, phrase)
     elif line.lstrip().startswith("#"):
