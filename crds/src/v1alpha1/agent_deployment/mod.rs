@@ -59,7 +59,7 @@ pub use tensorrt_llm::{
     TensorRtLlmEngine, TensorRtLlmOptions,
 };
 
-/// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
+/// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "slipway.dev",
@@ -71,7 +71,7 @@ pub use tensorrt_llm::{
     namespaced,
     status = "AgentDeploymentStatus",
     derive = "PartialEq",
-    doc = "An agent on a model: built, served and held to its objectives.",
+    doc = "An agent on a model, which is built, served and judged by its objectives.",
     cel,
     scale(
         spec_replicas_path = ".spec.serving.replicas",
@@ -167,17 +167,17 @@ pub use tensorrt_llm::{
         .field_path(".hardware.nodeSelector")
 )]
 pub struct AgentDeploymentSpec {
-    /// The model that the agent runs on.
+    /// Model that the agent runs on.
     pub model: ModelSource,
     /// How engines are built and served.
     pub engine: EngineConfiguration,
-    /// The configurations to choose from.
+    /// Configurations to choose from.
     #[serde(default)]
     pub search: SearchSpace,
-    /// The nodes to build and serve on.
+    /// Nodes to build, measure and serve on.
     #[serde(default)]
     pub hardware: Hardware,
-    /// The objectives that the agent must meet.
+    /// Objectives that the agent must meet.
     #[serde(default)]
     pub slo: ServiceLevelObjectives,
     /// How configurations are measured before one of them serves.
@@ -191,7 +191,7 @@ pub struct AgentDeploymentSpec {
     /// How a changed plan takes over.
     #[serde(default)]
     pub rollout: Rollout,
-    /// Alerting rules, and who is told of what happens; none and nobody by default.
+    /// Alerting rules and receivers of notifications. None by default.
     #[serde(default, skip_serializing_if = "Alerts::is_default")]
     pub alerts: Alerts,
 }
