@@ -14,8 +14,8 @@ from pathlib import Path
 MAX_WORDS = 30
 MAX_COLUMNS = 120
 ROOT = Path(__file__).resolve().parent.parent
-# Written by programs (docs/bench, docs/reference), or by the licensor.
-SKIPPED = re.compile(r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$")
+# Written by programs (docs/bench, docs/reference), by the licensor, or for developers alone.
+SKIPPED = re.compile(r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$|^ARCHITECTURE\.md$")
 
 CODE_SPAN = re.compile(r"(`+).+?\1")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

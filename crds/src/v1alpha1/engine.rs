@@ -38,7 +38,7 @@ use crate::values::Percent;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.build == oldSelf.build")
-    .message("an engine's build cannot change: another build is another Engine"))]
+    .message("build is immutable: create another Engine for another build"))]
 pub struct EngineSpec {
     /// What is built. It is part of the identity.
     pub build: EngineBuild,

@@ -38,7 +38,7 @@ use crate::values::Percentile;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self == oldSelf")
-    .message("a Profile's inputs cannot change: other inputs are another Profile"))]
+    .message("inputs is immutable: create another Profile for other inputs"))]
 pub struct ProfileSpec {
     /// AgentDeployment that the campaign is for.
     #[schemars(length(min = 1, max = 63))]
@@ -235,7 +235,7 @@ pub struct ProfileStatus {
     pub jobs: Vec<JobAttempt>,
 }
 
-/// Phases of a campaign.
+/// Phase of the campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ProfilePhase {

@@ -129,7 +129,7 @@ pub enum TolerationOperator {
     Exists,
 }
 
-/// Effects of a taint on pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it. Absent means all effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum TaintEffect {

@@ -75,7 +75,7 @@ pub enum ToolType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.retries == 0 || self.idempotent")
-    .message("retries need idempotent: true, for a call that is tried again may be made twice").field_path(".retries"))]
+    .message("retries require idempotent: true, because a retried call may run twice").field_path(".retries"))]
 pub struct HttpTool {
     /// URL to call. `{argument}` inserts an argument of the call. It is percent-encoded, so that it can change
     /// neither host nor path.

@@ -17,7 +17,7 @@ pub struct Alerts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, b == a))")
-        .message("a receiver is named twice: keep one of them"))]
+        .message("receivers must be unique: remove the repeated name"))]
     pub receivers: Vec<String>,
 }
 

@@ -14,7 +14,8 @@ use crate::values::DurationText;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.minReplicas <= self.maxReplicas")
-        .message("minReplicas must not be greater than maxReplicas: lower the one or raise the other").field_path(".minReplicas")
+        .message("minReplicas must not be greater than maxReplicas: lower the one or raise the other")
+        .field_path(".minReplicas")
 )]
 pub struct Autoscaling {
     /// Minimum number of pods.

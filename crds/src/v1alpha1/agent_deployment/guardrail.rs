@@ -10,9 +10,9 @@ use crate::values::PositiveDecimal;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.max) != has(self.maxRatioToStable)")
-        .message("a guardrail has either max or maxRatioToStable: keep one of them"),
+        .message("a guardrail needs either max or maxRatioToStable: set exactly one of them"),
     validation = Rule::new("self.query.contains('$pods')")
-        .message("query must name $pods, which stands for the pods of the revision that is asked about")
+        .message("query must contain $pods, which matches the pods of the revision that it is evaluated for")
 )]
 pub struct Guardrail {
     /// Name of the guardrail.

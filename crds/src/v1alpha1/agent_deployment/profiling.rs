@@ -12,20 +12,22 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.driver != 'ModelAnalyzer' || self.workloads.exists(w, has(w.prompts))")
-        .message("driver ModelAnalyzer sends prompts: add a workload with prompts, or set driver: AgentRun")
+        .message("driver ModelAnalyzer requires prompts: add a workload with prompts, or set driver to AgentRun")
         .field_path(".workloads"),
     validation = Rule::new("self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
-        .message("driver AgentRun replays whole runs: add a workload with agentTrace").field_path(".workloads"),
+        .message("driver AgentRun requires recorded runs: add a workload with agentTrace").field_path(".workloads"),
     validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
         .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
     validation = Rule::new(
         "!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule) || \
          (has(self.onDrift) && self.onDrift == 'Reprofile')")
-        .message("budget.perMonth limits what is measured by schedule or after drift: add schedule, or onDrift: Reprofile, or leave perMonth out")
+        .message("budget.perMonth limits campaigns by schedule or after drift: add schedule, set onDrift to \
+                  Reprofile, or remove perMonth")
         .field_path(".budget.perMonth"),
     validation = Rule::new(
         "!has(self.approveReprofiling) || (has(self.onDrift) && self.onDrift == 'Reprofile')")
-        .message("approveReprofiling answers a proposal of onDrift: Reprofile: set that, or leave the word out")
+        .message("approveReprofiling approves a proposal of onDrift: Reprofile: set onDrift to Reprofile, or remove \
+                  approveReprofiling")
         .field_path(".approveReprofiling")
 )]
 pub struct Profiling {
@@ -86,11 +88,12 @@ impl OnDrift {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(r"self.cron.matches('^[^ ]+( +[^ ]+){4}$')")
-        .message("write minute, hour, day of month, month and day of week, such as 0 3 * * 1; the zone goes into timeZone")
+        .message("cron must have minute, hour, day of month, month and day of week, such as 0 3 * * 1: write these, \
+                  and put the zone into timeZone")
         .field_path(".cron"),
     validation = Rule::new(
         r"!self.cron.matches('^[^ ]+ +[^ ]+ +((30|31|30,31|31,30|30-31) +(0?2|(?i:feb))|31 +(0?[2469]|11|(?i:feb|apr|jun|sep|nov))(,(0?[2469]|11|(?i:feb|apr|jun|sep|nov)))*) +[*]$')")
-        .message("no such month has such a day, so that it would never come up: choose another day or month")
+        .message("cron names a day that its month never has: choose another day or month")
         .field_path(".cron")
 )]
 pub struct ProfilingSchedule {
@@ -135,7 +138,7 @@ pub enum ProfilingDriver {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.prompts) != has(self.agentTrace)")
-    .message("a workload has either prompts or an agentTrace"))]
+    .message("a workload needs either prompts or agentTrace: set exactly one of them"))]
 pub struct ProfilingWorkload {
     /// Name of the workload in reports.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]

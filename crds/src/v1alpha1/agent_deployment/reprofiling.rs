@@ -83,7 +83,7 @@ impl ReprofilingCause {
     }
 }
 
-/// Results of campaigns beside the revision that serves.
+/// Result of a campaign beside the revision that serves. Absent while it is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ReprofilingResult {

@@ -14,17 +14,18 @@ use crate::values::{DurationText, Percent};
     validation = Rule::new(
         "(has(self.traffic) && has(self.traffic.type) && self.traffic.type != 'BlueGreen') || \
          !(has(self.steps) || has(self.judge) || has(self.guardrails) || has(self.onInconclusive))")
-        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio"),
+        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to \
+                  GatewayAPI or ReplicaRatio"),
     validation = Rule::new(
         "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || \
          (has(self.traffic) && has(self.traffic.type) && self.traffic.type == 'GatewayAPI')")
-        .message("baseline MirrorBaseline needs a gateway: with ReplicaRatio its pods would be pods of stable like any others, and with \
-                  BlueGreen nothing is judged: set traffic.type to GatewayAPI, or baseline to Stable")
+        .message("baseline MirrorBaseline requires a route that can give its pods a weight: set traffic.type to \
+                  GatewayAPI, or baseline to Stable")
         .field_path(".baseline"),
     validation = Rule::new(
         "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || !(has(self.capacity) && self.capacity == 'InPlace')")
-        .message("baseline MirrorBaseline needs room beside all pods of stable, and capacity InPlace takes the room of these: set capacity \
-                  to SurgeIfPossible or RequireSurge, or baseline to Stable")
+        .message("baseline MirrorBaseline needs capacity beside stable, but capacity InPlace drains stable: set \
+                  capacity to SurgeIfPossible or RequireSurge, or baseline to Stable")
         .field_path(".baseline")
 )]
 pub struct Rollout {
@@ -40,7 +41,7 @@ pub struct Rollout {
          (size(self) < 4 || self[2].weight < self[3].weight) && (size(self) < 5 || self[3].weight < self[4].weight) && \
          (size(self) < 6 || self[4].weight < self[5].weight) && (size(self) < 7 || self[5].weight < self[6].weight) && \
          (size(self) < 8 || self[6].weight < self[7].weight)")
-        .message("weights of steps must increase: sort the steps and leave out repeated ones"))]
+        .message("weights of steps must increase: sort the steps and remove repeated ones"))]
     pub steps: Vec<RolloutStep>,
     /// How the canary is judged.
     #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
@@ -122,7 +123,8 @@ impl Default for Rollout {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.type) && self.type == 'GatewayAPI') == has(self.gatewayAPI)")
-        .message("type GatewayAPI needs the block gatewayAPI, and no other type may have it")
+        .message("gatewayAPI is required for type GatewayAPI and allowed for no other: add or remove it, or change \
+                  type")
 )]
 pub struct Traffic {
     /// Method by which traffic moves.
@@ -259,8 +261,8 @@ pub struct JudgeSettings {
     /// revision.
     #[serde(default = "default_false_rollback")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]([.][0-9]+)?|10([.]0+)?)%$')")
-        .message("falseRollback must be at most 10%: it is the probability that a revision which does no harm is rolled back, and at \
-                  100% every one would be"))]
+        .message("falseRollback must be at most 10%: lower it, because it is the probability of rolling back a \
+                  harmless revision"))]
     pub false_rollback: Percent,
     /// Time for which the counts of a new pod are ignored.
     #[serde(default = "default_warm_up")]

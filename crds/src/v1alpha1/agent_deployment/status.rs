@@ -87,7 +87,7 @@ pub struct AgentDeploymentStatus {
     pub selector: Option<String>,
 }
 
-/// Stages of an AgentDeployment.
+/// Stage of an AgentDeployment, as a summary for people. Programs read the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Stage {

@@ -117,7 +117,7 @@ impl EngineExtraArgs {
     }
 }
 
-/// Data types of what is not quantized.
+/// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EngineDtype {
@@ -127,7 +127,7 @@ pub enum EngineDtype {
     Bfloat16,
 }
 
-/// Kernels for matrix multiplications.
+/// Kernels for matrix multiplications. Absent means Auto, and TensorRT's own for NVFP4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EngineGemmPlugin {
