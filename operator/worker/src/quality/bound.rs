@@ -18,8 +18,9 @@ const MOST_RISKED: f64 = 0.5;
 ///
 /// The test of "drop >= d" orders outcomes by worse - better, as McNemar's does, and is exact. It sums the tail of the
 /// trinomial. The nuisance parameter is the share of samples on which the two disagree. The test maximises over its
-/// Clopper-Pearson interval at confidence 1 - gamma, and adds gamma to the p-value (Berger and Boos, "P values maximized
-/// over a confidence set for the nuisance parameter", JASA 89, 1994). The bound is the least d that is rejected.
+/// Clopper-Pearson interval at confidence 1 - gamma, and adds gamma to the p-value. The bound is the least d that is
+/// rejected. Source: Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 89,
+/// 1994.
 pub fn accuracy_drop(samples: u32, worse: u32, better: u32, alpha: f64) -> f64 {
     let gamma = alpha * NUISANCE_SHARE;
     let disagreements = clopper_pearson(worse + better, samples, gamma / 2.0);
