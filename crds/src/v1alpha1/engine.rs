@@ -15,8 +15,8 @@ use super::{
 };
 use crate::values::Percent;
 
-/// What an engine is built from. The object's name is the hash of its identity, so `build` never changes; `placement`
-/// may.
+/// What an engine is built from. The object's name ends in the hash of its identity, so `build` never changes;
+/// `placement` may.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "slipway.dev",

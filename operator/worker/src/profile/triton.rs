@@ -233,7 +233,7 @@ impl Triton {
         Err(TritonError::Load { model: model.to_owned(), reason })
     }
 
-    /// Loads a model that others call, unless it is loaded. Processes of a split engine have loaded it when they started,
+    /// Loads a model that others call, unless it is loaded. Processes of a split engine loaded it when they started,
     /// or report why not.
     ///
     /// # Errors

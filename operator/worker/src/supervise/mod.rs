@@ -99,7 +99,7 @@ pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]
 }
 
 /// Composes the command line of vLLM's own server for the engine in a folder. The server loads the model when it
-    /// starts, and exits if it cannot; its last log lines are left beside the engine.
+/// starts, and exits if it cannot; its last log lines are left beside the engine.
 pub fn vllm(engine: &Path) -> Server {
     let mut command = open_ai_command(&engine.to_string_lossy(), paths::CHECKPOINT).into_iter();
     Server {
@@ -111,7 +111,7 @@ pub fn vllm(engine: &Path) -> Server {
 }
 
 /// Composes the command line for an engine of TensorRT-LLM with one process per rank. Several processes load it
-    /// when they start. If that fails, the process that answers requests stays, to report the reason.
+/// when they start. If that fails, the process that answers requests stays, to report the reason.
 pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String]) -> Server {
     let own = ["--strict-readiness=false", "--exit-on-error=false"].map(str::to_owned);
     let server = launch::Server {
