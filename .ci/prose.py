@@ -36,13 +36,13 @@ class Blocks:
         self.start = 0
 
     def add(self, number, text):
-        """Adds a line to the paragraph under way."""
+        """Adds a line to the current paragraph."""
         if not self.lines:
             self.start = number
         self.lines.append(text.strip())
 
     def end(self):
-        """Ends the paragraph under way."""
+        """Ends the current paragraph."""
         if self.lines:
             self.found.append((self.start, " ".join(self.lines)))
         self.lines = []
