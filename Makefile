@@ -1,9 +1,9 @@
-# Slipway. `make help` lists what there is.
+# Slipway. `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Everything that is built lies outside the checkout, so that a clone starts where another left off.
+# All build outputs lie outside the checkout, so that a clone starts where another left off.
 export SLIPWAY_CACHE ?= $(HOME)/.cache/slipway
 export CARGO_TARGET_DIR ?= $(SLIPWAY_CACHE)/target
 export CARGO_TERM_COLOR ?= auto
@@ -28,23 +28,24 @@ images: ## Build all container images, without a registry.
 	e2e/images/build.sh
 
 .PHONY: demo
-demo: ## From a bare machine to an agent that answers, on a cluster of its own (root) or on DEMO_KUBECONFIG's.
+demo: ## Go from a bare machine to an agent that answers, on a cluster of its own (root) or on DEMO_KUBECONFIG's.
 	@e2e/demo/up.sh
 
 .PHONY: demo-regression
-demo-regression: ## A slow revision is found out by its users' traffic and rolled back, on the demo's cluster (root).
+demo-regression: ## Detect a slow revision by its users' traffic and roll it back, on the demo's cluster (root).
 	@e2e/demo/regression.sh
 
 .PHONY: demo-down
-demo-down: ## Remove what `make demo` made.
+demo-down: ## Remove what `make demo` created.
 	@e2e/demo/down.sh
 
 .PHONY: lint
-lint: ## Check formatting, lints and that generated files are up to date.
+lint: ## Check formatting, lints, prose and that generated files are up to date.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy --workspace --test '*' --locked -- -D warnings # the suites, which are no targets of a plain build
+	cargo clippy --workspace --test '*' --locked -- -D warnings # the suites, which a plain build leaves out
 	$(MAKE) --no-print-directory check-generated
+	.ci/prose.py
 
 .PHONY: generate
 generate: build ## Write all generated files.
@@ -61,24 +62,24 @@ check-generated: build ## Fail when a generated file differs from what `make gen
 	  || { echo "generated files are out of date: run make generate" >&2; exit 1; }
 
 .PHONY: test-unit
-test-unit: ## Unit, property and fixture tests.
+test-unit: ## Run unit, property and fixture tests.
 	cargo test --workspace --locked
 
 .PHONY: test-repository
-test-repository: ## TensorRT-LLM's serving repositories, read with Triton's own protobuf.
+test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own protobuf.
 	operator/tensorrt-llm/tests/repositories.sh
 
 .PHONY: test-alerts
-test-alerts: ## Generated alerting rules and budget queries, evaluated by Prometheus itself (root where that is missing).
+test-alerts: ## Evaluate generated alerting rules and budget queries with Prometheus itself (root if it is not installed).
 	e2e/cluster/prerequisites.sh promtool
 	cargo test --workspace --locked --test alerts --test budgets -- --include-ignored
 
 .PHONY: test-api
-test-api: ## Tests against a real API server, in a cluster of their own (root).
+test-api: ## Test against a real API server, in a cluster of its own (root).
 	e2e/run.sh api
 
 .PHONY: test-scenarios
-test-scenarios: ## All scenarios on a real cluster of their own, with a record of the run (root; about two hours, the first with nothing else on the machine).
+test-scenarios: ## Run all scenarios on a real cluster and record the run (root; two hours, at first with nothing else running).
 	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
 
 .PHONY: bench-judge
@@ -90,5 +91,5 @@ bench-search: ## Replay recorded grids with the search and its baselines; writes
 	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md
 
 .PHONY: test
-test: ## Everything that must pass before a change lands.
+test: ## Run everything that must pass before a change lands.
 	.ci/steps.sh

@@ -63,8 +63,8 @@ enum Source {
 }
 
 impl Clock {
-    /// A clock that stands at `origin` now and runs with the monotonic clock: it never jumps, so durations are exact,
-    /// and it follows UTC as closely as the kernel disciplines the monotonic clock.
+    /// Makes a clock that shows `origin` now and follows the monotonic clock. It never jumps, so durations are exact.
+    /// It follows UTC as closely as the kernel disciplines the monotonic clock.
     pub fn system(origin: Timestamp) -> Self {
         Self(Source::System { origin, start: Instant::now() })
     }

@@ -12,7 +12,7 @@ use crate::{
     failure::with_causes,
 };
 
-/// How often the file is read. The kubelet brings an edited ConfigMap within about a minute; reading adds little to that.
+/// How often the file is read. The kubelet updates an edited ConfigMap within about a minute; reading adds little.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// What looks for edited objectives.

@@ -38,7 +38,7 @@ pub struct Pauses {
 }
 
 impl Default for Pauses {
-    /// Half a second holds no start up; with two seconds a lost model is noticed before the kubelet's third failed probe.
+    /// Half a second delays no start. With two seconds a lost model is noticed before the kubelet's third failed probe.
     fn default() -> Self {
         Self { until_ready: Duration::from_millis(500), when_ready: Duration::from_secs(2) }
     }
@@ -90,8 +90,8 @@ impl ReadinessWatch {
         Readiness::Ready
     }
 
-    /// One token after the shortest prompt, then the most tokens after the longest: between them lie all shapes that
-    /// runs will have, and whatever the engine builds on first use is built.
+    /// Generates one token after the shortest prompt, then the most tokens after the longest. All shapes of later runs
+    /// lie between them, so the engine builds here whatever it builds on first use.
     async fn warm_up(&self) -> Result<(), WarmUpError> {
         let longest = usize::try_from(self.warm_up.longest_prompt_characters).unwrap_or(usize::MAX);
         let shortest = Generation { prompt: "?".into(), max_tokens: 1, ..generation("warm-up-shortest") };

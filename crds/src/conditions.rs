@@ -3,33 +3,35 @@
 use std::fmt;
 
 /// Types of conditions. `Ready`, `Reconciling` and `Stalled` follow kstatus
-/// (<https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>): Reconciling and Stalled are never both true.
+/// (<https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>): Reconciling and Stalled are never both
+/// true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionType {
-    /// Someone serves (AgentDeployment), or the artifact can be used (Engine).
+    /// A revision serves (AgentDeployment), or the artifact can be used (Engine).
     Ready,
-    /// Work towards the spec is under way.
+    /// Work towards the spec is in progress.
     Reconciling,
     /// Work has stopped, and only a person can help.
     Stalled,
     /// Some configuration meets every objective, as measured (AgentDeployment).
     SLOAttainable,
-    /// Traffic meets the objectives, over the window of their error budgets where these are known (AgentDeployment).
+    /// Traffic meets the objectives (AgentDeployment). Where error budgets are known, over their window.
     SLOMet,
     /// The rollout waits for a person (AgentDeployment).
     Suspended,
-    /// What serves is measured anew in the background (AgentDeployment).
+    /// A campaign runs beside the revision that serves (AgentDeployment).
     Profiling,
-    /// What users ask has changed since the first day of what serves (AgentDeployment). Absent until that can be told.
+    /// What users ask has changed since the first day of the current revision (AgentDeployment). Absent while
+    /// unknown.
     WorkloadDrift,
-    /// What serves does the same work worse than on its first day (AgentDeployment). Absent until that can be told, and while what users
-    /// ask has changed.
+    /// The current revision serves like work worse than on its first day (AgentDeployment). Absent while unknown, and
+    /// while the workload has changed.
     BehaviorDrift,
-    /// Every receiver of `spec.alerts` is known to the operator (AgentDeployment). Says nothing of the agent: it serves all the same.
+    /// The operator knows every receiver of `spec.alerts` (AgentDeployment). It does not affect serving.
     ReceiversResolved,
     /// The load is known by which `spec.serving.autoscaling` scales (AgentDeployment).
     ScalingActive,
-    /// Somebody scales an AgentDeployment that scales itself; absent otherwise.
+    /// Somebody else scales an AgentDeployment with autoscaling. Absent otherwise.
     ReplicasContested,
 }
 
@@ -76,9 +78,9 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The spec names something that cannot be done.
+    /// The spec requests something impossible.
     SpecRefused,
-    /// A Job is about to start.
+    /// A Job is starting.
     JobStarting,
     /// A pod waits for a node.
     WaitingForCapacity,
@@ -88,23 +90,23 @@ reasons! {
     SecretUnavailable,
     /// A Job runs.
     JobRunning,
-    /// A Job ended in a failure that a repetition would not mend.
+    /// A Job failed permanently: a retry would not help.
     JobFailed,
-    /// Finding out what the model reference stands for.
+    /// The model reference is being resolved.
     ResolvingModel,
-    /// The model is known.
+    /// The model reference was resolved.
     ModelResolved,
-    /// Bringing the checkpoint into the artifact store.
+    /// The checkpoint is being copied into the artifact store.
     FetchingModel,
-    /// The checkpoint lies in the store.
+    /// The checkpoint is in the artifact store.
     ModelFetched,
-    /// The artifact store cannot be claimed.
+    /// The artifact store's claim cannot be used.
     StoreUnavailable,
     /// Engines are being built.
     BuildingEngines,
     /// An engine was built.
     EngineBuilt,
-    /// An engine could not be built.
+    /// The build of an engine failed.
     EngineFailed,
     /// No engine of the search space could be built.
     NoEngine,
@@ -118,21 +120,21 @@ reasons! {
     Profiling,
     /// A configuration was measured.
     ConfigurationMeasured,
-    /// The campaign could not be carried out.
+    /// The campaign failed.
     ProfilingFailed,
-    /// What serves is measured anew at a later time.
+    /// The next scheduled campaign is planned.
     ReprofilingPlanned,
-    /// What serves may not be measured anew before the month is over.
+    /// The month's budget leaves too little for another campaign.
     ReprofilingBudgetUsed,
-    /// What serves is measured anew after drift, at a later time.
+    /// A campaign after drift is planned.
     ReprofilingAfterDrift,
-    /// Nothing has changed since the first day of what serves.
+    /// Nothing has changed since the first day of the current revision.
     NoDrift,
     /// What users ask has changed.
     WorkloadChanged,
-    /// The same work is done worse.
+    /// Like work is served worse.
     BehaviorChanged,
-    /// What was counted before is compared with no more.
+    /// The baseline of drift restarted; earlier counts are no longer used.
     BaselineRestarted,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
@@ -146,63 +148,63 @@ reasons! {
     ObjectivesMissed,
     /// A configuration was chosen.
     ConfigurationChosen,
-    /// A new revision is being brought up.
+    /// A new revision is starting.
     RevisionStarting,
-    /// Fresh pods of the serving plan are being brought up, which a new revision is compared with.
+    /// The baseline of a new revision is starting: fresh pods of stable's plan.
     BaselineStarting,
-    /// The API server refused an object, or it is somebody else's.
+    /// The API server refused an object, or somebody else owns it.
     ApplyFailed,
     /// Pods of the new revision fail.
     RevisionFailing,
     /// A new revision took over.
     RevisionPromoted,
-    /// A new revision is given traffic step by step.
+    /// A rollout is in progress.
     RolloutProgressing,
-    /// A new revision is given more traffic.
+    /// A new revision got more weight.
     RolloutAdvanced,
-    /// The rollout is kept at its step by `spec.rollout.paused`, or for want of replicas.
+    /// `spec.rollout.paused` or zero replicas keep the rollout at its step.
     RolloutPaused,
     /// A new choice waits for approval.
     AwaitingApproval,
-    /// The cluster has no room for the pods of a new revision.
+    /// The cluster lacks capacity for the pods of a new revision.
     InsufficientCapacity,
-    /// Pods of a new revision take the place of serving ones.
+    /// Pods of a new revision replace stable pods.
     UpdatingInPlace,
-    /// Pods that made room for a new revision are brought back.
+    /// Drained stable pods are being restored.
     RestoringStable,
     /// A new revision did harm and lost its traffic.
     RolledBack,
-    /// Nothing reaches the new revision.
+    /// No traffic reaches the new revision.
     NoTraffic,
-    /// The counts of the new revision's pods cannot be read.
+    /// No pod of the new revision reports its counts.
     EvidenceUnreachable,
     /// Traffic is not split as declared.
     TrafficSplitMismatch,
-    /// A guardrail of the user's is exceeded or has no value.
+    /// A guardrail of the user is exceeded or has no value.
     GuardrailHolds,
-    /// A step's longest soak has passed without a verdict.
+    /// The maximum soak of a step has passed without a verdict.
     VerdictUnreachable,
-    /// No gateway takes the route.
+    /// No gateway serves the route.
     RouteUnavailable,
-    /// Somebody else writes the route too.
+    /// Somebody else also writes the route.
     RouteContested,
     /// `spec.alerts` names a receiver that the operator's configuration lacks.
     UnknownReceiver,
-    /// Every receiver of `spec.alerts` is known.
+    /// The operator knows every receiver of `spec.alerts`.
     ReceiversKnown,
-    /// There are as many pods as the load needs.
+    /// The number of pods fits the load.
     ScaledToLoad,
     /// Pods were added for the load.
     ScaledUp,
-    /// Pods that the load does not need were taken away.
+    /// Pods that the load does not need were removed.
     ScaledDown,
-    /// Fewer pods would do, and are waited for.
+    /// Fewer pods would suffice, but the scale-down delay has not passed.
     ScaleDownDelayed,
     /// The load needs more pods than are allowed.
     ScalingLimited,
-    /// It is not known how much load there is.
+    /// The load is unknown.
     LoadUnknown,
-    /// Somebody scales an agent that scales itself.
+    /// Somebody else scales an agent with autoscaling.
     ScaledByOthers,
     /// A revision serves.
     Serving,

@@ -28,7 +28,7 @@ pub enum IdentityError {
     },
 }
 
-/// SHA-256 over canonical JSON, as lower-case hexadecimal digits.
+/// SHA-256 over canonical JSON, as lowercase hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash(String);
 

@@ -73,7 +73,8 @@ impl Component {
 mod tests {
     use super::*;
 
-    /// Qualified names of Kubernetes: an optional DNS prefix, a slash, and at most 63 characters that begin and end alphanumeric.
+    /// Qualified names of Kubernetes: an optional DNS prefix, a slash, and at most 63 characters that begin and end
+    /// alphanumeric.
     fn is_qualified_name(key: &str) -> bool {
         let (prefix, name) = key.split_once('/').unwrap_or(("", key));
         let is_name_character = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

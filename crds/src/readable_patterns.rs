@@ -14,19 +14,19 @@ const WORDS: &[(&str, &str)] = &[
     (POSITIVE_DECIMAL_PATTERN, "write a number, such as 1.5 or 20"),
     (
         r"^(hf|pvc|https?)://[^\s]+$",
-        "write where the model lies: hf://organisation/name@revision, pvc://claim/path, http://host/path or https://host/path",
+        "write the model's location: hf://organisation/name@revision, pvc://claim/path, http://host/path or https://host/path",
     ),
     (r"^https?://[^\s]+$", "write a URL that begins with http:// or https://"),
     (r"^(/.*)?$", "write a JSON Pointer, which begins with a slash, such as /value"),
     (
         r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
-        "write small letters, digits and dashes, with a letter first and no dash last, such as fast-answer",
+        "write lowercase letters, digits and dashes, with a letter first and no dash last, such as fast-answer",
     ),
     (
         r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-        "write small letters, digits and dashes, with no dash first or last, such as int8-small",
+        "write lowercase letters, digits and dashes, with no dash first or last, such as int8-small",
     ),
-    (r"^[a-z][a-z0-9_]*$", "write small letters, digits and underscores, with a letter first, such as look_up"),
+    (r"^[a-z][a-z0-9_]*$", "write lowercase letters, digits and underscores, with a letter first, such as look_up"),
     (r"^[a-zA-Z][a-zA-Z0-9_]*$", "write letters, digits and underscores, with a letter first, such as orderId"),
     (
         r"^[A-Za-z][A-Za-z0-9_.-]*$",

@@ -1,5 +1,5 @@
-//! Values as people write them: durations, percentages and percentiles. Each keeps the text it was written in, so that an
-//! object read and sent back is the object that was read.
+//! Values as people write them: durations, percentages and percentiles. Each keeps its original text, so that an
+//! object that is read and sent back stays the same.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -7,16 +7,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a text is not the value that its field needs.
+/// Why a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ValueError {
-    /// The text is no duration.
+    /// The text is not a duration.
     #[error("{0:?} is not a duration: write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d")]
     Duration(String),
-    /// The text is no percentage.
+    /// The text is not a percentage.
     #[error("{0:?} is not a percentage: write a number from 0% to 100%, such as 2% or 0.1%")]
     Percent(String),
-    /// The text is no positive decimal number.
+    /// The text is not a positive decimal number.
     #[error("{0:?} is not a positive number: write one such as 1.5 or 20")]
     PositiveDecimal(String),
 }
@@ -50,12 +50,12 @@ pub struct DurationText {
 }
 
 impl DurationText {
-    /// The span in microseconds.
+    /// Gives the span in microseconds.
     pub fn microseconds(&self) -> u64 {
         self.microseconds
     }
 
-    /// The span in whole seconds, rounded up: what fields of Kubernetes that count seconds are given.
+    /// Gives the span in whole seconds, rounded up, for Kubernetes fields that count seconds.
     pub fn seconds_rounded_up(&self) -> u64 {
         self.microseconds.div_ceil(1_000_000)
     }
@@ -93,12 +93,12 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// The share in parts per million: `2%` is 20,000.
+    /// Gives the share in parts per million: `2%` is 20,000.
     pub fn parts_per_million(&self) -> u32 {
         self.parts_per_million
     }
 
-    /// The share as a ratio between 0 and 1.
+    /// Gives the share as a ratio between 0 and 1.
     pub fn ratio(&self) -> f64 {
         f64::from(self.parts_per_million) / 1e6
     }
@@ -116,7 +116,7 @@ impl FromStr for Percent {
     }
 }
 
-/// A number above zero, written as text because the API has no floating point: `1.5`, `20`.
+/// A number above zero, written as a string because the API has no floating point: `1.5`, `20`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PositiveDecimal {
@@ -125,14 +125,15 @@ pub struct PositiveDecimal {
 }
 
 impl PositiveDecimal {
-    /// So many ten-thousandths; `None` for zero, which is not positive, and beyond nine digits before the point.
+    /// Makes a number from ten-thousandths. `None` for zero, which is not positive, and for more than nine digits
+    /// before the point.
     pub fn from_ten_thousandths(ten_thousandths: u64) -> Option<Self> {
         let (whole, fraction) = (ten_thousandths / 10_000, ten_thousandths % 10_000);
         let text = format!("{whole}.{fraction:04}").trim_end_matches('0').trim_end_matches('.').to_owned();
         text.parse().ok().filter(|_| whole < 1_000_000_000)
     }
 
-    /// The number as a floating-point value.
+    /// Gives the number as a floating-point value.
     pub fn value(&self) -> f64 {
         self.ten_thousandths as f64 / 1e4
     }
@@ -148,7 +149,8 @@ impl FromStr for PositiveDecimal {
     }
 }
 
-/// Microseconds with so many significant digits, written as a [`DurationText`] is where that has a unit for it: `870us`, `430ms`, `2.1s`.
+/// Writes microseconds with so many significant digits, where possible in the form of a [`DurationText`]: `870us`,
+/// `430ms`, `2.1s`.
 pub fn readable_duration(microseconds: u64, digits: u32) -> String {
     let length = microseconds.checked_ilog10().map_or(1, |log| log + 1);
     let unit = 10u64.pow(length.saturating_sub(digits));
@@ -208,7 +210,7 @@ text_value!(Percent, PERCENT_PATTERN, 12);
 text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
 
 impl Percentile {
-    /// The share of values that are at most the percentile.
+    /// Gives the share of values that are at most the percentile.
     pub const fn probability(self) -> f64 {
         match self {
             Self::P50 => 0.5,
@@ -220,29 +222,29 @@ impl Percentile {
     }
 }
 
-/// A percentile that an objective may name.
+/// Percentiles that an objective can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Percentile {
     /// The median.
     #[serde(rename = "p50")]
     P50,
-    /// 90 of 100 are at most this.
+    /// 90 of 100 values are at most this.
     #[serde(rename = "p90")]
     P90,
-    /// 95 of 100 are at most this.
+    /// 95 of 100 values are at most this.
     #[serde(rename = "p95")]
     P95,
-    /// 99 of 100 are at most this.
+    /// 99 of 100 values are at most this.
     #[serde(rename = "p99")]
     P99,
-    /// 999 of 1,000 are at most this.
+    /// 999 of 1,000 values are at most this.
     #[serde(rename = "p99.9")]
     P99_9,
 }
 
 impl Percentile {
-    /// The percentile as a quantile in parts per thousand: p99.9 is 999.
+    /// Gives the percentile as a quantile in parts per thousand: p99.9 is 999.
     pub fn per_mille(self) -> u16 {
         match self {
             Self::P50 => 500,

@@ -145,7 +145,7 @@ fn an_engine_keeps_its_build_and_may_be_built_elsewhere() {
     let old = engine("FP32", "builder:1");
     assert_eq!(check(&engine("FP32", "mirror/builder:1"), Some(&old)).map_err(|e| format!("{e:?}")), Ok(()));
     let text = format!("{:?}", check(&engine("INT8", "builder:1"), Some(&old)).unwrap_err());
-    assert!(text.contains("an engine's build cannot change: another build is another Engine"), "{text}");
+    assert!(text.contains("build is immutable: create another Engine for another build"), "{text}");
 }
 
 #[rstest]

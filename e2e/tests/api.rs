@@ -142,7 +142,7 @@ async fn an_engine_keeps_its_build() {
         (patch(moved).await.map(|_| ()).map_err(|e| e.to_string()), patch(changed).await.unwrap_err().to_string());
     engines.delete("engine-api-test", &Default::default()).await.unwrap();
     assert_eq!(answers.0, Ok(()));
-    assert!(answers.1.contains("an engine's build cannot change: another build is another Engine"), "{}", answers.1);
+    assert!(answers.1.contains("build is immutable: create another Engine for another build"), "{}", answers.1);
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_profile_keeps_its_inputs() {
     let changed = Patch::Merge(json!({"spec": {"inputs": {"replicas": 2}}}));
     let answer = namespace.api::<Profile>().patch("profile-api-test", &PatchParams::default(), &changed).await;
     let answer = answer.unwrap_err().to_string();
-    assert!(answer.contains("a Profile's inputs cannot change: other inputs are another Profile"), "{answer}");
+    assert!(answer.contains("inputs is immutable: create another Profile for other inputs"), "{answer}");
     namespace.delete().await.unwrap();
 }
 

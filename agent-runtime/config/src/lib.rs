@@ -77,8 +77,8 @@ pub struct Triton {
     /// Name of the text-generation entry in the model repository.
     #[serde(default = "default_model_name")]
     pub model_name: String,
-    /// Folder of the checkpoint's tokenizer, where the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent where it
-    /// takes text.
+    /// Folder of the checkpoint's tokenizer, if the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent if
+    /// it takes text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// How an entry takes text.

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// A parsed prompt template.
 ///
-/// Placeholders are `{systemPrompt}`, `{messages}`, `{question}` and `{tools}`; `{{` and `}}` stand for braces.
-/// **A line that has placeholders, all of them empty, is left out**: without a system prompt the default template
+/// Placeholders are `{systemPrompt}`, `{messages}`, `{question}` and `{tools}`; `{{` and `}}` are braces.
+/// **A line whose placeholders are all empty is left out**: without a system prompt the default template
 /// renders no `System:` line. The transcript of the run always follows the rendered text.
 ///
-/// `{messages}` is the whole conversation in the transcript grammar (`Question: ..\nAnswer: ..\n\n` per earlier turn,
-/// then `Question: ..\n`); `{question}` is the bare text of the last user message, for templates that write their own
+/// `{messages}` is the whole conversation in the transcript grammar: `Question: ..\nAnswer: ..\n\n` per earlier turn,
+/// then `Question: ..\n`. `{question}` is the bare text of the last user message, for templates that write their own
 /// labels. A template names exactly one of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptTemplate {

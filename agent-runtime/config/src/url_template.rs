@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 /// A parsed URL template.
 ///
 /// # Invariants
-/// Whatever the arguments are, every expansion has the template's scheme, authority and number of path segments:
-/// arguments are percent-encoded (all but RFC 3986 "unreserved"), and an argument that would make a path segment
-/// empty, `.` or `..` is refused, because URL parsers remove such segments even when they are encoded.
+/// Every expansion has the template's scheme, authority and number of path segments. Arguments are percent-encoded (all
+/// but RFC 3986 "unreserved"). An argument that would make a path segment empty, `.` or `..` is refused, because URL
+/// parsers remove such segments even when they are encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlTemplate {
     /// `scheme://authority`.

@@ -94,8 +94,8 @@ impl Conversation {
         self.earlier.is_empty()
     }
 
-    /// Characters that the user wrote. What an agent wrote, and what its prompt adds, is not among them: revisions are compared within
-    /// bands of this length, and would be in different ones if it told them apart.
+    /// Counts the characters that the user wrote. It leaves out what an agent wrote and what its prompt adds:
+    /// revisions are compared within bands of this length, which must not depend on the revision.
     pub fn user_characters(&self) -> u64 {
         let questions = self.earlier.iter().map(|(question, _)| question).chain([&self.question]);
         questions.map(|question| u64::try_from(question.chars().count()).unwrap_or(u64::MAX)).sum()

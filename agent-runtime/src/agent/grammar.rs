@@ -146,7 +146,7 @@ impl TurnReader {
         self.is_ended
     }
 
-    /// Takes the next piece and returns the new part of the answer, if it is one; trailing white space is held back
+    /// Takes the next piece and returns the new part of the answer, if it has one. Trailing white space is held back
     /// until it is known to be within the answer.
     pub fn push(&mut self, piece: &str) -> Option<String> {
         if self.is_ended {

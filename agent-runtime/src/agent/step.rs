@@ -76,9 +76,11 @@ pub enum Action {
 /// Advances a run by one event.
 ///
 /// # Invariants
-/// At most `max_steps` `CallModel`s; every `CallTool` is followed by its `ToolFinished` or one `CancelTool`; after
-/// `Finish` no event has an effect; the order in which the tools of a turn finish does not change the transcript.
-/// Events that do not belong to the present phase (a late piece, a second answer of a tool) have no effect.
+/// - There are at most `max_steps` `CallModel`s.
+/// - Every `CallTool` is followed by its `ToolFinished` or one `CancelTool`.
+/// - After `Finish` no event has an effect.
+/// - The order in which the tools of a turn finish does not change the transcript.
+/// - Events that do not belong to the current phase (a late piece, a second answer of a tool) have no effect.
 pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
     let mut next = state.clone();
     let Event { at, kind } = event;

@@ -72,7 +72,7 @@ pub struct Start {
 
 /// A run that was admitted.
 pub struct Started {
-    /// Its name, unique across the agent's pods: it begins with the revision, so that feedback is counted where it belongs.
+    /// Its name, unique across the agent's pods. It begins with the revision, to which feedback counts.
     pub id: String,
     /// When it was admitted.
     pub at: Timestamp,
@@ -84,7 +84,7 @@ impl Service {
     /// Admits a run. It makes progress while its events are read.
     ///
     /// # Errors
-    /// 400 when the conversation does not fit the prompt template, 429 when the pod is full, 503 when it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 429 if the pod is full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
         let Start { conversation, max_tokens } = start;
         let prompt =

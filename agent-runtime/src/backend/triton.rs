@@ -34,8 +34,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long Triton may take to close the stream of a generation whose last piece it has sent.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same where the text reached a stop word: an engine that knows the word's tokens ends by itself at this moment, and one that
-/// does not computes a few tokens for nothing.
+/// The same after the text reached a stop word. An engine that knows the word's tokens ends by itself at this moment;
+/// another computes a few tokens in vain.
 const STOP_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A Triton server and the entry in its model repository.
@@ -228,8 +228,8 @@ impl Reader {
     }
 }
 
-/// Waits until Triton closes the stream of a finished generation. Triton 2.51 does not always free a request whose stream
-/// is reset between its last response and its end, and then never unloads the model.
+/// Waits until Triton closes the stream of a finished generation. Triton 2.51 does not always free a request whose
+/// stream is reset between its last response and its end, and then never unloads the model.
 async fn end_in_order(mut responses: Streaming<ModelStreamInferResponse>, patience: Duration) {
     let rest = async { while let Ok(Some(_)) = responses.message().await {} };
     // Past this the engine is stuck or goes on, and a reset does no harm.

@@ -9,8 +9,8 @@ use super::values::Waiting;
 /// Adds up the time that runs and model requests are in flight.
 ///
 /// # Invariants
-/// Every change of what is in flight goes through [`LoadMeter::pass`] first, so what is counted up to a moment is what was in flight
-/// until then.
+/// Every change of what is in flight goes through [`LoadMeter::pass`] first. So the sum up to a moment counts what
+/// was in flight until then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadMeter {
     runs: u64,

@@ -122,8 +122,8 @@ struct ToolLabels {
 }
 
 impl Metrics {
-    /// Registers every metric; objectives and outcomes start at zero, so that rates exist from the first scrape and the first
-    /// event is one.
+    /// Registers every metric. Objectives and outcomes start at zero, so that rates exist from the first scrape and
+    /// include the first event.
     pub fn new(identity: MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
         let mut registry = Registry::default();
         let r = &mut registry;
@@ -197,8 +197,8 @@ impl Metrics {
         self
     }
 
-    /// Exports these objectives instead of the ones of before. The events of an objective that keeps its name go on; its target and
-    /// threshold tell what they are judged by now.
+    /// Exports these objectives instead of the previous ones. An objective that keeps its name keeps its events; its
+    /// target and threshold are those that judge it now.
     pub fn set_objectives(&self, before: &[Objective], objectives: &[Objective]) {
         let is_gone = |known: &&Objective| objectives.iter().all(|objective| objective.name != known.name);
         for name in before.iter().filter(is_gone).map(|objective| &objective.name) {

@@ -63,8 +63,9 @@ pub enum Session {
 /// Counts runs into windows.
 ///
 /// # Invariants
-/// Windows close in order and each once; a closed window never changes. Every change of what is in flight goes through a
-/// method that first closes the windows that have ended, so the in-flight figures of a window are those of its last moment.
+/// Windows close in order, and each once; a closed window never changes. Every change of what is in flight goes
+/// through a method that first closes the windows that have ended. So the in-flight figures of a window are those of
+/// its last moment.
 #[derive(Debug)]
 pub struct Recorder {
     identity: Identity,
@@ -171,8 +172,8 @@ impl Recorder {
         self.series.entry((Metric::Shed, stratum)).or_default().count += 1;
     }
 
-    /// Counts what a client says of a run that has ended. Whether a task is done does not depend on the load at which it was, so all
-    /// are of one stratum.
+    /// Counts what a client reports about a run that has ended. Whether a task succeeded does not depend on the load,
+    /// so all reports are in one stratum.
     pub fn judge(&mut self, now: Timestamp, judgement: TaskJudgement) {
         self.close_until(now);
         let stratum = Stratum::new(CacheState::Miss, 0, 0);

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::values::Percent;
 
-/// What an engine is built from. The name of the object is the hash of [`crate::identity::EngineIdentity`], so a spec never
-/// changes; where it is built may.
+/// What an engine is built from. The object's name ends in the hash of its identity, so `build` never changes;
+/// `placement` may.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "slipway.dev",
@@ -37,24 +37,24 @@ use crate::values::Percent;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.build == oldSelf.build")
-    .message("an engine's build cannot change: another build is another Engine"))]
+    .message("build is immutable: create another Engine for another build"))]
 pub struct EngineSpec {
-    /// What is built; part of the identity.
+    /// What is built. It is part of the identity.
     pub build: EngineBuild,
-    /// Where it is built; not part of the identity.
+    /// Where it is built. It is not part of the identity.
     pub placement: BuildPlacement,
 }
 
-/// Everything that decides an engine's content.
+/// Everything that determines an engine's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineBuild {
-    /// The backend.
+    /// Backend that builds and serves the engine.
     pub backend: Backend,
     /// Digest over all files of the checkpoint.
     #[schemars(length(min = 1, max = 80))]
     pub source_digest: String,
-    /// Commit of the model, where its source has commits.
+    /// Commit of the model, if its source has commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub model_commit: Option<String>,
@@ -71,95 +71,95 @@ pub struct EngineBuild {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub variant: Option<String>,
-    /// Options handed to the builder.
+    /// Options that are passed to the builder.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub options: BTreeMap<String, String>,
-    /// What TensorRT-LLM's tools make, with backend TensorRTLLM.
+    /// What TensorRT-LLM's tools build, with backend TensorRTLLM.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
     pub tensorrt_llm: Option<TensorRtLlmBuild>,
-    /// What the engine is told, with backends TensorRTLLMPyTorch and VLLM.
+    /// Settings of an engine without a build, with backends TensorRTLLMPyTorch and VLLM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuild>,
 }
 
 impl EngineBuild {
-    /// What serves it, where nothing is built.
+    /// Gives what serves the engine if nothing is built.
     pub fn served_by(&self) -> Option<NoBuildBackend> {
         let server = self.no_build.as_ref().map_or(VllmServer::default(), |of| of.server);
         self.backend.no_build().map(|backend| server.serves(backend))
     }
 }
 
-/// One engine that needs no build: what its checkpoint is served with.
+/// An engine that needs no build: how its checkpoint is served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoBuild {
-    /// Version of what serves it.
+    /// Version of the backend.
     #[schemars(length(max = 20))]
     pub version: String,
     /// What takes requests for vLLM.
     #[serde(default, skip_serializing_if = "VllmServer::is_default")]
     pub server: VllmServer,
-    /// The GPU model that it is measured and served on, by the label `nvidia.com/gpu.product`.
+    /// GPU model that measures and serves it, by the label `nvidia.com/gpu.product`.
     #[schemars(length(max = 63))]
     pub gpu_product: String,
-    /// GPUs that each layer is split over.
+    /// Number of GPUs that each layer is split over.
     pub tensor_parallel: i32,
-    /// Groups that the layers are split into.
+    /// Number of pipeline stages.
     pub pipeline_parallel: i32,
     /// Numeric format of the KV cache.
     pub kv_cache_precision: KvCachePrecision,
-    /// Sequences that it runs together, at most.
+    /// Maximum number of sequences that it runs together.
     pub max_batch_size: i32,
-    /// Tokens of one iteration, at most.
+    /// Maximum number of tokens of one iteration.
     pub max_num_tokens: i32,
-    /// `gpuMemoryUtilization` or `kvCacheFreeGpuMemory`.
+    /// Value of `gpuMemoryUtilization` or `kvCacheFreeGpuMemory`.
     pub memory: Percent,
-    /// Whether the weights get their precision only while they are loaded.
+    /// Whether the weights are quantized when they are loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quantized_at_load: bool,
-    /// What it is told beyond.
+    /// Further options.
     pub options: NoBuildOptions,
 }
 
-/// One engine of TensorRT-LLM.
+/// An engine of TensorRT-LLM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmBuild {
     /// Version of TensorRT-LLM.
     #[schemars(length(max = 20))]
     pub version: String,
-    /// The GPU model that it runs on, by the label `nvidia.com/gpu.product`.
+    /// GPU model that it runs on, by the label `nvidia.com/gpu.product`.
     #[schemars(length(max = 63))]
     pub gpu_product: String,
-    /// GPUs that each layer is split over.
+    /// Number of GPUs that each layer is split over.
     pub tensor_parallel: i32,
-    /// Groups that the layers are split into.
+    /// Number of pipeline stages.
     pub pipeline_parallel: i32,
     /// Numeric format of the KV cache.
     pub kv_cache_precision: KvCachePrecision,
-    /// Sequences that it runs together, at most.
+    /// Maximum number of sequences that it runs together.
     pub max_batch_size: i32,
-    /// Tokens of one iteration, at most.
+    /// Maximum number of tokens of one iteration.
     pub max_num_tokens: i32,
-    /// What quantization is calibrated with, where it is.
+    /// Calibration of the quantization, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<CalibrationIdentity>,
-    /// What the tools are told beyond.
+    /// Further options of the tools.
     pub options: TensorRtLlmOptions,
 }
 
-/// The texts of a calibration, by content.
+/// Calibration texts, by content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CalibrationIdentity {
     /// Digest of the texts.
     #[schemars(length(max = 80))]
     pub digest: String,
-    /// Texts used.
+    /// Number of texts used.
     pub samples: i32,
-    /// Tokens of a text, at most.
+    /// Maximum number of tokens of a text.
     pub max_tokens: i32,
 }
 
@@ -167,21 +167,21 @@ pub struct CalibrationIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildPlacement {
-    /// Image of the builder, as it can be pulled.
+    /// Builder image, as it can be pulled.
     #[schemars(length(min = 1, max = 512))]
     pub builder_image: String,
     /// Labels that the node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::label_values")]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to put up with.
+    /// Tolerated taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
     /// Resources of the builder.
     #[serde(default)]
     pub resources: ContainerResources,
-    /// Where the calibration texts lie.
+    /// Source of the calibration texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<ConfigMapKeyReference>,
 }
@@ -190,7 +190,7 @@ pub struct BuildPlacement {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineStatus {
-    /// Generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, Reconciling and Stalled as kstatus defines them.
@@ -200,7 +200,7 @@ pub struct EngineStatus {
     /// The built artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<EngineArtifact>,
-    /// All attempts to build, the latest last.
+    /// All attempts to build, latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub attempts: Vec<BuildAttempt>,
@@ -216,21 +216,21 @@ pub struct EngineArtifact {
     /// Path of the artifact in the store.
     #[schemars(length(max = 512))]
     pub location: String,
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub size_bytes: i64,
-    /// Milliseconds that the build took, from the start of its pod to its end.
+    /// Duration of the build in milliseconds, from the start of its pod to its end.
     pub build_milliseconds: i64,
-    /// Milliseconds of each step: those that the builder reported, then what became of its output.
+    /// Duration of each step in milliseconds: those that the builder reported, then those that processed its output.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::step_milliseconds")]
     pub step_milliseconds: BTreeMap<String, i64>,
-    /// Versions of its tools, as the builder reported them.
+    /// Versions of the builder's tools, as it reported them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub versions: BTreeMap<String, String>,
 }
 
-/// One attempt to build.
+/// An attempt to build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildAttempt {
@@ -248,7 +248,7 @@ pub struct BuildAttempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptFailure {
-    /// The class of the failure. Only Infrastructure is tried again.
+    /// Class of the failure. Only Infrastructure is retried.
     pub class: FailureClass,
     /// What happened, with the last line of the log.
     #[schemars(length(max = 1024))]
@@ -259,13 +259,13 @@ pub struct AttemptFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum FailureClass {
-    /// GPU or host memory was not enough.
+    /// GPU or host memory was too small.
     InsufficientMemory,
     /// The hardware lacks the precision.
     UnsupportedPrecision,
-    /// The model is not what its configuration says, or the builder rejects it.
+    /// The model contradicts its configuration, or the builder rejects it.
     BadModel,
-    /// The image does not hold what the build needs, or does not exist.
+    /// The image lacks what the build needs, or does not exist.
     ImageMismatch,
     /// The cluster failed, not the build.
     Infrastructure,

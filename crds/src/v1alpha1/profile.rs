@@ -1,4 +1,4 @@
-//! Profile: one measurement campaign, the record that people audit.
+//! Profile: the auditable record of one campaign.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::values::Percentile;
 
-/// The frozen inputs of a campaign. Its name ends in the hash of them, so a spec never changes: other inputs are another Profile.
+/// Frozen inputs of a campaign. The object's name ends in their hash, so a spec never changes: other inputs are
+/// another Profile.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "slipway.dev",
@@ -36,61 +37,61 @@ use crate::values::Percentile;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self == oldSelf")
-    .message("a Profile's inputs cannot change: other inputs are another Profile"))]
+    .message("inputs is immutable: create another Profile for other inputs"))]
 pub struct ProfileSpec {
-    /// The AgentDeployment that asked.
+    /// AgentDeployment that the campaign is for.
     #[schemars(length(min = 1, max = 63))]
     pub agent_deployment: String,
-    /// Hash of everything below.
+    /// Hash of `inputs`.
     #[schemars(length(min = 1, max = 64))]
     pub input_hash: String,
-    /// What is measured, and by what it is judged.
+    /// What is measured, and how it is judged.
     pub inputs: ProfileInputs,
 }
 
-/// Everything that decides what a campaign measures and chooses.
+/// Everything that determines what a campaign measures and chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileInputs {
-    /// The engines, in the order of preference.
+    /// Engines, in order of preference.
     #[schemars(length(min = 1, max = 16))]
     pub engines: Vec<ProfiledEngine>,
-    /// The serving configurations of each engine.
+    /// Configurations of each engine.
     #[schemars(length(min = 1, max = 64))]
     pub configurations: Vec<NamedConfiguration>,
-    /// Requests or runs in flight, ascending.
+    /// Levels, ascending: requests or runs in flight.
     #[schemars(length(min = 1, max = 16), inner(range(min = 1, max = 1024)))]
     pub levels: Vec<i32>,
-    /// What generates the load.
+    /// What sends the load.
     pub driver: ProfilingDriver,
-    /// The prompts.
+    /// Prompts of the workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub prompts: Vec<FrozenPrompts>,
-    /// The recorded runs.
+    /// Recorded runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<FrozenData>,
-    /// Bounds on latencies.
+    /// Latency objectives.
     #[schemars(length(max = 16))]
     pub objectives: Vec<LatencyObjective>,
-    /// Most failures.
+    /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
-    /// Least throughput over all replicas.
+    /// Minimum throughput over all replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<ThroughputObjective>,
-    /// Replicas that share the throughput.
+    /// Number of replicas that share the throughput.
     pub replicas: i32,
-    /// What is looked for among the configurations that meet the objectives.
+    /// How to rank the configurations that meet the objectives.
     pub optimize_for: OptimizeFor,
-    /// What the campaign may cost.
+    /// Limits on the cost of the campaign.
     pub budget: ProfilingBudget,
-    /// Number of the repetition, where what serves is measured anew: it takes no rows over from earlier campaigns.
+    /// Number of the campaign, for one by schedule or after drift. Such a campaign reuses no rows of earlier ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<i32>,
-    /// The agent whose runs are replayed.
+    /// Agent whose runs are replayed.
     pub agent: Agent,
-    /// Where Triton runs.
+    /// Where the campaign's pods run.
     pub placement: ProfilePlacement,
 }
 
@@ -104,29 +105,29 @@ pub struct ProfiledEngine {
     /// Digest of the artifact's manifest.
     #[schemars(length(max = 80))]
     pub manifest_digest: String,
-    /// The engine as people call it.
+    /// Display name of the engine.
     #[schemars(length(max = 63))]
     pub display_name: String,
-    /// Processes that serve an engine of TensorRT-LLM, each with a GPU; absent with other backends.
+    /// Number of processes that serve an engine of TensorRT-LLM, each with a GPU. Absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLMRanks")]
     #[schemars(range(min = 1))]
     pub tensorrt_llm_ranks: Option<i32>,
-    /// What of the repository of an engine of TensorRT-LLM is asked; absent means the engine itself.
+    /// Model of an engine of TensorRT-LLM that receives requests. Absent means the engine itself.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine", rename = "tensorRTLLMEntry")]
     pub tensorrt_llm_entry: EngineEntry,
-    /// The backend of an engine without a build; absent with other backends.
+    /// Backend of an engine without a build. Absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
 }
 
-/// A serving configuration with the name that rows give it.
+/// A configuration with its name in the rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedConfiguration {
-    /// Unique in the campaign: `default`, or what it sets, as `instances-2`.
+    /// Unique name in the campaign: `default`, or what it sets, such as `instances-2`.
     #[schemars(length(min = 1, max = 40))]
     pub name: String,
-    /// What it sets.
+    /// Settings of the configuration.
     pub settings: ServingConfiguration,
 }
 
@@ -137,9 +138,9 @@ pub struct FrozenPrompts {
     /// Name of the workload.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// Share of the requests.
+    /// Share of the requests, relative to the other workloads.
     pub weight: i32,
-    /// The lines.
+    /// Source of the lines.
     pub data: FrozenData,
 }
 
@@ -147,7 +148,7 @@ pub struct FrozenPrompts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FrozenData {
-    /// Where the text lies.
+    /// Source of the text.
     pub config_map: ConfigMapKeyReference,
     /// SHA-256 of the text.
     #[schemars(length(max = 80))]
@@ -165,7 +166,7 @@ pub struct ProfilePlacement {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::label_values")]
     pub node_selector: std::collections::BTreeMap<String, String>,
-    /// Taints to put up with.
+    /// Tolerated taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
@@ -177,54 +178,54 @@ pub struct ProfilePlacement {
     pub agent_resources: ContainerResources,
 }
 
-/// What a campaign found.
+/// State and findings of a campaign.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileStatus {
-    /// Generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Where the campaign is.
+    /// Phase of the campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ProfilePhase>,
-    /// The same in words.
+    /// The phase in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// Ready, Reconciling and Stalled as kstatus defines them. Ready: the campaign has ended with a choice or with the finding that
-    /// no configuration meets the objectives.
+    /// Ready, Reconciling and Stalled as kstatus defines them. Ready means that the campaign has ended, with a choice
+    /// or with the finding that no configuration meets the objectives.
     #[serde(default)]
     #[schemars(schema_with = "shared::conditions")]
     pub conditions: Vec<Condition>,
-    /// Finished measurements.
+    /// Number of finished measurements.
     #[serde(default)]
     pub rows: i32,
-    /// Every finished measurement, in the order in which they finished.
+    /// Finished measurements, in the order in which they finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
-    /// Engines whose measuring has ended, with what ended it.
+    /// Engines whose measurements have ended, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["engine"]))]
     pub engines: Vec<MeasuredEngine>,
-    /// What was not measured, and why.
+    /// What was not measured, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub not_measured: Vec<NotMeasured>,
-    /// Positions in `measurements` of the points that no other beats in both latency and throughput.
+    /// Positions in `measurements` of the Pareto front: points that no other beats in both latency and throughput.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub front: Vec<i32>,
-    /// What was chosen.
+    /// Configuration that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ProfileChoice>,
-    /// Why nothing was.
+    /// Why nothing was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infeasible: Option<Infeasible>,
-    /// GPU time used, in milliseconds; time of the pods where they have no GPU.
+    /// GPU time used, in milliseconds. Time of the pods counts if they have no GPU.
     #[serde(default)]
     pub gpu_milliseconds: i64,
-    /// Attempts of the campaign's Jobs, written before each Job is created.
+    /// Attempts of the campaign's Jobs, recorded before each Job is created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -233,47 +234,47 @@ pub struct ProfileStatus {
     pub jobs: Vec<JobAttempt>,
 }
 
-/// Where a campaign is.
+/// Phase of the campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ProfilePhase {
-    /// Configurations are compared.
+    /// Configurations are being compared.
     Exploring,
-    /// The best is run at its target load.
+    /// The best candidate is being run at its target load.
     Confirming,
     /// A configuration was chosen.
     Chosen,
     /// No configuration meets the objectives.
     Infeasible,
-    /// The campaign could not be carried out.
+    /// The campaign failed.
     Failed,
 }
 
-/// What a row was measured for.
+/// Purposes of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum MeasurementPurpose {
-    /// To compare configurations: a fixed number in flight.
+    /// To compare configurations, with a fixed number in flight.
     Explore,
-    /// To predict what serving will be: arrivals at the target rate, in full length.
+    /// To predict serving: arrivals at the target rate, at full length.
     Confirm,
 }
 
-/// What a row says of the objectives.
+/// Verdicts of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum MeasurementVerdict {
-    /// Every objective that was measured is met, by its bound.
+    /// Every measured objective is met, by its bound.
     Feasible,
     /// An objective is missed, by its bound.
     Infeasible,
-    /// Some objective has too few requests to be decided; never chosen.
+    /// Some objective has too few requests to be decided. It is never chosen.
     Unbounded,
-    /// The measurement did not come about.
+    /// The measurement failed.
     Failed,
 }
 
-/// One configuration at one level.
+/// Measurement of one configuration at one level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {
@@ -283,15 +284,15 @@ pub struct Measurement {
     /// Name of the configuration.
     #[schemars(length(max = 40))]
     pub configuration: String,
-    /// Requests or runs in flight.
+    /// Level: requests or runs in flight.
     pub level: i32,
-    /// What it was measured for.
+    /// Purpose of the measurement.
     pub purpose: MeasurementPurpose,
-    /// What it says of the objectives.
+    /// Whether the objectives are met.
     pub verdict: MeasurementVerdict,
-    /// Requests or runs that succeeded.
+    /// Number of requests or runs that succeeded.
     pub count: i32,
-    /// Requests or runs that failed.
+    /// Number of requests or runs that failed.
     pub errors: i32,
     /// Measured time in milliseconds.
     pub milliseconds: i64,
@@ -301,17 +302,17 @@ pub struct Measurement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub latencies: Vec<MeasuredLatency>,
-    /// GPU time that it cost, in milliseconds.
+    /// GPU time used, in milliseconds.
     pub gpu_milliseconds: i64,
-    /// SHA-256 of the raw records in the store.
+    /// SHA-256 of the raw records in the artifact store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub records: Option<String>,
-    /// The earlier Profile that measured it; absent if this one did.
+    /// Earlier Profile that measured it. Absent if this one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub measured_in: Option<String>,
-    /// In words, for people.
+    /// Remarks for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub reason: String,
@@ -321,48 +322,48 @@ pub struct Measurement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasuredLatency {
-    /// The latency.
+    /// Latency that was measured.
     pub metric: LatencyMetric,
-    /// The percentile.
+    /// Percentile that was measured.
     pub percentile: Percentile,
-    /// The sample's percentile.
+    /// Percentile of the sample.
     pub microseconds: i64,
-    /// Lower bound.
+    /// Lower 95 % bound.
     pub lower: i64,
-    /// Upper bound; absent if there are too few requests for one.
+    /// Upper 95 % bound. Absent with too few requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<i64>,
 }
 
-/// An engine whose measuring has ended.
+/// An engine whose measurements have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasuredEngine {
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub engine: String,
-    /// What ended it, in words.
+    /// Why they ended, in words.
     #[schemars(length(max = 512))]
     pub end: String,
 }
 
-/// What was not measured.
+/// Something that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NotMeasured {
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub engine: String,
-    /// Name of the configuration; absent means all of the engine's.
+    /// Name of the configuration. Absent means all of the engine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub configuration: Option<String>,
-    /// Why.
+    /// Why it was not measured.
     #[schemars(length(max = 256))]
     pub reason: String,
 }
 
-/// The configuration that a campaign chose.
+/// Configuration that a campaign chose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileChoice {
@@ -372,11 +373,11 @@ pub struct ProfileChoice {
     /// Name of the configuration.
     #[schemars(length(max = 40))]
     pub configuration: String,
-    /// Requests or runs in flight.
+    /// Level: requests or runs in flight.
     pub level: i32,
-    /// Position in `measurements` of the row that predicts what serving will be.
+    /// Position in `measurements` of the row that predicts serving.
     pub predicted_by: i32,
-    /// Why this one.
+    /// Why it was chosen.
     #[schemars(length(max = 512))]
     pub why: String,
 }
@@ -388,10 +389,10 @@ pub struct Infeasible {
     /// Name of the objective that binds at the nearest point.
     #[schemars(length(max = 63))]
     pub binding_objective: String,
-    /// Position in `measurements` of the point that misses its worst objective by the least factor.
+    /// Position in `measurements` of the nearest point, which misses its worst objective by the smallest factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<i32>,
-    /// What it would take, in words with numbers.
+    /// What it would take, with figures.
     #[schemars(length(max = 512))]
     pub what_it_would_take: String,
 }

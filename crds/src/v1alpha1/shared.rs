@@ -1,4 +1,4 @@
-//! Types that several kinds use.
+//! Types that several kinds share.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use k8s_openapi::{api::core::v1 as corev1, apimachinery::pkg::api::resource::Qua
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Names an object of the same namespace.
+/// Reference to an object of the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalObjectReference {
@@ -15,23 +15,23 @@ pub struct LocalObjectReference {
     pub name: String,
 }
 
-/// Names one key of a ConfigMap of the same namespace.
+/// Reference to one key of a ConfigMap of the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapKeyReference {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key within it.
+    /// Key of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
 
-/// Settings of a model's configuration that need no new engine; what is absent stays as the repository has it.
+/// Settings of a model's configuration that need no new build. Absent ones stay as the repository has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServingConfiguration {
-    /// Instances of the model in one Triton.
+    /// Number of instances of the model in one Triton.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<i32>,
     /// Parameters of the model, by key.
@@ -51,18 +51,18 @@ impl ServingConfiguration {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResources {
-    /// What the scheduler sets aside.
+    /// Resources that the scheduler reserves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "quantities")]
     pub requests: BTreeMap<String, String>,
-    /// What the container may use at most.
+    /// Maximum resources of the container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "quantities")]
     pub limits: BTreeMap<String, String>,
 }
 
 impl ContainerResources {
-    /// The same as Kubernetes' own type.
+    /// Converts to Kubernetes' own type.
     pub fn to_requirements(&self) -> corev1::ResourceRequirements {
         let convert = |quantities: &BTreeMap<String, String>| {
             let converted: BTreeMap<_, _> =
@@ -77,28 +77,28 @@ impl ContainerResources {
     }
 }
 
-/// A taint that pods put up with.
+/// A tolerated taint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Toleration {
-    /// Key of the taint; absent with operator Exists matches every taint.
+    /// Key of the taint. Absent with operator Exists matches every taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 316))]
     pub key: Option<String>,
     /// How key and value are compared.
     #[serde(default)]
     pub operator: TolerationOperator,
-    /// Value of the taint; only with operator Equal.
+    /// Value of the taint. Only with operator Equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub value: Option<String>,
-    /// The effect to put up with; absent means all.
+    /// Effect to tolerate. Absent means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
 }
 
 impl Toleration {
-    /// The same as Kubernetes' own type.
+    /// Converts to Kubernetes' own type.
     pub fn to_kubernetes(&self) -> corev1::Toleration {
         let Self { key, operator, value, effect } = self;
         corev1::Toleration {
@@ -118,7 +118,7 @@ impl Toleration {
     }
 }
 
-/// How a toleration compares.
+/// Operators of a toleration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum TolerationOperator {
@@ -129,7 +129,7 @@ pub enum TolerationOperator {
     Exists,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it. Absent means all effects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum TaintEffect {
@@ -141,7 +141,7 @@ pub enum TaintEffect {
     NoExecute,
 }
 
-/// A map of resource names to quantities, bounded so that rules over it have a bounded cost.
+/// Gives the schema of a map of resource names to quantities, bounded so that rules over it have a bounded cost.
 pub(crate) fn quantities(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
@@ -153,7 +153,7 @@ pub(crate) fn quantities(_: &mut schemars::SchemaGenerator) -> schemars::Schema 
     })
 }
 
-/// A map of label values, bounded in number and length.
+/// Gives the schema of a map of label values, bounded in number and length.
 pub(crate) fn label_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
@@ -162,7 +162,7 @@ pub(crate) fn label_values(_: &mut schemars::SchemaGenerator) -> schemars::Schem
     })
 }
 
-/// A map of builder options, bounded in number and length.
+/// Gives the schema of a map of builder options, bounded in number and length.
 pub(crate) fn option_values(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
@@ -171,7 +171,7 @@ pub(crate) fn option_values(_: &mut schemars::SchemaGenerator) -> schemars::Sche
     })
 }
 
-/// A map of steps to milliseconds, bounded in number.
+/// Gives the schema of a map of steps to milliseconds, bounded in number.
 pub(crate) fn step_milliseconds(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
@@ -180,7 +180,7 @@ pub(crate) fn step_milliseconds(_: &mut schemars::SchemaGenerator) -> schemars::
     })
 }
 
-/// The conditions of a status: a list keyed by type.
+/// Gives the schema of a status's conditions: a list keyed by type.
 pub(crate) fn conditions(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     let mut schema = generator.subschema_for::<Vec<Condition>>();

@@ -23,7 +23,7 @@ use crate::{
     wait::{WaitError, follow_rollout, wait},
 };
 
-/// Looks after the AgentDeployments of a cluster.
+/// Shows and controls the AgentDeployments of a cluster.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-slipway", bin_name = "kubectl slipway", version)]
 pub struct Args {
@@ -35,68 +35,67 @@ pub struct Args {
 
 #[derive(Debug, ClapArgs)]
 struct PlaceArgs {
-    /// The kubeconfig; without it kubectl's own rules hold.
+    /// Kubeconfig file; the default is kubectl's.
     #[arg(long, global = true)]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig.
+    /// Context of the kubeconfig.
     #[arg(long, global = true)]
     context: Option<String>,
-    /// The namespace; without it the context's.
+    /// Namespace; the default is the context's.
     #[arg(short, long, global = true)]
     namespace: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows stage, conditions, engines with their quality, the choice, and the objectives against what was measured.
+    /// Shows stage, conditions, engines with their quality, the choice, and objectives with their measured values.
     Status {
         /// Name of the AgentDeployment.
         name: String,
-        /// Tells what happens until it is ready, and shows it then.
+        /// Reports progress until it is ready, then shows it.
         #[arg(long)]
         watch: bool,
     },
-    /// Tells what happens until an AgentDeployment is ready; exits with 3 if it stalls, with 4 when the time is over, with 6 if it waits
-    /// for a person.
+    /// Reports progress until an AgentDeployment is ready. Exit code 3: stalled; 4: timeout; 6: it waits for a person.
     Wait {
         /// Name of the AgentDeployment.
         name: String,
-        /// How long, with a unit.
+        /// Time limit, with a unit.
         #[arg(long, default_value = "30m")]
         timeout: DurationText,
     },
-    /// Writes a report of the campaign behind an AgentDeployment: one HTML file that needs nothing else.
+    /// Writes a report of an AgentDeployment's campaign as one self-contained HTML file.
     Report {
         /// Name of the AgentDeployment.
         name: String,
-        /// The file; without it the report goes to standard output.
+        /// Output file; the default is standard output.
         #[arg(short, long)]
         output: Option<PathBuf>,
     },
-    /// Shows who has the traffic, what the judge says of a new revision and by which evidence.
+    /// Shows the traffic of stable and canary, the judge's verdict and its evidence.
     Rollout {
         /// Name of the AgentDeployment.
         name: String,
-        /// Shows it again whenever it changes, until the new revision has taken over or was rolled back.
+        /// Shows it whenever it changes, until the canary is promoted or rolled back.
         #[arg(long)]
         watch: bool,
     },
-    /// Lets the choice that waits for approval go on (spec.rollout.approve).
+    /// Approves the proposed choice (spec.rollout.approve).
     Approve {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Lets the revision on trial take over without further judgement (spec.rollout.promote).
+    /// Promotes the canary without further judgement (spec.rollout.promote).
     Promote {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Gives up the revision on trial, or else the choice that waits for approval (spec.rollout.abort).
+    /// Aborts the canary, or else declines the proposed choice (spec.rollout.abort).
     Abort {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Tries the plan that was rolled back last once more (spec.rollout.retry).
+    /// Retries the last rolled-back plan (spec.rollout.retry).
     Retry {
         /// Name of the AgentDeployment.
         name: String,
@@ -106,12 +105,12 @@ enum Command {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Lets a paused rollout go on (spec.rollout.paused).
+    /// Resumes a paused rollout (spec.rollout.paused).
     Resume {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Asks an agent, and shows the calls of its tools and the answer; exits with 1 if there is none, with 5 if every call failed.
+    /// Asks an agent, and shows its tool calls and the answer. Exit code 1: no answer; 5: every tool call failed.
     Ask {
         /// Name of the AgentDeployment.
         name: String,
@@ -123,13 +122,13 @@ enum Command {
 /// Why a command ended without its result.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// There is no way to the cluster.
+    /// The cluster cannot be reached.
     #[error("failed to connect")]
     Connect(#[source] ClusterError),
     /// The AgentDeployment cannot be read.
     #[error("failed to show the AgentDeployment")]
     Show(#[source] ClusterError),
-    /// There is nothing to decide about it.
+    /// No decision is pending.
     #[error("{name}")]
     Undecidable {
         /// Name of the AgentDeployment.
@@ -141,22 +140,22 @@ pub enum CommandError {
     /// The decision cannot be written.
     #[error("failed to write the decision")]
     Decide(#[source] ClusterError),
-    /// The wait did not end well.
+    /// The wait failed.
     #[error("failed to wait")]
     Wait(#[source] WaitError),
-    /// The agent cannot be asked.
+    /// The request to the agent failed.
     #[error("failed to ask the agent")]
     Ask(#[source] ClusterError),
     /// The agent gave no answer.
     #[error("the agent gave no answer")]
     NoAnswer,
-    /// The agent answered without what its tools should have told it.
-    #[error("every call of a tool failed: the answer rests on none")]
+    /// The agent answered, but every tool call failed.
+    #[error("every tool call failed: the answer uses no tool result")]
     NoToolWorked,
     /// There is nothing to report.
     #[error("{0} has no campaign to report: it has no spec.profiling, or its engines are still being built")]
     NoProfile(String),
-    /// The report cannot be kept.
+    /// The report cannot be written.
     #[error("failed to write {path}")]
     Report {
         /// The file.
@@ -165,14 +164,14 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
-    /// Nothing can be said.
+    /// The output cannot be written.
     #[error("failed to write")]
     Write(#[source] io::Error),
 }
 
 impl CommandError {
-    /// 3 if the AgentDeployment is stalled, 4 if time was over, 5 if an answer came though every call of a tool failed, 6 if the
-    /// AgentDeployment waits for a person, else 1.
+    /// Gives 3 if the AgentDeployment is stalled, 4 on a timeout, and 5 if an answer came although every tool call
+    /// failed. It gives 6 if the AgentDeployment waits for a person, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Wait(WaitError::Stalled { .. }) => 3,
@@ -194,10 +193,10 @@ impl CommandError {
 }
 
 impl Args {
-    /// Does what was asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// When there is no way to the cluster, or the command ends without its result.
+    /// When the cluster cannot be reached, or the command fails.
     pub async fn run(self) -> Result<(), CommandError> {
         let PlaceArgs { kubeconfig, context, namespace } = self.place;
         let place = Place { kubeconfig, context, namespace };
@@ -221,7 +220,7 @@ impl Args {
                 let object = cluster.get(&name).await.map_err(CommandError::Show)?;
                 let text = rollout::rollout(&object);
                 let text = if text.is_empty() {
-                    format!("{name}: no rollout is under way, none was rolled back\n")
+                    format!("{name}: no rollout is in progress, and no plan was rolled back\n")
                 } else {
                     text
                 };
@@ -242,7 +241,7 @@ impl Args {
     }
 }
 
-/// Writes a decision into the spec, and says what was written: a manifest in Git has to say it too, or it is undone.
+/// Writes a decision into the spec, and prints it with a hint for GitOps.
 async fn decide(
     cluster: &Cluster,
     name: &str,
@@ -253,11 +252,10 @@ async fn decide(
     let word = word(&object, decision).map_err(undecidable)?;
     cluster.patch(&object, &word.patch()).await.map_err(CommandError::Decide)?;
     writeln!(out, "{name}: spec.rollout.{} is {}", word.field, word.value).map_err(CommandError::Write)?;
-    writeln!(out, "a tool that applies the manifest from Git takes it away unless the manifest says it too")
-        .map_err(CommandError::Write)
+    writeln!(out, "GitOps will revert this unless the manifest sets it too").map_err(CommandError::Write)
 }
 
-/// Whether a run gave what it was asked for.
+/// Checks whether a run gave an answer that uses its tools.
 fn judged(run: &Run) -> Result<(), CommandError> {
     if !run.has_succeeded() {
         Err(CommandError::NoAnswer)

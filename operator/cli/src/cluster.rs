@@ -72,7 +72,7 @@ pub enum ClusterError {
         source: Box<kube::Error>,
     },
     /// A path is no path.
-    #[error("failed to make a request of {path}")]
+    #[error("failed to build a request for {path}")]
     Request {
         /// The path.
         path: String,

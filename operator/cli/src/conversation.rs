@@ -85,7 +85,7 @@ impl Run {
 pub fn conversation(question: &str, run: &Run) -> String {
     let mut text = format!("Question: {question}\n");
     for step in &run.steps {
-        let together = if step.tool_calls.len() > 1 { ", calls at the same time" } else { "" };
+        let together = if step.tool_calls.len() > 1 { ", parallel calls" } else { "" };
         text.push_str(&format!("  step {} (model {}{together})\n", step.step, duration(step.model_microseconds)));
         text.extend(step.tool_calls.iter().map(call));
     }

@@ -31,19 +31,19 @@ pub enum Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NothingToDecide {
     /// Nothing waits for approval.
-    #[error("nothing waits for approval: `kubectl slipway rollout` shows what goes on")]
+    #[error("nothing waits for approval: see `kubectl slipway rollout`")]
     NoProposal,
-    /// No revision is on trial.
-    #[error("no revision is on trial: `kubectl slipway rollout` shows what goes on")]
+    /// No canary is being rolled out.
+    #[error("no canary is being rolled out: see `kubectl slipway rollout`")]
     NoCanary,
-    /// No revision is on trial, and nothing waits for approval.
-    #[error("no revision is on trial and nothing waits for approval: `kubectl slipway rollout` shows what goes on")]
+    /// No canary is being rolled out, and nothing waits for approval.
+    #[error("no canary is being rolled out and nothing waits for approval: see `kubectl slipway rollout`")]
     NothingToAbort,
     /// What the spec asks for was not given up.
-    #[error("what the spec asks for was not rolled back: there is nothing to try again")]
+    #[error("the plan of the spec was not rolled back: there is nothing to retry")]
     NothingRejected,
     /// It is paused already.
-    #[error("spec.rollout.paused is true already")]
+    #[error("spec.rollout.paused is already true")]
     IsPaused,
     /// It is not paused.
     #[error("spec.rollout.paused is not set")]
@@ -92,8 +92,8 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
     }
 }
 
-/// The plan that the spec asks for and that was given up, with the token that was used for it last: it was rolled back, or serving pods
-/// made room for it in vain.
+/// Gives the plan of the spec if it was given up, with its last retry token: it was rolled back, or stable pods were
+/// drained for it in vain.
 fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
     let conditions = object.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
     let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";

@@ -47,8 +47,8 @@ impl Measurements {
         self.metrics.get(&metric).map_or(0, |counted| counted.finished)
     }
 
-    /// The percentile over all that finished. A unit that failed was slower than any that succeeded, so that there is no percentile
-    /// where more failed than it leaves out.
+    /// Gives the percentile over all that finished. A failed unit counts as slower than any successful one, so there is
+    /// no percentile if more failed than it leaves out.
     pub fn percentile(&self, metric: LatencyMetric, percentile: Percentile) -> Option<MeasuredPercentile> {
         let counted = self.metrics.get(&metric)?;
         let quantile = Quantile::from_parts(percentile.per_mille() * 10)?;

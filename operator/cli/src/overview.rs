@@ -18,7 +18,7 @@ use crate::{
 pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurements: &Measurements) -> String {
     let namespace = object.namespace().unwrap_or_default();
     let Some(status) = &object.status else {
-        return format!("{} in {namespace}: the operator has not seen it yet\n", object.name_any());
+        return format!("{} in {namespace}: the operator has not processed it yet\n", object.name_any());
     };
     let stage = status.stage.map_or("unknown".to_owned(), |stage| format!("{stage:?}"));
     let mut text = format!("{} in {namespace}: {stage}", object.name_any());
@@ -55,7 +55,7 @@ fn outdated(object: &AgentDeployment, status: &AgentDeploymentStatus) -> String 
     if status.observed_generation == object.metadata.generation {
         String::new()
     } else {
-        "  (the operator has yet to see the latest change of the spec)\n".to_owned()
+        "  (the operator has not processed the latest change of the spec yet)\n".to_owned()
     }
 }
 
@@ -81,7 +81,7 @@ fn engines(status: &AgentDeploymentStatus) -> String {
         return String::new();
     }
     let row = |choice: &EngineChoice| {
-        let quality = choice.quality.as_ref().map_or("not asked for".to_owned(), quality);
+        let quality = choice.quality.as_ref().map_or("not required".to_owned(), quality);
         vec![choice.display_name.clone(), choice.name.clone(), choice.state.clone(), quality]
     };
     let rows: Vec<_> = status.engines.iter().map(row).collect();
@@ -112,7 +112,7 @@ fn drift(drift: &DriftStatus) -> String {
     let DriftStatus {
         verdict, since, message, baseline_from, baseline_until, restarted, left_out, unknown, risk, ..
     } = drift;
-    let paused = if drift.paused { "; nothing is counted while a canary has a share" } else { "" };
+    let paused = if drift.paused { "; nothing is counted while a canary has a weight" } else { "" };
     let mut text = format!("Drift: {verdict:?} since {}{paused}\n  {message}\n", since.0);
     let until = baseline_until.as_ref().map_or("still collecting".to_owned(), |until| format!("until {}", until.0));
     text.push_str(&format!("  baseline: from {}, {until}\n", baseline_from.0));
@@ -121,10 +121,10 @@ fn drift(drift: &DriftStatus) -> String {
             text.push_str(&format!("  {name}: {value}\n"));
         }
     };
-    line("begun again", restarted.as_deref());
+    line("restarted", restarted.as_deref());
     line("left out", left_out.as_deref());
     line("at risk", risk.as_ref().map(|risk| risk.message.as_str()));
-    line("to measure anew, set spec.profiling.approveReprofiling to", drift.proposal.as_deref());
+    line("to measure again, set spec.profiling.approveReprofiling to", drift.proposal.as_deref());
     let unknown = unknown.join(", ");
     line("not reported by the pods", Some(unknown.as_str()).filter(|names| !names.is_empty()));
     text
@@ -162,7 +162,7 @@ pub fn objectives(object: &AgentDeployment, measurements: &Measurements) -> Stri
         header.push("BUDGET LEFT");
     }
     let budget = budget.map_or(String::new(), |budget| {
-        format!("  BUDGET LEFT is of the runs of {}, as Prometheus counted them\n", budget.window)
+        format!("  BUDGET LEFT covers the runs of {}, as Prometheus counted them\n", budget.window)
     });
     let window = known.iter().find_map(|entry| entry.window.as_ref());
     let window = window.map_or(String::new(), |window| {

@@ -33,7 +33,7 @@ pub enum Standing {
 pub fn standing(object: &AgentDeployment) -> Standing {
     let Some(status) = object.status.as_ref().filter(|status| status.observed_generation == object.metadata.generation)
     else {
-        return Standing::UnderWay("the operator has yet to see it".to_owned());
+        return Standing::UnderWay("the operator has not processed it yet".to_owned());
     };
     let find = |kind: ConditionType| status.conditions.iter().find(|c| c.type_ == kind.as_str());
     let is = |kind| find(kind).filter(|condition| condition.status == "True");
@@ -91,8 +91,8 @@ pub struct Look<'a> {
 }
 
 impl Narrator {
-    /// The lines that a look adds; each begins with the time elapsed. What the first look finds had happened before it, and is told
-    /// so; what belongs to an earlier spec is not told.
+    /// Gives the lines that a look adds; each begins with the time elapsed. Findings of the first look are marked as
+    /// earlier ones, and those of an earlier spec are left out.
     pub fn tell(&mut self, elapsed: Duration, look: Look<'_>) -> Vec<String> {
         let Look { object, events, profile } = look;
         let at = if self.standing.is_none() { Moment::Earlier } else { Moment::At(elapsed) };
@@ -127,14 +127,14 @@ impl Narrator {
         if let Some((said, since)) = &self.under_way
             && said == text
         {
-            return line(at, "...", &format!("still so after {} s", elapsed.saturating_sub(*since).as_secs()));
+            return line(at, "...", &format!("unchanged after {} s", elapsed.saturating_sub(*since).as_secs()));
         }
         self.under_way = Some((text.to_owned(), elapsed));
         line(at, "...", text)
     }
 
-    /// Measurements that finished since the last look. Those that an earlier call may have told are passed over: a campaign that had
-    /// ended is no news.
+    /// Gives the measurements that finished since the last look. It leaves out those of a campaign that had already
+    /// ended, because an earlier call may have shown them.
     fn measured(&mut self, at: Moment, profile: &Profile) -> Vec<String> {
         let Some(study) = Study::of(profile) else { return Vec::new() };
         let name = profile.metadata.name.clone().unwrap_or_default();

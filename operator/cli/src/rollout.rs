@@ -18,8 +18,8 @@ pub fn is_under_way(object: &AgentDeployment) -> bool {
     status(object).is_some_and(|rollout| rollout.canary.is_some())
 }
 
-/// Revisions with their shares, verdict, evidence, the plans that were rolled back, and one that waits for approval; nothing where one
-/// revision serves, none was ever rolled back and none waits.
+/// Gives the revisions with their weights, the verdict, its evidence, rolled-back plans, and a plan that waits for
+/// approval. It is empty if one revision serves, none was ever rolled back and none waits.
 pub fn rollout(object: &AgentDeployment) -> String {
     let Some(rollout) = status(object) else { return String::new() };
     if rollout.canary.is_none() && rollout.rejected.is_empty() && rollout.proposed.is_none() {
@@ -50,7 +50,7 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
     let steps: Vec<String> = object.spec.rollout.steps.iter().map(|step| format!("{} %", step.weight)).collect();
     let schedule = if steps.is_empty() { String::new() } else { format!("; the steps are {}", steps.join(", ")) };
     format!(
-        "revision {stable} has {} % of the traffic, {canary} is tried with {weight} %{since}{schedule}\n{}",
+        "revision {stable} has {} % of the traffic, canary {canary} has {weight} %{since}{schedule}\n{}",
         100 - weight - of_baseline,
         rollout.baseline.as_ref().map_or(String::new(), baseline)
     )
@@ -60,7 +60,7 @@ fn shares(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
 fn baseline(baseline: &RolloutBaseline) -> String {
     let RolloutBaseline { revision, weight, pods, ready_pods } = baseline;
     format!(
-        "its baseline {revision}, fresh pods of the stable revision, has {weight} %: {ready_pods} of {pods} pods are ready\n"
+        "its baseline {revision}, fresh pods of stable's plan, has {weight} %: {ready_pods} of {pods} pods are ready\n"
     )
 }
 
@@ -68,19 +68,22 @@ fn baseline(baseline: &RolloutBaseline) -> String {
 fn capacity(room: &RolloutCapacity) -> String {
     let RolloutCapacity { wanted, pods, drained, message, .. } = room;
     let since = clock(&room.since);
-    let retry =
-        room.retry_at.as_ref().map_or(String::new(), |at| format!(", all are asked for again at {}", clock(at)));
+    let retry = room.retry_at.as_ref().map_or(String::new(), |at| format!(", next probe at {}", clock(at)));
     match room.phase {
-        CapacityPhase::Waiting => format!("it has no room for {wanted} of its pods since {since}{retry}: {message}\n"),
-        CapacityPhase::Limited => format!("it has room for {pods} of {wanted} pods since {since}{retry}: {message}\n"),
+        CapacityPhase::Waiting => {
+            format!("the cluster lacks capacity for its {wanted} pods since {since}{retry}: {message}\n")
+        }
+        CapacityPhase::Limited => {
+            format!("the cluster has capacity for {pods} of {wanted} pods since {since}{retry}: {message}\n")
+        }
         CapacityPhase::InPlace => {
             format!(
-                "in place: {drained} pods of the stable revision made room, the last at {since}, and it has {pods}: {message}\n"
+                "in place: {drained} stable pods were drained, the last at {since}; the canary has {pods}: {message}\n"
             )
         }
         CapacityPhase::Restoring => {
             let reason = room.reason.as_deref().unwrap_or(message);
-            format!("the stable revision gets its pods back, {drained} are missing since {since}: {reason}\n")
+            format!("stable gets its pods back, {drained} missing since {since}: {reason}\n")
         }
     }
 }
@@ -94,7 +97,7 @@ fn verdict(rollout: &RolloutStatus) -> String {
         text.push_str(&format!("the judge says {verdict}{reason}{at}{message}\n"));
     }
     if let Some(expected) = &rollout.expected_verdict {
-        text.push_str(&format!("for one that equals the stable revision: {expected}\n"));
+        text.push_str(&format!("for a revision that equals stable: {expected}\n"));
     }
     text
 }
@@ -110,7 +113,7 @@ fn evidence(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
         .iter()
         .map(|entry| vec![entry.guard.clone(), entry.log_evidence.clone(), bar(&entry.log_evidence, bound)])
         .collect();
-    let title = format!("it is rolled back when the mean of what is weighed reaches {bound:.1}");
+    let title = format!("the canary is rolled back when their weighted mean reaches {bound:.1}");
     format!("evidence of harm, as logarithms; {title}\n{}", indented(&table(&["GUARD", "LOG", "OF THE BOUND"], &rows)))
 }
 
@@ -136,7 +139,7 @@ fn guardrails(rollout: &RolloutStatus) -> String {
     let rows: Vec<_> = rollout.guardrails.iter().map(row).collect();
     let header = ["GUARDRAIL", "VALUE", "AT MOST", "AT", "STATE"];
     format!(
-        "guardrails of spec.rollout; one that is exceeded three times in a row rolls back\n{}",
+        "guardrails of spec.rollout; one that is exceeded three times in a row rolls the canary back\n{}",
         indented(&table(&header, &rows))
     )
 }
@@ -146,15 +149,15 @@ fn rejected(plans: &[RejectedPlan]) -> String {
     plans.iter().map(line).collect()
 }
 
-/// What waits for approval, what it would change, and the command that lets it go on.
+/// What waits for approval, what it would change, and the command that approves it.
 fn proposal(object: &AgentDeployment, proposed: &ProposedPlan) -> String {
     let ProposedPlan { plan_hash, since, why, changes } = proposed;
     let changes: String = changes.iter().map(|change| format!("{change}\n")).collect();
     let place = object.metadata.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
     let name = object.metadata.name.as_deref().unwrap_or_default();
     format!(
-        "{plan_hash} waits for approval since {}: {why}\n{}`kubectl slipway approve {name}{place}` lets it go on, or spec.rollout.approve: \
-         {plan_hash} in the manifest\n",
+        "{plan_hash} waits for approval since {}: {why}\n{}approve it with `kubectl slipway approve {name}{place}`, or \
+         spec.rollout.approve: {plan_hash} in the manifest\n",
         clock(since),
         indented(&changes)
     )

@@ -152,10 +152,10 @@ impl<'a> Study<'a> {
     pub fn remark(&self, position: usize, row: &'a Measurement) -> String {
         let remark = match self.standing(position, row) {
             Standing::Chosen => "chosen".to_owned(),
-            Standing::Prediction => "run at the target load; this is what is predicted".to_owned(),
+            Standing::Prediction => "confirm run at the target load; its figures are the prediction".to_owned(),
             Standing::Nearest => format!("nearest to the objectives: {}", row.reason),
             Standing::Front => "on the front".to_owned(),
-            Standing::Beaten(by) => format!("beaten in both by #{}", by + 1),
+            Standing::Beaten(by) => format!("dominated by #{}", by + 1),
             Standing::Meets => String::new(),
             Standing::Misses | Standing::Undecided | Standing::Failed => row.reason.clone(),
         };

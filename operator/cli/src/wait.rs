@@ -21,10 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum WaitError {
     /// The cluster gave no answer.
-    #[error("failed to look at it")]
+    #[error("failed to read its state")]
     Cluster(#[source] ClusterError),
     /// Work has stopped.
-    #[error("{name} is stalled: {why}; `kubectl describe agd {name}` tells the story")]
+    #[error("{name} is stalled: {why}; see `kubectl describe agd {name}`")]
     Stalled {
         /// Name of the AgentDeployment.
         name: String,
@@ -32,7 +32,7 @@ pub enum WaitError {
         why: String,
     },
     /// A person has to decide.
-    #[error("{name} waits for you: {why}; `kubectl slipway rollout {name}` shows what there is to decide")]
+    #[error("{name} waits for you: {why}; see `kubectl slipway rollout {name}`")]
     Suspended {
         /// Name of the AgentDeployment.
         name: String,
@@ -40,7 +40,7 @@ pub enum WaitError {
         why: String,
     },
     /// Time is over.
-    #[error("waited {seconds} s for {name}; it is at: {at}")]
+    #[error("timed out after {seconds} s waiting for {name}; last state: {at}")]
     TimedOut {
         /// Name of the AgentDeployment.
         name: String,

@@ -106,10 +106,10 @@ fn a_rollout_shows_shares_verdict_and_how_near_the_evidence_is_to_the_bound() {
     assert!(is_under_way(&object));
     let expected = "\
 Rollout:
-  revision 1f2e3d4c5b has 80 % of the traffic, 5b4c3d2e1f is tried with 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
+  revision 1f2e3d4c5b has 80 % of the traffic, canary 5b4c3d2e1f has 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
   the judge says Hold (NotYetShown), at 12:01:30 UTC: no harm is shown, and no equality either
-  for one that equals the stable revision: about 4 min at today's traffic
-  evidence of harm, as logarithms; it is rolled back when the mean of what is weighed reaches 4.6
+  for a revision that equals stable: about 4 min at today's traffic
+  evidence of harm, as logarithms; the canary is rolled back when their weighted mean reaches 4.6
     GUARD                     LOG     OF THE BOUND
     RequestLatency/relative   2.30    ##########
     RequestLatency/errors     -0.41
@@ -126,8 +126,8 @@ fn a_rollout_beside_a_baseline_shows_the_shares_of_all_three() {
     }));
     let expected = "\
 Rollout:
-  revision 1f2e3d4c5b has 60 % of the traffic, 5b4c3d2e1f is tried with 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
-  its baseline 5b4c3d2e1f-base, fresh pods of the stable revision, has 20 %: 1 of 2 pods are ready
+  revision 1f2e3d4c5b has 60 % of the traffic, canary 5b4c3d2e1f has 20 % since 12:00:00 UTC; the steps are 20 %, 50 %
+  its baseline 5b4c3d2e1f-base, fresh pods of stable's plan, has 20 %: 1 of 2 pods are ready
 ";
     assert_eq!(rollout(&object), expected);
 }
@@ -147,7 +147,7 @@ Rollout:
   5b4c3d2e1f waits for approval since 12:00:00 UTC: highest throughput of 8 measured points
     engine.displayName: fp32 -> int8
     maxInFlight: 4 -> 8
-  `kubectl slipway approve facts-agent -n demo` lets it go on, or spec.rollout.approve: 5b4c3d2e1f in the manifest
+  approve it with `kubectl slipway approve facts-agent -n demo`, or spec.rollout.approve: 5b4c3d2e1f in the manifest
 ";
     assert_eq!((is_under_way(&object), rollout(&object).as_str()), (false, expected));
 }
@@ -172,13 +172,13 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
             shown("Restoring", 2, 2, Some("a pod of it failed")),
         ],
         [
-            "it has no room for 4 of its pods since 12:00:00 UTC, all are asked for again at 12:05:00 UTC: 0/1 nodes are available: 1 \
+            "the cluster lacks capacity for its 4 pods since 12:00:00 UTC, next probe at 12:05:00 UTC: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "it has room for 1 of 4 pods since 12:00:00 UTC, all are asked for again at 12:05:00 UTC: 0/1 nodes are available: 1 \
+            "the cluster has capacity for 1 of 4 pods since 12:00:00 UTC, next probe at 12:05:00 UTC: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "in place: 2 pods of the stable revision made room, the last at 12:00:00 UTC, and it has 2: 0/1 nodes are available: 1 \
+            "in place: 2 stable pods were drained, the last at 12:00:00 UTC; the canary has 2: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "the stable revision gets its pods back, 2 are missing since 12:00:00 UTC: a pod of it failed",
+            "stable gets its pods back, 2 missing since 12:00:00 UTC: a pod of it failed",
         ]
     );
 }
@@ -218,7 +218,7 @@ Drift: WorkloadDrift since 2026-01-03T04:10:00Z
   what users ask has changed since the first day: more prompts are long
   baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
   left out: in other pods image.triton was sha256:1 and is sha256:2
-  to measure anew, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1
+  to measure again, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1
   not reported by the pods: driver, gpu
 ";
     assert!(text.ends_with(expected), "{text}");
@@ -251,7 +251,7 @@ fn a_run_without_an_answer_says_why() {
 
 #[test]
 fn conditions_of_an_earlier_spec_do_not_end_a_wait() {
-    assert_eq!(standing(&agent(1, &at_rest())), Standing::UnderWay("the operator has yet to see it".to_owned()));
+    assert_eq!(standing(&agent(1, &at_rest())), Standing::UnderWay("the operator has not processed it yet".to_owned()));
     assert_eq!(standing(&agent(2, &at_rest())), Standing::AtRest);
 }
 
@@ -305,7 +305,7 @@ fn each_event_is_told_once_in_the_order_of_time_and_silence_is_broken_by_where_i
             "    1 s  ...                  BuildingEngines: 1 of 2 built",
             "    3 s  ModelResolved        done",
             "    3 s  ModelFetched         done",
-            "   18 s  ...                  still so after 17 s",
+            "   18 s  ...                  unchanged after 17 s",
         ]
     );
 }

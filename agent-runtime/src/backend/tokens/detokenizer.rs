@@ -4,8 +4,8 @@ use std::{error::Error, mem};
 
 /// What a decoder makes of bytes that are no character, or not yet a whole one.
 const UNFINISHED: char = char::REPLACEMENT_CHARACTER;
-/// Tokens without a whole character at their end, beyond which the bytes at their beginning are given up: a character has four
-/// bytes at most, so that these can never become one.
+/// Maximum number of tokens without a whole character at their end. Beyond it the first bytes are dropped: a character
+/// has at most four bytes, so that these can never become one.
 const MOST_HELD: usize = 16;
 /// Bytes of the longest character, and so the tokens that the end of one may need.
 const LONGEST_CHARACTER: usize = 4;
@@ -26,8 +26,9 @@ pub struct DecodeError(#[source] pub Box<dyn Error + Send + Sync>);
 
 /// Gives the text of tokens as soon as its characters are whole. All pieces together are the text of all tokens.
 ///
-/// A token's text depends on the tokens before it: some tokenizers drop the blank of the first word, and a character's bytes may
-/// be several tokens. So what was given last is decoded along with what is new, and the difference is given.
+/// A token's text depends on the tokens before it. Some tokenizers drop the blank of the first word, and several tokens
+/// may hold the bytes of one character. So the last output is decoded along with new tokens, and the difference is
+/// given.
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
     /// The tokens whose text was given last.

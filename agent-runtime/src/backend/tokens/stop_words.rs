@@ -2,10 +2,10 @@
 
 use std::mem;
 
-/// Lets text through up to the first stop word, and holds back what may become one.
+/// Passes text through up to the first stop word, and holds back what may become one.
 ///
-/// The first word is the one that is complete first, and among those the one that began first: so the outcome is the same in
-/// whatever pieces the text arrives.
+/// The first word is the one that is complete first, and among those the one that began first. So the result does not
+/// depend on the pieces in which the text arrives.
 #[derive(Clone, Debug, Default)]
 pub struct StopWords {
     words: Vec<String>,

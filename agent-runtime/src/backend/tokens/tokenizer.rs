@@ -115,8 +115,9 @@ impl Tokenizer {
         &self.ends
     }
 
-    /// Tokens that an engine may end at by itself, for each holds a stop word. Text may hold one in other tokens too, so that
-    /// [`super::StopWords`] still looks for it. A word of several tokens is none of them: it could begin in the prompt.
+    /// Gives the tokens that hold a stop word, at which an engine may end by itself. Other tokens can hold one too,
+    /// so [`super::StopWords`] still looks for it. A stop word of several tokens is left out: it could begin in the
+    /// prompt.
     pub fn stop_tokens(&self, stop_words: &[String]) -> Vec<u32> {
         let token = |word: &String| {
             let encoding = self.inner.encode(word.as_str(), false).ok()?;

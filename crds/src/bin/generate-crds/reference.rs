@@ -127,7 +127,7 @@ fn type_of(schema: &JSONSchemaProps) -> String {
         return format!("{most} {}", type_of(value));
     }
     if schema.enum_.is_some() {
-        return "word".to_owned();
+        return "enum".to_owned();
     }
     let bounds = match (schema.minimum, schema.maximum, schema.max_length) {
         (Some(least), Some(most), _) => format!(", {least} to {most}"),

@@ -1,4 +1,4 @@
-//! The agent: what it is told, which tools it has and how far it may go.
+//! The agent: its instructions, its tools, and the limits of a run.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -10,33 +10,34 @@ use crate::{v1alpha1::shared::LocalObjectReference, values::DurationText};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
-    /// Instruction that precedes every conversation.
+    /// Instructions at the start of every conversation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16384))]
     pub system_prompt: String,
-    /// Template of the text that the model receives, with the placeholders `{systemPrompt}`, `{tools}` and either `{messages}`
-    /// (the whole conversation) or `{question}` (the last message); absent means the plain ReAct transcript.
+    /// Template of the text that the model receives. It has the placeholders `{systemPrompt}`, `{tools}` and either
+    /// `{messages}` (the whole conversation) or `{question}` (the last message). Absent means the plain ReAct
+    /// transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub prompt_template: Option<String>,
-    /// The tools that the model may call.
+    /// Tools that the model may call.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub tools: Vec<Tool>,
-    /// Calls to the model in one run, at most.
+    /// Maximum number of model requests in one run.
     #[serde(default = "default_max_steps")]
     #[schemars(range(min = 1, max = 64))]
     pub max_steps: i32,
-    /// Tokens that one call to the model may write, at most.
+    /// Maximum number of tokens that one model request may generate.
     #[serde(default = "default_max_output_tokens")]
     #[schemars(range(min = 1, max = 32768))]
     pub max_output_tokens: i32,
-    /// Time in which a run must have answered.
+    /// Time limit of a run.
     #[serde(default = "default_run_timeout")]
     pub run_timeout: DurationText,
 }
 
-/// One tool: its type by name, and the block of that name in lower case.
+/// One tool: its type, and the block of that name in lowercase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("(self.type == 'HTTP') == has(self.http)")
@@ -45,22 +46,22 @@ pub struct Tool {
     /// Name by which the model calls the tool.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
     pub name: String,
-    /// What the tool does, for the model to read.
+    /// Description of the tool for the model.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub description: String,
-    /// The kind of tool.
+    /// Type of the tool.
     #[serde(rename = "type")]
     pub kind: ToolType,
-    /// Calls an HTTP service.
+    /// Settings of a tool of type HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTool>,
-    /// Time in which one call must have answered.
+    /// Time limit of one call.
     #[serde(default = "default_tool_timeout")]
     pub timeout: DurationText,
 }
 
-/// The kinds of tools.
+/// Types of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ToolType {
@@ -74,12 +75,13 @@ pub enum ToolType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.retries == 0 || self.idempotent")
-    .message("retries need idempotent: true, for a call that is tried again may be made twice").field_path(".retries"))]
+    .message("retries require idempotent: true, because a retried call may run twice").field_path(".retries"))]
 pub struct HttpTool {
-    /// URL to call. `{argument}` names an argument of the call; it is escaped, so that it can change neither host nor path.
+    /// URL to call. `{argument}` inserts an argument of the call. It is percent-encoded, so that it can change
+    /// neither host nor path.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s]+$"))]
     pub url: String,
-    /// Method. With POST, arguments without a place in the URL are sent as a JSON object.
+    /// HTTP method. With POST, arguments without a placeholder in the URL are sent as a JSON object.
     #[serde(default)]
     pub method: HttpMethod,
     /// Names of the arguments, in the order in which the model writes them.
@@ -90,17 +92,18 @@ pub struct HttpTool {
         extend("x-kubernetes-list-type" = "set")
     )]
     pub arguments: Vec<String>,
-    /// Secret whose keys are header names and whose values are sent with every call. Only the serving pod reads it.
+    /// Secret with headers for every call: its keys are header names. Only the serving pod reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_from: Option<LocalObjectReference>,
-    /// Times that a failed call is tried again; needs `idempotent`.
+    /// Maximum number of retries of a failed call. Requires `idempotent: true`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 5))]
     pub retries: i32,
-    /// Whether a second call does no harm.
+    /// Whether a repeated call does no harm.
     #[serde(default)]
     pub idempotent: bool,
-    /// Where in a JSON response the answer stands, as a JSON Pointer such as `/value`; absent means the whole body as text.
+    /// Location of the result in a JSON response, as a JSON Pointer such as `/value`. Absent means the whole body as
+    /// text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), regex(pattern = r"^(/.*)?$"))]
     pub result_pointer: Option<String>,
@@ -110,10 +113,10 @@ pub struct HttpTool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum HttpMethod {
-    /// Arguments stand in the URL.
+    /// Arguments are part of the URL.
     #[default]
     GET,
-    /// Arguments without a place in the URL stand in the body.
+    /// Arguments without a placeholder in the URL are sent in the body.
     POST,
 }
 

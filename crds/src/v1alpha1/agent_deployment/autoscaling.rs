@@ -1,4 +1,4 @@
-//! Pods by load: what is asked for, and what the operator makes of it.
+//! Autoscaling: its settings, and what the operator derives from the load.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use kube::KubeSchema;
@@ -8,31 +8,32 @@ use serde::{Deserialize, Serialize};
 use super::{AgentDeployment, Serving};
 use crate::values::DurationText;
 
-/// As many pods as the load needs. Load is counted in model requests in flight, not in runs: a slow tool keeps runs waiting, and more
-/// pods would not make it faster.
+/// Scales the number of pods with the load. The load is the number of model requests in flight, not of runs: a slow
+/// tool keeps runs waiting, and more pods would not make it faster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.minReplicas <= self.maxReplicas")
-        .message("minReplicas must not be greater than maxReplicas: lower the one or raise the other").field_path(".minReplicas")
+        .message("minReplicas must not be greater than maxReplicas: lower the one or raise the other")
+        .field_path(".minReplicas")
 )]
 pub struct Autoscaling {
-    /// Fewest pods.
+    /// Minimum number of pods.
     #[serde(default = "default_min_replicas")]
     #[schemars(range(min = 1, max = 1000))]
     pub min_replicas: i32,
-    /// Most pods. A throughput of `spec.slo` is measured for so many.
+    /// Maximum number of pods. A throughput of `spec.slo` is measured for this number.
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: i32,
-    /// Model requests in flight that one pod is to carry at most. Pods are added at 90 % of it, and taken away when the others would
-    /// carry no more than 80 %. By default the level that was chosen for the configuration that is served
-    /// (`status.selected.maxInFlight`), which is also the number of runs that a pod admits: a lower target adds pods before any run is
-    /// refused.
+    /// Target for the model requests in flight on one pod. Pods are added above 90 % of it, and removed when the
+    /// remaining ones would carry at most 80 %. The default is the chosen level of the configuration that serves
+    /// (`status.selected.maxInFlight`). That is also the number of runs that a pod admits, so a lower target adds
+    /// pods before any run is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4096))]
     pub target_requests_in_flight: Option<i32>,
-    /// How long fewer pods must have been enough before pods are taken away. At most an hour: pods remember no more. Make it longer than
-    /// a pod takes to load its model.
+    /// How long fewer pods must have sufficed before pods are removed. At most one hour, because pods remember no
+    /// more. Make it longer than a pod takes to load its model.
     #[serde(default = "default_scale_down_delay")]
     #[x_kube(validation = Rule::new("!self.endsWith('d') && duration(self) <= duration('1h')")
         .message("scaleDownDelay must be at most 1h"))]
@@ -51,30 +52,31 @@ fn default_scale_down_delay() -> DurationText {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalingStatus {
-    /// Pods that a revision with all the traffic has.
+    /// Number of pods of a revision with all the traffic.
     pub replicas: i32,
-    /// Pods that the load needs, whatever is allowed; absent while nothing is known of it.
+    /// Number of pods that the load needs, before limits apply. Absent while the load is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// Since when this number of pods and these revisions serve.
+    /// When the current number of pods and revisions began to serve.
     pub since: Time,
-    /// The revisions that carry the load, by the hashes of their plans.
+    /// Revisions that carry the load, by the hashes of their plans.
     #[schemars(length(max = 2), inner(length(max = 63)))]
     pub revisions: Vec<String>,
-    /// Model requests in flight that one pod is to carry at most; absent while that is not known.
+    /// Target for the model requests in flight on one pod. Absent while it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_requests_in_flight: Option<i32>,
-    /// Model requests in flight of all pods, on average over half a minute.
+    /// Model requests in flight on all pods, averaged over half a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub requests_in_flight: Option<String>,
-    /// Why there are so many pods, in one word.
+    /// Reason for the number of pods, in one word.
     #[schemars(length(max = 63))]
     pub reason: String,
-    /// Why there are so many pods, with numbers.
+    /// Reason for the number of pods, with figures.
     #[schemars(length(max = 512))]
     pub message: String,
-    /// When the load was as said here. Figures stand for five minutes unless something else follows from later ones.
+    /// When the load was measured. The figures stay for five minutes unless later ones lead to another number of
+    /// pods.
     pub at: Time,
 }
 
@@ -82,8 +84,8 @@ pub struct AutoscalingStatus {
 const SOMEBODY: &str = "somebody";
 
 impl AgentDeployment {
-    /// Who set `spec.serving.replicas` through /scale, if it still is as they set it: the API server keeps who set a field, and forgets
-    /// them when somebody else sets it to another value.
+    /// Gives who set `spec.serving.replicas` through /scale, if the value is still theirs. The API server records who
+    /// set a field, and forgets them when somebody else sets another value.
     pub fn scaled_by(&self) -> Option<&str> {
         let owns_replicas = |entry: &ManagedFieldsEntry| {
             let fields = entry.fields_v1.as_ref();

@@ -1,18 +1,18 @@
-//! What a new revision is compared with: what a user asks for, and what stands in the status of it.
+//! The baseline of a canary: the choice in the spec, and its state in the status.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::RolloutStatus;
 
-/// What a new revision is compared with.
+/// What a canary is compared with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Baseline {
-    /// The pods that serve.
+    /// The pods of stable.
     #[default]
     Stable,
-    /// Fresh pods of the serving plan, as many as the new revision has and with the same share of the traffic.
+    /// Fresh pods of stable's plan, as many as the canary has and with the same weight.
     MirrorBaseline,
 }
 
@@ -23,24 +23,25 @@ impl Baseline {
 }
 
 impl RolloutStatus {
-    /// The baseline that the canary is compared with: it has traffic.
+    /// Gives the baseline that the canary is compared with: the one that has traffic.
     pub fn compared_baseline(&self) -> Option<&RolloutBaseline> {
         self.baseline.as_ref().filter(|baseline| baseline.weight > 0)
     }
 }
 
-/// Fresh pods of the stable plan beside a canary.
+/// Fresh pods of stable's plan beside a canary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutBaseline {
-    /// Name under which its pods are found, and reached by the header `x-slipway-revision`: the hash of the canary's plan with
-    /// `-base`. What they run is the stable plan.
+    /// Name of the baseline: the hash of the canary's plan with `-base`. Its pods carry it as label, and the header
+    /// `x-slipway-revision` reaches them by it. They run stable's plan.
     #[schemars(length(max = 63))]
     pub revision: String,
-    /// Share of traffic that goes to it, in percent: that of the canary, or none before all its pods are ready and while none is.
+    /// Weight of the baseline in percent: that of the canary. It is 0 until all pods of the baseline are ready, and
+    /// while none is.
     pub weight: i32,
-    /// Pods that it is to have: as many as the canary.
+    /// Wanted number of pods: as many as the canary has.
     pub pods: i32,
-    /// Pods of it that are ready.
+    /// Number of pods that are ready.
     pub ready_pods: i32,
 }

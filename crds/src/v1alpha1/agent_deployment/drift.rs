@@ -1,70 +1,71 @@
-//! What the operator knows of how what serves changes over time.
+//! Drift of the revision that serves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the pods that serve count, against the first day of the same plan. It begins with the first traffic.
+/// What the serving pods count, compared with the first day of the same plan. It begins with the first traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftStatus {
-    /// Hash of the plan that is watched; another plan has a baseline of its own.
+    /// Hash of the plan that is observed. Another plan has a baseline of its own.
     #[schemars(length(max = 63))]
     pub revision: String,
-    /// What is shown.
+    /// What the comparison shows.
     pub verdict: DriftVerdict,
-    /// Since when.
+    /// When the verdict began.
     pub since: Time,
-    /// The same in words, with the figures of the time at which it was shown.
+    /// The verdict in words, with the figures of that time.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// What has changed, the strongest first.
+    /// What has changed, strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(max = 63)))]
     pub signals: Vec<String>,
-    /// The beginning of the baseline.
+    /// Start of the baseline.
     pub baseline_from: Time,
-    /// Its end; absent while it collects.
+    /// End of the baseline. Absent while it is collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_until: Option<Time>,
-    /// Why the baseline began again, if it did.
+    /// Why the baseline restarted, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub restarted: Option<String>,
-    /// Pods that are left out because something else runs in them than in those of the baseline.
+    /// Pods that are left out because their images differ from those of the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub left_out: Option<String>,
-    /// What would make pods incomparable and is not reported by them.
+    /// What could make pods incomparable and is not reported by them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(max = 63)))]
     pub unknown: Vec<String>,
-    /// The objective that is at risk; absent where none is.
+    /// Objective that is at risk. Absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<DriftRisk>,
-    /// With `onDrift: Reprofile`, the word that `spec.profiling.approveReprofiling` must have for what serves to be measured anew.
+    /// Proposed campaign, with `onDrift: Reprofile`. Set `spec.profiling.approveReprofiling` to this value to start
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub proposal: Option<String>,
-    /// Whether a canary has a share of the traffic: what is counted meanwhile is left out.
+    /// Whether counting pauses because a canary has a weight.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// The end of the last such time.
+    /// End of the last pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Time>,
 }
 
-/// What is shown of a change.
+/// Result of the comparison with the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum DriftVerdict {
-    /// The baseline is being counted.
+    /// The baseline is being collected.
     Collecting,
     /// Too little has been counted since.
     NotEnough,
-    /// Nothing is shown.
+    /// No change is shown.
     NoDrift,
-    /// What users ask has changed; how it is served cannot be compared.
+    /// What users ask has changed, so performance cannot be compared.
     WorkloadDrift,
     /// The same workload is served worse.
     BehaviorDrift,
@@ -74,9 +75,9 @@ pub enum DriftVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftRisk {
-    /// Since when.
+    /// When the risk began.
     pub since: Time,
-    /// Which, and why.
+    /// Which objective it is, and why.
     #[schemars(length(max = 256))]
     pub message: String,
 }

@@ -59,7 +59,7 @@ pub use tensorrt_llm::{
     TensorRtLlmEngine, TensorRtLlmOptions,
 };
 
-/// Declares an agent: its model, how engines for it are built, the objectives it must meet, and how it is served.
+/// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "slipway.dev",
@@ -71,7 +71,7 @@ pub use tensorrt_llm::{
     namespaced,
     status = "AgentDeploymentStatus",
     derive = "PartialEq",
-    doc = "An agent on a model: built, served and held to its objectives.",
+    doc = "An agent on a model, which is built, served and judged by its objectives.",
     scale(
         spec_replicas_path = ".spec.serving.replicas",
         status_replicas_path = ".status.replicas",
@@ -96,87 +96,91 @@ pub use tensorrt_llm::{
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.slo) || !has(self.slo.throughput) || has(self.profiling)")
-        .message("slo.throughput is judged by measuring: add profiling with a workload").field_path(".slo.throughput"),
+        .message("slo.throughput requires measurements: add profiling with a workload").field_path(".slo.throughput"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.objectives) || \
          self.slo.objectives.all(o, o.metric == 'RequestLatency') || \
          self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("objectives other than RequestLatency are measured by replaying runs: add a workload with agentTrace")
+        .message("objectives other than RequestLatency require replayed runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
-        .message("a throughput in Runs is measured by replaying runs: add a workload with agentTrace")
+        .message("slo.throughput in Runs requires replayed runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
          self.slo.throughput.unit != 'Requests' || self.profiling.driver == 'ModelAnalyzer'")
-        .message("a throughput in Requests is measured by driver ModelAnalyzer: set it, or count Runs")
+        .message("slo.throughput in Requests requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, \
+                  or unit to Runs")
         .field_path(".slo.throughput.unit"),
     validation = Rule::new(
         "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
          self.engine.vllm.server != 'OpenAI' || self.profiling.driver == 'AgentRun'")
-        .message("Model Analyzer speaks to Triton alone: set profiling.driver to AgentRun, or engine.vllm.server to Triton")
+        .message("Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.vllm.server to \
+                  Triton")
         .field_path(".profiling.driver"),
     validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")
-        .message("alerts watch objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate to false")
+        .message("alerts.burnRate requires objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate \
+                  to false")
         .field_path(".alerts"),
     validation = Rule::new(
         "self.engine.backend != 'Custom' || !has(self.search) || \
          !(has(self.search.kvCachePrecision) || has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \
          has(self.search.maxBatchSize) || has(self.search.maxNumTokens))")
-        .message("kvCachePrecision, tensorParallel, pipelineParallel, maxBatchSize and maxNumTokens are no axes of backend \
-                  Custom: remove them, or use options of engine.custom")
+        .message("backend Custom does not support the axes kvCachePrecision, tensorParallel, pipelineParallel, \
+                  maxBatchSize and maxNumTokens: remove them, or use engine.custom.options")
         .field_path(".search"),
     validation = Rule::new(
         "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
          !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
-        .message("engines of TensorRT-LLM and vLLM are FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, INT8SmoothQuant, INT4AWQ, \
-                  W4A8AWQ or NVFP4: name one or more of them")
+        .message("search.precision of TensorRT-LLM and vLLM must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
+                  INT8SmoothQuant, INT4AWQ, W4A8AWQ or NVFP4: name one or more of them")
         .field_path(".search.precision"),
     validation = Rule::new(
         "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")
-        .message("an engine of TensorRT-LLM or vLLM is one instance that batches in flight: remove instances, or use \
-                  maxBatchSize")
+        .message("an engine of TensorRT-LLM or vLLM is one instance that batches in flight: remove search.instances, \
+                  or use search.maxBatchSize")
         .field_path(".search.instances"),
     validation = Rule::new(
         "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || \
          self.profiling.driver != 'ModelAnalyzer'")
-        .message("Model Analyzer measures an ensemble at levels and with configurations that it chooses itself: set driver: AgentRun, \
-                  or engine.tensorRTLLM.entry to Engine or BLS")
+        .message("Model Analyzer chooses levels and configurations of an ensemble itself: set profiling.driver to \
+                  AgentRun, or engine.tensorRTLLM.entry to Engine or BLS")
         .field_path(".profiling.driver"),
     validation = Rule::new(
         "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'BLS' || !has(self.search) || !has(self.search.maxBatchSize) || \
          self.search.maxBatchSize.all(n, n <= 128)")
-        .message("entry BLS runs a Python process for each sequence: use 128 or less, or engine.tensorRTLLM.entry Engine or \
-                  Ensemble")
+        .message("entry BLS runs a Python process for each sequence: set search.maxBatchSize to 128 or less, or \
+                  engine.tensorRTLLM.entry to Engine or Ensemble")
         .field_path(".search.maxBatchSize"),
     validation = Rule::new(
         "self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
-        .message("TensorRTLLMPyTorch and VLLM read no parameters of config.pbtxt: remove parameters, or use extraArgs")
+        .message("TensorRTLLMPyTorch and VLLM read no parameters of config.pbtxt: remove search.parameters, or use \
+                  extraArgs")
         .field_path(".search.parameters"),
     validation = Rule::new(
         "self.engine.backend == 'Custom' || (has(self.hardware) && has(self.hardware.nodeSelector) && \
          'nvidia.com/gpu.product' in self.hardware.nodeSelector)")
-        .message("an engine is built, measured and served on one GPU model: name it by the label nvidia.com/gpu.product")
+        .message("hardware.nodeSelector must name the one GPU model of all pods: add the label nvidia.com/gpu.product")
         .field_path(".hardware.nodeSelector")
 )]
 pub struct AgentDeploymentSpec {
-    /// The model that the agent runs on.
+    /// Model that the agent runs on.
     pub model: ModelSource,
     /// How engines are built and served.
     pub engine: EngineConfiguration,
-    /// The configurations to choose from.
+    /// Configurations to choose from.
     #[serde(default)]
     pub search: SearchSpace,
-    /// The nodes to build and serve on.
+    /// Nodes to build, measure and serve on.
     #[serde(default)]
     pub hardware: Hardware,
-    /// The objectives that the agent must meet.
+    /// Objectives that the agent must meet.
     #[serde(default)]
     pub slo: ServiceLevelObjectives,
     /// How configurations are measured before one of them serves.
@@ -190,7 +194,7 @@ pub struct AgentDeploymentSpec {
     /// How a changed plan takes over.
     #[serde(default)]
     pub rollout: Rollout,
-    /// Alerting rules, and who is told of what happens; none and nobody by default.
+    /// Alerting rules and receivers of notifications. None by default.
     #[serde(default, skip_serializing_if = "Alerts::is_default")]
     pub alerts: Alerts,
 }

@@ -1,4 +1,4 @@
-//! Where the model comes from and what its engine is built with.
+//! Where the model comes from, and what its engines are built with.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,21 @@ use super::{
 };
 use crate::v1alpha1::shared::{self, LocalObjectReference};
 
-/// The model that the agent runs on.
+/// Model that the agent runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSource {
-    /// Where the checkpoint lies: `hf://organisation/name@revision`, `pvc://claim/path`, or `http(s)://host/path` of a
-    /// folder. What stands behind it is resolved once, and its digest is shown in `status.model`.
+    /// Location of the checkpoint: `hf://organisation/name@revision`, `pvc://claim/path`, or `http(s)://host/path` of
+    /// a folder. It is resolved once, and `status.model` shows its digest.
     #[schemars(length(min = 1, max = 1024), regex(pattern = r"^(hf|pvc|https?)://[^\s]+$"))]
     pub uri: String,
-    /// Secret whose key `token` opens the source. Only pods of this namespace read it; the operator never does.
+    /// Secret whose key `token` grants access to the source. Only pods of this namespace read it; the operator never
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
 }
 
-/// How engines are built and served: the backend by name, and the block of that name in lower case.
+/// How engines are built and served: the backend, and the block of that name in lowercase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -49,9 +50,9 @@ pub struct ModelSource {
         .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm")
 )]
 pub struct EngineConfiguration {
-    /// The backend that builds and serves the model.
+    /// Backend that builds and serves the model.
     pub backend: Backend,
-    /// A container of your own that writes a Triton model repository.
+    /// Your own container that writes a Triton model repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<CustomEngine>,
     /// TensorRT-LLM's own tools.
@@ -65,11 +66,11 @@ pub struct EngineConfiguration {
     pub vllm: Option<VllmEngine>,
 }
 
-/// The backends.
+/// Backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Backend {
-    /// A container of the user's own writes the Triton model repository.
+    /// Your own container writes the Triton model repository.
     Custom,
     /// TensorRT-LLM's tools build the engine, and Triton's TensorRT-LLM backend serves it.
     TensorRTLLM,
@@ -80,7 +81,7 @@ pub enum Backend {
 }
 
 impl EngineConfiguration {
-    /// What serves engines that need no build; none with another backend.
+    /// Gives what serves engines that need no build; `None` for other backends.
     pub fn served_by(&self) -> Option<NoBuildBackend> {
         let server = self.vllm.as_ref().map_or(VllmServer::default(), |vllm| vllm.server);
         self.backend.no_build().map(|backend| server.serves(backend))
@@ -88,7 +89,7 @@ impl EngineConfiguration {
 }
 
 impl Backend {
-    /// Which of the backends without a build it is, if any, behind its default server.
+    /// Gives the backend without a build, behind its default server; `None` for other backends.
     pub(in crate::v1alpha1) const fn no_build(self) -> Option<NoBuildBackend> {
         match self {
             Self::Custom | Self::TensorRTLLM => None,
@@ -98,22 +99,23 @@ impl Backend {
     }
 }
 
-/// Builds with a container of the user's own.
+/// Builds with your own container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomEngine {
-    /// Image that reads the checkpoint at `/slipway/checkpoint`, the options at `/slipway/task/build.json`, and writes the
-    /// model repository below `/slipway/output`.
+    /// Builder image. It reads the checkpoint at `/slipway/checkpoint` and the options at `/slipway/task/build.json`,
+    /// and writes the model repository below `/slipway/output`.
     #[schemars(length(min = 1, max = 512))]
     pub builder_image: String,
     /// Image with tritonserver that serves what the builder wrote.
     #[schemars(length(min = 1, max = 512))]
     pub triton_image: String,
-    /// Options handed to the builder as they are.
+    /// Options that are passed to the builder unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub options: BTreeMap<String, String>,
-    /// Variants of the model to build engines of, each in every precision; absent means the checkpoint as it is.
+    /// Variants of the model. One engine is built for each variant and precision. Absent means the checkpoint as it
+    /// is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub variants: Vec<EngineVariant>,
@@ -123,20 +125,20 @@ pub struct CustomEngine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineVariant {
-    /// Name by which status and events speak of the variant.
+    /// Name of the variant in status and events.
     #[schemars(length(min = 1, max = 20), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// Folder of the checkpoint that holds this variant; absent means the checkpoint's root.
+    /// Folder of the checkpoint that holds this variant. Absent means the checkpoint's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"))]
     pub folder: Option<String>,
-    /// Options of this variant, which go before those of `engine.custom.options`.
+    /// Options of this variant, which override those of `engine.custom.options`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::option_values")]
     pub options: BTreeMap<String, String>,
 }
 
-/// The numeric format of an engine's weights.
+/// Numeric format of an engine's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Precision {
@@ -148,19 +150,19 @@ pub enum Precision {
     BF16,
     /// 8-bit integers.
     INT8,
-    /// 8-bit floating point, weights and activations.
+    /// 8-bit floating point, for weights and activations.
     FP8,
-    /// 8-bit weights, activations as the data type.
+    /// 8-bit weights; activations keep the data type.
     INT8WeightOnly,
-    /// 4-bit weights, activations as the data type.
+    /// 4-bit weights; activations keep the data type.
     INT4WeightOnly,
-    /// 8-bit integers, weights and activations, after SmoothQuant.
+    /// 8-bit integers for weights and activations, with SmoothQuant.
     INT8SmoothQuant,
-    /// 4-bit weights in groups, after AWQ.
+    /// 4-bit weights in groups, with AWQ.
     INT4AWQ,
-    /// 4-bit weights in groups after AWQ, FP8 activations.
+    /// 4-bit weights in groups with AWQ, FP8 activations.
     W4A8AWQ,
-    /// 4-bit floating point of Blackwell.
+    /// 4-bit floating point of Blackwell GPUs.
     NVFP4,
 }
 
@@ -183,61 +185,62 @@ impl Precision {
     }
 }
 
-/// The configurations to choose from. Every axis is optional.
+/// Configurations to choose from. Every axis is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchSpace {
-    /// Numeric formats to build an engine for, the most exact first. TensorRTLLMPyTorch and VLLM convert nothing: of a quantized
-    /// checkpoint they serve its own format.
+    /// Numeric formats to build engines for, most exact first. TensorRTLLMPyTorch and VLLM convert nothing: of a
+    /// quantized checkpoint they serve its own format.
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
-    /// Numeric formats of the KV cache to build an engine for. Absent means Auto. Not with Custom, as all axes whose values
-    /// are engines of their own.
+    /// Numeric formats of the KV cache to build engines for. Absent means Auto. Like all axes whose values are
+    /// engines of their own, it is not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
     pub kv_cache_precision: Vec<KvCachePrecision>,
-    /// GPUs that each layer is split over. Absent means 1. Not with Custom.
+    /// Numbers of GPUs to split each layer over. Absent means 1. Not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
     pub tensor_parallel: Vec<i32>,
-    /// Groups that the layers are split into, each on GPUs of its own. Absent means 1. Not with Custom.
+    /// Numbers of pipeline stages, each on its own GPUs. Absent means 1. Not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 8)), extend("x-kubernetes-list-type" = "set"))]
     pub pipeline_parallel: Vec<i32>,
-    /// Sequences that the engine runs together, at most. Absent means 64. Not with Custom.
+    /// Maximum numbers of sequences that the engine runs together. Absent means 64. Not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 4096)), extend("x-kubernetes-list-type" = "set"))]
     pub max_batch_size: Vec<i32>,
-    /// Tokens of all sequences in one iteration, at most. Absent means 8192. Not with Custom.
+    /// Maximum numbers of tokens of all sequences in one iteration. Absent means 8192. Not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 1_000_000)), extend("x-kubernetes-list-type" = "set"))]
     pub max_num_tokens: Vec<i32>,
-    /// Agent runs in flight on one replica; a sidecar answers 429 beyond the largest.
+    /// Levels to measure: agent runs in flight on one replica. A sidecar answers 429 beyond the chosen level, or the
+    /// largest if nothing is measured.
     #[serde(default = "default_concurrency")]
     #[schemars(length(min = 1, max = 16), inner(range(min = 1, max = 1024)), extend("x-kubernetes-list-type" = "set"))]
     pub concurrency: Vec<i32>,
-    /// Instances of the model in one Triton, each with weights of its own. Absent means as the repository has it. More than one
-    /// value needs `profiling`.
+    /// Numbers of model instances in one Triton, each with its own weights. Absent means as the repository has it.
+    /// More than one value requires `profiling`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(range(min = 1, max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub instances: Vec<i32>,
-    /// Parameters of the model's configuration that need no new engine, each with the values to choose from. With TensorRTLLM
-    /// those that `tensorrt_llm` reads when it is loaded, such as kv_cache_free_gpu_mem_fraction. Not with TensorRTLLMPyTorch and
-    /// VLLM.
+    /// Parameters of the model's configuration that need no new build, each with the values to choose from. With
+    /// TensorRTLLM they are those that `tensorrt_llm` reads when it is loaded, such as
+    /// kv_cache_free_gpu_mem_fraction. Not allowed with TensorRTLLMPyTorch and VLLM.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub parameters: Vec<ServeParameter>,
 }
 
-/// A parameter of the model's configuration (`parameters` of config.pbtxt) with the values to choose from.
+/// A parameter of the model's configuration (`parameters` of config.pbtxt), with the values to choose from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServeParameter {
     /// Key of the parameter.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z][A-Za-z0-9_.-]*$"))]
     pub name: String,
-    /// Its values.
+    /// Values to choose from.
     #[schemars(
         length(min = 1, max = 8),
         inner(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")),

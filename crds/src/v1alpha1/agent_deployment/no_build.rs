@@ -1,4 +1,4 @@
-//! Engines without a build: the checkpoint is served as it is, by what a generated file tells the engine.
+//! Engines without a build: the checkpoint as it is, with a generated file that configures the backend.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::tensorrt_llm::EngineDtype;
 use crate::values::Percent;
 
-/// The backends without a build.
+/// Backends without a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum NoBuildBackend {
@@ -25,7 +25,7 @@ pub enum VllmServer {
     /// Triton's vLLM backend.
     #[default]
     Triton,
-    /// vLLM's own server, which speaks OpenAI's protocol.
+    /// vLLM's own server, with OpenAI's protocol.
     OpenAI,
 }
 
@@ -35,7 +35,7 @@ impl VllmServer {
         *self == Self::default()
     }
 
-    /// What serves an engine of a backend behind this server; only vLLM has a choice.
+    /// Gives what serves an engine of a backend behind this server. Only vLLM has a choice.
     pub const fn serves(self, backend: NoBuildBackend) -> NoBuildBackend {
         match (backend, self) {
             (NoBuildBackend::VLLM, Self::OpenAI) => NoBuildBackend::VLLMOpenAI,
@@ -44,67 +44,70 @@ impl VllmServer {
     }
 }
 
-/// Serves with vLLM, behind Triton's vLLM backend or with its own server. Nothing is built: the checkpoint is served as it is.
+/// Serves with vLLM, behind Triton's vLLM backend or with its own server. Nothing is built: the checkpoint is served
+/// as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VllmEngine {
-    /// Version of vLLM: from 0.6.3 on behind Triton, as NVIDIA's images carry them, and from 0.9.0 on with its own server.
+    /// Version of vLLM: 0.6.3 or later behind Triton, as NVIDIA's images carry them, and 0.9.0 or later with its own
+    /// server.
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+){0,2}(rc[0-9]+|\.post[0-9]+)?$"))]
     pub version: String,
-    /// Image that serves; absent means NVIDIA's Triton image of that version, or vLLM's own for its own server. With an image of your
-    /// own any version that the server allows will do.
+    /// Serving image. Absent means NVIDIA's Triton image of that version, or vLLM's own image for its own server.
+    /// With your own image, any version that the server allows works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// What takes requests: Triton's vLLM backend, or vLLM's own server, which is measured by driver AgentRun alone.
+    /// What takes requests: Triton's vLLM backend, or vLLM's own server. Only driver AgentRun measures the latter.
     #[serde(default, skip_serializing_if = "VllmServer::is_default")]
     pub server: VllmServer,
-    /// The share of a GPU's memory that vLLM takes, for weights, activations and KV cache.
+    /// Share of a GPU's memory that vLLM uses, for weights, activations and KV cache.
     #[serde(default = "most_of_it")]
     pub gpu_memory_utilization: Percent,
-    /// What vLLM is told.
+    /// Options of vLLM.
     #[serde(flatten)]
     pub options: NoBuildOptions,
 }
 
-/// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model. Nothing is built: the checkpoint is served as it is.
+/// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model. Nothing is built: the checkpoint is served as
+/// it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmPyTorchEngine {
-    /// Version of TensorRT-LLM, from 1.0 on.
+    /// Version of TensorRT-LLM, 1.0 or later.
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$"))]
     pub version: String,
-    /// Image that serves; absent means NVIDIA's Triton image of that version. With an image of your own any version from 1.0 on
-    /// will do.
+    /// Serving image. Absent means NVIDIA's Triton image of that version. With your own image, any version from 1.0
+    /// on works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// The share of the memory left after loading that the KV cache takes.
+    /// Share of the memory left after loading that the KV cache uses.
     #[serde(default = "most_of_it")]
     pub kv_cache_free_gpu_memory: Percent,
-    /// What the engine is told.
+    /// Options of TensorRT-LLM.
     #[serde(flatten)]
     pub options: NoBuildOptions,
 }
 
-/// What both are told; part of an engine's identity.
+/// Options of both backends, as part of an engine's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoBuildOptions {
-    /// Data type of what is not quantized; absent means the checkpoint's, and FP16 and BF16 engines have their own.
+    /// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<EngineDtype>,
-    /// Tokens of the longest sequence, prompt and answer together.
+    /// Maximum tokens of a sequence, prompt and answer together.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_seq_len: i32,
     /// Prompts with the same beginning share the KV cache.
     #[serde(default = "yes")]
     pub prefix_caching: bool,
-    /// Long prompts are read in pieces between the steps of running answers.
+    /// Long prompts are processed in chunks between the steps of running answers.
     #[serde(default = "yes")]
     pub chunked_prefill: bool,
-    /// Arguments that no field stands for, as `name=value`: of vLLM's `AsyncEngineArgs`, or of `tensorrt_llm.LLM`, with dots for
-    /// what is nested. What a field sets cannot be set here.
+    /// Arguments that no field covers, as `name=value`: of vLLM's `AsyncEngineArgs`, or of `tensorrt_llm.LLM`, with
+    /// dots for nested ones. An argument that a field sets is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub extra_args: Vec<String>,

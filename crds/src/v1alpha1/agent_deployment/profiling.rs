@@ -6,54 +6,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 
-/// How the configurations of the search space are measured. Without it nothing is measured, and the first engine that passes the
-/// quality gate serves as its repository configures it.
+/// How the configurations of the search space are measured. Without it nothing is measured, and the first engine that
+/// passes the quality gate serves as its repository configures it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.driver != 'ModelAnalyzer' || self.workloads.exists(w, has(w.prompts))")
-        .message("driver ModelAnalyzer sends prompts: add a workload with prompts, or set driver: AgentRun")
+        .message("driver ModelAnalyzer requires prompts: add a workload with prompts, or set driver to AgentRun")
         .field_path(".workloads"),
     validation = Rule::new("self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
-        .message("driver AgentRun replays whole runs: add a workload with agentTrace").field_path(".workloads"),
+        .message("driver AgentRun requires recorded runs: add a workload with agentTrace").field_path(".workloads"),
     validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
         .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
     validation = Rule::new(
         "!has(self.budget) || !has(self.budget.perMonth) || has(self.schedule) || \
          (has(self.onDrift) && self.onDrift == 'Reprofile')")
-        .message("budget.perMonth limits what is measured by schedule or after drift: add schedule, or onDrift: Reprofile, or leave perMonth out")
+        .message("budget.perMonth limits campaigns by schedule or after drift: add schedule, set onDrift to \
+                  Reprofile, or remove perMonth")
         .field_path(".budget.perMonth"),
     validation = Rule::new(
         "!has(self.approveReprofiling) || (has(self.onDrift) && self.onDrift == 'Reprofile')")
-        .message("approveReprofiling answers a proposal of onDrift: Reprofile: set that, or leave the word out")
+        .message("approveReprofiling approves a proposal of onDrift: Reprofile: set onDrift to Reprofile, or remove \
+                  approveReprofiling")
         .field_path(".approveReprofiling")
 )]
 pub struct Profiling {
-    /// What generates the load while configurations are compared. ModelAnalyzer measures RequestLatency and throughput of
-    /// requests; AgentRun measures whole runs. With an agentTrace, the chosen configuration is confirmed by AgentRun either way.
+    /// What sends the load while configurations are compared. ModelAnalyzer measures RequestLatency and throughput of
+    /// requests; AgentRun measures whole runs. With an agentTrace, AgentRun confirms the chosen configuration in
+    /// either case.
     #[serde(default)]
     pub driver: ProfilingDriver,
-    /// The traffic to measure with.
+    /// Traffic to measure with.
     #[schemars(
         length(min = 1, max = 8),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub workloads: Vec<ProfilingWorkload>,
-    /// What a campaign may cost.
+    /// Limits on the cost of a campaign.
     #[serde(default)]
     pub budget: ProfilingBudget,
-    /// Whether what a campaign chose takes over by itself. It concerns choices that differ from the one that serves: the first revision
-    /// takes over whatever stands here, and so does a plan that was approved before.
+    /// Whether the choice of a campaign is rolled out automatically. This concerns choices that differ from the
+    /// current one. The first revision, and a plan that was approved before, always take over.
     #[serde(default, skip_serializing_if = "Approval::is_default")]
     pub approval: Approval,
-    /// When everything is measured anew, beside what serves. A choice that meets the objectives stays unless another is better by 5 %.
+    /// When to measure everything again, beside the revision that serves. A choice that meets the objectives stays
+    /// unless another is better by 5 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ProfilingSchedule>,
-    /// What follows from drift of what serves, which is watched and told whatever stands here.
+    /// What to do after drift. Drift is always observed and reported.
     #[serde(default, skip_serializing_if = "OnDrift::is_default")]
     pub on_drift: OnDrift,
-    /// The word in `status.drift.proposal`: what users ask has changed, and what serves may be measured anew. Does nothing to any other
-    /// proposal.
+    /// Approves the proposal in `status.drift.proposal` with this value: what users ask has changed, and a new
+    /// campaign may start. It has no effect on any other proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub approve_reprofiling: Option<String>,
@@ -66,8 +70,9 @@ pub enum OnDrift {
     /// Conditions and events.
     #[default]
     Report,
-    /// What serves is also measured anew, as by a schedule: by itself when an objective is at risk, at the earliest seven days after the
-    /// last campaign; when what users ask has changed, once `approveReprofiling` says so.
+    /// A new campaign also starts, as with a schedule. If an objective is at risk, it starts automatically, at the
+    /// earliest seven days after the last campaign. If what users ask has changed, it starts after
+    /// `approveReprofiling`.
     Reprofile,
 }
 
@@ -77,36 +82,38 @@ impl OnDrift {
     }
 }
 
-/// Times at which everything is measured anew. However many of them pass while it cannot be, it is measured once when it can.
+/// Times at which everything is measured again. Missed times are made up for by one campaign, as soon as it can
+/// start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(r"self.cron.matches('^[^ ]+( +[^ ]+){4}$')")
-        .message("write minute, hour, day of month, month and day of week, such as 0 3 * * 1; the zone goes into timeZone")
+        .message("cron must have minute, hour, day of month, month and day of week, such as 0 3 * * 1: write these, \
+                  and put the zone into timeZone")
         .field_path(".cron"),
     validation = Rule::new(
         r"!self.cron.matches('^[^ ]+ +[^ ]+ +((30|31|30,31|31,30|30-31) +(0?2|(?i:feb))|31 +(0?[2469]|11|(?i:feb|apr|jun|sep|nov))(,(0?[2469]|11|(?i:feb|apr|jun|sep|nov)))*) +[*]$')")
-        .message("no such month has such a day, so that it would never come up: choose another day or month")
+        .message("cron names a day that its month never has: choose another day or month")
         .field_path(".cron")
 )]
 pub struct ProfilingSchedule {
     /// Minute, hour, day of month, month and day of week: `0 3 * * 1` is every Monday at three.
     #[schemars(length(min = 9, max = 100))]
     pub cron: String,
-    /// The zone whose clock is meant, by its name in the IANA database, such as `Europe/Berlin`. UTC by default.
+    /// Time zone by its name in the IANA database, such as `Europe/Berlin`. UTC by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9_+/-]+$"))]
     pub time_zone: Option<String>,
 }
 
-/// Whether a new choice takes over by itself.
+/// Whether a new choice is rolled out automatically.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Approval {
     /// It is rolled out.
     #[default]
     Automatic,
-    /// It stands in `status.rollout.proposed`, with what it would change, until `spec.rollout.approve` names it.
+    /// It waits in `status.rollout.proposed`, with what it would change, until `spec.rollout.approve` names it.
     Manual,
 }
 
@@ -116,7 +123,7 @@ impl Approval {
     }
 }
 
-/// What generates load.
+/// What sends the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ProfilingDriver {
@@ -131,26 +138,26 @@ pub enum ProfilingDriver {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.prompts) != has(self.agentTrace)")
-    .message("a workload has either prompts or an agentTrace"))]
+    .message("a workload needs either prompts or agentTrace: set exactly one of them"))]
 pub struct ProfilingWorkload {
-    /// Name by which reports speak of the workload.
+    /// Name of the workload in reports.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// Share of the requests, relative to the other workloads with prompts.
     #[serde(default = "default_weight")]
     #[schemars(range(min = 1, max = 1000))]
     pub weight: i32,
-    /// Prompts, one JSON object a line: `id`, `prompt`, `maxTokens`, `stopWords`. `{{number}}` and `{{word}}` in a prompt are drawn
-    /// anew for each request, so that no two requests are alike.
+    /// Prompts, one JSON object per line: `id`, `prompt`, `maxTokens`, `stopWords`. Each request draws `{{number}}`
+    /// and `{{word}}` in a prompt anew, so that no two requests are alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<ConfigMapSource>,
-    /// Recorded runs, one JSON object a line: `input`, and `calls` with `tool`, `arguments`, `result` and `latencyMicros`. Tools are
-    /// answered from the record with the recorded latencies; no call leaves the pod.
+    /// Recorded runs, one JSON object per line: `input`, and `calls` with `tool`, `arguments`, `result` and
+    /// `latencyMicros`. The record answers tool calls with its latencies, and no call leaves the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_trace: Option<ConfigMapSource>,
 }
 
-/// Where lines lie.
+/// Source of the lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
@@ -158,18 +165,19 @@ pub struct ConfigMapSource {
     pub config_map: ConfigMapKeyReference,
 }
 
-/// What a campaign may cost.
+/// Limits on the cost of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfilingBudget {
-    /// GPU hours that measuring may take; hours of the pod where it has no GPU.
+    /// Maximum GPU hours of a campaign. Hours of the pod count if it has no GPU.
     #[serde(default = "default_gpu_hours")]
     pub gpu_hours: PositiveDecimal,
-    /// Most measurements of a configuration at a level.
+    /// Maximum number of measurements in a campaign. Each is one configuration at one level.
     #[serde(default = "default_measurements")]
     #[schemars(range(min = 1, max = 300))]
     pub measurements: i32,
-    /// GPU hours that measuring by schedule and after drift may take in a calendar month (UTC); without it each takes up to `gpuHours`.
+    /// Maximum GPU hours in a calendar month (UTC) of campaigns by schedule and after drift. Without it each may take
+    /// up to `gpuHours`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_month: Option<PositiveDecimal>,
 }

@@ -1,4 +1,4 @@
-//! What the operator knows of measurements by schedule, and after drift.
+//! Campaigns by schedule, and after drift.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::PositiveDecimal;
 
-/// Measurements of what serves, by `spec.profiling.schedule` and after drift.
+/// Campaigns by `spec.profiling.schedule` and after drift.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReprofilingStatus {
-    /// The schedule that `nextAt` was reckoned by, with its zone.
+    /// Schedule from which `nextAt` was computed, with its time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 180))]
     pub schedule: Option<String>,
-    /// When everything is measured next; a time that has passed is made up for once nothing else is under way.
+    /// Start of the next campaign. If that time has passed, the campaign starts once nothing else is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Time>,
-    /// Why it is measured then.
+    /// Cause of the next campaign.
     #[serde(default, skip_serializing_if = "ReprofilingCause::is_default")]
     pub because: ReprofilingCause,
-    /// The latest measurement: under way, or ended.
+    /// Latest campaign, in progress or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<ReprofilingRun>,
-    /// The measurement whose choice was taken for a spec.
+    /// Campaign whose choice was adopted for a spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<AdoptedCampaign>,
-    /// What `profiling.budget.perMonth` is held against.
+    /// GPU time that counts against `profiling.budget.perMonth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub month: Option<MonthlyUse>,
 }
 
-/// One measurement of what serves.
+/// One campaign beside the revision that serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReprofilingRun {
-    /// Its number, from 1.
+    /// Number of the campaign, from 1.
     pub number: i32,
-    /// Why it was begun.
+    /// Cause of the campaign.
     #[serde(default, skip_serializing_if = "ReprofilingCause::is_default")]
     pub because: ReprofilingCause,
     /// Hash of the part of the spec that it measures for.
@@ -47,33 +47,33 @@ pub struct ReprofilingRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub profile: Option<String>,
-    /// What it may cost: `profiling.budget.gpuHours`, or what the month left when it began.
+    /// GPU hours that it may take: `profiling.budget.gpuHours`, or what was left of the month when it began.
     pub gpu_hours: PositiveDecimal,
     /// When it began.
     pub started_at: Time,
-    /// When it ended; absent while it is under way.
+    /// When it ended. Absent while it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// What came of it.
+    /// Result of the campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ReprofilingResult>,
-    /// The same in words.
+    /// The result in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub message: String,
-    /// GPU time that it took, in milliseconds; time of the pods where they have no GPU.
+    /// GPU time that it took, in milliseconds. Time of the pods counts if they have no GPU.
     #[serde(default)]
     pub gpu_milliseconds: i64,
 }
 
-/// Why what serves is measured anew.
+/// Causes of campaigns beside the revision that serves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ReprofilingCause {
-    /// Its time has come.
+    /// The scheduled time.
     #[default]
     Schedule,
-    /// It has changed, or what users ask has.
+    /// Drift of the revision that serves, or of what users ask.
     Drift,
 }
 
@@ -83,17 +83,17 @@ impl ReprofilingCause {
     }
 }
 
-/// What came of a measurement of what serves.
+/// Result of a campaign beside the revision that serves. Absent while it is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ReprofilingResult {
-    /// Another choice takes its place.
+    /// Another choice replaces the current one.
     Changed,
-    /// What serves stays.
+    /// The current choice stays.
     Unchanged,
-    /// Nothing meets the objectives; what serves stays.
+    /// No configuration meets the objectives; the current choice stays.
     Infeasible,
-    /// It could not be carried out; what serves stays.
+    /// The campaign failed; the current choice stays.
     Failed,
     /// The spec was edited meanwhile.
     Superseded,
@@ -101,27 +101,27 @@ pub enum ReprofilingResult {
     Declined,
 }
 
-/// A measurement whose choice was taken for a spec.
+/// A campaign whose choice was adopted for a spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptedCampaign {
-    /// Hash of the part of the spec that it was taken for.
+    /// Hash of the part of the spec that it was adopted for.
     #[schemars(length(max = 64))]
     pub input_hash: String,
-    /// Its number.
+    /// Number of the campaign.
     pub number: i32,
     /// Name of its Profile.
     #[schemars(length(max = 63))]
     pub profile: String,
 }
 
-/// What was used in a calendar month.
+/// GPU time used in a calendar month.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MonthlyUse {
-    /// The month in UTC: `2026-01`.
+    /// Month in UTC: `2026-01`.
     #[schemars(length(max = 7))]
     pub month: String,
-    /// GPU time of the measurements that ended in it, in milliseconds.
+    /// GPU time of the campaigns that ended in it, in milliseconds.
     pub gpu_milliseconds: i64,
 }

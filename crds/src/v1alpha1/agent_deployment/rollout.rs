@@ -1,4 +1,4 @@
-//! How a changed plan takes over from the one that serves.
+//! How a changed plan takes over from stable.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -7,32 +7,33 @@ use serde::{Deserialize, Serialize};
 use super::{Guardrail, baseline::Baseline};
 use crate::values::{DurationText, Percent};
 
-/// How a changed plan takes over: who moves traffic, in which steps, and how the new revision is judged.
+/// How a changed plan takes over: how traffic moves, in which steps, and how the canary is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(
         "(has(self.traffic) && has(self.traffic.type) && self.traffic.type != 'BlueGreen') || \
          !(has(self.steps) || has(self.judge) || has(self.guardrails) || has(self.onInconclusive))")
-        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to GatewayAPI or ReplicaRatio"),
+        .message("steps, judge, guardrails and onInconclusive need traffic that can be split: set traffic.type to \
+                  GatewayAPI or ReplicaRatio"),
     validation = Rule::new(
         "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || \
          (has(self.traffic) && has(self.traffic.type) && self.traffic.type == 'GatewayAPI')")
-        .message("baseline MirrorBaseline needs a gateway: with ReplicaRatio its pods would be pods of stable like any others, and with \
-                  BlueGreen nothing is judged: set traffic.type to GatewayAPI, or baseline to Stable")
+        .message("baseline MirrorBaseline requires a route that can give its pods a weight: set traffic.type to \
+                  GatewayAPI, or baseline to Stable")
         .field_path(".baseline"),
     validation = Rule::new(
         "!(has(self.baseline) && self.baseline == 'MirrorBaseline') || !(has(self.capacity) && self.capacity == 'InPlace')")
-        .message("baseline MirrorBaseline needs room beside all pods of stable, and capacity InPlace takes the room of these: set capacity \
-                  to SurgeIfPossible or RequireSurge, or baseline to Stable")
+        .message("baseline MirrorBaseline needs capacity beside stable, but capacity InPlace drains stable: set \
+                  capacity to SurgeIfPossible or RequireSurge, or baseline to Stable")
         .field_path(".baseline")
 )]
 pub struct Rollout {
-    /// Who moves traffic to the new revision.
+    /// How traffic moves to the canary.
     #[serde(default, skip_serializing_if = "Traffic::is_default")]
     pub traffic: Traffic,
-    /// Shares of traffic that the new revision is given in turn. After the last one it takes over. The default is 5, 20 and 50
-    /// percent, for ten minutes each.
+    /// Weights that the canary gets in turn. After the last one it takes over. The default is 5, 20 and 50 percent,
+    /// for ten minutes each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(validation = Rule::new(
@@ -40,57 +41,57 @@ pub struct Rollout {
          (size(self) < 4 || self[2].weight < self[3].weight) && (size(self) < 5 || self[3].weight < self[4].weight) && \
          (size(self) < 6 || self[4].weight < self[5].weight) && (size(self) < 7 || self[5].weight < self[6].weight) && \
          (size(self) < 8 || self[6].weight < self[7].weight)")
-        .message("weights of steps must increase: sort the steps and leave out repeated ones"))]
+        .message("weights of steps must increase: sort the steps and remove repeated ones"))]
     pub steps: Vec<RolloutStep>,
-    /// How the new revision is judged.
+    /// How the canary is judged.
     #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
     pub judge: JudgeSettings,
-    /// What the new revision is compared with. Stable: the pods that serve. MirrorBaseline: fresh pods of the serving plan, as many as
-    /// the new revision has, that start with them and have the same share of the traffic, so that pods which have just started are
-    /// not held against pods that have long been warm. It needs room for these pods too, and no share is larger than 33 percent:
-    /// beyond it less would be left to the serving pods than either of the two has.
+    /// What the canary is compared with. Stable compares with the pods of stable. MirrorBaseline starts fresh pods of
+    /// stable's plan together with the canary's, as many and with the same weight, so that new pods are not compared
+    /// with warm ones. It needs capacity for these pods too, and no weight is above 33 percent. Beyond that stable
+    /// would have less than either of the two.
     #[serde(default, skip_serializing_if = "Baseline::is_default")]
     pub baseline: Baseline,
-    /// Guardrails of your own, which Prometheus is asked for once a minute. One that is exceeded three times in a row rolls the new
-    /// revision back; while one is exceeded or has no value, the rollout stays at its step.
+    /// Your own guardrails, queried from Prometheus once a minute. One that is exceeded three times in a row rolls
+    /// the canary back. While one is exceeded or has no value, the rollout stays at its step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub guardrails: Vec<Guardrail>,
-    /// What happens when a step's longest soak passes without a verdict.
+    /// What to do when `maxSoak` of a step passes without a verdict.
     #[serde(default, skip_serializing_if = "OnInconclusive::is_default")]
     pub on_inconclusive: OnInconclusive,
-    /// What happens when the cluster has no room for the pods of a new revision beside those that serve. Room is asked for by trying: a
-    /// pod is made, and the scheduler finds a node for it or says why not. SurgeIfPossible goes on with the pods that find room, at a
-    /// share of the traffic that they can carry, and waits where none does. RequireSurge waits unless all find room. Either leaves the
-    /// serving revision all its pods. InPlace lets serving pods make room, one at a time, where it would have to wait: capacity is one
-    /// pod short meanwhile, and with one replica nobody serves until the new pod, or after a failure the old one, is ready.
+    /// What to do when the cluster lacks capacity for the canary's pods beside those of stable. The operator probes
+    /// capacity by creating a pod, and reads the scheduler's answer. SurgeIfPossible continues with the pods that
+    /// fit, at a weight that they can carry, and waits if none fits. RequireSurge waits unless all fit. Either leaves
+    /// stable all its pods. InPlace drains stable pods one at a time where it would otherwise wait. Capacity is then
+    /// one pod short. With one replica nothing serves until the new pod, or after a failure the old one, is ready.
     #[serde(default, skip_serializing_if = "Capacity::is_default")]
     pub capacity: Capacity,
-    /// How long a pod of a new revision may wait for a node before `capacity` says what happens. Make it longer than the cluster takes
-    /// to add a node; where it never adds one, `0s` saves the wait.
+    /// How long a pod of the canary may wait for a node before `capacity` applies. Make it longer than the cluster
+    /// takes to add a node. If the cluster never adds one, `0s` saves the wait.
     #[serde(default = "default_capacity_deadline")]
     pub capacity_deadline: DurationText,
-    /// Keeps the rollout at its step, and lets no serving pod make room. A revision that does harm is rolled back all the same.
+    /// Keeps the rollout at its step, and drains no stable pod. A canary that does harm is still rolled back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// Hash of the plan that takes over without further judgement. Does nothing to any other plan.
+    /// Hash of the plan to promote without further judgement. It has no effect on any other plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub promote: Option<String>,
-    /// Hash of the plan that is rolled back. Does nothing to any other plan.
+    /// Hash of the plan to roll back. It has no effect on any other plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub abort: Option<String>,
-    /// Hash of the rejected plan that is tried once more; add `/2`, `/3` for further tries. Does nothing to any other plan.
+    /// Hash of the rejected plan to retry. Append `/2`, `/3` for further retries. It has no effect on any other plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub retry: Option<String>,
-    /// Hash of the plan in `status.rollout.proposed` that may take over, where `spec.profiling.approval` is Manual. Does nothing to any
-    /// other plan.
+    /// Hash of the plan in `status.rollout.proposed` to approve, where `spec.profiling.approval` is Manual. It has no
+    /// effect on any other plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub approve: Option<String>,
-    /// Superseded revisions that are kept, so that going back to one needs no Job.
+    /// Number of superseded revisions to retain, so that reverting to one needs no Job.
     #[serde(default = "default_revision_history_limit")]
     #[schemars(range(min = 0, max = 20))]
     pub revision_history_limit: i32,
@@ -117,15 +118,16 @@ impl Default for Rollout {
     }
 }
 
-/// Who moves traffic.
+/// How traffic moves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.type) && self.type == 'GatewayAPI') == has(self.gatewayAPI)")
-        .message("type GatewayAPI needs the block gatewayAPI, and no other type may have it")
+        .message("gatewayAPI is required for type GatewayAPI and allowed for no other: add or remove it, or change \
+                  type")
 )]
 pub struct Traffic {
-    /// The way in which traffic is moved.
+    /// Method by which traffic moves.
     #[serde(default)]
     pub r#type: TrafficType,
     /// The gateway, for type GatewayAPI.
@@ -139,16 +141,16 @@ impl Traffic {
     }
 }
 
-/// Ways in which traffic is moved.
+/// Methods by which traffic moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum TrafficType {
-    /// All at once, as soon as every pod of the new revision is ready. Nothing is judged.
+    /// All at once, when every pod of the new revision is ready. Nothing is judged.
     #[default]
     BlueGreen,
-    /// An HTTPRoute of the Gateway API, with weights.
+    /// Weights of an HTTPRoute of the Gateway API.
     GatewayAPI,
-    /// The numbers of pods behind the Service; shares are rounded to whole pods.
+    /// Numbers of pods behind the Service. Weights are rounded to whole pods.
     ReplicaRatio,
 }
 
@@ -156,16 +158,16 @@ pub enum TrafficType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayTraffic {
-    /// The Gateways that the HTTPRoute is attached to.
+    /// Gateways that the HTTPRoute attaches to.
     #[schemars(length(min = 1, max = 4))]
     pub parent_refs: Vec<GatewayReference>,
-    /// Host names that the HTTPRoute matches; none means all of the Gateway.
+    /// Host names that the HTTPRoute matches. Empty means all of the Gateway.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
     pub hostnames: Vec<String>,
-    /// An InferencePool for each live revision, which the HTTPRoute sends its share to in place of the revision's Service: a gateway
-    /// that knows the Gateway API Inference Extension then picks the pod by its load. `{}` is enough. The operator's chart must allow
-    /// it (gateway.inferencePools).
+    /// Makes an InferencePool for each live revision, to which the HTTPRoute sends the revision's weight instead of
+    /// to its Service. A gateway with the Gateway API Inference Extension then picks the pod by its load. `{}`
+    /// suffices. The operator's chart must allow it (gateway.inferencePools).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inference_pool: Option<InferencePoolBackend>,
 }
@@ -174,24 +176,24 @@ pub struct GatewayTraffic {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferencePoolBackend {
-    /// Who picks the pod. It is asked for the pool of every live revision. Absent, the gateway picks itself, which needs version 1.5 or
-    /// later of the Gateway API Inference Extension.
+    /// Endpoint picker for the pools of all live revisions. Absent means that the gateway itself picks, which
+    /// requires version 1.5 or later of the Gateway API Inference Extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_picker: Option<EndpointPicker>,
 }
 
-/// A Service of the namespace that speaks the endpoint picker's protocol.
+/// A Service of the namespace with the endpoint picker's protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointPicker {
     /// Name of the Service.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Its port.
+    /// Port of the Service.
     #[serde(default = "default_picker_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// What the gateway does when it does not answer.
+    /// What the gateway does when the picker does not answer.
     #[serde(default)]
     pub failure_mode: PickerFailureMode,
 }
@@ -200,10 +202,10 @@ pub struct EndpointPicker {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum PickerFailureMode {
-    /// Requests are refused.
+    /// It refuses requests.
     #[default]
     FailClose,
-    /// The gateway picks a pod itself.
+    /// It picks a pod itself.
     FailOpen,
 }
 
@@ -211,20 +213,20 @@ pub enum PickerFailureMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayReference {
-    /// Its name.
+    /// Name of the Gateway.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its namespace; absent means that of the AgentDeployment.
+    /// Namespace of the Gateway. Absent means that of the AgentDeployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
-    /// One of its listeners; absent means all that accept the route.
+    /// One of its listeners. Absent means all that accept the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub section_name: Option<String>,
 }
 
-/// A share of traffic, and how long it is kept.
+/// A weight, and how long it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -236,32 +238,33 @@ pub struct GatewayReference {
         .field_path(".maxSoak")
 )]
 pub struct RolloutStep {
-    /// Share of traffic that goes to the new revision, in percent.
+    /// Share of traffic that goes to the canary, in percent.
     #[schemars(range(min = 1, max = 100))]
     pub weight: i32,
-    /// Shortest time at this step.
+    /// Minimum time at this step.
     #[serde(default = "default_min_soak")]
     pub min_soak: DurationText,
-    /// Longest time at this step without a verdict.
+    /// Maximum time at this step without a verdict.
     #[serde(default = "default_max_soak")]
     pub max_soak: DurationText,
 }
 
-/// How a new revision is judged.
+/// How the canary is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JudgeSettings {
-    /// Slowdown against the serving revision, or against what profiling predicts, that is put up with. At least 9.05% is granted:
-    /// below that a slightly slower pod looks like a slower revision.
+    /// Tolerated slowdown against stable, or against what profiling predicts. Less than 9.05% counts as 9.05%: below
+    /// that a slightly slower pod looks like a slower revision.
     #[serde(default = "default_max_regression")]
     pub max_regression: Percent,
-    /// Probability of rolling back a revision that does no harm, at most `10%`: beyond that a rollback says little about the revision.
+    /// Probability of rolling back a harmless revision, at most `10%`. Beyond that a rollback says little about the
+    /// revision.
     #[serde(default = "default_false_rollback")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]([.][0-9]+)?|10([.]0+)?)%$')")
-        .message("falseRollback must be at most 10%: it is the probability that a revision which does no harm is rolled back, and at \
-                  100% every one would be"))]
+        .message("falseRollback must be at most 10%: lower it, because it is the probability of rolling back a \
+                  harmless revision"))]
     pub false_rollback: Percent,
-    /// Time for which the counts of a new pod are left out.
+    /// Time for which the counts of a new pod are ignored.
     #[serde(default = "default_warm_up")]
     pub warm_up: DurationText,
 }
@@ -286,12 +289,12 @@ impl Default for JudgeSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum OnInconclusive {
-    /// The step is kept and said so; a later verdict still counts.
+    /// The rollout stays at its step and reports it. A later verdict still counts.
     #[default]
     Pause,
-    /// The new revision is rolled back.
+    /// The canary is rolled back.
     Rollback,
-    /// The new revision goes on to the next step, unless harm is suspected.
+    /// The canary advances to the next step, unless harm is suspected.
     Promote,
 }
 
@@ -301,16 +304,16 @@ impl OnInconclusive {
     }
 }
 
-/// What happens when the cluster has no room for the pods of a new revision beside those that serve.
+/// What happens when the cluster lacks capacity for the canary's pods beside those of stable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Capacity {
-    /// It goes on with the pods that find room, and waits where none does.
+    /// The rollout continues with the pods that fit, and waits if none fits.
     #[default]
     SurgeIfPossible,
-    /// Serving pods make room, one at a time, where it would have to wait.
+    /// Stable pods are drained one at a time where the rollout would otherwise wait.
     InPlace,
-    /// It waits unless all its pods find room.
+    /// The rollout waits unless all pods fit.
     RequireSurge,
 }
 
@@ -366,7 +369,7 @@ fn default_revision_history_limit() -> i32 {
 }
 
 impl RolloutStep {
-    /// A step of the default schedule.
+    /// Makes a step of the default schedule.
     pub fn with_weight(weight: i32) -> Self {
         Self { weight, min_soak: default_min_soak(), max_soak: default_max_soak() }
     }

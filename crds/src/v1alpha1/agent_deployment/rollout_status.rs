@@ -1,4 +1,4 @@
-//! What the operator knows of a rollout.
+//! State of a rollout.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -10,94 +10,96 @@ use super::baseline::RolloutBaseline;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Hash of the plan that takes traffic.
+    /// Hash of the plan that serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub stable: Option<String>,
-    /// Hash of the plan that is being brought up, while it differs from `stable`.
+    /// Hash of the plan that is being rolled out, while it differs from `stable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub canary: Option<String>,
-    /// Share of traffic that goes to the canary, for people: `20%`.
+    /// Weight of the canary, for people: `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8))]
     pub canary_share: Option<String>,
-    /// Step of `spec.rollout.steps` that the canary is at, from 1; one more than there are steps once it is about to take over.
+    /// Step of `spec.rollout.steps` that the canary is at, from 1. After the last step, it is one more than their
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i32>,
     /// Share of traffic that goes to the canary, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
-    /// Since when the canary, and its baseline, have the shares that they have.
+    /// When the current weights of the canary and its baseline were set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_since: Option<Time>,
-    /// Fresh pods of the stable plan that the canary is compared with, where `spec.rollout.baseline` is MirrorBaseline; absent before it
-    /// starts and once the canary has passed its last step.
+    /// Fresh pods of stable's plan that the canary is compared with, where `spec.rollout.baseline` is MirrorBaseline.
+    /// Absent before they start, and once the canary has passed its last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<RolloutBaseline>,
-    /// What the judge said last: Hold, Advance, Rollback or Promote.
+    /// Last verdict of the judge: Hold, Advance, Rollback or Promote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub verdict: Option<String>,
-    /// Why it said so, in one word.
+    /// Reason for the verdict, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub reason: Option<String>,
-    /// Why it said so, with numbers.
+    /// Reason for the verdict, with figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub message: Option<String>,
-    /// When the figures of the judge were last written; it looks every ten seconds, and writes once a minute or when the verdict
-    /// changes.
+    /// When the judge's figures were last written. It evaluates every ten seconds, and writes once a minute or when
+    /// the verdict changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged_at: Option<Time>,
-    /// How long the whole rollout of a revision that equals the stable one is expected to take, at the traffic of the stable one.
+    /// Expected duration of the whole rollout of a revision that equals stable, at stable's traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub expected_verdict: Option<String>,
-    /// Evidence of harm, guard by guard; the canary is rolled back when the logarithm of the weighted mean reaches that of one over
-    /// `judge.falseRollback`.
+    /// Evidence of harm for each guard. The canary is rolled back when the logarithm of the weighted mean reaches
+    /// that of one over `judge.falseRollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["guard"]))]
     pub evidence: Vec<LogEvidence>,
-    /// What the guardrails of `spec.rollout.guardrails` were found at, since the canary has its share.
+    /// Last values of the guardrails of `spec.rollout.guardrails`, since the canary has its weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub guardrails: Vec<GuardrailStatus>,
-    /// The judge's memory. Opaque; a new version of the judge starts anew.
+    /// The judge's state. It is opaque, and a new version of the judge starts anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub judge_state: Option<String>,
-    /// What the cluster has room for, where that is less than the canary needs; absent while nothing is short.
+    /// Available capacity, if it is less than the canary needs. Absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RolloutCapacity>,
-    /// Revisions that had traffic until just now. Their pods stay a little longer, for gateways take new shares in one after the other.
+    /// Revisions that lost their traffic just now. Their pods stay a little longer, because gateways adopt new
+    /// weights one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub leaving: Vec<LeavingRevision>,
-    /// Plans that were rolled back, the latest last. They are not tried again without a word in `spec.rollout.retry`.
+    /// Plans that were rolled back, latest last. They are not tried again unless `spec.rollout.retry` names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
     pub rejected: Vec<RejectedPlan>,
-    /// The plan that waits for `spec.rollout.approve`; absent while none does.
+    /// Plan that waits for `spec.rollout.approve`. Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<ProposedPlan>,
-    /// Who else has lately written the HTTPRoute; absent while nobody has.
+    /// Other writer that has lately written the HTTPRoute. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_contest: Option<RouteContest>,
 }
 
-/// Somebody else who writes the HTTPRoute of an AgentDeployment.
+/// Another writer of an AgentDeployment's HTTPRoute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteContest {
-    /// The field manager, as the API server names it.
+    /// Field manager, as the API server names it.
     #[schemars(length(max = 128))]
     pub manager: String,
-    /// What of the route it wrote: `spec.rules`.
+    /// Fields of the route that it wrote: `spec.rules`.
     #[schemars(length(max = 128))]
     pub fields: String,
-    /// When that was seen last, to the minute.
+    /// When that was last observed, to the minute.
     pub at: Time,
 }
 
@@ -105,31 +107,32 @@ pub struct RouteContest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposedPlan {
-    /// Hash of the plan: the word that approves it.
+    /// Hash of the plan. Set `spec.rollout.approve` to it to approve the plan.
     #[schemars(length(max = 63))]
     pub plan_hash: String,
-    /// Since when it waits.
+    /// When it began to wait.
     pub since: Time,
     /// Why it was chosen.
     #[schemars(length(max = 512))]
     pub why: String,
-    /// What it would change, as `field: from -> to`: the choice, what profiling predicts of it, and whatever else the plan changes.
+    /// What it would change, as `field: from -> to`: the choice, what profiling predicts for it, and everything else
+    /// that the plan changes.
     #[schemars(length(max = 24), inner(length(max = 256)))]
     pub changes: Vec<String>,
 }
 
-/// A guardrail of the user's as it was found last.
+/// Last state of a guardrail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardrailStatus {
-    /// Its name.
+    /// Name of the guardrail.
     #[schemars(length(max = 40))]
     pub name: String,
-    /// The canary's value; absent where the expression had none.
+    /// Value of the canary. Absent if the query returned none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub value: Option<String>,
-    /// The largest that it may be; absent where it is a multiple of a value that stable does not have.
+    /// Maximum value. Absent if it is a multiple of a value that stable does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub limit: Option<String>,
@@ -137,61 +140,61 @@ pub struct GuardrailStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub problem: Option<String>,
-    /// How often in a row it was exceeded.
+    /// Number of consecutive evaluations at which it was exceeded.
     #[serde(default)]
     pub exceeded: i32,
-    /// When it was looked at.
+    /// When it was evaluated.
     pub at: Time,
 }
 
-/// How a canary goes about a cluster that has no room for it.
+/// Progress of a canary in a cluster that lacks capacity for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutCapacity {
     /// What is done about it.
     pub phase: CapacityPhase,
-    /// Pods that the canary lacked room for when it last asked: this many in all.
+    /// Number of pods that did not all fit at the last probe.
     pub wanted: i32,
-    /// Pods that it goes on with.
+    /// Number of pods that the canary continues with.
     pub pods: i32,
-    /// Pods of the stable revision that made room for it.
+    /// Number of stable pods that were drained for it.
     pub drained: i32,
-    /// Since when these numbers hold.
+    /// When these numbers were set.
     pub since: Time,
-    /// What the scheduler said.
+    /// Message of the scheduler.
     #[schemars(length(max = 512))]
     pub message: String,
-    /// When room for all pods is asked for again; a changed spec asks at once.
+    /// When capacity for all pods is probed again. A changed spec probes at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Time>,
-    /// Times in a row that room was asked for in vain.
+    /// Number of consecutive probes that failed.
     #[serde(default)]
     pub attempts: i32,
-    /// Generation of the spec that asked last.
+    /// Generation of the spec at the last probe.
     #[serde(default)]
     pub generation: i64,
-    /// Why the canary is rolled back once the stable revision has its pods again; absent if it is not.
+    /// Why the canary will be rolled back once stable has its pods again. Absent if it will not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
-    /// Set when pods made room and the canary found none all the same: what stood in `spec.rollout.retry` then. Nothing is drained
-    /// for this plan until another word stands there.
+    /// Value of `spec.rollout.retry` when stable pods were drained and the canary still did not fit. No pod is
+    /// drained for this plan again until that value changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub drained_in_vain: Option<String>,
 }
 
-/// What a canary does that lacks room.
+/// Phases of a canary that lacks capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum CapacityPhase {
-    /// It has no pods, and asks again from time to time.
+    /// It has no pods, and capacity is probed from time to time.
     Waiting,
-    /// It goes on with fewer pods, and a share of the traffic that these can carry.
+    /// It continues with fewer pods, at a weight that these can carry.
     Limited,
-    /// It takes the place of pods of the stable revision, one at a time.
+    /// Its pods replace stable pods, one at a time.
     InPlace,
-    /// The stable revision gets its pods back, one at a time.
+    /// Stable gets its pods back, one at a time.
     Restoring,
 }
 
@@ -199,7 +202,7 @@ pub enum CapacityPhase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogEvidence {
-    /// The guard: `RequestLatency/relative`.
+    /// Name of the guard: `RequestLatency/relative`.
     #[schemars(length(max = 63))]
     pub guard: String,
     /// Natural logarithm of its e-value.
@@ -207,14 +210,14 @@ pub struct LogEvidence {
     pub log_evidence: String,
 }
 
-/// A revision whose pods go.
+/// A revision whose pods will be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeavingRevision {
     /// Name of the revision.
     #[schemars(length(max = 63))]
     pub revision: String,
-    /// When its pods go.
+    /// When its pods will be removed.
     pub until: Time,
 }
 
@@ -227,10 +230,10 @@ pub struct RejectedPlan {
     pub plan: String,
     /// When it was rolled back.
     pub at: Time,
-    /// Why, with numbers.
+    /// Why it was rolled back, with figures.
     #[schemars(length(max = 512))]
     pub reason: String,
-    /// What stood in `spec.rollout.retry` then; it does not count again.
+    /// Value of `spec.rollout.retry` at that time, which does not count again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub retry: Option<String>,

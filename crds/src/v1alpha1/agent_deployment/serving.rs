@@ -1,4 +1,4 @@
-//! Where and with what the pods run.
+//! Nodes and resources of the pods.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Autoscaling;
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
-/// The nodes on which engines are built and served.
+/// Nodes on which engines are built, measured and served.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Hardware {
@@ -16,7 +16,7 @@ pub struct Hardware {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shared::label_values")]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to put up with.
+    /// Tolerated taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
@@ -26,16 +26,17 @@ pub struct Hardware {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Serving {
-    /// Pods that serve the agent: the number that `kubectl scale`, a HorizontalPodAutoscaler and KEDA set through /scale. While a
-    /// rollout is under way they may raise it, a lower number waits for its end; an edit of the spec does not wait. With
-    /// `autoscaling` it is the number of pods that the agent starts with, and does nothing later.
+    /// Number of pods that serve the agent. `kubectl scale`, a HorizontalPodAutoscaler and KEDA set it through
+    /// /scale. During a rollout they may raise it, and a lower number waits for the end; an edit of the spec does not
+    /// wait. With `autoscaling` it is the initial number of pods, and has no effect later.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
-    /// As many pods as the load needs, in place of `replicas`. Not beside a HorizontalPodAutoscaler or KEDA.
+    /// Scales the number of pods with the load, instead of `replicas`. Do not combine it with a
+    /// HorizontalPodAutoscaler or KEDA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
-    /// Resources of Triton's container; the GPU request stands here. The build gets the same.
+    /// Resources of Triton's container, including the GPUs. The builder gets the same.
     #[serde(default)]
     pub triton_resources: ContainerResources,
     /// Resources of the agent runtime's container.

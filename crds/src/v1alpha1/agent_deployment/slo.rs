@@ -1,4 +1,4 @@
-//! The service-level objectives: one object that selection, rollout verdicts, alerts and status all read.
+//! The service-level objectives. Selection, rollout verdicts, alerts and status all read this one object.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -9,31 +9,31 @@ use crate::{
     values::{DurationText, Percent, Percentile, PositiveDecimal},
 };
 
-/// What the agent must achieve.
+/// Objectives that the agent must meet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceLevelObjectives {
-    /// Latency objectives. Each (metric, percentile) may be bounded once.
+    /// Latency objectives. Each pair of metric and percentile may be bounded once.
     #[serde(default)]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = Rule::new(
         "self.all(a, self.exists_one(b, b.metric == a.metric && b.percentile == a.percentile))")
         .message("two objectives bound the same metric and percentile: keep one of them"))]
     pub objectives: Vec<LatencyObjective>,
-    /// How much worse than the reference an engine may answer. An engine that may be worse by more is refused before any of its
-    /// configurations is measured.
+    /// How much worse than the reference an engine may answer. An engine that may be worse by more is refused before
+    /// its configurations are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<QualityObjective>,
-    /// Throughput that all replicas together must reach, judged when configurations are measured.
+    /// Throughput that all replicas together must reach. It is judged when configurations are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<ThroughputObjective>,
-    /// Failures that are put up with.
+    /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
-    /// What is looked for among the configurations that meet every objective.
+    /// How to rank the configurations that meet every objective.
     #[serde(default, skip_serializing_if = "OptimizeFor::is_default")]
     pub optimize_for: OptimizeFor,
-    /// What happens when no configuration meets every objective.
+    /// What to do when no configuration meets every objective.
     #[serde(default, skip_serializing_if = "OnInfeasible::is_default")]
     pub on_infeasible: OnInfeasible,
 }
@@ -42,13 +42,13 @@ pub struct ServiceLevelObjectives {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThroughputObjective {
-    /// Least number a second, over all replicas: `1.5`.
+    /// Minimum per second, over all replicas: `1.5`.
     pub min: PositiveDecimal,
-    /// What is counted.
+    /// What to count.
     pub unit: ThroughputUnit,
 }
 
-/// What a throughput counts.
+/// Units of throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum ThroughputUnit {
@@ -58,22 +58,22 @@ pub enum ThroughputUnit {
     Requests,
 }
 
-/// Failures that are put up with.
+/// Tolerated failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorRateObjective {
-    /// Largest share of failed requests or runs: `1%`.
+    /// Maximum share of failed requests or runs: `1%`.
     pub max: Percent,
 }
 
-/// What is looked for among the configurations that meet every objective.
+/// How configurations that meet every objective are ranked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum OptimizeFor {
-    /// Most requests or runs a second.
+    /// Highest number of requests or runs per second first.
     #[default]
     Throughput,
-    /// Lowest latency at the percentile of the first objective.
+    /// Lowest latency first, at the percentile of the first objective.
     Latency,
 }
 
@@ -87,10 +87,10 @@ impl OptimizeFor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum OnInfeasible {
-    /// What serves goes on serving; where nothing serves, nothing is started.
+    /// The current revision keeps serving. If none serves, none is started.
     #[default]
     KeepRunning,
-    /// The configuration that misses its worst objective by the least factor serves.
+    /// Serves the configuration that misses its worst objective by the smallest factor.
     ServeNearest,
 }
 
@@ -100,17 +100,19 @@ impl OnInfeasible {
     }
 }
 
-/// A bound on the loss of quality. The reference is the first engine of the search space: the most exact precision.
+/// A bound on the loss of quality. The reference is the first engine of the search space, which has the most exact
+/// precision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QualityObjective {
-    /// Largest drop of the mean score below the reference. What is held against it is the 95 % upper bound of the drop, so a data
-    /// set that is too small refuses engines that may be good: without any disagreement, 400 samples show a drop of at most 1.2 %.
+    /// Maximum drop of the mean score below the reference. The 95 % upper bound of the drop is compared with it, so a
+    /// small data set refuses engines that may be good. Without any disagreement, 400 samples show a drop of at most
+    /// 1.2 %.
     pub max_drop: Percent,
-    /// How one answer is scored.
+    /// How to score an answer.
     #[serde(default)]
     pub evaluator: QualityEvaluator,
-    /// Samples, one JSON object a line: `id`, `prompt`, `expected`, `maxTokens`, `stopWords`.
+    /// Samples, one JSON object per line: `id`, `prompt`, `expected`, `maxTokens`, `stopWords`.
     pub dataset: QualityDataset,
 }
 
@@ -118,14 +120,14 @@ pub struct QualityObjective {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum QualityEvaluator {
-    /// 1 if the answer is the expected text, but for white space at both ends; else 0.
+    /// 1 if the answer equals the expected text, ignoring white space at both ends; otherwise 0.
     #[default]
     ExactMatch,
-    /// The share of the expected words that the answer has in the same order (ROUGE-L's F1).
+    /// ROUGE-L's F1: the longest common subsequence of words of the answer and the expected text.
     RougeL,
 }
 
-/// Where samples lie.
+/// Source of the samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QualityDataset {
@@ -137,26 +139,26 @@ pub struct QualityDataset {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencyObjective {
-    /// Name by which status and metrics speak of the objective.
+    /// Name of the objective in status and metrics.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// The latency that is bounded.
+    /// Latency that is bounded.
     pub metric: LatencyMetric,
-    /// The percentile of it that is bounded.
+    /// Percentile that is bounded.
     pub percentile: Percentile,
-    /// The bound, with a unit: `500ms`, `2s`.
+    /// Maximum, with a unit: `500ms`, `2s`.
     pub max: DurationText,
 }
 
-/// The latencies that an objective may bound.
+/// Latencies that an objective can bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum LatencyMetric {
-    /// One request to the model, from sending to the last token.
+    /// One model request, from sending to the last token.
     RequestLatency,
-    /// One request to the model, from sending to the first token.
+    /// One model request, from sending to the first token.
     TimeToFirstToken,
-    /// The mean time between two tokens of one request.
+    /// Mean time between two tokens of one model request.
     InterTokenLatency,
     /// One run of the agent, from the question to the answer, tools included.
     AgentRunLatency,

@@ -1,4 +1,4 @@
-//! What the operator knows about an AgentDeployment. Only the operator writes it.
+//! Observed state of an AgentDeployment. Only the operator writes it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -14,71 +14,71 @@ use crate::v1alpha1::shared::{self, ServingConfiguration};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDeploymentStatus {
-    /// Generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Where the AgentDeployment stands, in one word for people; programs read the conditions.
+    /// Summary of the state for people. Programs read the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// Ready, Reconciling and Stalled as kstatus defines them.
+    /// Ready, Reconciling and Stalled as kstatus defines them, and further conditions.
     #[serde(default)]
     #[schemars(schema_with = "shared::conditions")]
     pub conditions: Vec<Condition>,
-    /// What the model reference stands for.
+    /// The resolved model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ResolvedModel>,
-    /// The images behind `spec.engine`, by content.
+    /// Images of `spec.engine`, by content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["reference"]))]
     pub images: Vec<ResolvedImage>,
-    /// The engines under consideration, in the order of preference.
+    /// Engines under consideration, in order of preference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub engines: Vec<EngineChoice>,
-    /// The configuration that is served or about to be.
+    /// Configuration that serves or is about to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected: Option<SelectedConfiguration>,
-    /// The Profile whose choice is served or about to be, or which is under way.
+    /// Profile whose choice serves or is about to, or which is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub profile: Option<String>,
-    /// Every objective: its target, what profiling predicted, and what is observed.
+    /// Objectives, each with its target, its predicted and its observed value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub slo: Vec<ObjectiveStatus>,
-    /// Objectives that are met against those that are observed, as `2/2`; absent as long as none is observed.
+    /// Objectives that are met, of those that are observed: `2/2`. Absent while none is observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub objectives_met: Option<String>,
-    /// Names of the objectives that were missed when traffic last judged them. An objective without traffic stays as it was; what
-    /// enters or leaves this list is what receivers are told.
+    /// Names of the objectives that were missed when traffic last judged them. An objective without traffic keeps its
+    /// state. Receivers are notified of changes to this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(max = 63)))]
     pub missed_objectives: Vec<String>,
     /// The revisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
-    /// Whether what serves, or what users ask, has changed; absent before the first traffic.
+    /// Drift of the revision that serves. Absent before the first traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftStatus>,
-    /// Measurements of what serves, by schedule and after drift; absent where there never was one.
+    /// Campaigns by schedule and after drift. Absent if there never was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reprofiling: Option<ReprofilingStatus>,
-    /// Attempts of the Jobs of this AgentDeployment, written before each Job is created.
+    /// Attempts of the Jobs of this AgentDeployment, recorded before each Job is created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 32),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind", "inputHash"])
     )]
     pub jobs: Vec<JobAttempt>,
-    /// Pods that serve the stable revision.
+    /// Number of pods of stable.
     #[serde(default)]
     pub replicas: i32,
-    /// Ready pods against wanted pods, as `2/2`.
+    /// Ready pods of the wanted ones: `2/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub ready_replicas: Option<String>,
-    /// How many pods the load needs, with `spec.serving.autoscaling`.
+    /// State of autoscaling, with `spec.serving.autoscaling`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<AutoscalingStatus>,
     /// Label selector of the serving pods, for /scale.
@@ -87,47 +87,47 @@ pub struct AgentDeploymentStatus {
     pub selector: Option<String>,
 }
 
-/// Where an AgentDeployment stands.
+/// Stage of an AgentDeployment, as a summary for people. Programs read the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum Stage {
     /// The spec cannot be carried out.
     Refused,
-    /// Finding out what the model reference stands for.
+    /// Resolving the model reference.
     Resolving,
-    /// Bringing the checkpoint into the artifact store.
+    /// Copying the checkpoint into the artifact store.
     Fetching,
     /// Building engines.
     Building,
     /// Measuring configurations.
     Profiling,
-    /// Bringing up the selected revision, or giving it traffic step by step.
+    /// Starting the selected revision, or moving traffic to it step by step.
     RollingOut,
-    /// A rollout that waits for a person, or for room in the cluster.
+    /// A rollout waits for a person, or for capacity in the cluster.
     Paused,
     /// A revision serves; a new choice waits for approval.
     AwaitingApproval,
     /// A revision serves; the selected one did harm and was rolled back.
     RolledBack,
-    /// A revision serves and nothing is left to do.
+    /// A revision serves, and nothing is left to do.
     Serving,
-    /// A revision serves; a step towards what the spec asks for failed for good. Condition Stalled says which and why.
+    /// A revision serves; a step towards the spec failed permanently. The condition Stalled says which and why.
     Stalled,
-    /// A step failed for good, and no revision serves.
+    /// A step failed permanently, and no revision serves.
     Failed,
 }
 
-/// What a model reference stands for.
+/// The model behind a reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedModel {
-    /// The reference that was resolved.
+    /// Reference that was resolved.
     #[schemars(length(max = 1024))]
     pub uri: String,
-    /// The reference with its revision pinned.
+    /// Reference with its revision pinned.
     #[schemars(length(max = 1024))]
     pub pinned_uri: String,
-    /// Commit behind the reference, where the source has commits.
+    /// Commit of the reference, if the source has commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub commit: Option<String>,
@@ -140,13 +140,13 @@ pub struct ResolvedModel {
     pub tokenizer_digest: Option<String>,
     /// Bytes of all files.
     pub size_bytes: i64,
-    /// Parameters of the model, counted from the checkpoint's headers.
+    /// Number of parameters, counted from the checkpoint's headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<i64>,
-    /// What the checkpoint's config.json says, for backends whose engines are planned by it.
+    /// Figures of the checkpoint's config.json, for backends that plan engines by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<ResolvedShape>,
-    /// Whether the checkpoint lies in the artifact store.
+    /// Whether the checkpoint is in the artifact store.
     #[serde(default)]
     pub fetched: bool,
 }
@@ -155,46 +155,47 @@ pub struct ResolvedModel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedShape {
-    /// The first of `architectures`.
+    /// First entry of `architectures`.
     #[schemars(length(max = 128))]
     pub architecture: String,
-    /// Transformer layers.
+    /// Number of transformer layers.
     pub layers: i64,
-    /// Attention heads.
+    /// Number of attention heads.
     pub heads: i64,
-    /// Key-value heads.
+    /// Number of key-value heads.
     pub key_value_heads: i64,
     /// Size of a head.
     pub head_dim: i64,
     /// Width of the residual stream.
     pub hidden_size: i64,
-    /// Width of an expert's or the only MLP.
+    /// Width of the MLP, or of one expert's.
     pub intermediate_size: i64,
-    /// Experts of a layer; 1 without a mixture.
+    /// Number of experts per layer; 1 without a mixture of experts.
     pub experts: i64,
-    /// Experts that a token visits.
+    /// Number of experts that process a token.
     pub experts_per_token: i64,
-    /// Tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: i64,
-    /// Whether the output layer is the embedding.
+    /// Whether the output layer shares the embedding's weights.
     pub tied_embeddings: bool,
-    /// Longest sequence that the positions allow.
+    /// Maximum length of a sequence that the positions allow.
     pub max_positions: i64,
     /// Data type of the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub dtype: Option<String>,
-    /// How the weights are quantized: a value of `search.precision`, or the name of another method. Absent where they are not.
+    /// Quantization of the weights: a value of `search.precision`, or the name of another method. Absent if they are
+    /// not quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub quantization: Option<String>,
 }
 
-/// An image reference and the content behind it.
+/// An image reference and its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedImage {
-    /// The reference in the spec.
+    /// Reference in the spec.
     #[schemars(length(max = 512))]
     pub reference: String,
     /// Digest of the content.
@@ -209,21 +210,21 @@ pub struct EngineChoice {
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// The engine as people call it: `int8`, or `int8-small` for a variant.
+    /// Display name of the engine: `int8`, or `int8-small` for a variant.
     #[serde(default)]
     #[schemars(length(max = 63))]
     pub display_name: String,
-    /// Its numeric format.
+    /// Numeric format of its weights.
     pub precision: Precision,
-    /// Its state, in words.
+    /// State of the engine, in words.
     #[schemars(length(max = 256))]
     pub state: String,
-    /// How well it answers, where `spec.slo.quality` asks for it.
+    /// Measured quality, where `spec.slo.quality` asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<MeasuredQuality>,
 }
 
-/// How well an engine answers.
+/// Quality of an engine's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasuredQuality {
@@ -233,48 +234,48 @@ pub struct MeasuredQuality {
     /// Digest of the data set.
     #[schemars(length(max = 80))]
     pub dataset_digest: String,
-    /// Samples scored.
+    /// Number of samples scored.
     pub samples: i32,
     /// Mean score, in parts per million.
     pub score_parts_per_million: i32,
-    /// Mean score of the reference less that of the engine, in parts per million; absent for the reference.
+    /// Mean score of the reference minus that of the engine, in parts per million. Absent for the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_parts_per_million: Option<i32>,
-    /// The 95 % upper bound of that drop, in parts per million.
+    /// 95 % upper bound of that drop, in parts per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_upper_bound_parts_per_million: Option<i32>,
-    /// Whether the gate lets the engine through.
+    /// Whether the engine passes the quality gate.
     pub accepted: bool,
 }
 
-/// The configuration that is served or about to be.
+/// The configuration that serves or is about to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectedConfiguration {
-    /// The engine as people call it: `fp32`.
+    /// Display name of the engine: `fp32`.
     #[schemars(length(max = 63))]
     pub display_name: String,
     /// Name of the Engine object.
     #[schemars(length(max = 63))]
     pub engine: String,
-    /// Digest of the manifest of the artifact.
+    /// Digest of the artifact's manifest.
     #[schemars(length(max = 80))]
     pub manifest_digest: String,
-    /// Agent runs in flight on one replica, at most.
+    /// Chosen level: the maximum number of agent runs in flight on one replica.
     pub max_in_flight: i32,
-    /// What is set in the model's configuration; absent means as the repository has it.
+    /// Settings of the model's configuration. Absent means as the repository has it.
     #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
     pub configuration: ServingConfiguration,
-    /// Why this one.
+    /// Why it was selected.
     #[schemars(length(max = 512))]
     pub why: String,
 }
 
-/// One objective as it stands.
+/// State of one objective.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectiveStatus {
-    /// Name of the objective; `slo.throughput` and `slo.errorRate` for those without one.
+    /// Name of the objective. Those without one are `slo.throughput` and `slo.errorRate`.
     #[schemars(length(max = 63))]
     pub name: String,
     /// What is bounded: `AgentRunLatency p95`.
@@ -283,56 +284,58 @@ pub struct ObjectiveStatus {
     /// The bound: `≤ 500ms`.
     #[schemars(length(max = 32))]
     pub target: String,
-    /// What profiling predicts; absent where it did not measure it.
+    /// Value that profiling predicts. Absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub predicted: Option<String>,
-    /// What the serving pods observed, with two significant digits; absent without traffic.
+    /// Value that the serving pods observed, with two significant digits. Absent without traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub observed: Option<String>,
-    /// By how much a latency that is observed is above what profiling predicts, or below it: `+12%`. It starts nothing: profiling measures
-    /// with the workloads that it was given, at the load that was chosen.
+    /// Difference of the observed latency from the predicted one: `+12%`. It triggers nothing: profiling measures
+    /// with the given workloads, at the chosen level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub prediction_error: Option<String>,
-    /// When `observed` was last taken; it is taken anew after five minutes, or when `met` changes.
+    /// When `observed` was last updated. That happens after five minutes, or when `met` changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Time>,
-    /// The time that the observations really span: `12m`.
+    /// Time that the observations really span: `12m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub window: Option<String>,
-    /// Whether what is observed meets the target; absent without traffic, and for capacity, which only profiling judges.
+    /// Whether the observed value meets the target. Absent without traffic, and for throughput, which only profiling
+    /// judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
-    /// What is left of the error budget of 30 days; absent where the operator's configuration names no Prometheus, and for capacity.
+    /// What is left of the error budget of 30 days. Absent if the operator's configuration names no Prometheus, and
+    /// for throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<ErrorBudget>,
 }
 
-/// An error budget: the share of runs that an objective lets be bad, and what of it is not spent.
+/// An error budget: the share of bad runs that an objective allows, and how much of it is left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBudget {
-    /// What is left, rounded down: `83%`; below zero it is overspent, and the objective is missed over the window.
+    /// What is left, rounded down: `83%`. Below zero it is overspent, and the objective is missed over the window.
     #[schemars(length(max = 8))]
     pub left: String,
-    /// The time that Prometheus really has counters of, at most 30 days: `12d`.
+    /// Time for which Prometheus really has counters, at most 30 days: `12d`.
     #[schemars(length(max = 16))]
     pub window: String,
-    /// When it was asked.
+    /// When Prometheus was queried.
     pub at: Time,
 }
 
-/// The latest attempt of one kind of Job.
+/// Latest attempt of one kind of Job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAttempt {
-    /// The kind of Job: resolve, fetch or quality.
+    /// Kind of Job: resolve, fetch or quality.
     #[schemars(length(max = 16))]
     pub kind: String,
-    /// Hash of what the Job works on.
+    /// Hash of the Job's inputs.
     #[schemars(length(max = 64))]
     pub input_hash: String,
     /// Number of the attempt, from 1.

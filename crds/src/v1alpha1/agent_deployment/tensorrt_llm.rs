@@ -1,26 +1,27 @@
-//! Engines of TensorRT-LLM: what its tools are told beyond the axes of the search.
+//! Engines of TensorRT-LLM: options of its tools beyond the axes of the search.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::v1alpha1::shared::ConfigMapKeyReference;
 
-/// Builds with TensorRT-LLM's own tools, in the image that serves: a checkpoint is converted or quantized, `trtllm-build` makes
-/// the engine, and Triton's TensorRT-LLM backend serves it.
+/// Builds with TensorRT-LLM's own tools, in the image that serves. They convert or quantize a checkpoint,
+/// `trtllm-build` builds the engine, and Triton's TensorRT-LLM backend serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmEngine {
-    /// Version of TensorRT-LLM, from 0.15 to 1.2: later ones build no engines.
+    /// Version of TensorRT-LLM, from 0.15 to 1.2. Later ones build no engines.
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+(\.post[0-9]+)?)?$"))]
     pub version: String,
-    /// Image that builds and serves; absent means NVIDIA's Triton image of that version. For a mirror or a derived image.
+    /// Image that builds and serves, such as a mirror or a derived image. Absent means NVIDIA's Triton image of that
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// Texts with which FP8, SmoothQuant, AWQ, NVFP4 and INT8 KV caches are calibrated.
+    /// Texts that calibrate FP8, SmoothQuant, AWQ, NVFP4 and INT8 KV caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<EngineCalibration>,
-    /// What the tools are told.
+    /// Options of the tools.
     #[serde(flatten)]
     pub options: TensorRtLlmOptions,
 }
@@ -29,80 +30,81 @@ pub struct TensorRtLlmEngine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineCalibration {
-    /// Key of a ConfigMap with one JSON object a line, each with its text in the member `text`.
+    /// Key of a ConfigMap with one JSON object per line, each with its text in the member `text`.
     pub config_map: ConfigMapKeyReference,
-    /// Texts used.
+    /// Number of texts to use.
     #[serde(default = "default_samples")]
     #[schemars(range(min = 1, max = 100_000))]
     pub samples: i32,
-    /// Tokens of a text, at most.
+    /// Maximum number of tokens of a text.
     #[serde(default = "default_samples")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_tokens: i32,
 }
 
-/// Options of the tools; part of an engine's identity.
+/// Options of the tools, as part of an engine's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmOptions {
-    /// Which model of the image's serving repository is asked. Absent means Engine, for which the sidecar turns text into tokens and
-    /// back. Ensemble and BLS use the image's own models for that, which decode each piece of text by itself and know one end token.
-    /// Driver ModelAnalyzer does not measure Ensemble, and BLS takes 128 sequences at most.
+    /// Model of the image's serving repository that receives requests. Absent means Engine: the sidecar converts text
+    /// to tokens and back. Ensemble and BLS use the image's own models for that, which decode each piece of text by
+    /// itself and know one end token. Driver ModelAnalyzer does not measure Ensemble, and BLS allows at most 128
+    /// sequences.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,
-    /// Data type of what is not quantized; absent means the checkpoint's, and FP16 and BF16 engines have their own.
+    /// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<EngineDtype>,
-    /// Tokens of the longest sequence, prompt and answer together.
+    /// Maximum tokens of a sequence, prompt and answer together.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_seq_len: i32,
-    /// Tokens of the longest prompt.
+    /// Maximum tokens of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_input_len: Option<i32>,
-    /// Tokens of a block of the KV cache.
+    /// Tokens per block of the KV cache.
     #[serde(default = "default_tokens_per_block")]
     #[schemars(range(min = 8, max = 256))]
     pub tokens_per_block: i32,
-    /// Attention over prompts reads the KV cache in blocks; `kvCacheReuse` and `chunkedContext` need it.
+    /// Attention over prompts reads the KV cache in blocks. `kvCacheReuse` and `chunkedContext` require it.
     #[serde(default = "yes", rename = "pagedContextFMHA")]
     pub paged_context_fmha: bool,
     /// Prompts with the same beginning share blocks of the KV cache.
     #[serde(default = "yes")]
     pub kv_cache_reuse: bool,
-    /// Long prompts are read in pieces between the steps of running answers.
+    /// Long prompts are processed in chunks between the steps of running answers.
     #[serde(default = "yes")]
     pub chunked_context: bool,
-    /// Kernels of matrix multiplications; absent means Auto, and TensorRT's own for NVFP4.
+    /// Kernels for matrix multiplications. Absent means Auto, and TensorRT's own for NVFP4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gemm_plugin: Option<EngineGemmPlugin>,
-    /// Kernels for several sizes of batches: faster, and up to twice the weights.
+    /// Kernels for several batch sizes: faster, but up to twice the weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple_profiles: Option<bool>,
-    /// Sums over GPUs are fused with what follows them.
+    /// Fuses sums over GPUs with the operations that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce_fusion: Option<bool>,
-    /// Gate and up projections are fused.
+    /// Fuses the gate and up projections.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "fusedMLP")]
     pub fused_mlp: Option<bool>,
-    /// Arguments that no field stands for. What a field sets cannot be set here.
+    /// Arguments that no field covers. An argument that a field sets is refused.
     #[serde(default, skip_serializing_if = "EngineExtraArgs::is_empty")]
     pub extra_args: EngineExtraArgs,
 }
 
-/// Arguments beyond the typed ones, per tool: `--name=value`, or `--name` for a switch.
+/// Extra arguments for each tool: `--name=value`, or `--name` for a switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineExtraArgs {
-    /// Of `convert_checkpoint.py`.
+    /// Arguments of `convert_checkpoint.py`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub convert: Vec<String>,
-    /// Of `quantize.py`.
+    /// Arguments of `quantize.py`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub quantize: Vec<String>,
-    /// Of `trtllm-build`.
+    /// Arguments of `trtllm-build`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub build: Vec<String>,
@@ -115,7 +117,7 @@ impl EngineExtraArgs {
     }
 }
 
-/// Data types of what is not quantized.
+/// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EngineDtype {
@@ -125,7 +127,7 @@ pub enum EngineDtype {
     Bfloat16,
 }
 
-/// Kernels of matrix multiplications.
+/// Kernels for matrix multiplications. Absent means Auto, and TensorRT's own for NVFP4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EngineGemmPlugin {
@@ -141,21 +143,21 @@ pub enum EngineGemmPlugin {
     Disable,
 }
 
-/// What of upstream's serving repository is asked.
+/// Models of the image's serving repository that can receive requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EngineEntry {
-    /// The engine itself: the sidecar turns text into tokens and back.
+    /// The engine itself. The sidecar converts text to tokens and back.
     #[default]
     Engine,
     /// Triton's ensemble of tokenizer, engine and detokenizer.
     Ensemble,
-    /// The same in Python, by Triton's business logic scripting.
+    /// The same in Python, with Triton's business logic scripting.
     BLS,
 }
 
 impl EngineEntry {
-    /// Whether it is the default, which is left out wherever it is written.
+    /// Whether it is the default, which is omitted when written.
     pub fn is_engine(&self) -> bool {
         *self == Self::Engine
     }
@@ -165,7 +167,7 @@ impl EngineEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum KvCachePrecision {
-    /// As activations: 16 bits.
+    /// 16 bits, like the activations.
     Auto,
     /// FP8.
     FP8,

@@ -16,7 +16,7 @@ pub(super) fn page(material: &Material<'_>) -> String {
         None => "<p>The campaign has not begun.</p>\n".to_owned(),
     };
     let created = material.profile.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string());
-    let created = created.map_or(String::new(), |time| format!(", begun {}", escaped(&time)));
+    let created = created.map_or(String::new(), |time| format!(", started {}", escaped(&time)));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\">\n<title>{0}: profile</title>\n<style>\n{STYLE}</style>\n</head>\n\

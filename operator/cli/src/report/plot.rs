@@ -142,7 +142,7 @@ fn axes(study: &Study<'_>, horizontal: &Scale, vertical: &Scale) -> String {
         "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/>\
          <line class=\"axis\" x1=\"{LEFT}\" y1=\"{TOP}\" x2=\"{LEFT}\" y2=\"{BOTTOM}\"/>\n\
          <text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} a second (more is better)</text>\n\
-         <text class=\"name\" transform=\"translate(22 {:.1}) rotate(-90)\" text-anchor=\"middle\">{} (less is better{kind})</text>\n",
+         <text class=\"name\" transform=\"translate(22 {:.1}) rotate(-90)\" text-anchor=\"middle\">{} (lower is better{kind})</text>\n",
         LEFT.midpoint(RIGHT),
         HEIGHT - 18.0,
         escaped(study.unit(MeasurementPurpose::Explore)),

@@ -75,7 +75,7 @@ pub(super) fn objectives(material: &Material<'_>) -> String {
     if has_budgets {
         header.push("Error budget left");
     }
-    let table = table("What was asked for, predicted by the confirm run, and observed while serving", &header, &lines);
+    let table = table("Targets, predictions of the confirm run, and values observed while serving", &header, &lines);
     format!("<section>\n<h2>Predicted and observed</h2>\n{table}</section>\n")
 }
 
@@ -114,7 +114,7 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
                 "#",
                 "Engine",
                 "Configuration",
-                "In flight at most",
+                "Maximum in flight",
                 "runs/s",
                 "Latencies (95 % bounds)",
                 "Count",
@@ -279,7 +279,7 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     );
     pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
     pairs.push(pair("Load", format!("{:?}", inputs.driver)));
-    pairs.push(pair("Looked for", format!("{:?}", inputs.optimize_for)));
+    pairs.push(pair("Optimized for", format!("{:?}", inputs.optimize_for)));
     let used = duration(u64::try_from(study.status().gpu_milliseconds).unwrap_or(0).saturating_mul(1_000));
     let (hours, most) = (inputs.budget.gpu_hours.to_string(), inputs.budget.measurements);
     pairs.push(pair("Budget", format!("{} rows and {used} used, of {most} rows and {hours} h", study.status().rows)));

@@ -145,7 +145,7 @@ impl Notifications {
 fn check_receiver(field: &str, receiver: &ReceiverSettings) -> Result<(), InvalidSetting> {
     let ReceiverSettings { name, happenings, slack, pager_duty, webhook } = receiver;
     if !is_dns_label(name) {
-        let problem = "is no DNS label: write lower-case letters, digits and hyphens, 63 at most";
+        let problem = "is not a DNS label: write lowercase letters, digits and hyphens, 63 at most";
         return invalid(format!("{field}.name"), problem);
     }
     match [slack.is_some(), pager_duty.is_some(), webhook.is_some()].into_iter().filter(|is_there| *is_there).count() {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Holds a SHA-256 digest as 64 lower-case hexadecimal digits.
+/// Holds a SHA-256 digest as 64 lowercase hexadecimal digits.
 ///
 /// Parsing also accepts the prefixed form `sha256:<hex>` and upper case; what is written is always the bare form, for
 /// it is a directory name in the artifact store too.

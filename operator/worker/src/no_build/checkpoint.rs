@@ -83,8 +83,8 @@ impl Checkpoint {
         self.files.files.iter().map(in_artifact)
     }
 
-    /// Puts its files into a folder of the store: as further names of the same bytes where the file system has such names, else as
-    /// copies. Nobody writes into files of the store, and readers compare digests.
+    /// Puts its files into a folder of the store: as hard links if the file system has them, otherwise as copies.
+    /// Nobody writes into files of the store, and readers compare digests.
     ///
     /// # Errors
     /// [`CheckpointError`]; the folder then holds part of the files.

@@ -217,8 +217,8 @@ impl Agent {
     }
 }
 
-/// Times of arrival: those of a Poisson process, given that as many come as the rate says. Their number is not left to chance, or a
-/// short run would be one at another rate. Given their number, they are uniform and independent.
+/// Gives arrival times of a Poisson process, conditioned on the number that the rate implies. The number is fixed,
+/// because a short run would otherwise be one at another rate. Given their number, they are uniform and independent.
 ///
 /// Source: Kingman, Poisson Processes (1993), section 2.4.
 fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
@@ -229,9 +229,9 @@ fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
     times
 }
 
-/// The time in which an open loop's runs were served: its length, or from the first answer to the last where answers take longer than
-/// arrivals did, as they do once runs queue. The time of one run itself is no part of it: at a rate that is kept up with, as many are
-/// answered as arrive, however long each takes.
+/// Gives the time in which an open loop's runs were served. It is the loop's length, or the time from the first
+/// answer to the last if that is longer, as when runs queue. The duration of one run is no part of it: at a
+/// sustainable rate, as many runs are answered as arrive, however long each takes.
 fn served_nanos(successes: &[Request], length: Duration) -> u64 {
     let answered = || successes.iter().map(|request| request.answered);
     let between = answered().max().unwrap_or_default() - answered().min().unwrap_or_default();

@@ -266,7 +266,8 @@ fn parse_row(text: &str, level: u32) -> Option<ModelAnalyzerRow> {
     })
 }
 
-/// Reads the GPU's figures from the last chunk's CSV: `uuid:value;` per device; the largest memory, the mean of the rest.
+/// Reads the GPU's figures from the last chunk's CSV (`uuid:value;` per device): the largest memory, and the mean of
+/// the rest.
 fn read_gpu(folder: &Path) -> Option<Gpu> {
     let last = (0..).map(|i| folder.join(format!("chunk-{i}.csv"))).take_while(|path| path.exists()).last()?;
     parse_gpu(&fs::read_to_string(last).ok()?)

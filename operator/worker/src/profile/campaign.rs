@@ -262,7 +262,7 @@ impl Campaign<'_> {
         }))
     }
 
-    /// Loads an arm as it would be served; that Triton refuses it is the arm's fault, everything else the campaign's end.
+    /// Loads an arm as it would be served. A refusal by Triton fails the arm, and any other error the campaign.
     async fn load(&self, arm: &Arm) -> Result<(), LevelError> {
         self.board.enter(Phase::Loading { arm: Some(arm.id.clone()) });
         tracing::info!(arm = arm.id, "loading");

@@ -15,8 +15,8 @@ pub struct SoFar {
     pub rate: f64,
 }
 
-/// Returns how many requests to keep of the next chunk: twice as many as of the one before, and at least as many as last
-/// for the shortest allowed chunk; none once the level has enough requests or time.
+/// Gives the number of requests to keep of the next chunk: twice that of the previous one, and enough for the
+/// shortest allowed chunk. `None` once the level has enough requests or time.
 pub fn next(settings: &MeasureSettings, so_far: &SoFar) -> Option<u64> {
     let left = u64::from(settings.max_requests).checked_sub(so_far.kept).filter(|left| *left > 0)?;
     let planned = u64::from(settings.first_chunk) << so_far.chunks.min(24);

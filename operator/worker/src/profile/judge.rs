@@ -92,10 +92,10 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
     }
 }
 
-/// The median and p99 of the requests' own time, the medians of a run's parts, and what the objectives ask for.
+/// Gives the median and p99 of the requests' own time, the medians of a run's parts, and what the objectives ask for.
 ///
-/// Parts are kept whether or not an objective names them: a rollout of the choice is judged by them too, and expects of each what was
-/// measured of it.
+/// Parts are kept whether or not an objective names them: a rollout of the choice is judged by them too, against what
+/// was measured.
 fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
     let parts = [Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency];
@@ -129,8 +129,8 @@ fn too_many_errors(errors: u32, successes: usize, max_ppm: Option<u32>) -> Optio
     over.then(|| format!("{errors} of {total} failed"))
 }
 
-/// An open loop that serves less than its target by more than chance: the count of a Poisson process stays above its mean
-/// less 1.645 standard deviations with 95 %.
+/// Tells whether an open loop serves less than its target by more than chance. The count of a Poisson process stays
+/// above its mean minus 1.645 standard deviations with 95 %.
 fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<String> {
     records.circumstances.arrivals_per_kilosecond?;
     let target = target_per_kilosecond?;

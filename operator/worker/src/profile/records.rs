@@ -126,9 +126,9 @@ pub fn parse(export: &[u8]) -> Result<Vec<Request>, RecordsError> {
     Ok(requests)
 }
 
-/// Keeps the steady part of a closed loop of `level` requests: without the first `level` sent, which met an idle
-/// server, and without the last `level` sent, which saw the load drain. Cut by sending, for a cut by answering would
-/// favour short requests.
+/// Keeps the steady part of a closed loop of `level` requests. It drops the first `level` sent, which met an idle
+/// server, and the last `level` sent, which saw the load drain. The cut is by time of sending, because a cut by time
+/// of answer would favour short requests.
 ///
 /// # Errors
 /// [`RecordsError::TooFew`] if nothing is left.

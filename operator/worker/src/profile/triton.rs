@@ -233,8 +233,8 @@ impl Triton {
         Err(TritonError::Load { model: model.to_owned(), reason })
     }
 
-    /// Loads a model that others call, unless it is loaded; processes that belong together have loaded it at their start, or
-    /// know why not.
+    /// Loads a model that others call, unless it is loaded. Processes of a split engine loaded it when they started,
+    /// or report why not.
     ///
     /// # Errors
     /// [`TritonError::Load`] with Triton's words.

@@ -5,8 +5,8 @@ use slipway_worker_contract::{Metric, Objective, Percentile};
 
 use super::{judge::analysis_percentile, records::Chunk, search::ToBeat};
 
-/// Requests without which no level ends as shown. The strictest objective's percentile must have a bound (p95 needs 59, p99
-/// 299, p99.9 2,995); 180 give a throughput within some percent whatever is asked.
+/// Gives the number of requests that a level needs to end as shown. The strictest objective's percentile must have a
+/// bound (p95 needs 59, p99 299, p99.9 2,995); 180 give a throughput within some percent in any case.
 fn least_requests(objectives: &[Objective]) -> u64 {
     let needed = |objective: &Objective| match objective.percentile {
         Percentile::P50 | Percentile::P90 | Percentile::P95 => 180,

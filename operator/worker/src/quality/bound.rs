@@ -16,10 +16,11 @@ const MOST_RISKED: f64 = 0.5;
 /// Bounds the drop in accuracy of an engine from `worse` samples on which only the reference was right and `better` on
 /// which only the engine was, of `samples` in all.
 ///
-/// The test of "drop >= d" orders outcomes by worse - better, as McNemar's does, and is exact: the tail of the trinomial
-/// is summed, and the nuisance parameter, the share of samples on which the two disagree, is maximised over its own
-/// Clopper-Pearson interval at confidence 1 - gamma, gamma being added to the p-value (Berger and Boos, "P values
-/// maximized over a confidence set for the nuisance parameter", JASA 89, 1994). The bound is the least d that is rejected.
+/// The test of "drop >= d" orders outcomes by worse - better, as McNemar's does, and is exact. It sums the tail of the
+/// trinomial. The nuisance parameter is the share of samples on which the two disagree. The test maximises over its
+/// Clopper-Pearson interval at confidence 1 - gamma, and adds gamma to the p-value. The bound is the least d that is
+/// rejected. Source: Berger and Boos, "P values maximized over a confidence set for the nuisance parameter", JASA 89,
+/// 1994.
 pub fn accuracy_drop(samples: u32, worse: u32, better: u32, alpha: f64) -> f64 {
     let gamma = alpha * NUISANCE_SHARE;
     let disagreements = clopper_pearson(worse + better, samples, gamma / 2.0);
@@ -35,10 +36,10 @@ pub fn accuracy_drop(samples: u32, worse: u32, better: u32, alpha: f64) -> f64 {
 
 /// Bounds the mean of differences in [-1, 1] (reference minus engine, sample by sample, in the data set's order).
 ///
-/// A bettor who does not know the mean bets against "the mean is at least m" before each difference; under that
-/// hypothesis the capital is a non-negative supermartingale, so that reaching 1 / alpha refutes m (Ville). The stakes are
-/// the predictable plug-ins for a fixed number of samples (Waudby-Smith and Ramdas, "Estimating means of bounded random
-/// variables by betting", JRSS B 86, 2024, section 4). Nothing is assumed about the differences' distribution.
+/// A bettor who does not know the mean bets against "the mean is at least m" before each difference. Under that
+/// hypothesis the capital is a non-negative supermartingale, so that reaching 1 / alpha refutes m (Ville). The stakes
+/// are the predictable plug-ins for a fixed number of samples (Waudby-Smith and Ramdas, "Estimating means of bounded
+/// random variables by betting", JRSS B 86, 2024, section 4). Nothing is assumed about the differences' distribution.
 pub fn mean_drop(differences: &[f64], alpha: f64) -> f64 {
     let unit: Vec<f64> = differences.iter().map(|d| f64::midpoint(*d, 1.0)).collect();
     let stakes = stakes(&unit, alpha);

@@ -11,7 +11,8 @@ pub fn score(metric: QualityMetric, output: &str, expected: &str) -> f64 {
 }
 
 /// ROUGE-L with equal weight of precision and recall: F1 of the longest common subsequence of words (Lin, "ROUGE: A
-/// Package for Automatic Evaluation of Summaries", 2004, section 3.1). Words are runs of letters and digits, lower-cased.
+/// Package for Automatic Evaluation of Summaries", 2004, section 3.1). Words are runs of letters and digits, in
+/// lowercase.
 fn rouge_l(output: &str, expected: &str) -> f64 {
     let (output, expected) = (words(output), words(expected));
     match (output.len(), expected.len()) {

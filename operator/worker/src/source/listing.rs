@@ -46,7 +46,7 @@ pub fn tokenizer_digest(files: &[SourceFile]) -> Option<Digest> {
 
 /// Says whether a hub's file belongs to the model as engines are built from it.
 ///
-/// Hidden files, documentation and pictures are left out; so are weights in other formats where the repository has
+/// Hidden files, documentation and pictures are left out. So are weights in other formats if the repository has
 /// safetensors at its root (many carry the same weights two or three times).
 pub fn is_wanted(path: &str, has_safetensors: bool) -> bool {
     const NEVER: [&str; 8] = [".md", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".ipynb"];

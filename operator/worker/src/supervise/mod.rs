@@ -50,7 +50,7 @@ pub struct Server {
     pub arguments: Vec<String>,
     /// Lines kept of what it writes, the latest.
     pub log_lines: usize,
-    /// Where it says how it ended, for who waits for it beside it; absent where whoever waits is told by the server itself.
+    /// File for the reason of its exit, for the container that waits beside it. Absent if the server itself reports it.
     pub ended: Option<PathBuf>,
 }
 
@@ -98,8 +98,8 @@ pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]
     Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES, ended: None }
 }
 
-/// Composes the command line of vLLM's own server for the engine in a folder. It loads at start, and ends where it cannot; the
-/// words of its end are left beside the engine.
+/// Composes the command line of vLLM's own server for the engine in a folder. The server loads the model when it
+/// starts, and exits if it cannot; its last log lines are left beside the engine.
 pub fn vllm(engine: &Path) -> Server {
     let mut command = open_ai_command(&engine.to_string_lossy(), paths::CHECKPOINT).into_iter();
     Server {
@@ -110,8 +110,8 @@ pub fn vllm(engine: &Path) -> Server {
     }
 }
 
-/// Composes the command line for an engine of TensorRT-LLM with as many processes as it has ranks. Several load it at start; the
-/// one that answers stays when it cannot, so that whoever asks is told why.
+/// Composes the command line for an engine of TensorRT-LLM with one process per rank. Several processes load it
+/// when they start. If that fails, the process that answers requests stays, to report the reason.
 pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String]) -> Server {
     let own = ["--strict-readiness=false", "--exit-on-error=false"].map(str::to_owned);
     let server = launch::Server {

@@ -43,7 +43,7 @@ fn every_type_of_receiver_can_be_configured() {
 #[case(
     "{name: On Call, slack: {urlFile: f}}",
     "[0].name",
-    "is no DNS label: write lower-case letters, digits and hyphens, 63 at most"
+    "is not a DNS label: write lowercase letters, digits and hyphens, 63 at most"
 )]
 #[case("{name: a}", "[0]", "has no type: add one of slack, pagerDuty and webhook")]
 #[case(

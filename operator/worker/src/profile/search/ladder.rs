@@ -4,8 +4,8 @@ use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, Row, Verdict};
 
 use super::{Ended, Next, Plan, Search, ToBeat, reasons};
 
-/// Walks every arm up its levels, and leaves an arm at the first level that misses an objective: more requests in flight
-/// only make latencies longer. It finds the whole front of a small campaign.
+/// Walks every arm up its levels, and leaves an arm at the first level that misses an objective, because more
+/// requests in flight only make latencies longer. It finds the whole front of a small campaign.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     plan: Plan,

@@ -106,7 +106,7 @@ impl Plan {
     }
 }
 
-/// Chooses the way: a space that the budget allows to be walked whole gives the whole front; a larger one is searched for
+/// Chooses the search. A space that fits the budget is walked and gives the whole front; a larger one is searched for
 /// its best point.
 pub fn choose(task: &ProfileTask, plan: Plan) -> Box<dyn Search> {
     let cells = plan.arms.len() * plan.levels.len();
