@@ -20,7 +20,7 @@ from corpus.judged import held_out_transcripts
 LOOKUP = "System: Be brief.\nQuestion: What is the total area of Rema and Tovu?\n"
 LOOKUP_CALLS = "Action: lookup[Rema.area]\nAction: lookup[Tovu.area]"
 ERROR = "error sending request for url (http://lookup-facts.region.svc:8080/v1/Rema/area) after all tries"
-LOOKUP_TOKENS, ERROR_TOKENS = 22, 40
+LOOKUP_TOKENS, ERROR_TOKENS = 28, 60
 """Tokens of the two calls with the line ends behind them, and at least so many of the error."""
 LONG = f"Question: What is the area of Rema?\nAction: lookup[Rema.area]\n\nObservation: error: {ERROR}\n"
 """A prompt whose answer repeats the error: more than a hundred tokens."""
