@@ -1,23 +1,23 @@
-"""Measures exact runs of a built engine on freshly drawn held-out episodes, through the real generation code.
+"""Measures exact runs of a built engine on freshly drawn held-out transcripts, through the real generation code.
 
-    python3 accuracy.py --repository DIR/model_repository --runs 500 --seed 1
+    python3 accuracy.py --repository DIR/model_repository --runs 500 --seed 1 [--dialect chat]
 
 A run is exact when every tool call and the answer are. As in serving, each model call is a request of its own.
 """
 
 import argparse
 import collections
-import random
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.generation.batcher import Batcher
-from builder.generation.decoder import OnnxDecoder
+from builder.generation.engine import Engine, load_engine
 from builder.generation.request import checked_request
-from corpus.episodes import Episode, draw_episode
-from corpus.split import Split
+from corpus.chat import Chat
+from corpus.episodes import Episode
+from corpus.judged import DIALECTS, held_out_transcripts
 
-STOP_WORD = b"\n\n"
+STOP_WORD = "\n\n"
 MAX_TOKENS = 200
 
 
@@ -30,14 +30,22 @@ class Mistake:
     written: str
 
 
-def play(decoder: OnnxDecoder, episodes: list[Episode]) -> list[Mistake | None]:
-    """Plays all episodes at once and returns each one's first mistake, if any."""
-    batcher: Batcher[int] = Batcher(decoder)
-    calls = [list(episode.model_calls()) for episode in episodes]
-    mistakes: list[Mistake | None] = [None] * len(episodes)
-    written = [""] * len(episodes)
-    for index in range(len(episodes)):
-        _submit(batcher, index, calls[index][0][0])
+def play(engine: Engine, transcripts: list[Episode] | list[Chat]) -> list[Mistake | None]:
+    """Plays all transcripts at once and returns each one's first mistake, if any."""
+    batcher: Batcher[int] = Batcher(engine)
+    calls = [list(transcript.model_calls()) for transcript in transcripts]
+    mistakes: list[Mistake | None] = [None] * len(transcripts)
+    written = [""] * len(transcripts)
+
+    def submit(index: int) -> None:
+        prompt = calls[index][0][0]
+        stop_words = [STOP_WORD.encode()] if isinstance(transcripts[index], Episode) else []
+        batcher.submit(index, checked_request(
+            prompt.encode(), MAX_TOKENS, stop_words, engine.vocabulary, engine.context_length
+        ))
+
+    for index in range(len(transcripts)):
+        submit(index)
     while not batcher.is_idle:
         for progress in batcher.step():
             index = progress.key
@@ -45,50 +53,42 @@ def play(decoder: OnnxDecoder, episodes: list[Episode]) -> list[Mistake | None]:
             if progress.finish_reason is None:
                 continue
             prompt, completion = calls[index].pop(0)
-            expected = completion.removesuffix("\n\n")
+            expected = completion.removesuffix(STOP_WORD)
             if written[index] != expected:
                 mistakes[index] = Mistake(prompt, expected, written[index])
             elif calls[index]:
                 written[index] = ""
-                _submit(batcher, index, calls[index][0][0])
+                submit(index)
     return mistakes
 
 
-def held_out_episodes(n_runs: int, seed: int, context_length: int) -> list[Episode]:
-    """Draws held-out episodes that fit the context with room to spare."""
-    rng = random.Random(f"accuracy {seed}")
-    return [draw_episode(rng, Split.HELD_OUT, context_length - 2) for _ in range(n_runs)]
-
-
-def label(episode: Episode) -> str:
-    """Returns the group an episode is counted in."""
-    if any(turn.answer.startswith("error: ") for turn in episode.turns):
+def label(transcript: Episode | Chat) -> str:
+    """Returns the group a transcript is counted in."""
+    if any(turn.answer.startswith("error: ") for turn in transcript.turns):
         return "with a failed tool"
-    return f"{len(episode.turns)} turns" if len(episode.turns) > 1 else episode.turns[0].kind
-
-
-def _submit(batcher: Batcher[int], index: int, prompt: str) -> None:
-    batcher.submit(index, checked_request(prompt.encode(), MAX_TOKENS, [STOP_WORD], batcher.context_length))
+    return f"{len(transcript.turns)} turns" if len(transcript.turns) > 1 else transcript.turns[0].kind
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repository", type=Path, required=True)
+    parser.add_argument("--dialect", choices=DIALECTS, default="react")
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    decoder = OnnxDecoder(arguments.repository / "agent" / "1" / "model.onnx", n_rows=32, n_threads=1)
-    episodes = held_out_episodes(arguments.runs, arguments.seed, decoder.context_length)
-    mistakes = play(decoder, episodes)
+    engine = load_engine(arguments.repository / "agent" / "1", n_rows=32, n_threads=1)
+    transcripts = held_out_transcripts(arguments.dialect, arguments.runs, arguments.seed)
+    mistakes = play(engine, transcripts)
     by_label: dict[str, list[bool]] = collections.defaultdict(list)
-    for episode, mistake in zip(episodes, mistakes):
-        by_label[label(episode)].append(mistake is None)
+    for transcript, mistake in zip(transcripts, mistakes):
+        by_label[label(transcript)].append(mistake is None)
     for name, outcomes in sorted(by_label.items()):
         print(f"{name:24} {sum(outcomes)}/{len(outcomes)}")
     for mistake in [mistake for mistake in mistakes if mistake][:5]:
         print(f"--- expected {mistake.expected!r}, written {mistake.written!r} after\n{mistake.prompt}")
     exact = mistakes.count(None)
-    print(f"{decoder.precision}: {exact} of {len(mistakes)} runs exact ({100 * exact / len(mistakes):.1f} %)")
+    share = 100 * exact / len(mistakes)
+    print(f"{engine.decoder.precision}, {arguments.dialect}: {exact} of {len(mistakes)} runs exact ({share:.1f} %)")
 
 
 if __name__ == "__main__":

@@ -143,17 +143,19 @@ def mistakes(repository: Path, every: int = 1) -> list[str]:
     # Imported here, since writing the files needs the standard library only.
     from builder.evaluate import generate_all
     from builder.generation.batcher import Batcher
-    from builder.generation.decoder import OnnxDecoder
+    from builder.generation.engine import load_engine
     from builder.generation.request import checked_request
 
-    decoder = OnnxDecoder(repository / "agent" / "1" / "model.onnx", n_rows=32, n_threads=1)
+    engine = load_engine(repository / "agent" / "1", n_rows=32, n_threads=1)
     runs = list(questions(N_RUNS, _FIRST_SEED + 1_000_000))[::every]
     calls = [call for question in runs for call in model_calls(question)]
     requests = [
-        checked_request(call.prompt.encode(), MAX_TOKENS, [STOP_WORD.encode()], decoder.context_length)
+        checked_request(
+            call.prompt.encode(), MAX_TOKENS, [STOP_WORD.encode()], engine.vocabulary, engine.context_length
+        )
         for call in calls
     ]
-    texts = generate_all(Batcher(decoder), requests)
+    texts = generate_all(Batcher(engine), requests)
     return [call.prompt for call, text in zip(calls, texts) if text != call.expected]
 
 

@@ -41,7 +41,7 @@ pub struct Checkpoint {
 fn config() -> Value {
     json!({
         "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
-        "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 259, "max_position_embeddings": 8192,
+        "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 768, "max_position_embeddings": 8192,
         "torch_dtype": "bfloat16", "eos_token_id": 258,
     })
 }

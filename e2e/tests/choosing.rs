@@ -56,7 +56,7 @@ async fn an_agent_for_few_and_one_for_many_are_served_by_different_configuration
         let many = chosen(&namespace, "throughput.yaml", 2 * number + 1).await;
         choices.push((few, many));
     }
-    let [few, many] = ["1", "32"].map(|batch| format!("instances-1,max_batch-{batch}"));
+    let [few, many] = ["4", "32"].map(|batch| format!("instances-1,max_batch-{batch}"));
     assert_eq!(choices, vec![(few, many); choices.len()]);
     namespace.delete().await.unwrap();
 }

@@ -1,5 +1,5 @@
 //! The contract with `tensorrt_llm`, against a stand-in that speaks the same protocol over a real connection. The tokenizer is the
-//! demo's: its tokens are bytes, 257 begins a prompt and 258 ends an answer.
+//! demo's: its first 256 tokens are bytes, nothing begins a prompt and 258 ends an answer.
 
 use std::{
     path::{Path, PathBuf},
@@ -108,8 +108,8 @@ async fn the_request_has_the_tensors_of_the_engine() {
         model_version: String::new(),
         id: "run-1".into(),
         inputs: vec![
-            integers("input_ids", &[1, 5], &[257, 50, 43, 50, 63]),
-            integers("input_lengths", &[1, 1], &[5]),
+            integers("input_ids", &[1, 4], &[50, 43, 50, 63]),
+            integers("input_lengths", &[1, 1], &[4]),
             integers("request_output_len", &[1, 1], &[9]),
             tensor(
                 "streaming",

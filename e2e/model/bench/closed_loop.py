@@ -18,13 +18,13 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from builder.generation.batcher import Batcher  # noqa: E402
-from builder.generation.decoder import OnnxDecoder  # noqa: E402
+from builder.generation.engine import Engine, load_engine  # noqa: E402
 from builder.generation.request import GenerationRequest, checked_request  # noqa: E402
 
 PROMPTS = ROOT.parent / "manifests" / "demo" / "workload" / "prompts.jsonl"
 
 
-def requests(count: int) -> list[GenerationRequest]:
+def requests(count: int, engine: Engine) -> list[GenerationRequest]:
     """Draws requests of the demo's traffic, placeholders filled."""
     rng = random.Random("closed loop")
     lines = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
@@ -36,7 +36,9 @@ def requests(count: int) -> list[GenerationRequest]:
         while "{{word}}" in prompt:
             name = "".join(rng.choice("bdgklmnprstv") + rng.choice("aeiou") for _ in range(3)).capitalize()
             prompt = prompt.replace("{{word}}", name, 1)
-        drawn.append(checked_request(prompt.encode(), line["maxTokens"], [b"\n\n"], 768))
+        drawn.append(checked_request(
+            prompt.encode(), line["maxTokens"], [b"\n\n"], engine.vocabulary, engine.context_length
+        ))
     return drawn
 
 
@@ -70,16 +72,17 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
-    todo = requests(arguments.requests)
+    version = arguments.repository / "agent" / "1"
+    todo = requests(arguments.requests, load_engine(version, n_rows=1, n_threads=1))
     results: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for number in range(arguments.rounds):
         for arm in arguments.arms if number % 2 == 0 else reversed(arguments.arms):
             name, _, value = arm.partition("=")
             if name != "max_batch":
                 parser.error(f"unknown parameter {name}; known is max_batch")
-            decoder = OnnxDecoder(arguments.repository / "agent" / "1" / "model.onnx", int(value), n_threads=1)
+            engine = load_engine(version, int(value), n_threads=1)
             for level in arguments.levels:
-                results.setdefault((arm, level), []).append(run(Batcher(decoder), level, todo))
+                results.setdefault((arm, level), []).append(run(Batcher(engine), level, todo))
     for (arm, level), rounds in sorted(results.items(), key=lambda entry: entry[0][1]):
         columns = (" ".join(f"{value:6.1f}" for value in column) for column in zip(*rounds))
         print(f"{arm:16} level {level:2}: " + " | ".join(columns))

@@ -20,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.par
 from client import Generation  # noqa: E402
 from server import TritonServer  # noqa: E402
 
-from corpus.episodes import draw_episode  # noqa: E402
+from corpus.episodes import MAX_BYTES, draw_episode  # noqa: E402
 from corpus.split import Split  # noqa: E402
 
 LEVELS = (1, 8, 32)
@@ -47,7 +47,7 @@ class Prompts:
         """Returns a prompt that was not used before."""
         with self._lock:
             if not self._ready:
-                self._ready = [prompt for prompt, _ in draw_episode(self._rng, Split.TRAINING, 766).model_calls()]
+                self._ready = [prompt for prompt, _ in draw_episode(self._rng, Split.TRAINING, MAX_BYTES).model_calls()]
             return self._ready.pop()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .checkpoint import CheckpointError
 from .evaluate import QualitySetError, evaluate
+from .generation.engine import MODEL
 from .options import OptionError, read_build_task
 from .repository import MODEL_NAME, build_repository
 
@@ -59,11 +60,11 @@ def _build(root: Path) -> None:
 
 def _evaluate(root: Path, repository: Path | None, n_threads: int) -> None:
     start = time.monotonic()
-    model = (repository or root / "output" / "model_repository") / MODEL_NAME / "1" / "model.onnx"
-    if not model.is_file():
-        raise QualitySetError(f"there is no engine to evaluate at {model}")
+    folder = (repository or root / "output" / "model_repository") / MODEL_NAME / "1"
+    if not (folder / MODEL).is_file():
+        raise QualitySetError(f"there is no engine to evaluate at {folder / MODEL}")
     outputs = root / "output" / "quality" / "outputs.jsonl"
-    n_outputs = evaluate(model, root / "task" / "quality.jsonl", outputs, n_threads)
+    n_outputs = evaluate(folder, root / "task" / "quality.jsonl", outputs, n_threads)
     print(f"wrote {n_outputs} outputs in {time.monotonic() - start:.1f} s: {outputs}")
 
 

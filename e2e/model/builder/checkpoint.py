@@ -1,13 +1,21 @@
-"""Reads a checkpoint folder: config.json and weights in safetensors, checked before anything is built from them."""
+"""Reads a Llama's checkpoint folder: config.json and weights in safetensors, checked before anything is built of them."""
 
 import json
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-_DTYPES = {"F16": np.float16, "F32": np.float32}
+_DTYPES = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32}
+_EXPECTED = {
+    "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
+}
+"""What config.json must say, where it says anything: the graph computes nothing else."""
+_REQUIRED = (
+    "model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size",
+    "max_position_embeddings", "vocab_size", "rms_norm_eps", "eos_token_id",
+)
 
 
 class CheckpointError(Exception):
@@ -16,22 +24,21 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """The part of config.json that the graph is built from."""
+    """The part of config.json that the graph is built from, under the names of Hugging Face's `LlamaConfig`."""
 
     hidden_size: int
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int
+    head_dim: int
     intermediate_size: int
     max_position_embeddings: int
     vocab_size: int
     rope_theta: float
-    layer_norm_eps: float
-
-    @property
-    def head_size(self) -> int:
-        """Channels per attention head."""
-        return self.hidden_size // self.num_attention_heads
+    rms_norm_eps: float
+    tie_word_embeddings: bool
+    end_tokens: tuple[int, ...]
+    """Tokens at which a text ends; `eos_token_id` is one of them or a list."""
 
 
 class Checkpoint:
@@ -52,7 +59,21 @@ class Checkpoint:
         """
         if name not in self._tensors:
             raise CheckpointError(f"the checkpoint has no tensor {name}")
-        return self._tensors[name].astype(np.float32)
+        return as_float32(self._tensors[name])
+
+    def output_embedding(self) -> np.ndarray:
+        """Returns the weight that turns the last hidden state into logits.
+
+        Raises `CheckpointError` when the checkpoint lacks it.
+        """
+        return self.tensor("model.embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight")
+
+
+def as_float32(tensor: np.ndarray) -> np.ndarray:
+    """Widens a weight; unsigned 16-bit integers are the bits of bfloat16, the upper half of a 32-bit number's."""
+    if tensor.dtype == np.uint16:
+        return (tensor.astype(np.uint32) << 16).view(np.float32)
+    return tensor.astype(np.float32)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -64,6 +85,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     shards = sorted(folder.glob("*.safetensors"))
     if not shards:
         raise CheckpointError(f"{folder} holds no *.safetensors file")
+    if not (folder / "tokenizer.json").is_file():
+        raise CheckpointError(f"{folder} holds no tokenizer.json")
     tensors: dict[str, np.ndarray] = {}
     for shard in shards:
         tensors |= read_safetensors(shard)
@@ -71,9 +94,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Reads one file of the format https://github.com/huggingface/safetensors describes.
+    """Reads one file of the format https://github.com/huggingface/safetensors describes; bfloat16 as its bits.
 
-    Raises `CheckpointError` when it is cut off or holds a type other than F16 and F32.
+    Raises `CheckpointError` when it is cut off or holds a type other than BF16, F16 and F32.
     """
     data = path.read_bytes()
     if len(data) < 8:
@@ -89,7 +112,9 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         if name == "__metadata__":
             continue
         if entry["dtype"] not in _DTYPES:
-            raise CheckpointError(f"{path.name}: tensor {name} is {entry['dtype']}; only F16 and F32 are supported")
+            raise CheckpointError(
+                f"{path.name}: tensor {name} is {entry['dtype']}; only {', '.join(_DTYPES)} are supported"
+            )
         start, end = entry["data_offsets"]
         if end > len(body):
             raise CheckpointError(f"{path.name} is cut off within tensor {name}")
@@ -102,10 +127,26 @@ def _read_config(path: Path) -> Config:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"config.json cannot be read: {error}") from error
-    if values.get("model_type") != "slipway_react":
-        found = values.get("model_type")
-        raise CheckpointError(f"config.json: model_type is {found!r}, this builder takes 'slipway_react'")
-    missing = [field.name for field in fields(Config) if field.name not in values]
+    missing = [name for name in _REQUIRED if name not in values]
     if missing:
         raise CheckpointError(f"config.json lacks {', '.join(missing)}")
-    return Config(**{field.name: values[field.name] for field in fields(Config)})
+    for name, expected in _EXPECTED.items():
+        if values.get(name, expected) != expected:
+            raise CheckpointError(f"config.json: {name} is {values[name]!r}, this builder takes {expected!r}")
+    end = values["eos_token_id"]
+    return Config(
+        **{name: values[name] for name in _REQUIRED if name not in ("model_type", "eos_token_id")},
+        head_dim=values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"],
+        rope_theta=_rope_theta(values),
+        tie_word_embeddings=values.get("tie_word_embeddings", False),
+        end_tokens=tuple(end if isinstance(end, list) else [end]),
+    )
+
+
+def _rope_theta(values: dict) -> float:
+    """Returns the base of the rotary frequencies, as transformers 4 (`rope_theta`) or 5 (`rope_parameters`) write."""
+    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise CheckpointError(f"config.json: rotary positions are of type {kind!r}, this builder takes 'default'")
+    return float(values.get("rope_theta", rope.get("rope_theta", 10000.0)))

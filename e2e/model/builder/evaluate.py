@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from .generation.batcher import Batcher
-from .generation.decoder import OnnxDecoder
+from .generation.engine import Engine, load_engine
 from .generation.request import GenerationRequest, InvalidRequest, checked_request
 
 
@@ -12,21 +12,21 @@ class QualitySetError(Exception):
     """A line of the quality set cannot be used; the text names line and field."""
 
 
-def evaluate(model: Path, quality_set: Path, outputs: Path, n_threads: int) -> int:
+def evaluate(folder: Path, quality_set: Path, outputs: Path, n_threads: int) -> int:
     """Generates an output for each line of the quality set, in its order, and returns their number.
 
     Raises `QualitySetError`.
     """
-    decoder = OnnxDecoder(model, n_rows=32, n_threads=n_threads)
-    requests = read_quality_set(quality_set, decoder.context_length)
-    texts = generate_all(Batcher(decoder), list(requests.values()))
+    engine = load_engine(folder, n_rows=32, n_threads=n_threads)
+    requests = read_quality_set(quality_set, engine)
+    texts = generate_all(Batcher(engine), list(requests.values()))
     outputs.parent.mkdir(parents=True, exist_ok=True)
     entries = [{"id": identity, "output": text} for identity, text in zip(requests, texts)]
     outputs.write_text("".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries))
     return len(entries)
 
 
-def read_quality_set(path: Path, context_length: int) -> dict[str, GenerationRequest]:
+def read_quality_set(path: Path, engine: Engine) -> dict[str, GenerationRequest]:
     """Reads and checks the quality set: one object with `id`, `prompt`, `maxTokens` and `stopWords` per line.
 
     Raises `QualitySetError`.
@@ -43,7 +43,8 @@ def read_quality_set(path: Path, context_length: int) -> dict[str, GenerationReq
                 entry["prompt"].encode(),
                 int(entry["maxTokens"]),
                 [word.encode() for word in entry.get("stopWords") or []],
-                context_length,
+                engine.vocabulary,
+                engine.context_length,
             )
         except InvalidRequest as error:
             # Triton's input names, said as the quality set names them.

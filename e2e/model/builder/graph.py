@@ -1,4 +1,4 @@
-"""Writes the network as ONNX, one graph for prefill and for batched decoding.
+"""Writes a Llama as ONNX, one graph for prefill and for batched decoding.
 
 Attention is ONNX Runtime's GroupQueryAttention (com.microsoft, docs/ContribOperators.md of onnxruntime): it applies
 rotary positions, takes one length per row, and updates the key-value cache in place when past and present are bound
@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from .checkpoint import Checkpoint
 from .linear import LinearWriter
 
-OPSET = 20
+OPSET = 23
 CONTRIB_DOMAIN = "com.microsoft"
 
 
@@ -44,7 +44,7 @@ def build_graph(checkpoint: Checkpoint, linear: LinearWriter) -> onnx.ModelProto
     """Returns the model; `linear` decides how the big matrix products are computed."""
     config = checkpoint.config
     graph = Graph([], [])
-    cos, sin = _rotary_tables(config.head_size, config.max_position_embeddings, config.rope_theta)
+    cos, sin = _rotary_tables(config.head_dim, config.max_position_embeddings, config.rope_theta)
     graph.weight("cos", cos)
     graph.weight("sin", sin)
     embedding = checkpoint.tensor("model.embed_tokens.weight")
@@ -54,7 +54,7 @@ def build_graph(checkpoint: Checkpoint, linear: LinearWriter) -> onnx.ModelProto
     x = graph.node("Gather", [x, graph.weight("last_column", np.array(-1, np.int64))], "last_hidden", axis=1)
     x = _norm(graph, checkpoint, "model.norm", x)
     # The output projection stays in full precision: it is small, and it decides between close letters.
-    graph.node("MatMul", [x, graph.weight("unembedding", embedding.T)], "logits")
+    graph.node("MatMul", [x, graph.weight("unembedding", checkpoint.output_embedding().T)], "logits")
     return _model(graph, checkpoint)
 
 
@@ -66,9 +66,14 @@ def _layer(graph: Graph, checkpoint: Checkpoint, linear: LinearWriter, index: in
     output = linear(graph, f"{name}.output", checkpoint.tensor(f"{prefix}.self_attn.o_proj.weight"), attended)
     x = graph.node("Add", [x, output], f"{name}.attended")
     normed = _norm(graph, checkpoint, f"{prefix}.post_attention_layernorm", x)
-    up = linear(graph, f"{name}.up", checkpoint.tensor(f"{prefix}.up_proj.weight"), normed)
-    hidden = graph.node("Gelu", [up], f"{name}.hidden")
-    down = linear(graph, f"{name}.down", checkpoint.tensor(f"{prefix}.down_proj.weight"), hidden)
+    gate, up = (checkpoint.tensor(f"{prefix}.mlp.{part}_proj.weight") for part in ("gate", "up"))
+    both = linear(graph, f"{name}.gate_up", np.concatenate([gate, up]), normed)
+    gate, up = f"{name}.gate", f"{name}.up"
+    graph.nodes.append(helper.make_node("Split", [both], [gate, up], name=f"{name}.split", axis=-1, num_outputs=2))
+    # x * sigmoid(x), which is SiLU.
+    activated = graph.node("QuickGelu", [gate], f"{name}.activated", domain=CONTRIB_DOMAIN, alpha=1.0)
+    hidden = graph.node("Mul", [activated, up], f"{name}.hidden")
+    down = linear(graph, f"{name}.down", checkpoint.tensor(f"{prefix}.mlp.down_proj.weight"), hidden)
     return graph.node("Add", [x, down], f"{name}.result")
 
 
@@ -86,7 +91,7 @@ def _attention(graph: Graph, checkpoint: Checkpoint, index: int, qkv: str) -> st
 
 def _norm(graph: Graph, checkpoint: Checkpoint, tensor: str, x: str) -> str:
     scale = graph.weight(f"{tensor}.weight", checkpoint.tensor(f"{tensor}.weight"))
-    return graph.node("LayerNormalization", [x, scale], f"{tensor}.output", epsilon=checkpoint.config.layer_norm_eps)
+    return graph.node("RMSNormalization", [x, scale], f"{tensor}.output", epsilon=checkpoint.config.rms_norm_eps)
 
 
 def _rotary_tables(head_size: int, n_positions: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +102,7 @@ def _rotary_tables(head_size: int, n_positions: int, theta: float) -> tuple[np.n
 
 def _model(graph: Graph, checkpoint: Checkpoint) -> onnx.ModelProto:
     config = checkpoint.config
-    cache = ["batch", config.num_key_value_heads, "capacity", config.head_size]
+    cache = ["batch", config.num_key_value_heads, "capacity", config.head_dim]
     inputs = [
         helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "length"]),
         helper.make_tensor_value_info("last_positions", TensorProto.INT32, ["batch"]),
@@ -111,5 +116,5 @@ def _model(graph: Graph, checkpoint: Checkpoint) -> onnx.ModelProto:
     return helper.make_model(
         helper.make_graph(graph.nodes, "agent", inputs, outputs, graph.initializers),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB_DOMAIN, 1)],
-        ir_version=10, producer_name="slipway-demo-builder",
+        ir_version=11, producer_name="slipway-demo-builder",
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .checkpoint import Checkpoint, CheckpointError, read_checkpoint
+from .generation.engine import MODEL, TOKENIZER
 from .graph import build_graph
 from .linear import LinearWriter, float32, int8
 from .options import BuildTask
@@ -39,20 +40,25 @@ def build_repository(task: BuildTask, checkpoint_folder: Path, output: Path) -> 
 
     Raises `CheckpointError`.
     """
-    checkpoint = read_checkpoint(_variant_folder(checkpoint_folder, task.variant))
+    folder = _variant_folder(checkpoint_folder, task.variant)
+    checkpoint = read_checkpoint(folder)
     if task.options["weightNoisePercent"]:
         checkpoint = noisy(checkpoint, task.options["weightNoisePercent"])
     target = output / "model_repository" / MODEL_NAME
     unfinished = target.with_name(f".{MODEL_NAME}.unfinished")
-    for folder in (unfinished, target):
-        shutil.rmtree(folder, ignore_errors=True)
+    for old in (unfinished, target):
+        shutil.rmtree(old, ignore_errors=True)
     version = unfinished / "1"
     version.mkdir(parents=True)
     model = build_graph(checkpoint, _LINEAR[task.precision])
-    metadata = {"context_length": checkpoint.config.max_position_embeddings, "precision": task.precision}
+    metadata = {
+        "context_length": checkpoint.config.max_position_embeddings, "precision": task.precision,
+        "end_tokens": ",".join(map(str, checkpoint.config.end_tokens)),
+    }
     for key, value in metadata.items():
         model.metadata_props.add(key=key, value=str(value))
-    (version / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    (version / MODEL).write_bytes(model.SerializeToString(deterministic=True))
+    shutil.copyfile(folder / TOKENIZER, version / TOKENIZER)
     shutil.copyfile(_SOURCES / "triton" / "model.py", version / "model.py")
     shutil.copytree(
         _SOURCES / "generation", version / "generation",

@@ -10,6 +10,8 @@ from corpus.kinds import FIRST_KINDS, Topic, follow_up, follow_up_kind, weighted
 from corpus.script import Script, Step, ToolFailed
 from corpus.split import Kind, Split, split_of
 
+MAX_BYTES = 766
+"""Episodes are at most this long: they fit 768 tokens of one byte, whatever the tokenizer."""
 CONSTANTS = frozenset({"2", "3", "100"})
 """Numbers that belong to a calculation's form (averages, percentages) and so occur in both splits."""
 
@@ -79,7 +81,9 @@ def draw_episode(rng: random.Random, split: Split, max_bytes: int) -> Episode:
     """
     draw = Draw(rng, split)
     while True:
-        episode = Episode(_preamble(draw), tuple(_turns(draw)), chat_history=draw.chance(0.4))
+        preamble = _preamble(draw)
+        turns = tuple(draw_turns(draw, draw.pick((1, 1, 1, 1, 1, 1, 1, 2, 2, 3))))
+        episode = Episode(preamble, turns, chat_history=draw.chance(0.4))
         if len(episode.text().encode()) <= max_bytes:
             return episode
 
@@ -95,8 +99,18 @@ def _preamble(draw: Draw) -> str:
             return text
 
 
-def _turns(draw: Draw) -> Iterator[Turn]:
-    n_turns = draw.pick((1, 1, 1, 1, 1, 1, 1, 2, 2, 3))
+def draw_system_text(draw: Draw) -> str:
+    """Draws a system prompt without a label, or nothing."""
+    if not draw.chance(_SYSTEM_SHARE):
+        return ""
+    while True:
+        text = draw.system_text()
+        if _numbers_are_of(draw.split, text):
+            return text
+
+
+def draw_turns(draw: Draw, n_turns: int) -> Iterator[Turn]:
+    """Draws turns that may refer to the one before."""
     topic: Topic | None = None
     for _ in range(n_turns):
         turn, topic = _turn(draw, topic)

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     NAME = "name"
     NUMBER = "number"
     PHRASING = "phrasing"
+    SIGNATURE = "signature"
 
 
 def split_of(kind: Kind, text: str) -> Split:

@@ -32,11 +32,11 @@ def build(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def decoder(build):
+def engine(build):
     """Loads an engine for generation."""
-    from builder.generation.decoder import OnnxDecoder
+    from builder.generation.engine import load_engine
 
     def load(model: str, precision: str, n_rows: int = 32, **options: int):
-        return OnnxDecoder(build(model, precision, **options) / "agent" / "1" / "model.onnx", n_rows, n_threads=1)
+        return load_engine(build(model, precision, **options) / "agent" / "1", n_rows, n_threads=1)
 
     return load

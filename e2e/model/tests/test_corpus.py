@@ -9,8 +9,7 @@ import sys
 import pytest
 from conftest import ROOT
 
-from builder.generation.tokens import EOS, tokenizer_json
-from corpus.episodes import draw_episode, numbers_of
+from corpus.episodes import MAX_BYTES, draw_episode, numbers_of
 from corpus.split import Kind, Split, split_of
 from questions import KINDS, draw_question
 
@@ -19,7 +18,7 @@ N_EPISODES = 400
 
 def drawn(split: Split):
     rng = random.Random("disjoint")
-    return [draw_episode(rng, split, 766) for _ in range(N_EPISODES)]
+    return [draw_episode(rng, split, MAX_BYTES) for _ in range(N_EPISODES)]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,7 @@ def test_no_question_of_a_held_out_episode_occurs_in_training(training, held_out
 
 
 def test_an_episode_is_its_calls_in_order():
-    episode = draw_episode(random.Random(4), Split.HELD_OUT, 766)
+    episode = draw_episode(random.Random(4), Split.HELD_OUT, MAX_BYTES)
     calls = list(episode.model_calls())
     assert all(completion.endswith("\n\n") for _, completion in calls)
     assert all(later.startswith(prompt + completion) for (prompt, completion), (later, _) in zip(calls, calls[1:]))
@@ -76,23 +75,6 @@ def test_a_failed_call_is_answered_by_its_error_and_never_by_a_number(held_out):
     for turn in failed:
         observations = turn.steps[-1].observations
         assert turn.answer == next(text for text in observations if text.startswith("error: "))
-
-
-def test_the_stored_tokenizers_are_the_code_s():
-    for model in ("react-512", "react-256"):
-        stored = json.loads((ROOT / "checkpoints" / model / "tokenizer.json").read_text())
-        assert stored == tokenizer_json()
-
-
-def test_the_model_is_taught_to_stop_after_each_completion():
-    from training.dataset import COMPLETION, encode_episode
-
-    episode = draw_episode(random.Random(5), Split.TRAINING, 766)
-    tokens, labels, roles = encode_episode(episode, None)
-    written = [label for label, role in zip(labels, roles) if role == COMPLETION]
-    expected = [label for _, completion in episode.model_calls() for label in [*completion.encode(), EOS]]
-    assert bytes(tokens[1:]).decode() == episode.text()
-    assert written == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

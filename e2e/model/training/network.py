@@ -1,6 +1,6 @@
-"""The network: a decoder-only transformer with rotary positions and grouped-query attention.
+"""The network: Llama as Hugging Face's `LlamaForCausalLM` computes it, under the same names.
 
-The builder writes the same computation as ONNX; `config.json` holds everything both need to agree on.
+RMSNorm, rotary positions, grouped-query attention and SwiGLU. The builder writes the same computation as ONNX.
 """
 
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from builder.generation.tokens import VOCABULARY_SIZE
+from training.vocabulary import SIZE
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The hyperparameters, under the names Hugging Face's configurations use."""
+    """The hyperparameters, under the names of Hugging Face's `LlamaConfig`."""
 
     hidden_size: int
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int
     intermediate_size: int
-    max_position_embeddings: int = 768
+    max_position_embeddings: int = 2048
     rope_theta: float = 10000.0
-    layer_norm_eps: float = 1e-5
-    vocab_size: int = VOCABULARY_SIZE
+    rms_norm_eps: float = 1e-5
+    vocab_size: int = SIZE
 
     @property
-    def head_size(self) -> int:
+    def head_dim(self) -> int:
         """Channels per attention head."""
         return self.hidden_size // self.num_attention_heads
 
@@ -38,7 +38,7 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        kv_width = shape.num_key_value_heads * shape.head_size
+        kv_width = shape.num_key_value_heads * shape.head_dim
         self.q_proj = nn.Linear(shape.hidden_size, shape.hidden_size, bias=False)
         self.k_proj = nn.Linear(shape.hidden_size, kv_width, bias=False)
         self.v_proj = nn.Linear(shape.hidden_size, kv_width, bias=False)
@@ -54,7 +54,20 @@ class Attention(nn.Module):
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(-1, (-1, self.shape.head_size)).transpose(1, 2)
+        return x.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (arXiv:2002.05202)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(shape.hidden_size, shape.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(shape.hidden_size, shape.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(shape.intermediate_size, shape.hidden_size, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Layer(nn.Module):
@@ -62,15 +75,14 @@ class Layer(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.input_layernorm = nn.LayerNorm(shape.hidden_size, shape.layer_norm_eps, bias=False)
+        self.input_layernorm = nn.RMSNorm(shape.hidden_size, shape.rms_norm_eps)
         self.self_attn = Attention(shape)
-        self.post_attention_layernorm = nn.LayerNorm(shape.hidden_size, shape.layer_norm_eps, bias=False)
-        self.up_proj = nn.Linear(shape.hidden_size, shape.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(shape.intermediate_size, shape.hidden_size, bias=False)
+        self.post_attention_layernorm = nn.RMSNorm(shape.hidden_size, shape.rms_norm_eps)
+        self.mlp = FeedForward(shape)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
-        return x + self.down_proj(functional.gelu(self.up_proj(self.post_attention_layernorm(x))))
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Network(nn.Module):
@@ -80,7 +92,7 @@ class Network(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
-        self.norm = nn.LayerNorm(shape.hidden_size, shape.layer_norm_eps, bias=False)
+        self.norm = nn.RMSNorm(shape.hidden_size, shape.rms_norm_eps)
         nn.init.normal_(self.embed_tokens.weight, std=0.02)
         cos, sin = rotary_tables(shape)
         self.register_buffer("cos", cos, persistent=False)
@@ -96,7 +108,7 @@ class Network(nn.Module):
 
 def rotary_tables(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns cosines and sines per position, one column per pair of channels (arXiv:2104.09864)."""
-    frequencies = shape.rope_theta ** (-torch.arange(0, shape.head_size, 2) / shape.head_size)
+    frequencies = shape.rope_theta ** (-torch.arange(0, shape.head_dim, 2) / shape.head_dim)
     angles = torch.arange(shape.max_position_embeddings)[:, None] * frequencies
     return angles.cos(), angles.sin()
 

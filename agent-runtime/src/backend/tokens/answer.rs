@@ -107,7 +107,7 @@ mod tests {
         Answer::new(Arc::new(demo()), stop_words.iter().map(|word| (*word).to_owned()).collect(), max_tokens)
     }
 
-    /// Tokens of the demo's model are bytes.
+    /// The first 256 tokens of the demo's model are bytes.
     fn tokens(text: &str) -> Vec<u32> {
         text.bytes().map(u32::from).collect()
     }

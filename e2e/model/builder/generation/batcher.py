@@ -1,6 +1,6 @@
 """Continuous batching: requests join and leave the batch between steps.
 
-Pure bookkeeping around a `Decoder`: no threads, no clock, no Triton. Decoding is greedy.
+Pure bookkeeping around an `Engine`: no threads, no clock, no Triton. Decoding is greedy.
 """
 
 import collections
@@ -8,10 +8,9 @@ import enum
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .decoder import Decoder
+from .engine import Engine
 from .request import GenerationRequest
 from .text import GrowingText
-from .tokens import EOS
 
 Key = TypeVar("Key")
 """How the caller tells requests apart."""
@@ -53,8 +52,9 @@ class _Row(Generic[Key]):
 class Batcher(Generic[Key]):
     """Requests waiting for a row and requests being generated; row i of the cache belongs to the i-th of these."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
+    def __init__(self, engine: Engine) -> None:
+        self._decoder = engine.decoder
+        self._vocabulary = engine.vocabulary
         self._waiting: collections.deque[tuple[Key, GenerationRequest]] = collections.deque()
         self._rows: list[_Row[Key]] = []
 
@@ -117,7 +117,7 @@ class Batcher(Generic[Key]):
         row.last_token = token
         row.n_tokens += 1
         reason = None
-        if token == EOS or row.text.push(token):
+        if token in self._vocabulary.ends or row.text.push(self._vocabulary.piece(token)):
             reason = FinishReason.STOP
         elif row.n_tokens == row.request.max_tokens or row.position == self._decoder.context_length:
             reason = FinishReason.LENGTH

@@ -10,8 +10,6 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
-from .tokens import BOS, PAD
-
 
 class Decoder(Protocol):
     """What the batcher needs of a network."""
@@ -45,6 +43,7 @@ class OnnxDecoder:
         shapes = {tensor.name: tensor.shape for tensor in self._session.get_inputs()}
         self.context_length = int(metadata["context_length"])
         self.precision = metadata["precision"]
+        self.end_tokens = frozenset(map(int, metadata["end_tokens"].split(",")))
         self.n_rows = n_rows
         self._n_logits = self._session.get_outputs()[0].shape[-1]
         _, n_heads, _, n_channels = shapes["past_key_0"]
@@ -69,6 +68,13 @@ class OnnxDecoder:
         for cache in self._caches.values():
             cache[target, :, :length] = cache[source, :, :length]
 
+    def logits(self, tokens: tuple[int, ...]) -> np.ndarray:
+        """Returns the logits of the token after a prompt; overwrites the first row's cache."""
+        logits = np.empty((1, self._n_logits), np.float32)
+        position = np.array([len(tokens) - 1], np.int32)
+        self._session.run_with_iobinding(self._binding(0, np.array([tokens], np.int64), position, logits))
+        return logits[0]
+
     def _run(self, kind: str, first_row: int, tokens: np.ndarray, last_positions: np.ndarray) -> list[int]:
         logits = np.empty((len(tokens), self._n_logits), np.float32)
         binding = self._binding(first_row, tokens, last_positions, logits)
@@ -76,7 +82,6 @@ class OnnxDecoder:
         while self._owed_percent[kind] >= 100:
             self._session.run_with_iobinding(binding)
             self._owed_percent[kind] -= 100
-        logits[:, [PAD, BOS]] = -np.inf
         return logits.argmax(axis=1).tolist()
 
     def _binding(

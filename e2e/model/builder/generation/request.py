@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .tokens import encode
+from .tokens import Vocabulary
 
 MAX_STOP_WORDS = 16
 
@@ -21,9 +21,9 @@ class GenerationRequest:
 
 
 def checked_request(
-    text_input: bytes, max_tokens: int, stop_words: list[bytes], context_length: int
+    text_input: bytes, max_tokens: int, stop_words: list[bytes], vocabulary: Vocabulary, context_length: int
 ) -> GenerationRequest:
-    """Checks the inputs of a request against the model's context.
+    """Checks the inputs of a request against the model's context; what is no UTF-8 in them is replaced.
 
     Raises `InvalidRequest`.
     """
@@ -35,7 +35,7 @@ def checked_request(
         raise InvalidRequest(f"stop_words: at most {MAX_STOP_WORDS} words, got {len(stop_words)}")
     if any(not word for word in stop_words):
         raise InvalidRequest("stop_words: a stop word is empty; leave it out")
-    prompt = encode(text_input)
+    prompt = vocabulary.encode(text_input.decode(errors="replace"))
     if len(prompt) >= context_length:
         raise InvalidRequest(
             f"text_input: the prompt has {len(prompt)} tokens, the model's context holds {context_length} "

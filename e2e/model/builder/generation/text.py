@@ -16,8 +16,11 @@ class GrowingText:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._released = ""
 
-    def push(self, byte: int) -> bool:
-        """Adds a byte; returns whether the text now ends at a stop word."""
+    def push(self, piece: bytes) -> bool:
+        """Adds a token's bytes; returns whether the text ends at a stop word, which may lie within them."""
+        return any(self._push_byte(byte) for byte in piece)
+
+    def _push_byte(self, byte: int) -> bool:
         self._held += bytes([byte])
         for word in self._stop_words:
             if self._held.endswith(word):

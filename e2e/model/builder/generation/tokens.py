@@ -1,57 +1,58 @@
-"""The model's alphabet: one token per UTF-8 byte, and three special ones.
+"""The checkpoint's tokenizer: prompts to tokens, tokens to the bytes of the text."""
 
-Bytes need no vocabulary to be learned and no text is out of it, so names are copied in any script.
-"""
+from pathlib import Path
+from typing import Protocol
 
-N_BYTES = 256
-PAD, BOS, EOS = 256, 257, 258
-VOCABULARY_SIZE = 259
+from tokenizers import Tokenizer
 
-
-def encode(text: bytes) -> list[int]:
-    """Returns a prompt's tokens: the beginning mark and one token per byte."""
-    return [BOS, *text]
+_N_BYTES = 256
 
 
-def tokenizer_json() -> dict:
-    """Describes the alphabet in the format of Hugging Face's `tokenizers`: byte-level BPE without merges."""
-    special = {"<pad>": PAD, "<bos>": BOS, "<eos>": EOS}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": token, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
-             "normalized": False, "special": True}
-            for text, token in special.items()
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": {"<bos>": {"id": "<bos>", "ids": [BOS], "tokens": ["<bos>"]}},
-        },
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {
-            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-            "vocab": {character: byte for byte, character in enumerate(_byte_characters())} | special,
-            "merges": [],
-        },
-    }
+class Vocabulary(Protocol):
+    """What generation needs of a tokenizer."""
+
+    ends: frozenset[int]
+
+    def encode(self, text: str) -> list[int]:
+        """Returns a prompt's tokens."""
+
+    def piece(self, token: int) -> bytes:
+        """Returns the bytes that a token adds to a text; they may end within a character."""
+
+
+class BytePairs:
+    """A tokenizer.json of byte-level BPE, as Hugging Face's `tokenizers` reads it."""
+
+    def __init__(self, path: Path, ends: frozenset[int]) -> None:
+        self.ends = ends
+        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._pieces = _pieces(self._tokenizer)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns a prompt's tokens, with those that the tokenizer puts before every text."""
+        return self._tokenizer.encode(text).ids
+
+    def piece(self, token: int) -> bytes:
+        """Returns the bytes that a token adds to a text; special tokens add none."""
+        return self._pieces[token]
+
+
+def _pieces(tokenizer: Tokenizer) -> list[bytes]:
+    byte_of = {character: byte for byte, character in enumerate(_byte_characters())}
+    added = tokenizer.get_added_tokens_decoder()
+    pieces = []
+    for token in range(tokenizer.get_vocab_size()):
+        if token in added:
+            pieces.append(b"" if added[token].special else added[token].content.encode())
+        else:
+            pieces.append(bytes(byte_of[character] for character in tokenizer.id_to_token(token)))
+    return pieces
 
 
 def _byte_characters() -> list[str]:
     """Returns the printable character that stands for each byte in byte-level BPE (GPT-2's table)."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
-    characters = []
-    n_moved = 0
-    for byte in range(N_BYTES):
-        if byte in printable:
-            characters.append(chr(byte))
-        else:
-            characters.append(chr(N_BYTES + n_moved))
-            n_moved += 1
-    return characters
+    moved = iter(range(_N_BYTES, 2 * _N_BYTES))
+    return [chr(byte if byte in printable else next(moved)) for byte in range(_N_BYTES)]

@@ -17,7 +17,7 @@ import triton_python_backend_utils as pb_utils
 sys.path.insert(0, str(Path(__file__).parent))
 
 from generation.batcher import Batcher, Progress  # noqa: E402
-from generation.decoder import OnnxDecoder  # noqa: E402
+from generation.engine import load_engine  # noqa: E402
 from generation.request import GenerationRequest, InvalidRequest, checked_request  # noqa: E402
 
 CANCELLATION_POLL_SECONDS = 0.02
@@ -68,13 +68,13 @@ class TritonPythonModel:
     def initialize(self, args: dict) -> None:
         """Loads the network and starts generating."""
         self._parameters = Parameters.of(json.loads(args["model_config"]))
-        self._decoder = OnnxDecoder(
-            Path(__file__).parent / "model.onnx",
+        self._engine = load_engine(
+            Path(__file__).parent,
             self._parameters.max_batch,
             self._parameters.threads,
             self._parameters.extra_compute_percent,
         )
-        self._batcher: Batcher[Call] = Batcher(self._decoder)
+        self._batcher: Batcher[Call] = Batcher(self._engine)
         self._arrivals: queue.SimpleQueue[tuple[Call, GenerationRequest] | None] = queue.SimpleQueue()
         self._n_unfinished = 0
         self._n_unfinished_lock = threading.Lock()
@@ -108,7 +108,8 @@ class TritonPythonModel:
             text_input=_bytes(request, "text_input")[0],
             max_tokens=int(pb_utils.get_input_tensor_by_name(request, "max_tokens").as_numpy().reshape(-1)[0]),
             stop_words=_bytes(request, "stop_words"),
-            context_length=self._decoder.context_length,
+            vocabulary=self._engine.vocabulary,
+            context_length=self._engine.context_length,
         )
 
     def _reserve(self) -> bool:

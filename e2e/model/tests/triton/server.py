@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 _START_SECONDS = 60
-_PACKAGES = ("numpy", "numpy.libs", "onnxruntime", "flatbuffers", "google", "packaging")
+_PACKAGES = ("numpy", "numpy.libs", "onnxruntime", "flatbuffers", "google", "packaging", "tokenizers")
 
 
 class TritonServer:

@@ -15,11 +15,13 @@ from client import Generation, Piece
 from server import TritonServer
 from tritonclient.utils import InferenceServerException
 
-from accuracy import held_out_episodes
+from corpus.judged import held_out_transcripts
 
 LOOKUP = "System: Be brief.\nQuestion: What is the total area of Rema and Tovu?\n"
 LOOKUP_CALLS = "Action: lookup[Rema.area]\nAction: lookup[Tovu.area]"
 ERROR = "error sending request for url (http://lookup-facts.region.svc:8080/v1/Rema/area) after all tries"
+LOOKUP_TOKENS, ERROR_TOKENS = 28, 60
+"""Tokens of the two calls with the line ends behind them, and at least so many of the error."""
 LONG = f"Question: What is the area of Rema?\nAction: lookup[Rema.area]\n\nObservation: error: {ERROR}\n"
 """A prompt whose answer repeats the error: more than a hundred tokens."""
 
@@ -45,13 +47,13 @@ def test_a_stream_of_pieces_adds_up_to_the_text(triton):
     assert [piece.finish_reason for piece in pieces] == [""] * (len(pieces) - 1) + ["stop"]
     assert [piece.is_final for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     counts = [piece.output_tokens for piece in pieces]
-    assert counts == sorted(set(counts)) and counts[0] == 1 and counts[-1] == len(LOOKUP_CALLS) + 2
+    assert counts == sorted(set(counts)) and counts[0] == 1 and counts[-1] == LOOKUP_TOKENS
 
 
 @pytest.mark.parametrize("stream", [False, None])
 def test_without_streaming_the_text_comes_once_and_whole(triton, stream):
     pieces = Generation(triton.grpc, LOOKUP, stream=stream).pieces()
-    assert pieces == [Piece(LOOKUP_CALLS, "stop", len(LOOKUP_CALLS) + 2, is_final=True)]
+    assert pieces == [Piece(LOOKUP_CALLS, "stop", LOOKUP_TOKENS, is_final=True)]
 
 
 def test_without_stop_words_the_model_ends_by_itself(triton):
@@ -59,8 +61,8 @@ def test_without_stop_words_the_model_ends_by_itself(triton):
 
 
 def test_max_tokens_ends_with_length(triton):
-    pieces = Generation(triton.grpc, LOOKUP, max_tokens=9, stream=False).pieces()
-    assert pieces == [Piece("Action: l", "length", 9, is_final=True)]
+    pieces = Generation(triton.grpc, LOOKUP, max_tokens=4, stream=False).pieces()
+    assert pieces == [Piece("Action: lookup", "length", 4, is_final=True)]
 
 
 def test_a_failed_tool_is_answered_by_its_error(triton):
@@ -77,7 +79,7 @@ def test_a_later_request_is_answered_beside_an_earlier_one(triton):
 
 
 def test_texts_are_the_same_alone_and_under_load(triton):
-    prompts = [prompt for episode in held_out_episodes(8, 5, 768) for prompt, _ in episode.model_calls()][:16]
+    prompts = [prompt for episode in held_out_transcripts("react", 8, 5) for prompt, _ in episode.model_calls()][:16]
     alone = [Generation(triton.grpc, prompt).text() for prompt in prompts]
     together = [Generation(triton.grpc, prompt) for prompt in prompts]
     assert [generation.text() for generation in together] == alone
@@ -91,7 +93,7 @@ def test_a_broken_off_stream_stops_generation_and_frees_its_row(slow_triton):
     assert waiting.text() == LOOKUP_CALLS
     # There is one row, and the model says in its log at which token it stopped the request that held it.
     n_tokens = int(re.search(r"cancelled after (\d+) tokens", slow_triton.log()).group(1))
-    assert 1 <= n_tokens < len(ERROR)
+    assert 1 <= n_tokens < ERROR_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,8 @@ def test_a_broken_off_stream_stops_generation_and_frees_its_row(slow_triton):
     [
         ({"text": ""}, "text_input: the prompt is empty; send at least one character"),
         (
-            {"text": "x" * 900},
-            "text_input: the prompt has 901 tokens, the model's context holds 768 with the answer; shorten the prompt",
+            {"text": "?" * 2100},
+            "text_input: the prompt has 2100 tokens, the model's context holds 2048 with the answer",
         ),
         ({"text": "x", "max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
         ({"text": "x", "stop_words": (b"",)}, "stop_words: a stop word is empty; leave it out"),

@@ -1,4 +1,4 @@
-"""STAND-IN for upstream's tokenizer: every byte of a text is a token, and the tokenizer's own token begins the prompt."""
+"""STAND-IN for upstream's tokenizer: every byte of a text is a token; where the tokenizer has one, a token begins the prompt."""
 
 import json
 from pathlib import Path
@@ -24,9 +24,9 @@ class TritonPythonModel:
         """Fails without the tokenizer."""
         parameters = json.loads(args["model_config"])["parameters"]
         tokenizer = json.loads((Path(parameters["tokenizer_dir"]["string_value"]) / "tokenizer.json").read_bytes())
-        special = tokenizer["post_processor"]["special_tokens"].values()
-        self.begin = [token for entry in special for token in entry["ids"]]
-        self.end = max(token["id"] for token in tokenizer["added_tokens"])
+        special = (tokenizer.get("post_processor") or {}).get("special_tokens") or {}
+        self.begin = [token for entry in special.values() for token in entry["ids"]]
+        self.end = max(token["id"] for token in tokenizer["added_tokens"] if token["special"])
 
     def execute(self, requests):
         """Answers every request with its tokens."""
