@@ -4,7 +4,7 @@
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 
-mod libraries;
+mod dependencies;
 mod links;
 mod manifests;
 mod source;
@@ -122,6 +122,16 @@ fn engines_profiles_and_jobs_know_nothing_of_agent_deployments() {
         .filter(|source| !source.is_test())
         .collect();
     assert_none(below.iter().flat_map(|source| source.naming(&forbidden, "a module that it uses")).collect());
+}
+
+#[test]
+fn programs_link_no_library_of_another_one() {
+    let linked = |(program, forbidden): (&str, &[&str])| {
+        let tree = links::linked(program);
+        let found = links::naming(&tree, forbidden);
+        found.into_iter().map(|package| format!("{program} links {package}")).collect::<Vec<_>>()
+    };
+    assert_eq!(links::NOT_LINKED.into_iter().flat_map(linked).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 /// What the statistics must not do. Their callers pass time, seeds and files.
@@ -273,6 +283,14 @@ mod checks_can_fail {
     fn a_runtime_among_the_packages_of_a_crate_is_named() {
         let tree = "slipway-operator-core v0.1.0 (/slipway/operator/core)\nkube-core v4.2.0\ntokio v1.50.0\ntokio v1.50.0 (*)\n";
         assert_eq!(links::impure(tree), ["tokio v1.50.0", "tokio v1.50.0 (*)"]);
+    }
+
+    #[test]
+    fn the_command_lines_own_libraries_are_found_where_it_links_them() {
+        let tree = links::linked("slipway-analysis-cli");
+        let names: Vec<&str> =
+            links::naming(&tree, &["rusqlite"]).into_iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names, ["rusqlite"]);
     }
 
     #[test]
