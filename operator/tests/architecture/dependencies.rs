@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::{manifests, read, root, source::Source, sources};
+use super::{manifests, read, root, source::Source, sources_if_any};
 
 #[test]
 fn every_dependency_is_named_by_the_code() {
@@ -45,5 +45,5 @@ fn crate_name(package: &str) -> String {
 /// The sources of some folders of a crate; none where it has no such folder.
 fn below(member: &str, folders: &[&str]) -> Vec<Source> {
     let existing = folders.iter().map(|folder| format!("{member}/{folder}")).filter(|path| root().join(path).is_dir());
-    existing.flat_map(|path| sources(&path)).collect()
+    existing.flat_map(|path| sources_if_any(&path)).collect()
 }

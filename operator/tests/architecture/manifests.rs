@@ -15,7 +15,7 @@ const ARROWS: [(&str, Place); 15] = [
     ("crds/evidence", Place::Wire),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
-    ("crds", Place::Above(&["slipway-evidence"])),
+    ("crds", Place::Above(&[])),
     ("operator/analysis", Place::Above(&["slipway-evidence"])),
     ("operator/trace", Place::Above(&[])),
     ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-evidence"])),

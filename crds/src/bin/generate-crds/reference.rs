@@ -210,14 +210,14 @@ mod tests {
     fn a_field_is_told_with_its_words_its_bounds_and_its_default() {
         assert_eq!(
             row("tools[].timeout"),
-            "| `tools[].timeout` | string, at most 16 characters | Time in which one call must have answered. \
+            "| `tools[].timeout` | string, at most 16 characters | Time limit of one call. \
              Write a number with a unit, such as 500ms, 2s, 5m, 1h or 30d. Default: `\"10s\"`. |"
         );
         assert_eq!(
             row("objectives[].percentile"),
-            "| `objectives[].percentile` * | word | The percentile of it that is bounded.<br>`p50`: The median.<br>`p90`: 90 of 100 are at most this.\
-             <br>`p95`: 95 of 100 are at most this.<br>`p99`: 99 of 100 are at most this.\
-             <br>`p99.9`: 999 of 1,000 are at most this. |"
+            "| `objectives[].percentile` * | enum | Percentile that is bounded.<br>`p50`: The median.\
+             <br>`p90`: 90 of 100 values are at most this.<br>`p95`: 95 of 100 values are at most this.\
+             <br>`p99`: 99 of 100 values are at most this.<br>`p99.9`: 999 of 1,000 values are at most this. |"
         );
     }
 

@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(
             input_data(&[prompt()], &entry).unwrap(),
             json!({"data": [{
-                "input_ids": {"content": [257, 112], "shape": [2]},
-                "input_lengths": {"content": [2], "shape": [1]},
+                "input_ids": {"content": [112], "shape": [1]},
+                "input_lengths": {"content": [1], "shape": [1]},
                 "request_output_len": {"content": [8], "shape": [1]},
                 "streaming": {"content": [true], "shape": [1]},
                 "end_id": {"content": [258], "shape": [1]},
