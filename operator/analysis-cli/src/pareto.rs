@@ -78,7 +78,7 @@ fn report(args: &ParetoArgs, objectives: &[(String, Direction)], limits: &[Limit
 
     let (mut failed, mut infeasible) = (0, 0);
     let (mut rows, mut points) = (Vec::new(), Vec::new());
-    for row in 0..table.len() {
+    for row in 0..table.row_count() {
         let point: Option<Vec<f64>> = values.iter().map(|column| column[row]).collect();
         let bounded: Option<Vec<f64>> = limited.iter().map(|column| column[row]).collect();
         match (point, bounded) {
@@ -103,7 +103,7 @@ fn report(args: &ParetoArgs, objectives: &[(String, Direction)], limits: &[Limit
         key: args.key.iter().zip(&keys).map(|(name, cells)| (name.clone(), cells[rows[member]].into())).collect(),
         values: objectives.iter().zip(&points[member]).map(|((name, _), v)| (name.clone(), (*v).into())).collect(),
     });
-    Ok(Report { rows: table.len(), failed, infeasible, front: members.collect(), reference, hypervolume })
+    Ok(Report { rows: table.row_count(), failed, infeasible, front: members.collect(), reference, hypervolume })
 }
 
 fn worst(points: &[Vec<f64>], directions: &[Direction]) -> Vec<f64> {

@@ -115,7 +115,7 @@ fn violates(seen: &[Observation], slos: &[RequestSlo]) -> bool {
 pub(crate) fn requests(table: &Table) -> Result<Vec<Request>, InputError> {
     let (start, end) = (table.filled("start_ms")?, table.filled("end_ms")?);
     let (ttft, tpot) = (table.numbers("ttft_ms")?, table.numbers("tpot_ms")?);
-    let tokens = if table.has("n_out") { table.filled("n_out")? } else { vec![1.0; table.len()] };
+    let tokens = if table.has("n_out") { table.filled("n_out")? } else { vec![1.0; table.row_count()] };
     let rows = start.into_iter().zip(end).zip(ttft.into_iter().zip(tpot)).zip(tokens);
     let request =
         |(((start_ms, end_ms), (ttft_ms, tpot_ms)), tokens)| Request { start_ms, end_ms, ttft_ms, tpot_ms, tokens };

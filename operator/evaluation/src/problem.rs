@@ -272,7 +272,7 @@ impl Reader<'_> {
     /// One non-negative number per row.
     fn column(&self, table: &Table, field: &str, source: &ColumnOrNumber) -> Result<Vec<f64>, InputError> {
         let numbers = match source {
-            ColumnOrNumber::Number(number) => vec![*number; table.len()],
+            ColumnOrNumber::Number(number) => vec![*number; table.row_count()],
             ColumnOrNumber::Column(column) => table.filled(column)?,
         };
         match numbers.iter().find(|number| **number < 0.0 || !number.is_finite()) {

@@ -45,7 +45,7 @@ impl Table {
 
     /// Number of rows.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
