@@ -27,6 +27,9 @@ content_key() {
   } | sha256sum | cut -c1-16
 }
 
+# By content alone, so that clones share the layers.
+lists_key() { (cd "$IMAGES/$1" && find . -name '*.txt' -print0 | hash_of_files); }
+
 is_built() { [[ $(cat "$IMAGE_CACHE/keys/$1" 2>/dev/null) == "$2" && -n $(image_id "$(tag_of "$1")") ]]; }
 
 build_image() {
@@ -43,6 +46,7 @@ build_image() {
   # the same binary gives the same id. (Python compares times with its caches.)
   options=(--layers)
   ! grep --quiet '^FROM scratch' "$IMAGES/$name/Dockerfile" || options=(--timestamp 0)
+  ! grep --quiet '^ARG LISTS' "$IMAGES/$name/Dockerfile" || options+=(--build-arg "LISTS=$(lists_key "$name")")
   run_buildah build --quiet "${options[@]}" --pull-never --isolation chroot --tag "$(tag_of "$name")" \
     --file "$IMAGES/$name/Dockerfile" "$context" >/dev/null
   # The one before, unless another image is built on it.
