@@ -51,14 +51,24 @@ async fn client() -> Client {
     slipway_e2e::cluster::client().await.unwrap()
 }
 
-/// What a user reads after `kubectl apply` or `replace`, which is tried only.
+/// How often a dry run is repeated whose object the operator changed between kubectl's read and its write.
+const TRIES: usize = 10;
+
+/// What a user reads after a dry run of `kubectl apply` or `kubectl replace`.
+///
+/// `replace` reads the object's version first. The operator may write status before the replacement arrives; the API
+/// server then answers Conflict, which says nothing of the manifest. Users repeat the command, and so does this.
 fn tried_with_kubectl(verb: &str, namespace: &str, object: &Value) -> String {
     let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     fs::write(file.path(), object.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
     let arguments = [verb, "--namespace", namespace, "--dry-run=server", "-f", path];
-    let output = slipway_e2e::cluster::kubectl(&arguments).unwrap();
-    if output.status.success() { "accepted".to_owned() } else { String::from_utf8_lossy(&output.stderr).into_owned() }
+    let mut answers = (0..TRIES).map(|_| {
+        let output = slipway_e2e::cluster::kubectl(&arguments).unwrap();
+        let accepted = output.status.success();
+        if accepted { "accepted".to_owned() } else { String::from_utf8_lossy(&output.stderr).into_owned() }
+    });
+    answers.find(|answer| !answer.contains("(Conflict)")).unwrap_or_else(|| format!("{TRIES} conflicts"))
 }
 
 /// Fixtures that are answered in other words than those that they expect.
