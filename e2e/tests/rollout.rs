@@ -85,7 +85,7 @@ async fn a_revision_that_is_as_good_takes_over_and_no_request_fails() {
 }
 
 #[tokio::test]
-async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower() {
+async fn slower_revisions_are_rolled_back_and_the_serving_one_never_gets_slower() {
     let bench = Bench::start("rollout-slower").await.unwrap();
     let load = bench.start_load().await.unwrap();
     let before = load.next_intervals(BEFORE).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_slower_revision_is_rolled_back_and_the_serving_one_never_gets_slower(
 }
 
 #[tokio::test]
-async fn a_revision_that_fails_requests_is_rolled_back() {
+async fn revisions_that_fail_requests_are_rolled_back() {
     let bench = Bench::start("rollout-errors").await.unwrap();
     let load = bench.start_load().await.unwrap();
     load.next_intervals(1).await.unwrap();

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Stands for the revision of a request that no revision answered: the gateway did, or nobody.
 pub const NO_REVISION: &str = "none";
 
-/// Messages that are kept, of the first failures.
-const KEPT_ERRORS: usize = 5;
+/// Messages that are kept of each revision, of its first failures.
+const KEPT_ERRORS: u64 = 5;
 
 /// Which requests a report counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Report {
     pub in_flight: u64,
     /// Requests that ended, by the revision that answered.
     pub revisions: BTreeMap<String, Counts>,
-    /// The first failures since the start, each with its revision.
+    /// The first failures of each revision since the start, each with its revision.
     pub errors: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ impl Tally {
         self.in_flight = self.in_flight.saturating_sub(1);
         let revision = outcome.revision.unwrap_or_else(|| NO_REVISION.to_owned());
         if let Err(message) = &outcome.result
-            && self.errors.len() < KEPT_ERRORS
+            && self.all.get(&revision).is_none_or(|answers| answers.failed < KEPT_ERRORS)
         {
             self.errors.push(format!("{revision}: {message}"));
         }
@@ -263,15 +263,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_failures_are_told() {
+    fn only_the_first_failures_of_each_revision_are_told() {
         let mut tally = Tally::new(0);
         for number in 0..9 {
             tally.begin();
             tally.end(Outcome { revision: Some("b".to_owned()), result: Err(format!("status {number}")) }, 0);
         }
+        tally.begin();
+        tally.end(Outcome { revision: Some("a".to_owned()), result: Err("status 9".to_owned()) }, 0);
         let summary = tally.summary(1);
-        assert_eq!(summary.errors, ["b: status 0", "b: status 1", "b: status 2", "b: status 3", "b: status 4"]);
-        assert_eq!((summary.failed(), summary.failed_of("b"), summary.ok()), (9, 9, 0));
+        assert_eq!(
+            summary.errors,
+            ["b: status 0", "b: status 1", "b: status 2", "b: status 3", "b: status 4", "a: status 9"]
+        );
+        assert_eq!((summary.failed(), summary.failed_of("b"), summary.ok()), (10, 9, 0));
     }
 
     #[test]

@@ -91,8 +91,10 @@ impl Looker {
         }
     }
 
+    /// Ends with a look after it was told to stop, so that what a scenario saw before is a part of the history.
     async fn history(self, mut stopped: oneshot::Receiver<()>) -> Outcome<Vec<Seen>> {
         let mut history: Vec<Seen> = Vec::new();
+        let mut is_last = false;
         loop {
             let seen = self.look().await.map_err(|source| ScenarioError::Kubernetes {
                 action: "look at the rollout".to_owned(),
@@ -103,8 +105,11 @@ impl Looker {
             if !history.last().is_some_and(is_as_before) {
                 history.push(seen);
             }
+            if is_last {
+                return Ok(history);
+            }
             tokio::select! {
-                _ = &mut stopped => return Ok(history),
+                _ = &mut stopped => is_last = true,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
