@@ -41,7 +41,7 @@ namespace_of_release() { run_helm list --all-namespaces --filter "^$1\$" --no-he
 
 # Says what is about to be used, before anything is done.
 use_existing_cluster() {
-  [[ -r $KUBECONFIG_FILE ]] || fail "kubeconfig" /dev/null "DEMO_KUBECONFIG names no file that can be read: $KUBECONFIG_FILE"
+  [[ -r $KUBECONFIG_FILE ]] || fail "kubeconfig" /dev/null "DEMO_KUBECONFIG is not a readable file: $KUBECONFIG_FILE"
   [[ -n ${DEMO_REGISTRY:-} ]] || fail "registry" /dev/null \
     "set DEMO_REGISTRY to where the nodes pull from; make images builds, and you push slipway.dev/NAME:dev there as NAME:dev"
   find_clients

@@ -11,9 +11,9 @@ source "$here/common.sh"
 
 say_kept() {
   rm -rf "$HAND_BIN" "$HAND_KUBECONFIG"
-  printf 'kept, so that the next demo starts sooner: %s (binaries, images, logs, report), and the caches of Go and cargo:\n' "$SLIPWAY_CACHE"
+  printf 'Kept for the next demo: %s (binaries, images, logs, report) and the caches of Go and cargo:\n' "$SLIPWAY_CACHE"
   printf '  %s\n' "$(go env GOCACHE)" "$(go env GOMODCACHE)" "${CARGO_HOME:-$HOME/.cargo}"
-  printf 'README.md says how to remove them\n'
+  printf 'README.md says how to remove them.\n'
 }
 
 if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
@@ -23,10 +23,10 @@ if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
 fi
 e2e/tools/build.sh helm kubectl >/dev/null
 name_tools
-[[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG names no file that can be read: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
+[[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG is not a readable file: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
 mine=$(run_kubectl get namespace --selector "$OURS" --field-selector "metadata.name=$NAMESPACE" --output name)
 if [[ -z $mine ]]; then
-  printf 'no namespace %s of the demo is there: nothing is removed\n' "$NAMESPACE"
+  printf 'The demo's namespace %s does not exist: nothing to remove.\n' "$NAMESPACE"
   exit 0
 fi
 # The agent goes first, while its definition and its operator are there.

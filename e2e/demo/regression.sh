@@ -51,7 +51,7 @@ apply_regression() {
   begun=$SECONDS
   run_slipway rollout "$AGENT" --watch
   in_namespace wait "agd/$AGENT" --for='jsonpath={.status.stage}=RolledBack' --timeout=1m
-  printf '\nrolled back %d s after the slow revision was given half of the traffic\n' "$(seconds_since "$begun")"
+  printf '\nrolled back %d s after the slow revision got half of the traffic\n' "$(seconds_since "$begun")"
 }
 
 # The clients' log ends with the counts of all requests.
@@ -76,7 +76,7 @@ main() {
   local started=$SECONDS
   [[ -z ${DEMO_KUBECONFIG:-} ]] || fail "cluster" /dev/null \
     "this demo brings a gateway of its own: call it without DEMO_KUBECONFIG, for a cluster of its own"
-  say_plan 'how a slow revision is found out'
+  say_plan 'how a slow revision is detected and rolled back'
   start_operator "${IMAGES[@]}"
   show_simulation
   step "start the gateway" "$(kubectl_line) -n gateway describe pods" start_gateway

@@ -44,7 +44,7 @@ ask_agent() {
   printf '%s\n' "$drawn" >"$DRAWN"
   teach <<<"$drawn"
   run_slipway ask facts-agent "$(drawn question)"
-  printf 'The answer that the question was made with: %s\n' \
+  printf 'Expected answer: %s\n' \
     "$(drawn answer)"
 }
 
@@ -118,7 +118,7 @@ main() {
   say_plan 'an agent that it measured, chose and serves'
   start_operator "${IMAGES[@]}"
   step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
-  open_step "deploy the agent" "when nothing fails, it goes on by itself: call make demo again; $(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_agent
+  open_step "deploy the agent" "if nothing failed, run make demo again: it resumes; $(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_agent
   open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
   open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
   open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
