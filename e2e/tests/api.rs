@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command, time::Duration};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{
@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
-use slipway_e2e::namespace::Namespace;
+use slipway_e2e::{agents::path, namespace::Namespace, operator::HELM};
 
 fn fixture_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crds/tests/fixtures")
@@ -127,6 +127,31 @@ async fn what_a_user_leaves_out_is_filled_in_and_shown() {
         (&spec["search"], &spec["serving"]["replicas"], &spec["agent"]["runTimeout"]),
         (&json!({"precision": ["FP32"], "concurrency": [1, 4, 8]}), &json!(1), &json!("60s"))
     );
+}
+
+/// What helm makes of the operator's chart with other defaults.
+fn rendered(defaults: &Value) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(path("../charts/slipway/.")).arg(folder.path()).status().unwrap();
+    assert!(copied.success());
+    fs::write(folder.path().join("values.yaml"), serde_norway::to_string(defaults).unwrap()).unwrap();
+    let output = Command::new(env::var_os(HELM).unwrap()).arg("template").arg(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_chart_renders_from_the_values_of_a_release_that_lacks_its_newer_keys() {
+    let defaults = fs::read_to_string(path("../charts/slipway/values.yaml")).unwrap();
+    let defaults: BTreeMap<String, Value> = serde_norway::from_str(&defaults).unwrap();
+    let images = ["operator", "worker", "agentRuntime"].map(|name| (name.to_owned(), defaults["image"][name].clone()));
+    let images = Value::Object(images.into_iter().collect());
+    let all_but = |missing: &str| defaults.iter().filter(|(key, _)| *key != missing).collect::<BTreeMap<_, _>>();
+    let without = defaults.keys().filter(|key| *key != "image").map(|key| json!(all_but(key)));
+    for values in without.chain([json!({"image": images})]) {
+        let objects = rendered(&values);
+        assert!(!objects.contains("null") && !objects.contains("<no value>"), "{objects}");
+    }
 }
 
 #[tokio::test]

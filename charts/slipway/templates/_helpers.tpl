@@ -1,3 +1,18 @@
+{{- /*
+Values of a release that was installed before a key existed lack it (`helm upgrade --reuse-values`). So no template asks
+for a key below one that may be missing, and the configuration leaves out what is missing or empty: the operator has the
+defaults that values.yaml shows.
+*/ -}}
+{{- define "slipway.given" -}}
+{{- $given := dict }}
+{{- range $key, $value := . }}
+{{- if $value }}
+{{- $_ := set $given $key $value }}
+{{- end }}
+{{- end }}
+{{- toJson $given }}
+{{- end }}
+
 {{- define "slipway.selectorLabels" -}}
 app.kubernetes.io/name: slipway-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
