@@ -67,7 +67,7 @@ test-unit: ## Run unit, property and fixture tests.
 
 .PHONY: test-repository
 test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own protobuf.
-	operator/tensorrt-llm/tests/repositories.sh
+	operator/backends/tests/repositories.sh
 
 .PHONY: test-alerts
 test-alerts: ## Evaluate generated alerting rules and budget queries with Prometheus itself (root if it is not installed).

@@ -22,7 +22,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route(slipway_evidence::PATH, get(evidence))
+        .route(slipway_vocabulary::evidence::PATH, get(evidence))
         .with_state(service)
 }
 

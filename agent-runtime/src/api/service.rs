@@ -10,11 +10,11 @@ use std::{
 
 use async_stream::stream;
 use futures::{Stream, StreamExt};
-use slipway_evidence::{CacheState, Stratum};
 use slipway_runtime_config::{
     Objective,
     metrics::{Blame, RunOutcome},
 };
+use slipway_vocabulary::evidence::{CacheState, Stratum};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! How much is in flight, added up over time. Pure: the time is an argument.
 
-use slipway_evidence::Load;
+use slipway_vocabulary::evidence::Load;
 
 use crate::clock::Timestamp;
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use slipway_evidence::{
+use slipway_runtime_config::Objective;
+use slipway_vocabulary::evidence::{
     CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
 };
-use slipway_runtime_config::Objective;
 
 use crate::clock::Timestamp;
 

@@ -1,7 +1,7 @@
 //! The values of one run, finished or under way. Pure.
 
-use slipway_evidence::Metric;
 use slipway_runtime_config::ObjectiveMetric;
+use slipway_vocabulary::evidence::Metric;
 
 use crate::clock::Timestamp;
 

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::api::admission::Readiness;
-use slipway_evidence::{Evidence, Metric};
 use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile};
+use slipway_vocabulary::evidence::{Evidence, Metric};
 
 use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_evidence::{Evidence, Metric};
+use slipway_vocabulary::evidence::{Evidence, Metric};
 
 use crate::fixture::{Reply, Sidecar, get, post, sidecar};
 

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_evidence::{Evidence, Metric};
+use slipway_vocabulary::evidence::{Evidence, Metric};
 use std::time::Duration;
 use tokio::sync::Barrier;
 use tower::ServiceExt;

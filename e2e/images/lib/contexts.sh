@@ -48,7 +48,7 @@ fill_stand_in_context() {
   rm -rf "$1"/{tables,tools,backend,all_models}
   cp -r "$IMAGES"/slipway-tensorrt-llm-stand-in/{tools,backend,all_models} "$1/"
   mkdir -p "$1/tables"
-  cp "$REPOSITORY"/operator/tensorrt-llm/tests/data/*_flags.json "$1/tables/"
+  cp "$REPOSITORY"/operator/backends/tests/data/*_flags.json "$1/tables/"
 }
 
 fill_no_build_context() {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use slipway_analysis::judge::{Blame, Config, Judge, Judgement, Observation, Suspect, Verdict, Window};
 use slipway_evaluation::InputError;
-use slipway_evidence::{Histogram, Metric, Unit};
+use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
 
 use super::CliError;
 

@@ -8,7 +8,7 @@ use slipway_analysis::judge::absolute::ln_bernoulli;
 use slipway_analysis::judge::hypergeometric::{Table, ln_tilt};
 use slipway_analysis::judge::process::{Direction, ln_sequential_t};
 use slipway_analysis::judge::quantile::rank_bounds;
-use slipway_evidence::Quantile;
+use slipway_vocabulary::evidence::Quantile;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

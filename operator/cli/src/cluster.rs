@@ -14,7 +14,7 @@ use slipway_crds::{
     labels,
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
-use slipway_evidence::{Evidence, PATH as EVIDENCE_PATH};
+use slipway_vocabulary::evidence::{Evidence, PATH as EVIDENCE_PATH};
 use thiserror::Error;
 
 use crate::{conversation::Run, failure::said, measured::Measurements};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_crds::{v1alpha1::agent_deployment::LatencyMetric, values::Percentile};
-use slipway_evidence::{Evidence, Histogram, Metric, Quantile};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, Quantile};
 
 /// Latencies that pods counted, by metric.
 #[derive(Debug, Clone, Default, PartialEq)]

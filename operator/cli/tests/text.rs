@@ -15,7 +15,7 @@ use kubectl_slipway::{
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::AgentDeployment;
-use slipway_evidence::{Evidence, Histogram};
+use slipway_vocabulary::evidence::{Evidence, Histogram};
 
 fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let time = "2026-01-01T00:00:00Z";

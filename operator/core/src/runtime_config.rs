@@ -1,5 +1,6 @@
 //! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
+use slipway_backends::no_build::OPEN_AI_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
         Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
@@ -11,7 +12,6 @@ use slipway_runtime_config::{
     HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
     Tool, ToolKind,
 };
-use slipway_tensorrt_llm::no_build::OPEN_AI_PORT;
 
 use crate::serving::{Serving, tokenizer_folder};
 

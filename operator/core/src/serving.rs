@@ -1,11 +1,11 @@
 //! How an engine is served: what Triton loads of its repository, and which of it is asked. Pure.
 
+use slipway_backends::{launch::ENGINE_MODEL, repository::Entry};
 use slipway_crds::v1alpha1::{
     agent_deployment::{EngineEntry, NoBuildBackend},
     profile::ProfiledEngine,
     shared::ServingConfiguration,
 };
-use slipway_tensorrt_llm::{launch::ENGINE_MODEL, repository::Entry};
 use slipway_worker_contract::{self as contract, ServeConfig, paths};
 
 /// Name of the model in the repository of other backends.

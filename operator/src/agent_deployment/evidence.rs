@@ -6,8 +6,8 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
-use slipway_evidence::{Evidence, PATH};
 use slipway_operator_core::agent_deployment::world::PodEvidence;
+use slipway_vocabulary::evidence::{Evidence, PATH};
 use tracing::debug;
 
 /// Port of the agent runtime's administration.

@@ -304,7 +304,7 @@ mod checks_can_fail {
         let manifest = "[package]\nname = \"slipway-analysis\"\n\n[dependencies]\nserde.workspace = true\n\
                         slipway-crds.workspace = true\n";
         let expected =
-            "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-evidence, not on slipway-crds";
+            "operator/analysis/Cargo.toml:6: operator/analysis may depend on slipway-vocabulary, not on slipway-crds";
         let found: Vec<_> =
             manifests::against_arrows("operator/analysis", manifest).iter().map(Violation::to_string).collect();
         assert_eq!(found, [expected]);
@@ -313,10 +313,10 @@ mod checks_can_fail {
     #[test]
     fn a_wire_crate_with_more_than_serde_is_named() {
         let manifest = "[dependencies]\nserde = { workspace = true }\nkube.workspace = true\n";
-        let expected = "crds/evidence/Cargo.toml:3: crds/evidence is a wire crate: it depends on serde, serde_json and thiserror \
-                        alone, not on kube";
+        let expected = "crds/vocabulary/Cargo.toml:3: crds/vocabulary is a wire crate: it depends on serde, \
+                        serde_json and thiserror alone, not on kube";
         let found: Vec<_> =
-            manifests::against_arrows("crds/evidence", manifest).iter().map(Violation::to_string).collect();
+            manifests::against_arrows("crds/vocabulary", manifest).iter().map(Violation::to_string).collect();
         assert_eq!(found, [expected]);
     }
 

@@ -12,39 +12,39 @@ enum Place {
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
 const ARROWS: [(&str, Place); 15] = [
-    ("crds/evidence", Place::Wire),
+    ("crds/vocabulary", Place::Wire),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
     ("crds", Place::Above(&[])),
-    ("operator/analysis", Place::Above(&["slipway-evidence"])),
+    ("operator/analysis", Place::Above(&["slipway-vocabulary"])),
     ("operator/trace", Place::Above(&[])),
-    ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-evidence"])),
+    ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-vocabulary"])),
     (
         "operator/analysis-cli",
-        Place::Above(&["slipway-analysis", "slipway-evaluation", "slipway-evidence", "slipway-trace"]),
+        Place::Above(&["slipway-analysis", "slipway-evaluation", "slipway-vocabulary", "slipway-trace"]),
     ),
-    ("operator/tensorrt-llm", Place::Wire),
-    ("agent-runtime", Place::Above(&["slipway-evidence", "slipway-runtime-config"])),
+    ("operator/backends", Place::Wire),
+    ("agent-runtime", Place::Above(&["slipway-vocabulary", "slipway-runtime-config"])),
     (
         "operator/worker",
-        Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-tensorrt-llm", "slipway-worker-contract"]),
+        Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-backends", "slipway-worker-contract"]),
     ),
     (
         "operator/core",
         Place::Above(&[
             "slipway-analysis",
             "slipway-crds",
-            "slipway-evidence",
+            "slipway-vocabulary",
             "slipway-runtime-config",
-            "slipway-tensorrt-llm",
+            "slipway-backends",
             "slipway-worker-contract",
         ]),
     ),
     (
         "operator",
-        Place::Above(&["slipway-crds", "slipway-evidence", "slipway-operator-core", "slipway-worker-contract"]),
+        Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-crds", "slipway-evidence"])),
+    ("operator/cli", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
     ("e2e", Place::Above(&["slipway-crds"])),
 ];
 

@@ -1,4 +1,4 @@
-//! Writes the serving repositories of engines without a build; `operator/tensorrt-llm/tests/repositories.sh` reads them with Triton's
+//! Writes the serving repositories of engines without a build; `operator/backends/tests/repositories.sh` reads them with Triton's
 //! own protobuf.
 //!
 //! `no-build-repositories LLMAPI OUT`: LLMAPI holds the `llmapi` model as an image has it, OUT receives `vllm/model_repository` and
@@ -6,7 +6,7 @@
 
 use std::{error::Error, fs, path::Path};
 
-use slipway_tensorrt_llm::{
+use slipway_backends::{
     no_build::{Backend, Request, arguments},
     options::Parallelism,
     recipe::{KvCachePrecision, Precision},

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use slipway_tensorrt_llm::launch::ENGINE_MODEL;
+use slipway_backends::launch::ENGINE_MODEL;
 use slipway_worker_contract::{Digest, EngineEntry, EngineRef, NoBuildBackend, ProfileTask, ServeConfig, paths};
 
 use crate::{

@@ -6,7 +6,7 @@ use slipway_agent_runtime::backend::{
     Entry,
     tokens::{Tokenizer, TokenizerError},
 };
-use slipway_tensorrt_llm::{launch::ENGINE_MODEL, repository};
+use slipway_backends::{launch::ENGINE_MODEL, repository};
 use slipway_worker_contract::{EngineEntry, NoBuildBackend};
 
 /// What decides how a model is spoken to.

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_evidence::{CacheState, Load};
 use slipway_runtime_config::{ObjectiveMetric, Percentile};
+use slipway_vocabulary::evidence::{CacheState, Load};
 
 use super::*;
 use crate::telemetry::Waiting;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_evidence::{Histogram, Metric, MetricWindow, Stratum};
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Stratum};
 
 use super::Identity;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use slipway_evidence::{Metric, MetricWindow};
+use slipway_vocabulary::evidence::{Metric, MetricWindow};
 
 use super::{
     Incomparable,

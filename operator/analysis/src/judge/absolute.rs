@@ -1,6 +1,6 @@
 //! Absolute harm: the canary breaks an objective, and stable breaks it less. Pure.
 
-use slipway_evidence::{Histogram, bucket};
+use slipway_vocabulary::evidence::{Histogram, bucket};
 
 use super::{
     config::Objective,
@@ -136,7 +136,7 @@ fn table(objective: &Objective, (canary, stable): &Pair<'_>, margin: u16) -> Tab
 
 #[cfg(test)]
 mod tests {
-    use slipway_evidence::{Histogram, Metric, Quantile};
+    use slipway_vocabulary::evidence::{Histogram, Metric, Quantile};
 
     use super::{Absolute, Hung, Margins, Objective, TILTS, ln_bernoulli};
     use crate::judge::hypergeometric::ln_choose;

@@ -3,7 +3,7 @@
 mod written;
 
 use serde::{Deserialize, Serialize};
-use slipway_evidence::{Metric, Quantile, bucket};
+use slipway_vocabulary::evidence::{Metric, Quantile, bucket};
 use thiserror::Error;
 
 /// A configuration of the judge, checked. The offline form is the `config` of the first line of an evidence file.

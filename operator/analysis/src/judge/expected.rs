@@ -112,7 +112,7 @@ impl Flow {
         if pace.variance < 1.0 || pace.windows < 3 || stable_units < 1.0 {
             return None;
         }
-        let windows_per_block = BLOCK_SECONDS as f64 / slipway_evidence::WINDOW_SECONDS as f64;
+        let windows_per_block = BLOCK_SECONDS as f64 / slipway_vocabulary::evidence::WINDOW_SECONDS as f64;
         let units_per_block = f64::from(pace.units) / f64::from(pace.windows) * windows_per_block;
         // Stable was compared with itself: n units on either side carry the information of n / 2.
         let effect = f64::from(pace.excess) / f64::from(pace.variance).sqrt() / (stable_units / 2.0).sqrt();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_evidence::{Histogram, bucket};
+use slipway_vocabulary::evidence::{Histogram, bucket};
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},

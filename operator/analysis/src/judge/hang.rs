@@ -1,6 +1,6 @@
 //! Units that started and never finish: an exceedance as soon as they have been in flight for too long. Pure.
 
-use slipway_evidence::WINDOW_SECONDS;
+use slipway_vocabulary::evidence::WINDOW_SECONDS;
 
 use super::{
     hypergeometric::Table,

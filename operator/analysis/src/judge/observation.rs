@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit};
 
 /// The side of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

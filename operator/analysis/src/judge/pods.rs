@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_evidence::{Unit, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Unit, WINDOW_SECONDS};
 
 use super::{
     observation::{Arm, Window},
@@ -167,7 +167,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use slipway_evidence::{Histogram, Metric, Unit};
+    use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
 
     use super::{Load, Loading, Lost, MAX_PODS, Pods};
     use crate::judge::observation::{Arm, Observation, Window};

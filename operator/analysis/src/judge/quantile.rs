@@ -1,6 +1,6 @@
 //! Confidence sequences for quantiles: what dashboards show, never what decides. Pure.
 
-use slipway_evidence::{Histogram, Quantile, ValueBounds};
+use slipway_vocabulary::evidence::{Histogram, Quantile, ValueBounds};
 use statrs::function::beta::ln_beta;
 
 /// The number of samples for which the sequence is tightest.
@@ -65,7 +65,7 @@ fn partition(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use slipway_evidence::{Histogram, Quantile};
+    use slipway_vocabulary::evidence::{Histogram, Quantile};
 
     use super::{QuantileBounds, quantile_bounds, rank_bounds};
 

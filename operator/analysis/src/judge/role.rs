@@ -1,6 +1,6 @@
 //! Which metrics guard a rollout, by what the revision changes. Pure.
 
-use slipway_evidence::Metric;
+use slipway_vocabulary::evidence::Metric;
 
 use super::config::Change;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use slipway_evidence::WINDOW_SECONDS;
+use slipway_vocabulary::evidence::WINDOW_SECONDS;
 
 use super::{
     config::Config,

@@ -5,7 +5,7 @@
 //! are exchangeable, so the product of the tilts of all stages is an exact e-value of the whole table, with far more power
 //! than a single threshold. (It is the exponential tilt of a weighted log-rank statistic; Gehan, Biometrika 52, 1965.)
 
-use slipway_evidence::Histogram;
+use slipway_vocabulary::evidence::Histogram;
 
 use super::{
     hypergeometric::Table,
@@ -113,7 +113,7 @@ impl Split {
 
 #[cfg(test)]
 mod tests {
-    use slipway_evidence::Histogram;
+    use slipway_vocabulary::evidence::Histogram;
 
     use super::{COMPONENTS, LEVELS, Split, Stratum};
     use crate::judge::hypergeometric::ln_choose;

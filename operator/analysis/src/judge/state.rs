@@ -6,7 +6,7 @@
 
 pub(crate) mod codec;
 
-use slipway_evidence::{Metric, Unit, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Metric, Unit, WINDOW_SECONDS};
 use thiserror::Error;
 
 use self::codec::{Reader, Writer};

@@ -4,7 +4,7 @@
 //! window is split at thresholds that only earlier windows of stable moved. They follow stable by stochastic approximation
 //! (Robbins and Monro, 1951) on the bucket grid: one number per level, whatever the traffic.
 
-use slipway_evidence::{Histogram, Quantile};
+use slipway_vocabulary::evidence::{Histogram, Quantile};
 
 /// The levels, in parts per ten thousand.
 pub const LEVELS: [u16; 6] = [2_500, 5_000, 7_500, 9_000, 9_500, 9_900];
@@ -127,7 +127,7 @@ pub(crate) fn hash(name: &str) -> u32 {
 mod tests {
     use rand::RngExt;
     use rand_pcg::Pcg64Mcg;
-    use slipway_evidence::bucket;
+    use slipway_vocabulary::evidence::bucket;
 
     use super::{Histogram, LEVELS, MAX_STRATA, Strata};
 

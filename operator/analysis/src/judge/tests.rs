@@ -4,7 +4,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use slipway_evidence::{Histogram, Metric, Quantile, Unit, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Histogram, Metric, Quantile, Unit, WINDOW_SECONDS};
 
 use super::{
     Arm, Blame, Change, Config, Judge, Judgement, Objective, Observation, OnInconclusive, Prediction, Step, Verdict,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use slipway_evidence::Metric;
+use slipway_vocabulary::evidence::Metric;
 
 use super::{
     guard::{Evidence, Harm},
@@ -238,7 +238,7 @@ pub fn blame(evidence: &[Evidence], alpha: f64) -> Vec<Blame> {
 mod tests {
     use pretty_assertions::assert_eq;
     use rstest::rstest;
-    use slipway_evidence::{Metric, Unit};
+    use slipway_vocabulary::evidence::{Metric, Unit};
 
     use super::{Blame, Evidence, Harm, Key, Reason, Suspect, blame};
 

@@ -1,13 +1,13 @@
 //! From an engine's identity to what its backend is told. Pure.
 
+use slipway_backends::{
+    no_build::{ArgumentError, Backend, Request, arguments},
+    options::{Dtype, Parallelism},
+};
 use slipway_crds::v1alpha1::{
     EngineSpec,
     agent_deployment::{Backend as ApiBackend, EngineDtype, NoBuildBackend},
     engine::{EngineBuild, NoBuild},
-};
-use slipway_tensorrt_llm::{
-    no_build::{ArgumentError, Backend, Request, arguments},
-    options::{Dtype, Parallelism},
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
 use thiserror::Error;

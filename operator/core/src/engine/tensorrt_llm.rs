@@ -1,15 +1,15 @@
 //! From an engine's identity to the command lines of TensorRT-LLM's tools. Pure.
 
+use slipway_backends::{
+    options::{BuildOptions, Calibration, Dtype, GemmPlugin, Parallelism, Toggle},
+    recipe::{self, Command, EngineRequest, ExtraArguments, Folders, RecipeError, Tool},
+    version::{self, VersionError},
+};
 use slipway_crds::v1alpha1::{
     EngineSpec,
     agent_deployment::{EngineDtype, EngineGemmPlugin, KvCachePrecision, Precision, TensorRtLlmOptions},
     engine::{EngineBuild, TensorRtLlmBuild},
     shared::ContainerResources,
-};
-use slipway_tensorrt_llm::{
-    options::{BuildOptions, Calibration, Dtype, GemmPlugin, Parallelism, Toggle},
-    recipe::{self, Command, EngineRequest, ExtraArguments, Folders, RecipeError, Tool},
-    version::{self, VersionError},
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, ToolStep, paths};
 use thiserror::Error;

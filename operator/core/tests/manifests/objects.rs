@@ -11,7 +11,6 @@ use slipway_crds::v1alpha1::{
     engine::EngineBuild,
     shared::ServingConfiguration,
 };
-use slipway_evidence::Metric;
 use slipway_operator_core::{
     agent_deployment::{
         engines::{self, build::quality_job::QualityInputs},
@@ -38,6 +37,7 @@ use slipway_operator_core::{
     serving::Serving,
     settings::Settings,
 };
+use slipway_vocabulary::evidence::Metric;
 use slipway_worker_contract::{Digest, EngineRef};
 
 use super::campaign;

@@ -110,7 +110,7 @@ mod tests {
             },
         }))
         .expect("a pod");
-        let evidence: slipway_evidence::Evidence =
+        let evidence: slipway_vocabulary::evidence::Evidence =
             serde_json::from_value(json!({"revision": "a", "pod": "support-a-1", "startedAt": "t", "windows": []}))
                 .expect("evidence");
         let asked = [

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use slipway_tensorrt_llm::no_build::{Backend, vllm_configuration};
+use slipway_backends::no_build::{Backend, vllm_configuration};
 use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, NoBuild, NoBuildBackend, paths};
 
 use crate::{

@@ -23,7 +23,7 @@ use std::{
 
 pub use ending::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
-use slipway_tensorrt_llm::{launch, no_build::open_ai_command};
+use slipway_backends::{launch, no_build::open_ai_command};
 use slipway_worker_contract::{FailureClass, Message, paths};
 use tokio::{
     signal::unix::{SignalKind, signal},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use slipway_agent_runtime::backend::tokens::{Tokenizer, TokenizerError};
-use slipway_tensorrt_llm::{
+use slipway_backends::{
     engine::{self, Engine, EngineError, File},
     options::Parallelism,
     repository::{self, RepositoryError, Serving},

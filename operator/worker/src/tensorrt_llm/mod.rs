@@ -7,7 +7,7 @@
 pub mod assemble;
 pub mod tool;
 
-use slipway_tensorrt_llm::failure::FailureClass as ToolClass;
+use slipway_backends::failure::FailureClass as ToolClass;
 use slipway_worker_contract::FailureClass;
 
 /// The class of the operator's records for upstream's.

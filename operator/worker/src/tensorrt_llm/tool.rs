@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use slipway_tensorrt_llm::{
+use slipway_backends::{
     failure::{self, Failure},
     help::{self, Missing},
 };

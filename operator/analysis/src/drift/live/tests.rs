@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use slipway_evidence::{Histogram, Metric, MetricWindow, Unit};
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit};
 
 use super::{BASELINE_SECONDS, Baseline, Counted, Drift, Family, Identity, LiveTest, Signal};
 

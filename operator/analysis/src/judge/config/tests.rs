@@ -1,6 +1,6 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_evidence::{Metric, Quantile};
+use slipway_vocabulary::evidence::{Metric, Quantile};
 
 use super::{Config, Objective, OnInconclusive, Prediction, Step};
 

@@ -1,7 +1,7 @@
 //! The configuration as people write it, and how it is read. Pure.
 
 use serde::{Deserialize, Deserializer};
-use slipway_evidence::{Metric, Quantile};
+use slipway_vocabulary::evidence::{Metric, Quantile};
 
 use super::{
     Change, Config, ConfigError, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, Objective, OnInconclusive, Prediction,

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use slipway_backends::{check::Asked, gpu, memory::Shape};
 use slipway_crds::v1alpha1::{
     agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedShape, SearchSpace},
     engine::EngineBuild,
 };
-use slipway_tensorrt_llm::{check::Asked, gpu, memory::Shape};
 
 use super::tensorrt_llm::ranks;
 use crate::{

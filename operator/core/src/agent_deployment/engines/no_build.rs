@@ -1,5 +1,9 @@
 //! The engines without a build that a spec asks for, and why some cannot be. Pure.
 
+use slipway_backends::{
+    check::{Checkpoint, Unbuilt, check_no_build},
+    no_build,
+};
 use slipway_crds::{
     v1alpha1::{
         agent_deployment::{
@@ -8,10 +12,6 @@ use slipway_crds::{
         engine::{EngineBuild, NoBuild},
     },
     values::Percent,
-};
-use slipway_tensorrt_llm::{
-    check::{Checkpoint, Unbuilt, check_no_build},
-    no_build,
 };
 
 use super::axes::{self, Axes, Point, Values};

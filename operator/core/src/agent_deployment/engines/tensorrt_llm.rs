@@ -1,15 +1,15 @@
 //! The engines of TensorRT-LLM that a spec asks for, and why some cannot be. Pure.
 
+use slipway_backends::{
+    check::{self, Asked},
+    gpu,
+    repository::{TunableError, check_tunable},
+};
 use slipway_crds::v1alpha1::{
     agent_deployment::{
         Backend, EngineDtype, KvCachePrecision, Precision, ResolvedShape, SearchSpace, TensorRtLlmEngine,
     },
     engine::{CalibrationIdentity, EngineBuild, TensorRtLlmBuild},
-};
-use slipway_tensorrt_llm::{
-    check::{self, Asked},
-    gpu,
-    repository::{TunableError, check_tunable},
 };
 
 use super::axes::{self, Axes, Point, Values};
@@ -134,7 +134,7 @@ impl Base<'_> {
         let mut options = self.engine.options.clone();
         options.dtype = Some(dtype(precision, options.dtype, self.shape.dtype.as_deref()));
         let needs_calibration = steps::precision(precision)
-            .is_some_and(slipway_tensorrt_llm::recipe::Precision::needs_calibration)
+            .is_some_and(slipway_backends::recipe::Precision::needs_calibration)
             || kv_cache != KvCachePrecision::Auto;
         TensorRtLlmBuild {
             version: self.engine.version.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_evidence::{Evidence, Metric, WINDOW_SECONDS, window_id};
+use slipway_vocabulary::evidence::{Evidence, Metric, WINDOW_SECONDS, window_id};
 
 /// Windows whose mean is one look at the load: half a minute, for a single window is noise.
 const WINDOWS_OF_A_LOOK: u64 = 3;

@@ -13,7 +13,7 @@ use slipway_crds::{
     },
     values::readable_duration,
 };
-use slipway_evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
 
 use crate::agent_deployment::world::World;
 

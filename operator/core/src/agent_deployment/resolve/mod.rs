@@ -4,6 +4,7 @@ pub mod build;
 pub mod fetch;
 
 use serde::Serialize;
+use slipway_backends::version;
 use slipway_crds::{
     conditions::Reason,
     identity::{IdentityError, content_hash},
@@ -12,7 +13,6 @@ use slipway_crds::{
         shared::LocalObjectReference,
     },
 };
-use slipway_tensorrt_llm::version;
 use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
 use super::{draft::Draft, job_step::JobStep, world::World};

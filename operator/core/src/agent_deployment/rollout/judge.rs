@@ -14,7 +14,9 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
     values::Percentile,
 };
-use slipway_evidence::{Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id};
+use slipway_vocabulary::evidence::{
+    Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id,
+};
 
 use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
 use crate::agent_deployment::{monitoring::objectives::counted_as, world::PodEvidence};

@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{LatencyMetric, LatencyObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
-use slipway_evidence::Metric;
+use slipway_vocabulary::evidence::Metric;
 
 use super::{World, revision::RevisionPlan};
 use crate::{agent_deployment::profiling, profile::decide::select::milliseconds};

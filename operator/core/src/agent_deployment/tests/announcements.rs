@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{agent_deployment::Stage, profile::ProfilePhase};
-use slipway_evidence::Evidence;
+use slipway_vocabulary::evidence::Evidence;
 use slipway_worker_contract::FailureClass;
 
 use super::{

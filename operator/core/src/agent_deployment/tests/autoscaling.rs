@@ -7,7 +7,9 @@ use slipway_crds::v1alpha1::{
     AgentDeploymentStatus,
     agent_deployment::{Autoscaling, AutoscalingStatus},
 };
-use slipway_evidence::{Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Unit, WINDOW_SECONDS, Window};
+use slipway_vocabulary::evidence::{
+    Evidence, Histogram, Load, Metric, MetricWindow, RING_WINDOWS, Unit, WINDOW_SECONDS, Window,
+};
 
 use super::cluster::{Cluster, lines, world};
 use crate::{

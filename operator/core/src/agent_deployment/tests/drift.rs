@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{
     },
     profile::{Measurement, MeasurementVerdict, ProfilePhase},
 };
-use slipway_evidence::{Evidence, RING_WINDOWS, Window};
+use slipway_vocabulary::evidence::{Evidence, RING_WINDOWS, Window};
 
 use super::{
     cluster::{Cluster, lines, name_of},

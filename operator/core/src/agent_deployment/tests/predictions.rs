@@ -9,7 +9,7 @@ use slipway_crds::{
     },
     values::Percentile,
 };
-use slipway_evidence::Metric;
+use slipway_vocabulary::evidence::Metric;
 
 use super::{
     cluster::Cluster,

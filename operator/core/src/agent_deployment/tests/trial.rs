@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::RolloutStatus};
-use slipway_evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
+use slipway_vocabulary::evidence::{
+    Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id,
+};
 
 use super::cluster::{Cluster, lines, world};
 use crate::agent_deployment::{

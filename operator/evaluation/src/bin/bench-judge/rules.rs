@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use slipway_analysis::judge::{Arm, Window};
-use slipway_evidence::{Histogram, Quantile};
+use slipway_vocabulary::evidence::{Histogram, Quantile};
 
 use crate::simulate::{MEDIAN_MICROSECONDS, SIGMA};
 

@@ -1,7 +1,7 @@
 //! The scenarios, their gates, and the loop that measures them.
 
 use slipway_analysis::judge::{Config, Judge, Objective, Prediction, Step, Verdict};
-use slipway_evidence::{Metric, Quantile};
+use slipway_vocabulary::evidence::{Metric, Quantile};
 
 use crate::{
     rules::{RULES, Rules, objective},

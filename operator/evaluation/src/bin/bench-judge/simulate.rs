@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use slipway_analysis::judge::{Arm, Observation, Window};
-use slipway_evidence::{Histogram, Metric, Unit};
+use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
 
 pub const WINDOW_SECONDS: f64 = 10.0;
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use slipway_analysis::judge::{Arm, Config, Judge, Objective, Observation, Window};
-use slipway_evidence::{Histogram, Metric, Quantile, Unit};
+use slipway_vocabulary::evidence::{Histogram, Metric, Quantile, Unit};
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;

@@ -7,7 +7,7 @@ use slipway_analysis::drift::{
     Identity, Incomparable, compare_identities,
     live::{BLOCK_SECONDS, LiveTest},
 };
-use slipway_evidence::{CacheState, Metric, MetricWindow, Stratum, WINDOW_SECONDS, window_end};
+use slipway_vocabulary::evidence::{CacheState, Metric, MetricWindow, Stratum, WINDOW_SECONDS, window_end};
 
 use super::{LivePod, Memory};
 

@@ -1,7 +1,7 @@
 //! Counts as text, a fifth as long as their JSON. Pure.
 
 use slipway_analysis::drift::baseline::Counts;
-use slipway_evidence::Histogram;
+use slipway_vocabulary::evidence::Histogram;
 
 /// `COUNT ERRORS BUCKETS` in hexadecimal, where buckets are runs of neighbours, `FIRST:COUNT,COUNT`, parted by semicolons.
 pub fn write(counts: &Counts) -> String {

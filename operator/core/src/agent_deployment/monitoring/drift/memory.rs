@@ -8,7 +8,7 @@ use slipway_analysis::drift::{
     baseline::{BASELINE_SECONDS, Baseline},
     live::LiveTest,
 };
-use slipway_evidence::{Metric, RING_WINDOWS};
+use slipway_vocabulary::evidence::{Metric, RING_WINDOWS};
 use thiserror::Error;
 
 use super::{ALPHA, MIN_UNITS, counts};

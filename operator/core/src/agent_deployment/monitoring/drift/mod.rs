@@ -13,7 +13,7 @@ mod verdict;
 
 use std::collections::BTreeMap;
 
-use slipway_evidence::Evidence;
+use slipway_vocabulary::evidence::Evidence;
 
 pub use advance::{Advanced, Look, MAX_PODS, advance, block_end};
 pub use memory::{MAX_BYTES, Memory, MemoryError};

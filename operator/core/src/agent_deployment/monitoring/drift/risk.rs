@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::drift::live::{Family, LiveTest, Signal};
 use slipway_crds::v1alpha1::agent_deployment::{DriftRisk, DriftStatus, DriftVerdict};
-use slipway_evidence::Metric;
+use slipway_vocabulary::evidence::Metric;
 
 use crate::agent_deployment::{monitoring::objectives::counted_as, world::World};
 

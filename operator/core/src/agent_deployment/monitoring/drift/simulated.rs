@@ -1,6 +1,6 @@
 //! Users of a simulation: more by day than by night, and slower for it.
 
-use slipway_evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window};
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window};
 
 /// What users send, and how it is served.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_analysis::drift::live::{BLOCK_SECONDS, Family};
-use slipway_evidence::{Evidence, Metric, RING_WINDOWS, Window};
+use slipway_vocabulary::evidence::{Evidence, Metric, RING_WINDOWS, Window};
 
 use super::{
     Advanced, LivePod, Look, MAX_BYTES, Memory, advance,

@@ -8,11 +8,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::agent_deployment::NoBuildBackend;
-use slipway_tensorrt_llm::{
+use slipway_backends::{
     launch,
     no_build::{open_ai_command, open_ai_health_command},
 };
+use slipway_crds::v1alpha1::agent_deployment::NoBuildBackend;
 use slipway_worker_contract::paths;
 
 use crate::{

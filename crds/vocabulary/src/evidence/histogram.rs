@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::bucket;
+use crate::evidence::bucket;
 
 /// Counts per bucket of integer values, sparse and ordered by bucket.
 ///

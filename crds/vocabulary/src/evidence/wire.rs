@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
+use crate::evidence::Histogram;
 
 /// Everything a pod has to report after the window the reader named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Evidence {
     pub windows: Vec<Window>,
 }
 
-/// One UTC-aligned window of ten seconds; see [`window_id`](crate::window_id).
+/// One UTC-aligned window of ten seconds; see [`window_id`](crate::evidence::window_id).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
@@ -53,7 +53,7 @@ pub struct MetricWindow {
     pub metric: Metric,
     /// What one observation is: there is one observation per unit and metric.
     pub unit: Unit,
-    /// The text form of [`Stratum`](crate::Stratum); empty when the metric is not stratified.
+    /// The text form of [`Stratum`](crate::evidence::Stratum); empty when the metric is not stratified.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stratum: String,
     /// Units that started in the window.

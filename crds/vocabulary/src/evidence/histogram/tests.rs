@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::{CountBounds, Histogram, HistogramError, Quantile, ValueBounds};
-use crate::bucket;
+use crate::evidence::bucket;
 
 #[test]
 fn the_wire_form_is_a_sorted_list_of_pairs() {

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use slipway_tensorrt_llm::repository::{BatchSchedulerPolicy, Entry, Serving, repository};
+use slipway_backends::repository::{BatchSchedulerPolicy, Entry, Serving, repository};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,10 +1,10 @@
 //! Upstream's command lines as typed options; the texts are in `data/upstream`.
 
-use slipway_tensorrt_llm::options::{
+use slipway_backends::options::{
     BuildOptions, Calibration, ConvertOptions, Dtype, GemmPlugin, Lora, LoraSource, Parallelism, PluginDtype,
     QuantFormat, QuantKvCache, QuantizeOptions, SmoothQuant, Speculation, SpeculativeMode, Toggle, WeightOnly,
 };
-use slipway_tensorrt_llm::version::Version;
+use slipway_backends::version::Version;
 
 const VERSION: Version = Version::new(1, 0, 0);
 

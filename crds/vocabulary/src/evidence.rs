@@ -3,8 +3,6 @@
 //! A pod counts what finished in each UTC-aligned window of ten seconds and keeps an hour of windows; the operator reads
 //! them with `GET /slipway/v1/evidence?after=ID` and judges a rollout by them. Both ends share the types of [`wire`], the
 //! bucket table of [`bucket`] and the sparse [`Histogram`], so that counts per bucket are exact and add up across pods.
-//!
-//! The crate depends on serde alone: it is linked into the operator, the sidecar and the analysis.
 
 pub mod bucket;
 mod histogram;

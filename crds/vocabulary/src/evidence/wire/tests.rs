@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 
 use super::{Evidence, Load, Metric, MetricWindow, Unit, Window};
-use crate::{window_end, window_id};
+use crate::evidence::{window_end, window_id};
 
 fn evidence() -> Evidence {
     Evidence {
