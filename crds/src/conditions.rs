@@ -154,6 +154,8 @@ reasons! {
     BaselineStarting,
     /// The API server refused an object, or somebody else owns it.
     ApplyFailed,
+    /// A defect of the operator ended the object's reconciliation; other objects are not affected.
+    ReconcilePanicked,
     /// Pods of the new revision fail.
     RevisionFailing,
     /// A new revision took over.

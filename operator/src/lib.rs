@@ -5,6 +5,7 @@
 
 pub mod agent_deployment;
 pub mod args;
+pub mod bounded_body;
 pub mod controllers;
 pub mod engine;
 pub mod kube_io;

@@ -1,21 +1,28 @@
 //! What all reconciliations share: what they work with, how a plan is carried out, and why one fails. Writes IO.
 
-use std::{error::Error, fmt::Debug, sync::Arc};
+use std::{any::Any, error::Error, fmt::Debug, future::Future, panic::AssertUnwindSafe, sync::Arc};
 
-use k8s_openapi::NamespaceResourceScope;
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Client, Resource, ResourceExt,
     runtime::{controller::Action, events::Recorder},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use slipway_crds::{conditions::Reason, identity::IdentityError};
+use serde_json::Value;
+use slipway_crds::{
+    conditions::{ConditionType, Reason},
+    identity::IdentityError,
+};
 use slipway_operator_core::{
+    conditions::{self, Draft},
     failure::chain,
     plan::{Note, Plan},
     settings::Settings,
 };
 use thiserror::Error;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::{
     kube_io::{
@@ -69,6 +76,12 @@ pub enum ReconcileError {
     /// Another process leads.
     #[error("refused to write")]
     Leadership(#[source] NotLeading),
+    /// The operator has a defect that this object meets. No other object is affected.
+    #[error("the operator has a defect, please report it: {message}")]
+    Panicked {
+        /// What the panic said.
+        message: String,
+    },
 }
 
 impl ReconcileError {
@@ -80,6 +93,7 @@ impl ReconcileError {
             Self::Apply(_) => "apply",
             Self::Record(_) => "record",
             Self::Leadership(_) => "leadership",
+            Self::Panicked { .. } => "panic",
         }
     }
 }
@@ -137,8 +151,115 @@ async fn tell_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: 
     }
 }
 
+/// Runs a reconciliation to its end, or to its panic: one object's must not end the process, and with it everybody's.
+///
+/// # Errors
+/// Those of the reconciliation, and [`ReconcileError::Panicked`].
+pub async fn caught(
+    reconciliation: impl Future<Output = Result<Action, ReconcileError>>,
+) -> Result<Action, ReconcileError> {
+    // What a reconciliation shares with others are counters and queues behind locks that forgive poison.
+    let ended = AssertUnwindSafe(reconciliation).catch_unwind().await;
+    ended.unwrap_or_else(|panic| Err(ReconcileError::Panicked { message: panic_message(panic.as_ref()) }))
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a message").to_owned()
+}
+
+/// Says on the object that its reconciliation panicked: an event, and `Stalled`. Nothing depends on its being told.
+pub async fn tell_panic<K>(context: &Context, object: &K, error: &ReconcileError)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
+{
+    let note = Note::warning(Reason::ReconcilePanicked, chain(error));
+    let told = match (context.leadership.check(), serde_json::to_value(object)) {
+        (Ok(()), Ok(value)) => {
+            let generation = object.meta().generation.unwrap_or_default();
+            let status = panicked_status(value, &note.message, (generation, Timestamp::now()));
+            record::status(&context.client, object, None, &status).await
+        }
+        (Err(_), _) | (_, Err(_)) => return,
+    };
+    let published = record::events(&context.recorder, object, &[note]).await;
+    if let Err(error) = told.and(published) {
+        warn!(error = &error as &dyn Error, "a panic was not told");
+    }
+}
+
+/// The status of an object as it is, but for `Stalled` and `Reconciling`.
+fn panicked_status(mut object: Value, message: &str, dated: (i64, Timestamp)) -> Value {
+    let mut status = object.get_mut("status").map(Value::take).filter(Value::is_object);
+    let status = status.get_or_insert_with(|| serde_json::json!({}));
+    let present = status.get("conditions").cloned().unwrap_or_default();
+    let mut all: Vec<Condition> = serde_json::from_value(present).unwrap_or_default();
+    for (condition, is_true) in [(ConditionType::Reconciling, false), (ConditionType::Stalled, true)] {
+        let draft = Draft { condition, is_true, reason: Reason::ReconcilePanicked, message: message.to_owned() };
+        let condition = conditions::dated(draft, &all, dated);
+        all = conditions::with(&all, condition);
+    }
+    status["conditions"] = serde_json::json!(all);
+    status.take()
+}
+
 /// Kind, namespace and name of an object, by which failures in a row are counted.
 pub fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
     let name = object.meta().name.as_deref().unwrap_or_default();
     format!("{}/{}/{name}", K::kind(&()), object.meta().namespace.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_the_object_that_met_it() {
+        let nothing: Option<u32> = None;
+        let panics = async { Ok(Action::requeue(Duration::from_secs(nothing.expect("a number").into()))) };
+        let error = caught(panics).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            ("panic", "the operator has a defect, please report it: a number".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_reconciliation_that_ends_is_left_as_it_is() {
+        let action = Action::requeue(Duration::from_secs(7));
+        assert_eq!(caught(async { Ok(Action::requeue(Duration::from_secs(7))) }).await.unwrap(), action);
+    }
+
+    #[test]
+    fn a_panic_stalls_the_object_and_leaves_the_rest_of_its_status() {
+        let condition = |type_: &str, status: &str, reason: &str, message: &str, since: &str| {
+            json!({"type": type_, "status": status, "reason": reason, "message": message,
+                "observedGeneration": 3, "lastTransitionTime": since})
+        };
+        let long_ago = "2026-01-01T00:00:00Z";
+        let ready = condition("Ready", "True", "Serving", "it serves", long_ago);
+        let stalled = condition("Stalled", "False", "UpToDate", "", long_ago);
+        let object = json!({"kind": "Engine", "status": {"artifact": "a", "conditions": [ready, stalled]}});
+        let now: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
+        let status = panicked_status(object, "a defect", (3, now));
+        let [ready, stalled, reconciling] = [
+            ready,
+            condition("Stalled", "True", "ReconcilePanicked", "a defect", "2026-02-01T00:00:00Z"),
+            condition("Reconciling", "False", "ReconcilePanicked", "a defect", "2026-02-01T00:00:00Z"),
+        ];
+        assert_eq!(status, json!({"artifact": "a", "conditions": [ready, stalled, reconciling]}));
+    }
+
+    #[test]
+    fn an_object_without_a_status_gets_one() {
+        let now: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
+        let status = panicked_status(json!({"kind": "Engine"}), "a defect", (1, now));
+        let types: Vec<_> = status["conditions"].as_array().unwrap().iter().map(|c| c["type"].clone()).collect();
+        assert_eq!(types, ["Reconciling", "Stalled"]);
+    }
 }

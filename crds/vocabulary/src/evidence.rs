@@ -6,10 +6,12 @@
 
 pub mod bucket;
 mod histogram;
+mod plausible;
 mod stratum;
 pub mod wire;
 
 pub use histogram::{CountBounds, Histogram, HistogramError, Quantile, ValueBounds};
+pub use plausible::Implausible;
 pub use stratum::{CacheState, Stratum, StratumError};
 pub use wire::{Evidence, Load, Metric, MetricWindow, Unit, Window};
 
@@ -34,5 +36,5 @@ pub const fn window_id(unix_seconds: u64) -> u64 {
 /// Returns the second since the Unix epoch at which a window ends.
 #[must_use]
 pub const fn window_end(id: u64) -> u64 {
-    (id + 1) * WINDOW_SECONDS
+    id.saturating_add(1).saturating_mul(WINDOW_SECONDS)
 }

@@ -34,3 +34,35 @@ pub fn dated(draft: Draft, previous: &[Condition], (generation, now): (i64, Time
         message: message.chars().take(4096).collect(),
     }
 }
+
+/// The conditions of a status with one in place of its predecessor, or after all others.
+#[must_use]
+pub fn with(conditions: &[Condition], condition: Condition) -> Vec<Condition> {
+    let mut conditions = conditions.to_vec();
+    match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
+        Some(present) => *present = condition,
+        None => conditions.push(condition),
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn condition(condition: ConditionType, is_true: bool, second: i64) -> Condition {
+        let draft = Draft { condition, is_true, reason: Reason::UpToDate, message: String::new() };
+        dated(draft, &[], (1, Timestamp::from_second(second).unwrap()))
+    }
+
+    #[test]
+    fn a_condition_takes_the_place_of_its_predecessor_and_a_new_one_comes_last() {
+        let ready = condition(ConditionType::Ready, true, 1);
+        let stalled = condition(ConditionType::Stalled, false, 1);
+        let later = condition(ConditionType::Ready, false, 2);
+        assert_eq!(with(&[ready.clone()], stalled.clone()), [ready.clone(), stalled.clone()]);
+        assert_eq!(with(&[ready, stalled.clone()], later.clone()), [later, stalled]);
+    }
+}

@@ -1,14 +1,17 @@
 //! Asks the serving pods what they counted. Reads IO.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
 use slipway_operator_core::agent_deployment::world::PodEvidence;
-use slipway_vocabulary::evidence::{Evidence, PATH};
-use tracing::debug;
+use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
+use thiserror::Error;
+use tracing::{debug, warn};
+
+use crate::bounded_body::{self, BodyError};
 
 /// Port of the agent runtime's administration.
 const ADMIN_PORT: u16 = 9464;
@@ -16,6 +19,25 @@ const ADMIN_PORT: u16 = 9464;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pods asked at once.
 const CONCURRENCY: usize = 8;
+/// Bytes of an answer: twice what a busy pod reports of an hour.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why nothing is known of what a pod counted.
+#[derive(Debug, Error)]
+pub enum EvidenceError {
+    /// No answer, or none of success.
+    #[error("failed to ask for the evidence")]
+    Ask(#[source] reqwest::Error),
+    /// The answer breaks off, or is longer than any evidence.
+    #[error("failed to receive the evidence")]
+    Receive(#[source] BodyError),
+    /// The answer is no evidence.
+    #[error("failed to read the evidence")]
+    Read(#[source] serde_json::Error),
+    /// No pod can have counted this.
+    #[error("refused the evidence")]
+    Refuse(#[source] Implausible),
+}
 
 /// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not ready and do
 /// not answer, have nothing to say yet.
@@ -26,7 +48,7 @@ pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<
             // An address of IPv6 stands in brackets.
             let host = if address.contains(':') { format!("[{address}]") } else { address };
             let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
-            let evidence = answer.inspect_err(|error| debug!(pod, %error, "a pod shows no evidence")).ok();
+            let evidence = answer.inspect_err(|error| tell(&pod, error)).ok();
             (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence }))
         })
         .buffer_unordered(CONCURRENCY)
@@ -49,6 +71,23 @@ fn address(pod: &Pod) -> Option<(String, String, String, bool)> {
     Some((revision, pod.name_any(), status.pod_ip.clone()?, is_ready))
 }
 
-async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, reqwest::Error> {
-    http.get(url).timeout(PATIENCE).send().await?.error_for_status()?.json().await
+async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceError> {
+    let answer = http.get(url).timeout(PATIENCE).send().await.and_then(reqwest::Response::error_for_status);
+    let body = bounded_body::read(answer.map_err(EvidenceError::Ask)?, MAX_BYTES).await;
+    let evidence: Evidence =
+        serde_json::from_slice(&body.map_err(EvidenceError::Receive)?).map_err(EvidenceError::Read)?;
+    evidence.check().map_err(EvidenceError::Refuse)?;
+    Ok(evidence)
+}
+
+/// A pod that starts or ends has nothing to say; one that says nonsense is worth a look.
+fn tell(pod: &str, error: &EvidenceError) {
+    match error {
+        EvidenceError::Ask(_) | EvidenceError::Receive(BodyError::Read(_)) => {
+            debug!(pod, error = error as &dyn Error, "a pod shows no evidence");
+        }
+        EvidenceError::Receive(BodyError::TooLong { .. }) | EvidenceError::Read(_) | EvidenceError::Refuse(_) => {
+            warn!(pod, error = error as &dyn Error, "a pod reports nonsense: it counts as one that does not answer");
+        }
+    }
 }

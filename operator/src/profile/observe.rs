@@ -4,13 +4,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
 use slipway_worker_contract::{Progress, paths};
 use thiserror::Error;
 use tracing::debug;
+
+use crate::bounded_body::{self, BodyError};
 
 /// How long a pod may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,9 +24,9 @@ pub enum ProgressError {
     /// No answer, or none of success.
     #[error("failed to ask for the progress")]
     Ask(#[source] reqwest::Error),
-    /// The answer is longer than any progress.
-    #[error("the progress has more than {MAX_BYTES} bytes")]
-    TooLong,
+    /// The answer breaks off, or is longer than any progress.
+    #[error("failed to receive the progress")]
+    Receive(#[source] BodyError),
     /// The answer is no progress.
     #[error("failed to read the progress")]
     Read(#[source] serde_json::Error),
@@ -72,13 +73,7 @@ fn running(pods: &[Pod]) -> Vec<(String, String)> {
 async fn ask(http: &reqwest::Client, address: &str) -> Result<Progress, ProgressError> {
     let url = format!("http://{address}{}", paths::PROGRESS_PATH);
     let answer = http.get(url).timeout(PATIENCE).send().await.and_then(reqwest::Response::error_for_status);
-    let mut pieces = answer.map_err(ProgressError::Ask)?.bytes_stream();
-    let mut body = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        body.extend_from_slice(&piece.map_err(ProgressError::Ask)?);
-        if body.len() > MAX_BYTES {
-            return Err(ProgressError::TooLong);
-        }
-    }
+    let answer = answer.map_err(ProgressError::Ask)?;
+    let body = bounded_body::read(answer, MAX_BYTES).await.map_err(ProgressError::Receive)?;
     serde_json::from_slice(&body).map_err(ProgressError::Read)
 }

@@ -72,8 +72,8 @@ impl Counted {
     pub fn total(&self, metric: Metric) -> Counts {
         let mut total = Counts::default();
         for (_, counts) in self.strata(metric) {
-            total.count += counts.count;
-            total.errors += counts.errors;
+            total.count = total.count.saturating_add(counts.count);
+            total.errors = total.errors.saturating_add(counts.errors);
             total.buckets.merge(&counts.buckets);
         }
         total

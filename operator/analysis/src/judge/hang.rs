@@ -93,12 +93,13 @@ impl ArmHistory {
     /// Units that started: as reported, or what the flow of units implies. An arm that reports neither starts nor what is
     /// in flight is taken to finish what it starts, so that a canary that hangs is seen all the same.
     fn started_of(&self, sum: &ArmSum) -> u64 {
-        let implied = |in_flight: u64| (in_flight + sum.count).saturating_sub(u64::from(self.derived_in_flight));
+        let implied =
+            |in_flight: u64| in_flight.saturating_add(sum.count).saturating_sub(u64::from(self.derived_in_flight));
         sum.started.or_else(|| sum.in_flight.map(implied)).unwrap_or(sum.count)
     }
 
     fn in_flight_of(&mut self, sum: &ArmSum, started: u64) -> u64 {
-        let derived = (u64::from(self.derived_in_flight) + started).saturating_sub(sum.count);
+        let derived = u64::from(self.derived_in_flight).saturating_add(started).saturating_sub(sum.count);
         let in_flight = sum.in_flight.unwrap_or(derived);
         self.derived_in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         in_flight

@@ -80,12 +80,12 @@ impl ObservedLoad {
                 let Some(counted) = &window.load else { continue };
                 let carried = load.windows.entry(window.id).or_default();
                 carried.pods += 1;
-                carried.model_request_microseconds += counted.model_request_microseconds;
-                carried.run_microseconds += counted.run_microseconds;
+                add(&mut carried.model_request_microseconds, counted.model_request_microseconds);
+                add(&mut carried.run_microseconds, counted.run_microseconds);
                 for row in &window.metrics {
                     match row.metric {
-                        Metric::AgentRunLatency => carried.admitted += row.started,
-                        Metric::Shed => carried.refused += row.count,
+                        Metric::AgentRunLatency => add(&mut carried.admitted, row.started),
+                        Metric::Shed => add(&mut carried.refused, row.count),
                         _ => {}
                     }
                 }
@@ -118,7 +118,7 @@ impl ObservedLoad {
         let begin = end.saturating_sub(WINDOWS_OF_A_LOOK);
         let windows: Vec<&Carried> = self.windows.range(begin..end).map(|(_, carried)| carried).collect();
         let reported = u64::try_from(windows.len()).ok().filter(|reported| *reported > 0)?;
-        let sum = |of: fn(&Carried) -> u64| windows.iter().map(|carried| of(carried)).sum::<u64>();
+        let sum = |of: fn(&Carried) -> u64| windows.iter().fold(0_u64, |sum, carried| sum.saturating_add(of(carried)));
         // Microseconds over seconds are millionths.
         let mean = |of: fn(&Carried) -> u64| sum(of) / (reported * WINDOW_SECONDS);
         let fewest = windows.iter().map(|carried| carried.pods).min().unwrap_or(0);
@@ -137,14 +137,20 @@ impl Look {
     /// (Little's law).
     pub fn with_refused(&self, in_flight: u64) -> u64 {
         let admitted = self.admitted.max(1);
-        let refused = self.refused.min(admitted * MOST_REFUSED_PER_ADMITTED);
-        in_flight + in_flight * refused / admitted
+        let refused = self.refused.min(admitted.saturating_mul(MOST_REFUSED_PER_ADMITTED));
+        let would_have_stayed = u128::from(in_flight) * u128::from(refused) / u128::from(admitted);
+        in_flight.saturating_add(u64::try_from(would_have_stayed).unwrap_or(u64::MAX))
     }
 
     /// Whether the model is what at least half of the runs in flight wait for.
     pub fn is_busy_with_the_model(&self) -> bool {
-        2 * self.requests >= self.runs
+        self.requests.saturating_mul(2) >= self.runs
     }
+}
+
+/// Adds what a pod counted; sums saturate, for pods of tenants decide what they report.
+fn add(sum: &mut u64, counted: u64) {
+    *sum = sum.saturating_add(counted);
 }
 
 /// The window after the last that every pod has counted.
@@ -205,6 +211,23 @@ mod tests {
         let mut before = pod(&[(99, 10)]);
         before.windows[0].load = None;
         assert_eq!(load(&[before]).present(1_002), Err(Unknown::NotCounted));
+    }
+
+    #[test]
+    fn sums_of_any_size_saturate() {
+        let most = u64::MAX;
+        let row = json!({"metric": "AgentRunLatency", "unit": "Run", "started": most, "count": most, "errors": 0});
+        let load = json!({"runMicroseconds": most, "modelRequestMicroseconds": most});
+        let window = |id: u64| json!({"id": id, "metrics": [row], "load": load});
+        let windows = [window(97), window(98), window(99)];
+        let pod: Evidence =
+            serde_json::from_value(json!({"revision": "r", "pod": "p", "startedAt": "t", "windows": windows}))
+                .expect("evidence");
+        let look = ObservedLoad::of([Some(&pod), Some(&pod)]).present(1_002).expect("a look");
+        let requests = u64::MAX / 30;
+        assert_eq!(look, Look { pods: 2, requests, runs: requests, admitted: most, refused: 0 });
+        assert_eq!(Look { refused: most, ..look }.with_refused(most), most);
+        assert!(look.is_busy_with_the_model());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use slipway_crds::{
     },
     values::readable_duration,
 };
-use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS, window_end};
 
 use crate::agent_deployment::world::World;
 
@@ -50,13 +50,14 @@ impl ObservedObjectives {
         for window in pods.into_iter().flat_map(|pod| &pod.windows) {
             for metric in window.metrics.iter().filter(|metric| metric.count > 0) {
                 let counted = observed.metrics.entry(metric.metric).or_default();
-                counted.count += metric.count;
-                counted.errors += metric.errors;
+                counted.count = counted.count.saturating_add(metric.count);
+                counted.errors = counted.errors.saturating_add(metric.errors);
                 counted.values.merge(&metric.buckets);
                 span = Some(span.map_or((window.id, window.id), |(a, b)| (a.min(window.id), b.max(window.id))));
             }
         }
-        observed.window_seconds = span.map_or(0, |(first, last)| (last - first + 1) * WINDOW_SECONDS);
+        observed.window_seconds =
+            span.map_or(0, |(first, last)| window_end(last).saturating_sub(first.saturating_mul(WINDOW_SECONDS)));
         observed
     }
 
@@ -91,7 +92,7 @@ impl ObservedObjectives {
 impl Counted {
     /// Units that were slower for sure, and those that failed.
     fn beyond(&self, microseconds: u64) -> u64 {
-        self.values.count_above(microseconds).at_least + self.errors
+        self.values.count_above(microseconds).at_least.saturating_add(self.errors)
     }
 }
 

@@ -94,7 +94,9 @@ impl Reader {
         let mark = memory.and_then(|memory| memory.read.get(&name)).copied();
         let from = memory.map_or(0, |memory| memory.begun_seconds).max(look.from_seconds);
         let is_due = |id: u64| {
-            mark.is_none_or(|mark| id > mark) && id * WINDOW_SECONDS >= from && window_end(id) <= look.end_seconds
+            mark.is_none_or(|mark| id > mark)
+                && id.saturating_mul(WINDOW_SECONDS) >= from
+                && window_end(id) <= look.end_seconds
         };
         let mut windows: BTreeMap<u64, Vec<MetricWindow>> = BTreeMap::new();
         let mut last = None;
