@@ -7,7 +7,7 @@
 use serde::Serialize;
 use slipway_crds::{
     conditions::Reason,
-    identity::{IdentityError, content_hash},
+    identity::{ContentHash, IdentityError, content_hash},
     v1alpha1::agent_deployment::{EngineChoice, MeasuredQuality, QualityEvaluator, QualityObjective},
 };
 use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
@@ -67,13 +67,14 @@ pub(super) fn decide(
         }
         Some(DatasetView::Samples { digest, prompts }) => (digest, prompts),
     };
+    let cases = cases(built, objective, digest, prompts)?;
+    forget_other_inputs(&cases, draft);
     let mut accepted = Vec::new();
     let mut pending = None;
     let mut measured = 0;
-    for (index, engine) in built.iter().enumerate() {
-        let reference = (index > 0).then(|| &built[0].reference);
-        let case = Case { engine, reference, objective, digest, prompts };
-        match measure(world, resolved, &case, draft)? {
+    for (index, case) in cases.iter().enumerate() {
+        let engine = case.engine;
+        match measure(world, resolved, case, draft)? {
             Measurement::Known(quality) => {
                 measured += 1;
                 if quality.accepted {
@@ -107,6 +108,35 @@ struct Case<'a> {
     objective: &'a QualityObjective,
     digest: &'a Digest,
     prompts: &'a str,
+    metric: QualityMetric,
+    /// What decides the scores.
+    input_hash: ContentHash,
+}
+
+fn cases<'a>(
+    built: &'a [BuiltEngine],
+    objective: &'a QualityObjective,
+    digest: &'a Digest,
+    prompts: &'a str,
+) -> Result<Vec<Case<'a>>, IdentityError> {
+    let metric = match objective.evaluator {
+        QualityEvaluator::ExactMatch => QualityMetric::ExactMatch,
+        QualityEvaluator::RougeL => QualityMetric::RougeL,
+    };
+    let case = |(index, engine): (usize, &'a BuiltEngine)| {
+        let reference = (index > 0).then(|| &built[0].reference);
+        let input = QualityInput { engine: &engine.reference, reference, metric, dataset_digest: digest };
+        let input_hash = content_hash(&input)?;
+        Ok(Case { engine, reference, objective, digest, prompts, metric, input_hash })
+    };
+    built.iter().enumerate().map(case).collect()
+}
+
+/// Drops the attempts of engines and data sets that are of interest no more: the status has room for 32 attempts, and every edit
+/// of a data set would leave one for each engine. An edit that is taken back finds its Jobs by their names.
+fn forget_other_inputs(cases: &[Case<'_>], draft: &mut Draft) {
+    let is_current = |input_hash: &str| cases.iter().any(|case| case.input_hash.short() == input_hash);
+    draft.status.jobs.retain(|job| job.kind != KIND || is_current(&job.input_hash));
 }
 
 fn measure(
@@ -115,17 +145,7 @@ fn measure(
     case: &Case<'_>,
     draft: &mut Draft,
 ) -> Result<Measurement, IdentityError> {
-    let metric = match case.objective.evaluator {
-        QualityEvaluator::ExactMatch => QualityMetric::ExactMatch,
-        QualityEvaluator::RougeL => QualityMetric::RougeL,
-    };
-    let input_hash = content_hash(&QualityInput {
-        engine: &case.engine.reference,
-        reference: case.reference,
-        metric,
-        dataset_digest: case.digest,
-    })?;
-    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: false };
+    let step = JobStep { kind: KIND, input_hash: case.input_hash.short(), is_single: false };
     if let Some(known) = known(world, case, &step) {
         return Ok(Measurement::Known(gate(world, case, known, draft)));
     }
@@ -134,7 +154,7 @@ fn measure(
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let task = QualityTask {
-                metric,
+                metric: case.metric,
                 confidence_ppm: CONFIDENCE_PARTS_PER_MILLION,
                 reference: case.reference.cloned(),
                 engine: Some(case.engine.reference.clone()),

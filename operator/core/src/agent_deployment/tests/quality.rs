@@ -130,3 +130,19 @@ fn a_data_set_that_is_missing_is_named_and_looked_for_soon() {
     assert!(lines(&plan).contains(&format!("Reconciling=True DatasetUnusable: {message}")), "{:?}", lines(&plan));
     assert!(plan.requeue <= Duration::from_secs(5), "no watch tells of the ConfigMap: {:?}", plan.requeue);
 }
+
+#[test]
+fn a_data_set_that_is_edited_often_leaves_room_in_the_status() {
+    let mut cluster = gated();
+    let mut edit = |name: &str| {
+        let Some(DatasetView::Samples { digest: edited, .. }) = &mut cluster.world.dataset else { unreachable!() };
+        *edited = digest(name);
+        cluster.settle();
+        let of_quality = cluster.world.status.jobs.iter().filter(|job| job.kind == "quality");
+        of_quality.map(|job| job.input_hash.clone()).collect::<Vec<_>>()
+    };
+    let first = edit("samples-0");
+    let kept: Vec<usize> = (1..40).map(|edited| edit(&format!("samples-{edited}")).len()).collect();
+    assert_eq!(kept, [1; 39], "one attempt each, of the reference");
+    assert_eq!(edit("samples-0"), first, "an edit that is taken back is the same Job");
+}
