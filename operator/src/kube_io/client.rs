@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use kube::{Client, Config};
+use kube::{Client, Config, client::ClientBuilder};
 use thiserror::Error;
+
+use super::deadline::DeadlineLayer;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -16,8 +18,8 @@ pub enum ClientError {
     Build(#[source] kube::Error),
 }
 
-/// Longest time that one request may take; watches have their own.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that one request may take, its answer included; watches last longer.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Connects.
 ///
@@ -29,6 +31,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub async fn connect() -> Result<Client, ClientError> {
     let mut config = Config::infer().await.map_err(ClientError::Configure)?;
     config.default_retry = false;
-    config.write_timeout = Some(REQUEST_TIMEOUT);
-    Client::try_from(config).map_err(ClientError::Build)
+    config.write_timeout = Some(REQUEST_DEADLINE);
+    let builder = ClientBuilder::try_from(config).map_err(ClientError::Build)?;
+    Ok(builder.with_layer(&DeadlineLayer(REQUEST_DEADLINE)).build())
 }

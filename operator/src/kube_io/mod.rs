@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod client;
+pub mod deadline;
 pub mod difference;
 pub mod read;
 pub mod record;

@@ -28,6 +28,8 @@ pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two looks at the lease.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// How long one look may take, its write included: a request that hangs must leave time for another within the deadline.
+const ROUND_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a write is refused.
 #[derive(Debug, Error)]
@@ -117,7 +119,11 @@ impl Election {
     /// Waits until this process leads, or until `shutdown`. Says whether it leads.
     pub async fn win(&mut self, shutdown: &CancellationToken) -> bool {
         loop {
-            if self.round().await {
+            let is_won = tokio::select! {
+                () = shutdown.cancelled() => return false,
+                is_won = self.timely_round() => is_won,
+            };
+            if is_won {
                 info!(lease = self.candidate.lease, identity = self.candidate.identity, "this process leads");
                 return true;
             }
@@ -138,8 +144,7 @@ impl Election {
                 () = shutdown.cancelled() => break,
                 () = tokio::time::sleep(RETRY_PERIOD) => {}
             }
-            // A request that hangs must not outlive the deadline.
-            let is_renewed = tokio::time::timeout(RENEW_DEADLINE, self.round()).await.unwrap_or(false);
+            let is_renewed = self.timely_round().await;
             let is_expired = self.leadership.age().is_none_or(|age| age > RENEW_DEADLINE);
             let holder = self.observation.as_ref().map(|o| o.holder.clone()).unwrap_or_default();
             if !is_renewed && (is_expired || holder != self.candidate.identity) {
@@ -152,6 +157,12 @@ impl Election {
 
     /// Gives the claim back, so that the next leader need not wait for it to expire.
     pub async fn release(&mut self) {
+        if tokio::time::timeout(ROUND_DEADLINE, self.give_back()).await.is_err() {
+            warn!("the lease could not be given back in time; it expires by itself");
+        }
+    }
+
+    async fn give_back(&mut self) {
         let Ok(Some(mut lease)) = self.api.get_opt(&self.candidate.lease).await else { return };
         let Some(spec) = lease.spec.as_mut() else { return };
         if spec.holder_identity.as_deref() != Some(&self.candidate.identity) {
@@ -162,6 +173,15 @@ impl Election {
         if let Err(error) = self.api.replace(&self.candidate.lease, &PostParams::default(), &lease).await {
             warn!(%error, "the lease could not be given back; it expires by itself");
         }
+    }
+
+    /// One round, given up when the API server takes too long: its answer may still be a renewal, which the next round sees.
+    async fn timely_round(&mut self) -> bool {
+        let round = tokio::time::timeout(ROUND_DEADLINE, self.round()).await;
+        round.unwrap_or_else(|_| {
+            warn!(seconds = ROUND_DEADLINE.as_secs(), "the API server did not answer on the lease in time");
+            false
+        })
     }
 
     /// Looks at the lease once and claims it if that is due. Says whether this process leads.
