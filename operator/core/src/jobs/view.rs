@@ -129,7 +129,7 @@ fn pod_milliseconds(pod: &Pod, last: &ContainerStateTerminated) -> Option<i64> {
 }
 
 fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Timestamp>) -> JobPhase {
-    let culprit = pod.and_then(|pod| ended_containers(pod).into_iter().find(|(_, t)| t.exit_code != 0));
+    let culprit = pod.and_then(culprit);
     let Some((container, terminated)) = culprit else {
         let failure = if message.is_empty() { reason.to_owned() } else { message.to_owned() };
         return JobPhase::Failed { class: FailureClass::Infrastructure, failure, finished_at };
@@ -147,6 +147,17 @@ fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Ti
         failure: format!("{container} {}{}", how_it_ended(terminated), last_line(text)),
         finished_at,
     }
+}
+
+/// The container that failed first: what fails after it was ended with it, such as a native sidecar that stands before it in the
+/// pod's list. The kubelet gives whole seconds; within one, words of our worker's say more than an exit code.
+fn culprit(pod: &Pod) -> Option<(&str, &ContainerStateTerminated)> {
+    let failed = ended_containers(pod).into_iter().filter(|(_, terminated)| terminated.exit_code != 0);
+    failed.min_by_key(|(_, terminated)| {
+        let ended = terminated.finished_at.as_ref().map_or(Timestamp::MAX, |time| time.0);
+        let is_told = Message::parse(terminated.message.as_deref().unwrap_or_default()).is_ok();
+        (ended, !is_told)
+    })
 }
 
 /// Seconds that the pod was allowed to run, if the kubelet stopped it for that.

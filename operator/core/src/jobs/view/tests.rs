@@ -312,6 +312,30 @@ fn the_first_container_that_failed_is_named(
 }
 
 #[test]
+fn a_sidecar_that_was_ended_with_the_worker_is_not_the_culprit() {
+    let text = "config.json has no hidden_size: is this a transformer?".to_owned();
+    let message = message(&Message::Failed { class: FailureClass::BadModel, text: text.clone() });
+    let within_a_second =
+        pod().ended(Init::Yes, "triton", end(143, "Error", "")).ended(Init::No, "profile", end(12, "Error", &message));
+    assert_eq!(phase(&failed(), vec![within_a_second]), failure(FailureClass::BadModel, &text));
+}
+
+#[test]
+fn a_sidecar_that_failed_first_is_the_culprit_whatever_the_worker_made_of_it() {
+    let message = message(&Message::Failed { class: FailureClass::Infrastructure, text: "Triton is gone".to_owned() });
+    let a_second_later = Some(Time(at(60)));
+    let ended = pod()
+        .ended(Init::Yes, "triton", end(137, "OOMKilled", ""))
+        .ended(Init::No, "profile", end(14, "Error", &message))
+        .status(|status| {
+            let worker = status.container_statuses.iter_mut().flatten().next().unwrap();
+            worker.state.as_mut().unwrap().terminated.as_mut().unwrap().finished_at = a_second_later;
+        });
+    let expected = "triton was killed for using more memory than its limit";
+    assert_eq!(phase(&failed(), vec![ended]), failure(FailureClass::InsufficientMemory, expected));
+}
+
+#[test]
 fn a_long_last_line_is_cut() {
     let line = "x".repeat(1_000);
     let ended = pod().ended(Init::Yes, "builder", end(1, "Error", &line));
