@@ -1,12 +1,15 @@
 //! The controllers: what wakes them, and how long they wait after a failure.
 
-use std::{error::Error, future::Future, sync::Arc, time::Duration};
+use std::{error::Error, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    batch::v1::Job,
-    core::v1::{Pod, Service},
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::Deployment,
+        batch::v1::Job,
+        core::v1::{Pod, Service},
+    },
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -18,6 +21,7 @@ use kube::{
         watcher,
     },
 };
+use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::{
     labels,
     v1alpha1::{AgentDeployment, Engine, Profile},
@@ -29,7 +33,7 @@ use crate::{
     agent_deployment, engine,
     kube_io::record::RecordError,
     profile,
-    reconcile::{Context, ReconcileError, key},
+    reconcile::{Context, ReconcileError, caught, key, tell_panic},
 };
 
 /// Objects of one kind that are reconciled at once.
@@ -46,13 +50,16 @@ async fn guarded<K, F>(
     reconcile: impl Fn(Arc<K>, Arc<Context>) -> F,
 ) -> Result<Action, ReconcileError>
 where
-    K: Resource<DynamicType = ()> + Clone,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     F: Future<Output = Result<Action, ReconcileError>>,
 {
     match &object.0 {
         Ok(object) => {
             let started = tokio::time::Instant::now();
-            let result = reconcile(Arc::new(object.clone()), context.clone()).await;
+            let result = caught(reconcile(Arc::new(object.clone()), context.clone())).await;
+            if let Err(error @ ReconcileError::Panicked { .. }) = &result {
+                tell_panic(&context, object, error).await;
+            }
             let outcome = result.as_ref().map_or_else(ReconcileError::kind, |_| "success");
             context.metrics.reconciled(&K::kind(&()), outcome, started.elapsed());
             result
@@ -124,10 +131,14 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
     controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches(Api::<Job>::all(client.clone()), ours(), move |job: Job| of_namespace(job.namespace()))
-        .watches(Api::<Engine>::all(client.clone()), all(), move |engine: Engine| {
-            of_namespace_again(engine.namespace())
+        .watches(
+            Api::<DeserializeGuard<Engine>>::all(client.clone()),
+            all(),
+            move |engine: DeserializeGuard<Engine>| of_namespace_again(engine.namespace()),
+        )
+        .watches(Api::<DeserializeGuard<Profile>>::all(client.clone()), ours(), |profile: DeserializeGuard<Profile>| {
+            labelled_agent_deployment(&profile)
         })
-        .watches(Api::<Profile>::all(client.clone()), ours(), |profile: Profile| labelled_agent_deployment(&profile))
         .watches(Api::<Pod>::all(client.clone()), ours(), |pod: Pod| labelled_agent_deployment(&pod))
         .watches(Api::<Deployment>::all(client.clone()), ours(), |object: Deployment| {
             labelled_agent_deployment(&object)

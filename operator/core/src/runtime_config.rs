@@ -101,7 +101,7 @@ pub fn agent_config(
     if let Some(template) = &agent.prompt_template {
         config.prompt_template.clone_from(template);
     }
-    config.tools = agent.tools.iter().map(|api| tool(api, http_tool)).collect();
+    config.tools = agent.tools.iter().filter_map(|api| tool(api, http_tool)).collect();
     config.max_steps = unsigned(agent.max_steps);
     config.max_tokens_per_step = unsigned(agent.max_output_tokens);
     config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
@@ -113,12 +113,13 @@ fn unsigned(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Tool {
-    let kind = match (tool.kind, &tool.http) {
-        (ToolType::HTTP, Some(http)) => ToolKind::Http(http_tool(tool, http)),
-        (ToolType::Calculator | ToolType::HTTP, _) => ToolKind::Calculator,
+/// The tool as the sidecar knows it. An HTTP tool without its block is refused by the API; without one there is nothing to call.
+fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Option<Tool> {
+    let kind = match tool.kind {
+        ToolType::HTTP => ToolKind::Http(http_tool(tool, tool.http.as_ref()?)),
+        ToolType::Calculator => ToolKind::Calculator,
     };
-    Tool { name: tool.name.clone(), description: tool.description.clone(), kind }
+    Some(Tool { name: tool.name.clone(), description: tool.description.clone(), kind })
 }
 
 fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {

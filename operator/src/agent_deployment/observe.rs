@@ -12,7 +12,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, Deployment},
+    apps::v1::{ControllerRevision, Deployment, DeploymentStatus},
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
 };
@@ -38,7 +38,7 @@ use tracing::warn;
 use self::kinds::KnownKinds;
 use super::evidence;
 use crate::{
-    kube_io::read::{ReadError, get, list},
+    kube_io::read::{ReadError, get, list, list_readable},
     promql::Prometheus,
 };
 
@@ -73,13 +73,13 @@ pub async fn observe(
     let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
     let jobs = list::<Job>(client, namespace, &ours).await?;
     let pods = list::<Pod>(client, namespace, &ours).await?;
-    let engines = list::<Engine>(client, namespace, &ours).await?;
+    let engines = list_readable::<Engine>(client, namespace, &ours).await?;
     let revisions = list::<ControllerRevision>(client, namespace, &mine).await?;
     let deployments = list::<Deployment>(client, namespace, &mine).await?;
     let services = list::<Service>(client, namespace, &mine).await?;
     let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
     let claim = get::<PersistentVolumeClaim>(client, namespace, artifact_store::CLAIM).await?;
-    let profiles = list::<Profile>(client, namespace, &mine).await?;
+    let profiles = list_readable::<Profile>(client, namespace, &mine).await?;
     let workloads = observe_workloads(client, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
     // Before pods are asked: what they had not finished then is read the next time.
@@ -245,7 +245,7 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
     let lasting = || own.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
-    let failure = own.iter().find_map(|pod| pod_failure(pod));
+    let failure = own.iter().find_map(|pod| pod_failure(pod)).or_else(|| refused_pods(&status));
     let view = ServingView {
         wanted,
         updated: status.updated_replicas.unwrap_or_default(),
@@ -263,6 +263,14 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
 fn unscheduled(pod: &Pod) -> Option<Unscheduled> {
     let (since, message) = view::no_room(pod)?;
     Some(Unscheduled { since, message })
+}
+
+/// Why the API server refuses the pods of a Deployment: a quota, or an admission policy.
+fn refused_pods(status: &DeploymentStatus) -> Option<String> {
+    let conditions = status.conditions.iter().flatten();
+    let refused = conditions.into_iter().find(|c| c.type_ == "ReplicaFailure" && c.status == "True")?;
+    let said = refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason is given");
+    Some(format!("the API server refuses its pods: {said}"))
 }
 
 /// Why a serving pod does not come up.

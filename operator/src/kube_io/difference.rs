@@ -10,6 +10,7 @@ use slipway_crds::labels;
 pub fn holds(wanted: &Value, observed: &Value) -> bool {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(observed)) => wanted.iter().all(|(key, value)| match observed.get(key) {
+            Some(found) if is_resource_list(key) => hold_as_quantities(value, found),
             Some(found) => holds(value, found),
             None => is_empty(value),
         }),
@@ -19,6 +20,53 @@ pub fn holds(wanted: &Value, observed: &Value) -> bool {
         }
         (wanted, observed) => wanted == observed,
     }
+}
+
+/// Fields whose members are quantities, which the API server writes in a canonical form: `0.5` becomes `500m`.
+fn is_resource_list(key: &str) -> bool {
+    matches!(key, "limits" | "requests")
+}
+
+fn hold_as_quantities(wanted: &Value, observed: &Value) -> bool {
+    let (Value::Object(members), Value::Object(found)) = (wanted, observed) else { return holds(wanted, observed) };
+    members.iter().all(|(key, value)| {
+        let found = found.get(key).unwrap_or(&Value::Null);
+        let amounts = value.as_str().and_then(nano).zip(found.as_str().and_then(nano));
+        amounts.map_or_else(|| holds(value, found), |(wanted, observed)| wanted == observed)
+    })
+}
+
+/// A quantity in billionths, the finest that the API keeps; absent where the text is none, or too large for any resource.
+/// Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
+fn nano(text: &str) -> Option<i128> {
+    const NANO: i128 = 1_000_000_000;
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let decimals = u32::try_from(fraction.len()).ok()?;
+    let binary = |power: u32| NANO.checked_mul(1_i128.checked_shl(10 * power)?);
+    let decimal = |power: u32| 10_i128.checked_pow(power);
+    let unit = match suffix {
+        "n" => decimal(0),
+        "u" => decimal(3),
+        "m" => decimal(6),
+        "" => decimal(9),
+        "k" => decimal(12),
+        "M" => decimal(15),
+        "G" => decimal(18),
+        "T" => decimal(21),
+        "P" => decimal(24),
+        "E" => decimal(27),
+        "Ki" => binary(1),
+        "Mi" => binary(2),
+        "Gi" => binary(3),
+        "Ti" => binary(4),
+        "Pi" => binary(5),
+        "Ei" => binary(6),
+        _ => None,
+    };
+    digits.checked_mul(unit?)?.checked_div(10_i128.checked_pow(decimals)?)
 }
 
 /// The API server leaves out what is empty.
@@ -50,6 +98,12 @@ mod tests {
     #[case::shorter_list(json!([1]), json!([1, 2]), false)]
     #[case::defaults_within_a_list(json!([{"name": "x"}]), json!([{"name": "x", "protocol": "TCP"}]), true)]
     #[case::empty_is_absent(json!({"a": {}}), json!({}), true)]
+    #[case::canonical_cpu(json!({"limits": {"cpu": "0.5"}}), json!({"limits": {"cpu": "500m"}}), true)]
+    #[case::canonical_memory(json!({"requests": {"memory": "2048Mi"}}), json!({"requests": {"memory": "2Gi"}}), true)]
+    #[case::less_memory(json!({"requests": {"memory": "2047Mi"}}), json!({"requests": {"memory": "2Gi"}}), false)]
+    #[case::decimal_is_not_binary(json!({"limits": {"memory": "1G"}}), json!({"limits": {"memory": "1Gi"}}), false)]
+    #[case::no_limit(json!({"limits": {"cpu": "1"}}), json!({"limits": {}}), false)]
+    #[case::texts_are_no_quantities(json!({"value": "0.5"}), json!({"value": "500m"}), false)]
     fn an_object_holds_when_nothing_that_is_wanted_differs(
         #[case] wanted: Value,
         #[case] observed: Value,

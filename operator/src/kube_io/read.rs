@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource, api::ListParams};
+use kube::{Api, Client, Resource, api::ListParams, core::DeserializeGuard};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tracing::warn;
 
 /// Why objects cannot be read.
 #[derive(Debug, Error)]
@@ -54,6 +55,32 @@ where
     Ok(list.items)
 }
 
+/// Lists those objects of a kind of ours that this version can read.
+///
+/// After a rollback of the operator there may be objects of a newer version. One of them must not keep every AgentDeployment of its
+/// namespace from being looked at: it is left alone, and missing to those who need it.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn list_readable<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    Ok(readable(list::<DeserializeGuard<K>>(client, namespace, selector).await?))
+}
+
+fn readable<K: Resource<DynamicType = ()>>(objects: Vec<DeserializeGuard<K>>) -> Vec<K> {
+    let read = |object: DeserializeGuard<K>| match object.0 {
+        Ok(object) => Some(object),
+        Err(invalid) => {
+            let (kind, name) = (K::kind(&()), invalid.metadata.name);
+            warn!(%kind, name, error = %invalid.error, "an object cannot be read and is left alone");
+            None
+        }
+    };
+    objects.into_iter().filter_map(read).collect()
+}
+
 /// Gets an object, if it exists.
 ///
 /// # Errors
@@ -68,4 +95,37 @@ where
         name: name.to_owned(),
         source: Box::new(source),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::{ResourceExt, core::ObjectList};
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+    use slipway_crds::v1alpha1::Engine;
+
+    use super::*;
+
+    #[test]
+    fn an_object_of_a_newer_version_hides_no_other() {
+        let engine = |name: &str, precision: &str| {
+            json!({
+                "apiVersion": "slipway.dev/v1alpha1", "kind": "Engine", "metadata": {"name": name},
+                "spec": {
+                    "build": {
+                        "backend": "Custom", "sourceDigest": "aa", "precision": precision,
+                        "builderImageDigest": "sha256:bb",
+                    },
+                    "placement": {"builderImage": "example.com/builder:1", "resources": {}},
+                },
+            })
+        };
+        let list = json!({
+            "apiVersion": "slipway.dev/v1alpha1", "kind": "EngineList", "metadata": {},
+            "items": [engine("of-tomorrow", "FP3"), engine("of-today", "FP16")],
+        });
+        let list: ObjectList<DeserializeGuard<Engine>> = serde_json::from_value(list).unwrap();
+        let names: Vec<String> = readable(list.items).iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, ["of-today"]);
+    }
 }

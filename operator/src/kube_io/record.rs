@@ -72,6 +72,14 @@ where
     Ok(())
 }
 
+/// Most bytes of an event's note (`ValidateEventCreate` in Kubernetes' pkg/apis/core/validation/events.go).
+const NOTE_BYTES: usize = 1024;
+
+/// As much of a text as an event holds: bytes, not characters.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NOTE_BYTES)]
+}
+
 /// Publishes the notes of a plan as events of an object.
 ///
 /// # Errors
@@ -87,7 +95,7 @@ where
                 Severity::Warning => EventType::Warning,
             },
             reason: note.reason.as_str().to_owned(),
-            note: Some(note.message.chars().take(1024).collect()),
+            note: Some(shortened(&note.message).to_owned()),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -98,4 +106,18 @@ where
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_cut_by_its_bytes_between_two_characters() {
+        let text = "é".repeat(600);
+        assert_eq!((text.chars().count(), shortened(&text).len()), (600, 1024));
+        let text = format!("x{text}");
+        assert_eq!(shortened(&text).len(), 1023);
+        assert_eq!(shortened("short"), "short");
+    }
 }

@@ -56,7 +56,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
     // Only a campaign that has not begun takes anything over.
     let earlier = match status.phase {
         Some(_) => Vec::new(),
-        None => earlier(read::list::<Profile>(client, namespace, &of_agent(&object)).await?, name),
+        None => earlier(read::list_readable::<Profile>(client, namespace, &of_agent(&object)).await?, name),
     };
     // Nobody waits for what is measured after the end of a campaign.
     let progress = match status::ended(&status) {

@@ -67,3 +67,15 @@ fn pods_that_stay_say_how_many_have_a_node_and_which_has_waited_the_longest() {
     };
     assert_eq!((view.wanted, view.scheduled, view.unscheduled), (4, 1, Some(longest)));
 }
+
+#[test]
+fn a_deployment_whose_pods_a_quota_refuses_says_so_in_the_words_of_the_api_server() {
+    let refused =
+        "pods \"support-a-1\" is forbidden: exceeded quota: team, requested: cpu=4, used: cpu=8, limited: cpu=8";
+    let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused});
+    let object = json!({"metadata": {"labels": labels("a")}, "spec": {"replicas": 1, "selector": {}, "template": {}},
+        "status": {"conditions": [condition]}});
+    let deployment: Deployment = serde_json::from_value(object).expect("a Deployment");
+    let (_, view) = serving_view(&deployment, &[]).expect("a revision's");
+    assert_eq!(view.failure, Some(format!("the API server refuses its pods: {refused}")));
+}
