@@ -91,7 +91,7 @@ async fn an_altered_number_in_a_record_changes_the_row_and_the_choice(namespace:
     let status = profile.status.clone().unwrap();
     let choice = status.choice.clone().unwrap();
     let winner = explored(&status, &choice.configuration);
-    let log = recomputed(namespace, &exploring_job(namespace, profile).await, winner.records.as_ref().unwrap()).await;
+    let log = recomputed(namespace, &exploring_task(namespace, profile).await, winner.records.as_ref().unwrap()).await;
     let rows: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let [as_recorded, altered] = rows.as_slice() else { panic!("two rows: {log}") };
     assert_eq!(as_recorded["perKilosecond"].as_i64(), Some(winner.per_kilosecond), "a row follows from its records");
@@ -109,13 +109,15 @@ async fn an_altered_number_in_a_record_changes_the_row_and_the_choice(namespace:
     assert_ne!(&best(altered).configuration, &choice.configuration, "{altered} instead of {}", winner.per_kilosecond);
 }
 
-/// The Job by which a campaign compared configurations; its task is the ConfigMap of its name.
-async fn exploring_job(namespace: &Namespace, profile: &Profile) -> String {
+/// The ConfigMap with the task of the Job by which a campaign compared configurations.
+async fn exploring_task(namespace: &Namespace, profile: &Profile) -> String {
     let jobs: Api<Job> = namespace.api();
     let selector = format!("{}={}", labels::PROFILE, profile.name_any());
     let mut jobs = jobs.list(&ListParams::default().labels(&selector)).await.unwrap().items;
     jobs.sort_by_key(|job| job.metadata.creation_timestamp.as_ref().map(|t| t.0));
-    jobs.first().unwrap().name_any()
+    let pod = jobs.first().and_then(|job| job.spec.as_ref()?.template.spec.as_ref()).unwrap();
+    let task = pod.volumes.iter().flatten().find(|volume| volume.name == "task").unwrap();
+    task.config_map.clone().unwrap().name
 }
 
 /// Computes a row again from its records in the store, as they are and with the first window ten times as long: two lines.

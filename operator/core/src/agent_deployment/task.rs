@@ -1,4 +1,4 @@
-//! The ConfigMap with a Job's task. Pure.
+//! The ConfigMap with the task of one of an AgentDeployment's Jobs. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,16 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::labels::Component;
 use slipway_worker_contract::Task;
 
-use super::{metadata::owned, world::World};
-use crate::jobs::template::common_labels;
+use super::world::World;
+use crate::jobs::task::{self, TaskParts};
 
-/// The ConfigMap of a task, with the name of its Job.
-pub fn task_config_map(world: &World, job: &str, component: Component, task: &Task) -> ConfigMap {
-    ConfigMap {
-        metadata: owned(world, job.to_owned(), common_labels(component)),
-        data: Some(BTreeMap::from([("task.json".to_owned(), task.to_json())])),
-        immutable: Some(true),
-        ..Default::default()
-    }
+/// The ConfigMap of a task, with the files beside it.
+pub fn task_config_map(
+    world: &World,
+    job: &str,
+    component: Component,
+    (task, files): (&Task, BTreeMap<String, String>),
+) -> ConfigMap {
+    let parts = TaskParts { job, namespace: &world.namespace, component, owner: &world.owner, files };
+    task::config_map(task, parts)
 }

@@ -3,12 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume, VolumeMount},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume, VolumeMount},
 };
 use slipway_crds::labels::{self, Component};
 use slipway_crds::v1alpha1::shared::ConfigMapKeyReference;
@@ -24,10 +21,13 @@ use super::{
 };
 use crate::{
     artifact_store,
-    jobs::template::{
-        JobParts, SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume,
-        claim_volume, common_labels, empty_dir, install_worker, job, mount, read_only, shared_memory_volume,
-        worker_container, worker_in,
+    jobs::{
+        task::{self, TaskParts},
+        template::{
+            JobParts, SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume,
+            claim_volume, empty_dir, install_worker, job, mount, read_only, shared_memory_volume, worker_container,
+            worker_in,
+        },
     },
     serving::Serving,
 };
@@ -83,13 +83,12 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
         mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
         mount(STORE_VOLUME, paths::STORE_DIR),
     ]);
-    let task_volume = Volume {
-        name: TASK_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource { name: name.to_owned(), ..Default::default() }),
-        ..Default::default()
-    };
-    let mut volumes =
-        vec![task_volume, empty_dir(OUTPUT_VOLUME), claim_volume(STORE_VOLUME, artifact_store::CLAIM, false)];
+    let config_map = config_map(world, name, &order);
+    let mut volumes = vec![
+        task::volume(&config_map),
+        empty_dir(OUTPUT_VOLUME),
+        claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
+    ];
     let init_containers = match &order {
         Order::Custom => vec![builder(world, &source_digest)],
         Order::TensorRtLlm(order) => {
@@ -114,7 +113,7 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
         tolerations: world.spec.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.build_deadline_seconds,
     };
-    Ok((task(world, name, order), job(&world.settings, parts)))
+    Ok((config_map, job(&world.settings, parts)))
 }
 
 /// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at last the
@@ -200,12 +199,11 @@ fn builder(world: &EngineWorld, source_digest: &Digest) -> Container {
     }
 }
 
-fn task(world: &EngineWorld, name: &str, order: Order) -> ConfigMap {
-    let is_custom = matches!(order, Order::Custom);
+fn config_map(world: &EngineWorld, name: &str, order: &Order) -> ConfigMap {
     let (tensorrt_llm, no_build) = match order {
         Order::Custom => (None, None),
-        Order::TensorRtLlm(order) => (Some(order), None),
-        Order::NoBuild(order) => (None, Some(order)),
+        Order::TensorRtLlm(order) => (Some(order.clone()), None),
+        Order::NoBuild(order) => (None, Some(order.clone())),
     };
     let serving = Serving {
         tensorrt_llm_ranks: tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel),
@@ -214,26 +212,21 @@ fn task(world: &EngineWorld, name: &str, order: Order) -> ConfigMap {
     };
     let model = serving.model().to_owned();
     let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
+    let files = match order {
+        Order::Custom => BTreeMap::from([("build.json".to_owned(), custom_build(world))]),
+        Order::TensorRtLlm(_) | Order::NoBuild(_) => BTreeMap::new(),
+    };
+    let (namespace, owner) = (world.namespace.as_str(), &world.owner);
+    let parts = TaskParts { job: name, namespace, component: Component::Build, owner, files };
+    task::config_map(&Task::Build(Box::new(task)), parts)
+}
+
+/// What the user's builder is told.
+fn custom_build(world: &EngineWorld) -> String {
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),
         variant: world.spec.build.variant.clone(),
         options: world.spec.build.options.clone(),
     };
-    let build_json = serde_json::to_string_pretty(&build).expect("a build holds only texts");
-    let mut data = BTreeMap::from([("task.json".to_owned(), Task::Build(Box::new(task)).to_json())]);
-    if is_custom {
-        data.insert("build.json".to_owned(), build_json);
-    }
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(world.namespace.clone()),
-            labels: Some(common_labels(Component::Build)),
-            owner_references: Some(vec![world.owner.clone()]),
-            ..Default::default()
-        },
-        data: Some(data),
-        immutable: Some(true),
-        ..Default::default()
-    }
+    serde_json::to_string_pretty(&build).expect("a build holds only texts")
 }

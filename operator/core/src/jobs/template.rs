@@ -6,9 +6,9 @@ use k8s_openapi::{
     api::{
         batch::v1::{Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule},
         core::v1::{
-            Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar,
-            PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
-            SecurityContext, Toleration, Volume, VolumeMount,
+            Capabilities, Container, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
+            PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Toleration, Volume,
+            VolumeMount,
         },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -218,15 +218,6 @@ pub fn shared_memory_volume() -> Volume {
     Volume {
         name: SHARED_MEMORY_VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
-        ..Default::default()
-    }
-}
-
-/// The volume of the ConfigMap with the task of a Job.
-pub fn task_volume(job: &str) -> Volume {
-    Volume {
-        name: TASK_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource { name: job.to_owned(), ..Default::default() }),
         ..Default::default()
     }
 }

@@ -121,7 +121,7 @@ fn an_attempt_is_recorded_before_its_job_is_created() {
     assert_eq!((children(&first), first.status.attempts), (vec![], vec![attempt(1, None)]));
     let second = engine().stepped().plan();
     let job = "build-0f1e2d3c4b-1";
-    assert_eq!(children(&second), [format!("ConfigMap {job}"), format!("Job {job}")]);
+    assert_eq!(children(&second), [format!("ConfigMap {job}-e193cd883f"), format!("Job {job}")]);
     let message = format!("JobStarting: Job {job} is about to start");
     let expected = [
         format!("Ready=False {message}"),

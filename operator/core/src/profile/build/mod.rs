@@ -3,12 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, ConfigMapVolumeSource, Container, EnvVar, KeyToPath, Volume},
 };
 use slipway_crds::{
     labels::{self, Component},
@@ -21,9 +18,11 @@ use super::decide::ProfileWorld;
 use crate::{
     artifact_store,
     jobs::{
+        self,
+        task::TaskParts,
         template::{
-            JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, common_labels, empty_dir,
-            install_worker, job, mount, read_only, task_volume, worker_container, worker_in,
+            JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, empty_dir, install_worker, job,
+            mount, read_only, worker_container, worker_in,
         },
         triton::{self, ENGINE_VOLUME, Served},
     },
@@ -72,6 +71,7 @@ pub fn profile_job(
     let inputs = &world.spec.inputs;
     let task = task::task(&world.spec.input_hash, inputs, status, scope)?;
     let driver = task::driver_of(inputs, scope);
+    let config_map = config_map(world, name, scope, &Task::Profile(Box::new(task)));
     let mut init_containers = vec![materialize(world, scope), install_worker(&world.settings), triton(world, scope)];
     match driver {
         ProfilingDriver::ModelAnalyzer => {}
@@ -88,34 +88,25 @@ pub fn profile_job(
         owner: Some(world.owner.clone()),
         init_containers,
         container: profile(world, driver),
-        volumes: volumes(world, name, driver),
+        volumes: volumes(world, &config_map, driver),
         node_selector: inputs.placement.node_selector.clone(),
         tolerations: inputs.placement.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: deadline_seconds(world, status, scope),
     };
-    Ok((config_map(world, name, scope, &Task::Profile(Box::new(task))), job(&world.settings, parts)))
+    Ok((config_map, job(&world.settings, parts)))
 }
 
 fn config_map(world: &ProfileWorld, name: &str, scope: &JobScope<'_>, task: &Task) -> ConfigMap {
     let inputs = &world.spec.inputs;
-    let mut data = BTreeMap::from([("task.json".to_owned(), task.to_json())]);
+    let mut files = BTreeMap::new();
     if task::driver_of(inputs, scope) == ProfilingDriver::AgentRun {
         let config = agent::config(&world.spec.agent_deployment, &world.name, inputs, scope);
         let json = serde_json::to_string_pretty(&config).expect("a configuration is plain data with text keys");
-        data.insert(AGENT_FILE.to_owned(), json);
+        files.insert(AGENT_FILE.to_owned(), json);
     }
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(world.namespace.clone()),
-            labels: Some(common_labels(Component::Profile)),
-            owner_references: Some(vec![world.owner.clone()]),
-            ..Default::default()
-        },
-        data: Some(data),
-        immutable: Some(true),
-        ..Default::default()
-    }
+    let (namespace, owner) = (world.namespace.as_str(), &world.owner);
+    let parts = TaskParts { job: name, namespace, component: Component::Profile, owner, files };
+    jobs::task::config_map(task, parts)
 }
 
 /// Seconds of the pod: what the budget leaves, or the length of the confirm run, and a margin.
@@ -198,11 +189,11 @@ fn profile(world: &ProfileWorld, driver: ProfilingDriver) -> Container {
     container
 }
 
-fn volumes(world: &ProfileWorld, job: &str, driver: ProfilingDriver) -> Vec<Volume> {
+fn volumes(world: &ProfileWorld, config_map: &ConfigMap, driver: ProfilingDriver) -> Vec<Volume> {
     let inputs = &world.spec.inputs;
     let [engine, shared_memory] = triton::volumes();
     let mut volumes = vec![
-        task_volume(job),
+        jobs::task::volume(config_map),
         bin_volume(),
         engine,
         empty_dir(WORK_VOLUME),
@@ -221,7 +212,8 @@ fn volumes(world: &ProfileWorld, job: &str, driver: ProfilingDriver) -> Vec<Volu
         }
         ProfilingDriver::AgentRun => {
             volumes.extend(inputs.agent_trace.iter().map(|t| key_volume(TRACE_VOLUME, &t.config_map, TRACE_FILE)));
-            let own = ConfigMapKeyReference { name: job.to_owned(), key: AGENT_FILE.to_owned() };
+            let name = config_map.metadata.name.clone().unwrap_or_default();
+            let own = ConfigMapKeyReference { name, key: AGENT_FILE.to_owned() };
             volumes.push(key_volume(AGENT_VOLUME, &own, "config.json"));
         }
     }

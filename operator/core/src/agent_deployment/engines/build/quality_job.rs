@@ -21,9 +21,10 @@ use crate::{
     agent_deployment::{task::task_config_map, world::World},
     artifact_store,
     jobs::{
+        task,
         template::{
             JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, empty_dir, install_worker, job,
-            mount, read_only, task_volume, worker_container,
+            mount, read_only, worker_container,
         },
         triton::{self, ENGINE_VOLUME, Served},
     },
@@ -51,7 +52,7 @@ pub struct QualityInputs<'a> {
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: QualityInputs<'_>) -> (ConfigMap, Job) {
-    let QualityInputs { task, prompts, dataset, custom, serving } = inputs;
+    let QualityInputs { task: scoring, prompts, dataset, custom, serving } = inputs;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -59,8 +60,10 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: Qualit
         read_only(mount(DATASET_VOLUME, DATASET_FOLDER)),
         mount(STORE_VOLUME, paths::STORE_DIR),
     ]);
+    let files = BTreeMap::from([("quality.jsonl".to_owned(), prompts.to_owned())]);
+    let config_map = task_config_map(world, name, Component::Quality, (&Task::Quality(scoring), files));
     let mut volumes = vec![
-        task_volume(name),
+        task::volume(&config_map),
         empty_dir(OUTPUT_VOLUME),
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
         dataset_volume(dataset),
@@ -85,8 +88,6 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: Qualit
         tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.build_deadline_seconds,
     };
-    let mut config_map = task_config_map(world, name, Component::Quality, &Task::Quality(task));
-    config_map.data.get_or_insert_default().insert("quality.jsonl".to_owned(), prompts.to_owned());
     (config_map, job(&world.settings, parts))
 }
 

@@ -10,9 +10,11 @@ use super::resolve_job;
 use crate::{
     agent_deployment::{task::task_config_map, world::World},
     artifact_store,
-    jobs::template::{
-        JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, claim_volume, job, mount, read_only, task_volume,
-        worker_container,
+    jobs::{
+        task,
+        template::{
+            JobParts, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, claim_volume, job, mount, read_only, worker_container,
+        },
     },
 };
 
@@ -23,7 +25,8 @@ pub fn fetch_job(world: &World, name: &str, pinned_uri: &str, source_digest: Dig
     let (source_volumes, source_mounts) = resolve_job::source(world);
     let own_mounts = vec![read_only(mount(TASK_VOLUME, TASK_FOLDER)), mount(STORE_VOLUME, paths::STORE_DIR)];
     container.volume_mounts = Some([own_mounts, source_mounts].concat());
-    let own_volumes = vec![task_volume(name), claim_volume(STORE_VOLUME, artifact_store::CLAIM, false)];
+    let config_map = task_config_map(world, name, Component::Fetch, (&task, BTreeMap::new()));
+    let own_volumes = vec![task::volume(&config_map), claim_volume(STORE_VOLUME, artifact_store::CLAIM, false)];
     let parts = JobParts {
         name: name.to_owned(),
         namespace: world.namespace.clone(),
@@ -37,5 +40,5 @@ pub fn fetch_job(world: &World, name: &str, pinned_uri: &str, source_digest: Dig
         tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.transfer_deadline_seconds,
     };
-    (task_config_map(world, name, Component::Fetch, &task), job(&world.settings, parts))
+    (config_map, job(&world.settings, parts))
 }

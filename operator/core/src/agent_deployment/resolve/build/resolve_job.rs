@@ -14,9 +14,12 @@ use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
 
 use crate::{
     agent_deployment::{task::task_config_map, world::World},
-    jobs::template::{
-        JobParts, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, install_worker, job, mount, read_only,
-        task_volume, worker_container, worker_in,
+    jobs::{
+        task,
+        template::{
+            JobParts, TASK_FOLDER, TASK_VOLUME, bin_volume, claim_volume, install_worker, job, mount, read_only,
+            worker_container, worker_in,
+        },
     },
 };
 
@@ -34,7 +37,8 @@ pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigM
     let mut container = worker_container(&world.settings, "resolve", &["resolve"]);
     let (source_volumes, source_mounts) = source(world);
     container.volume_mounts = Some([vec![read_only(mount(TASK_VOLUME, TASK_FOLDER))], source_mounts].concat());
-    let mut volumes = [vec![task_volume(name)], source_volumes].concat();
+    let config_map = task_config_map(world, name, Component::Resolve, (&task, BTreeMap::new()));
+    let mut volumes = [vec![task::volume(&config_map)], source_volumes].concat();
     let mut init_containers = Vec::new();
     if digest_in_reference(&custom.builder_image).is_none() {
         init_containers.push(install_worker(&world.settings));
@@ -54,7 +58,7 @@ pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigM
         tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.transfer_deadline_seconds,
     };
-    (task_config_map(world, name, Component::Resolve, &task), job(&world.settings, parts))
+    (config_map, job(&world.settings, parts))
 }
 
 /// Volumes and mounts by which a Job reaches the model's source: the claim behind `pvc://` and the secret.
