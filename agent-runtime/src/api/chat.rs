@@ -4,12 +4,11 @@
 mod request;
 mod response;
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
-    http::StatusCode,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -21,8 +20,9 @@ use crate::agent::{Failure, Outcome, RunEvent};
 
 use super::{
     error::ApiError,
+    in_flight::{Lost, RunEvents},
     models,
-    service::{RunStream, Service, Start, Started},
+    service::{Service, Start, Started},
 };
 pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
 use response::{Answer, Completion};
@@ -45,42 +45,44 @@ pub(super) async fn complete(
     match chat.streaming {
         None => Ok(Json(completion.whole(&collect(first, rest).await?)).into_response()),
         Some(usage) => {
-            let chunks = completion.chunks(stream::once(async { first }).chain(rest), usage);
-            let events = chunks.map(|data| Ok::<_, Infallible>(Event::default().data(data)));
+            let chunks = completion.chunks(stream::once(async { Ok(first) }).chain(rest), usage);
+            let events = chunks.map(|data| data.map(|data| Event::default().data(data)));
             Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
         }
     }
 }
 
 /// Reads up to the first part of the answer or the end of the run.
-async fn first_of_answer(mut events: RunStream) -> Result<(RunEvent, RunStream), ApiError> {
-    loop {
-        match events.next().await {
-            Some(event @ RunEvent::AnswerDelta(_)) => return Ok((event, events)),
-            Some(event @ RunEvent::Finished(_)) => {
+async fn first_of_answer(mut events: RunEvents) -> Result<(RunEvent, RunEvents), ApiError> {
+    while let Some(event) = events.next().await {
+        match event? {
+            event @ RunEvent::AnswerDelta(_) => return Ok((event, events)),
+            event @ RunEvent::Finished(_) => {
                 answer_of(&event)?;
                 return Ok((event, events));
             }
-            Some(_) => {}
-            None => return Err(ended_without_outcome()),
+            RunEvent::Progress(_)
+            | RunEvent::StepStarted(_)
+            | RunEvent::ModelFinished(_)
+            | RunEvent::ToolStarted(..)
+            | RunEvent::ToolFinished(..) => {}
         }
     }
+    Err(Lost.into())
 }
 
-async fn collect(first: RunEvent, rest: RunStream) -> Result<Answer, ApiError> {
-    let mut events = stream::once(async { first }).chain(rest).boxed();
-    while let Some(event) = events.next().await {
-        if matches!(event, RunEvent::Finished(_)) {
-            return answer_of(&event);
-        }
+async fn collect(first: RunEvent, mut rest: RunEvents) -> Result<Answer, ApiError> {
+    let mut event = first;
+    while !matches!(event, RunEvent::Finished(_)) {
+        event = rest.next().await.unwrap_or(Err(Lost))?;
     }
-    Err(ended_without_outcome())
+    answer_of(&event)
 }
 
 /// The answer of a finished run. A spent limit on tokens is an empty answer that says so, as the OpenAI API has it for
 /// tokens spent before the first visible one.
 fn answer_of(event: &RunEvent) -> Result<Answer, ApiError> {
-    let RunEvent::Finished(state) = event else { return Err(ended_without_outcome()) };
+    let RunEvent::Finished(state) = event else { return Err(Lost.into()) };
     let output_tokens = state.output_tokens();
     match state.finished() {
         Some((Outcome::Answered { text, finish }, _)) => {
@@ -88,10 +90,6 @@ fn answer_of(event: &RunEvent) -> Result<Answer, ApiError> {
         }
         Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(Answer::cut_short(output_tokens)),
         Some((Outcome::Failed(failure), _)) => Err(failure.into()),
-        None => Err(ended_without_outcome()),
+        None => Err(Lost.into()),
     }
-}
-
-fn ended_without_outcome() -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "the run ended without an outcome".into())
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::agent::Failure;
 
-use super::admission::Refusal;
+use super::{admission::Refusal, in_flight::Lost};
 
 /// A place is usually free again within a run's time; one second keeps clients from hammering.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -95,6 +95,13 @@ impl From<Refusal> for ApiError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
             }
         }
+    }
+}
+
+impl From<Lost> for ApiError {
+    fn from(_: Lost) -> Self {
+        let message = "the run ended without an outcome".into();
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
     }
 }
 

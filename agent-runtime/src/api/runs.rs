@@ -2,7 +2,7 @@
 
 mod view;
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Json,
@@ -21,6 +21,7 @@ use crate::agent::{Conversation, Outcome, RunEvent, State};
 use super::{
     chat::{ChatMessage, read_conversation},
     error::{ApiError, with_status},
+    in_flight::Lost,
     service::{Service, Start, Started},
 };
 use view::Viewer;
@@ -44,17 +45,18 @@ pub(super) async fn run(
     let viewer =
         Viewer { id: format!("run-{id}"), agent: service.agent_name.clone(), revision: service.revision.clone() };
     if wants_events(&headers) {
-        let events = events.filter_map(move |event| std::future::ready(viewer.event(&event)));
-        let events = events.map(|(name, data)| Ok::<_, Infallible>(Event::default().event(name).data(data)));
+        let events = events.filter_map(move |event| {
+            let event = event.map(|event| viewer.event(&event)).transpose();
+            std::future::ready(event.map(|event| event.map(|(name, data)| Event::default().event(name).data(data))))
+        });
         return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
     }
     while let Some(event) = events.next().await {
-        if let RunEvent::Finished(state) = event {
+        if let RunEvent::Finished(state) = event? {
             return Ok(with_status(status(&state), Json(viewer.run(&state))));
         }
     }
-    let message = "the run ended without an outcome".into();
-    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+    Err(Lost.into())
 }
 
 impl RunBody {

@@ -33,6 +33,8 @@ pub const START: Timestamp = Timestamp::from_micros(1_770_000_000_000_000);
 pub enum Reply {
     /// Writes this in two pieces, ten virtual milliseconds and one token a character apart.
     Says(&'static str),
+    /// Writes this in pieces of one character each.
+    Spells(&'static str),
     /// Writes this and is cut off by the limit on tokens.
     IsCutOff(&'static str),
     /// Writes this once `release` is called.
@@ -115,13 +117,18 @@ impl Backend for ScriptedBackend {
                 guard.state.subscribe().wait_for(|state| state.is_released).await.expect("the guard holds the sender");
             }
             let (text, finish) = match reply {
-                Reply::Says(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
+                Reply::Says(text) | Reply::Spells(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
                 Reply::IsCutOff(text) => (text, Some(FinishReason::Length)),
                 Reply::SaysAndHangs(text) | Reply::SaysAndFails(text) => (text, None),
             };
-            let (first, second) = text.split_at(text.len() / 2);
-            clock.advance(Duration::from_millis(10));
-            yield Ok(Piece { text: first.into(), output_tokens: tokens(first), finish: None });
+            let cuts = if let Reply::Spells(_) = reply { 1..text.len() } else { text.len() / 2..text.len() / 2 + 1 };
+            let mut written = 0;
+            for cut in cuts {
+                clock.advance(Duration::from_millis(10));
+                yield Ok(Piece { text: text[written..cut].into(), output_tokens: tokens(&text[..cut]), finish: None });
+                written = cut;
+            }
+            let second = &text[written..];
             clock.advance(Duration::from_millis(10));
             if finish.is_some() {
                 guard.is_over();

@@ -11,6 +11,7 @@ mod objectives;
 mod open_ai;
 mod process;
 mod proto;
+mod readers;
 mod readiness;
 mod runs;
 mod tokens;
