@@ -3,7 +3,7 @@
 use slipway_runtime_config::metrics::RunOutcome;
 
 use crate::{
-    backend::{BackendError, FinishReason},
+    backend::{BackendError, EngineFault, FinishReason},
     clock::Timestamp,
 };
 
@@ -156,6 +156,12 @@ pub enum Failure {
         /// How.
         error: ModelError,
     },
+    /// The client's conversation is longer than the model's context.
+    #[error("messages: they do not fit the model's context; send a shorter conversation ({error})")]
+    ContextLength {
+        /// What the engine says.
+        error: ModelError,
+    },
     /// The run took too long.
     #[error("the run did not finish within {milliseconds} ms")]
     Timeout {
@@ -176,6 +182,7 @@ impl Failure {
             Self::MalformedOutput { .. } => RunOutcome::MalformedModelOutput,
             Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
             Self::Model { .. } => RunOutcome::ModelError,
+            Self::ContextLength { .. } => RunOutcome::ContextLengthExceeded,
             Self::Timeout { .. } => RunOutcome::RunTimeout,
             Self::CutByShutdown => RunOutcome::ShuttingDown,
         }
@@ -197,11 +204,18 @@ pub struct ModelError {
     pub kind: &'static str,
     /// Whether another attempt may find the engine back.
     pub is_unavailable: bool,
+    /// What it is due to.
+    pub fault: EngineFault,
 }
 
 impl From<&BackendError> for ModelError {
     fn from(error: &BackendError) -> Self {
-        Self { message: error.to_string(), kind: error.kind(), is_unavailable: error.is_unavailable() }
+        Self {
+            message: error.to_string(),
+            kind: error.kind(),
+            is_unavailable: error.is_unavailable(),
+            fault: error.fault(),
+        }
     }
 }
 

@@ -72,10 +72,15 @@ impl From<&Failure> for ApiError {
             }
             Failure::Model { error, .. } if error.is_unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Model { .. } => StatusCode::BAD_GATEWAY,
+            Failure::ContextLength { .. } => StatusCode::BAD_REQUEST,
             Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Failure::CutByShutdown => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self::new(status, failure.kind(), failure.to_string())
+        let error = Self::new(status, failure.kind(), failure.to_string());
+        match failure {
+            Failure::ContextLength { .. } => error.about("messages"),
+            _ => error,
+        }
     }
 }
 

@@ -116,7 +116,11 @@ impl Reader {
     /// Hands one event over as soon as there is room; waits for ever where there is none to hand over.
     async fn take_one(sender: &mpsc::Sender<RunEvent>, backlog: &mut VecDeque<RunEvent>) {
         match sender.reserve().await {
-            Ok(room) => backlog.pop_front().into_iter().for_each(|event| room.send(event)),
+            Ok(room) => {
+                if let Some(event) = backlog.pop_front() {
+                    room.send(event);
+                }
+            }
             // Whoever waits for this also waits for `closed`, which says what follows.
             Err(_) => std::future::pending().await,
         }
@@ -206,11 +210,12 @@ impl Counted {
             Outcome::Answered { .. } => RunOutcome::Answered,
             Outcome::Failed(failure) => failure.outcome(),
         };
-        let completion = match label.blame() {
-            Blame::Success => Completion::Succeeded(values(state)),
+        let completion = match (label.blame(), outcome) {
+            (Blame::Success, _) => Completion::Succeeded(values(state)),
+            (Blame::Caller, Outcome::Failed(Failure::ContextLength { .. })) => Completion::Refused,
             // The client's own limit: it says as little about the agent as a client that goes away.
-            Blame::Caller => Completion::Cancelled,
-            Blame::Error => Completion::Failed,
+            (Blame::Caller, _) => Completion::Cancelled,
+            (Blame::Error, _) => Completion::Failed,
         };
         self.count(completion, label);
         state.steps().iter().for_each(|step| self.count_step(step, outcome));
@@ -233,6 +238,7 @@ impl Counted {
     fn count_step(&self, step: &Step, outcome: &Outcome) {
         let error = match outcome {
             Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
+            Outcome::Failed(failure @ Failure::ContextLength { .. }) => failure.kind(),
             Outcome::Failed(_) | Outcome::Answered { .. } => "",
         };
         let end = step.model_finished_at.unwrap_or(step.sent_at);

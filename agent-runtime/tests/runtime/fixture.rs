@@ -43,6 +43,8 @@ pub enum Reply {
     SaysAndHangs(&'static str),
     /// Writes this and fails.
     SaysAndFails(&'static str),
+    /// Says in these words that it cannot.
+    Refuses(&'static str),
 }
 
 /// An engine that follows a script.
@@ -120,6 +122,12 @@ impl Backend for ScriptedBackend {
                 Reply::Says(text) | Reply::Spells(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
                 Reply::IsCutOff(text) => (text, Some(FinishReason::Length)),
                 Reply::SaysAndHangs(text) | Reply::SaysAndFails(text) => (text, None),
+                Reply::Refuses(words) => {
+                    clock.advance(Duration::from_millis(10));
+                    guard.is_over();
+                    yield Err(BackendError::engine(words.into()));
+                    return;
+                }
             };
             let cuts = if let Reply::Spells(_) = reply { 1..text.len() } else { text.len() / 2..text.len() / 2 + 1 };
             let mut written = 0;
@@ -136,7 +144,7 @@ impl Backend for ScriptedBackend {
             yield Ok(Piece { text: second.into(), output_tokens: tokens(text), finish });
             if let Reply::SaysAndFails(_) = reply {
                 guard.is_over();
-                yield Err(BackendError::Engine { message: "CUDA out of memory".into() });
+                yield Err(BackendError::engine("CUDA out of memory".into()));
             }
             std::future::pending::<()>().await;
         }

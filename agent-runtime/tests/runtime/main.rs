@@ -4,6 +4,7 @@ mod admin;
 mod chat;
 mod dialects;
 mod drain;
+mod faults;
 mod feedback;
 mod fixture;
 mod layers;

@@ -30,7 +30,7 @@ impl Backend for Engine {
         let fits = generation.prompt.len() + generation.max_tokens as usize <= self.context;
         self.generations.send_modify(|generations| generations.push(generation));
         let done = Piece { text: String::new(), output_tokens: 1, finish: Some(FinishReason::Length) };
-        let too_long = BackendError::Engine { message: "the prompt does not fit the context".into() };
+        let too_long = BackendError::engine("the prompt does not fit the context".into());
         iter([if fits { Ok(done) } else { Err(too_long) }]).boxed()
     }
 
