@@ -24,7 +24,7 @@ pub struct Message {
 ///
 /// # Invariants
 /// Each earlier exchange has a question and an answer; no question is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conversation {
     earlier: Vec<(String, String)>,
     question: String,

@@ -30,6 +30,16 @@ pub struct State {
     /// The steps begun so far.
     pub(super) steps: Vec<Step>,
     pub(super) phase: Phase,
+    pub(super) side_effects: SideEffects,
+}
+
+/// Whether a run may have changed something outside, so that it must not be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// All tools that it called may be called again.
+    None,
+    /// It called a tool that is not idempotent. Whether that reached its service is not known in every case.
+    Possible,
 }
 
 /// Where a run stands.
@@ -169,7 +179,7 @@ pub enum Failure {
         milliseconds: u64,
     },
     /// The pod shut down before the run was done.
-    #[error("the pod was shut down before the run finished; send the request again")]
+    #[error("the pod was shut down before the run finished")]
     CutByShutdown,
 }
 
@@ -222,7 +232,24 @@ impl From<&BackendError> for ModelError {
 impl State {
     /// A run that has not begun: its prompt and its limits.
     pub fn new(prompt: String, limits: Limits) -> Self {
-        Self { limits, transcript: prompt, started_at: Timestamp::default(), steps: Vec::new(), phase: Phase::New }
+        Self {
+            limits,
+            transcript: prompt,
+            started_at: Timestamp::default(),
+            steps: Vec::new(),
+            phase: Phase::New,
+            side_effects: SideEffects::None,
+        }
+    }
+
+    /// Notes that a tool is called that must not be called twice.
+    pub(super) fn note_side_effects(&mut self) {
+        self.side_effects = SideEffects::Possible;
+    }
+
+    /// Whether the run may have changed something outside.
+    pub fn side_effects(&self) -> SideEffects {
+        self.side_effects
     }
 
     /// The prompt of the next model call, or of the last one when the run is over.

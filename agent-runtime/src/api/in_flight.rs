@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream::BoxStream};
 use slipway_runtime_config::metrics::{Blame, RunOutcome};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -26,15 +26,18 @@ use crate::{
     telemetry::{Completion, ModelCallMetrics, RunValues, ToolCallMetrics, UnitId},
 };
 
-use super::{admission::Permit, service::Service};
+use super::{admission::Permit, idempotency::Ticket, service::Service};
 
 /// Events that wait in the channel. The reader is woken for the first; the others cost it no switch of tasks.
 const CHANNEL_EVENTS: usize = 16;
 /// How long a reader has for the last events of a run that ended at the end of its time.
 const LAST_EVENTS: Duration = Duration::from_millis(500);
 
-/// Events of one run; the last is `Finished`. Dropping it cancels the run.
-pub struct RunEvents {
+/// Events of one run; the last is `Finished`. Dropping them cancels the run, unless it has a key.
+pub type Events = BoxStream<'static, Result<RunEvent, Lost>>;
+
+/// Events as the task of a run hands them over.
+struct RunEvents {
     events: mpsc::Receiver<RunEvent>,
     place: Place,
     is_over: bool,
@@ -84,18 +87,20 @@ pub(super) struct Counted {
 pub(super) fn start(
     counted: Counted,
     permit: Permit,
+    ticket: Option<Ticket>,
     events: impl Stream<Item = RunEvent> + Send + 'static,
-) -> RunEvents {
+) -> Events {
     let (sender, receiver) = mpsc::channel(CHANNEL_EVENTS);
     let place = Place(Arc::new(Mutex::new(Some(permit))));
     let deadline = Instant::now() + counted.service.agent.run_timeout;
-    let run = RunInFlight { counted, place: place.clone(), is_finished: false };
-    tokio::spawn(run.drive(events, Reader { sender, deadline, backlog: VecDeque::new() }));
-    RunEvents { events: receiver, place, is_over: false }
+    let run = RunInFlight { counted, place: place.clone(), ticket, is_finished: false };
+    tokio::spawn(run.drive(events, Reader { is_gone: false, sender, deadline, backlog: VecDeque::new() }));
+    RunEvents { events: receiver, place, is_over: false }.boxed()
 }
 
 /// Who reads the events, as the run's task sees it.
 struct Reader {
+    is_gone: bool,
     sender: mpsc::Sender<RunEvent>,
     /// The end of the run's time.
     deadline: Instant,
@@ -104,7 +109,15 @@ struct Reader {
 }
 
 impl Reader {
+    fn leave(&mut self) {
+        self.is_gone = true;
+        self.backlog.clear();
+    }
+
     fn push(&mut self, event: RunEvent) {
+        if self.is_gone {
+            return;
+        }
         match (self.backlog.back_mut(), event) {
             // The service counts by it; no client sees it.
             (_, RunEvent::Progress(_)) => {}
@@ -147,11 +160,13 @@ impl Reader {
 struct RunInFlight {
     counted: Counted,
     place: Place,
+    /// Whoever sends the request again is told what came of it, so such a run goes on without a reader.
+    ticket: Option<Ticket>,
     is_finished: bool,
 }
 
 impl RunInFlight {
-    /// Drives the run to its end, or until its reader is gone.
+    /// Drives the run to its end, or until its reader is gone and nobody else will ask for it.
     async fn drive(self, events: impl Stream<Item = RunEvent> + Send, mut reader: Reader) {
         let mut events = std::pin::pin!(events);
         // Dropped before the events: whoever sees the engine stop finds the place free.
@@ -160,7 +175,10 @@ impl RunInFlight {
             tokio::select! {
                 // What has happened is handed over before more happens.
                 biased;
-                () = reader.sender.closed() => return,
+                () = reader.sender.closed(), if !reader.is_gone => match &run.ticket {
+                    Some(_) => reader.leave(),
+                    None => return,
+                },
                 () = Reader::take_one(&reader.sender, &mut reader.backlog), if !reader.backlog.is_empty() => {}
                 event = events.next() => match event {
                     Some(event) => {
@@ -183,6 +201,9 @@ impl RunInFlight {
             RunEvent::Finished(state) => {
                 self.is_finished = true;
                 self.counted.finish(state);
+                if let Some(ticket) = &mut self.ticket {
+                    ticket.settle(state, self.counted.service.clock.now());
+                }
             }
             RunEvent::StepStarted(_)
             | RunEvent::AnswerDelta(_)

@@ -5,6 +5,7 @@ pub mod admission;
 mod chat;
 pub mod error;
 mod feedback;
+pub mod idempotency;
 pub mod in_flight;
 mod models;
 mod runs;

@@ -20,7 +20,7 @@ use crate::agent::{Conversation, Outcome, RunEvent, State};
 
 use super::{
     chat::{ChatMessage, read_conversation},
-    error::{ApiError, with_status},
+    error::{ApiError, Repetition, with_status},
     in_flight::Lost,
     service::{Service, Start, Started},
 };
@@ -41,7 +41,10 @@ pub(super) async fn run(
     body: Result<Json<RunBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(body) = body?;
-    let Started { id, mut events, .. } = service.start(body.validate()?)?;
+    let mut start = body.validate()?;
+    let request = ("runs", wants_events(&headers), &start.conversation, start.max_tokens);
+    start.key = service.outcomes.key(&headers, request)?;
+    let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer =
         Viewer { id: format!("run-{id}"), agent: service.agent_name.clone(), revision: service.revision.clone() };
     if wants_events(&headers) {
@@ -49,11 +52,12 @@ pub(super) async fn run(
             let event = event.map(|event| viewer.event(&event)).transpose();
             std::future::ready(event.map(|event| event.map(|(name, data)| Event::default().event(name).data(data))))
         });
-        return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
+        return Ok(origin.mark(Sse::new(events).keep_alive(KeepAlive::default()).into_response()));
     }
     while let Some(event) = events.next().await {
         if let RunEvent::Finished(state) = event? {
-            return Ok(with_status(status(&state), Json(viewer.run(&state))));
+            let (status, repetition) = status(&state);
+            return Ok(origin.mark(with_status(status, repetition, Json(viewer.run(&state)))));
         }
     }
     Err(Lost.into())
@@ -75,7 +79,7 @@ impl RunBody {
                 return Err(ApiError::invalid("input", "stands beside messages; send one of the two"));
             }
         };
-        Ok(Start { conversation, max_tokens })
+        Ok(Start { conversation, max_tokens, key: None })
     }
 }
 
@@ -85,10 +89,13 @@ fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 /// A failed run has the status of its failure, and still its steps in the body.
-fn status(state: &State) -> StatusCode {
+fn status(state: &State) -> (StatusCode, Repetition) {
     match state.finished() {
-        Some((Outcome::Answered { .. }, _)) => StatusCode::OK,
-        Some((Outcome::Failed(failure), _)) => ApiError::from(failure).status,
-        None => StatusCode::INTERNAL_SERVER_ERROR,
+        Some((Outcome::Answered { .. }, _)) => (StatusCode::OK, Repetition::AsStatus),
+        Some((Outcome::Failed(failure), _)) => {
+            let error = ApiError::of_run(failure, state.side_effects());
+            (error.status, error.repetition)
+        }
+        None => (StatusCode::INTERNAL_SERVER_ERROR, Repetition::AsStatus),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use axum::response::Response;
 use slipway_runtime_config::Objective;
 use slipway_vocabulary::evidence::{CacheState, Stratum};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,8 @@ use crate::{
 use super::{
     admission::{Admission, Refusal},
     error::ApiError,
-    in_flight::{self, Counted, RunEvents},
+    idempotency::{self, Claim, Key, Outcomes},
+    in_flight::{self, Counted, Events},
 };
 
 /// What the endpoints serve with.
@@ -43,6 +45,8 @@ pub struct Service {
     pub cut: CancellationToken,
     /// Numbers the runs.
     pub next_run: AtomicU64,
+    /// What came of requests that may be sent again.
+    pub outcomes: Arc<Outcomes>,
 }
 
 /// A run to start.
@@ -52,6 +56,8 @@ pub struct Start {
     pub conversation: Conversation,
     /// The client's limit on tokens.
     pub max_tokens: Option<u32>,
+    /// Names the request where it may be sent again.
+    pub key: Option<Key>,
 }
 
 /// A run that was admitted.
@@ -60,24 +66,51 @@ pub struct Started {
     pub id: String,
     /// When it was admitted.
     pub at: Timestamp,
+    /// Whether this request started it.
+    pub origin: Origin,
     /// What happens in it.
-    pub events: RunEvents,
+    pub events: Events,
+}
+
+/// Where a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This request.
+    This,
+    /// An earlier one with the same key.
+    Earlier,
+}
+
+impl Origin {
+    /// Marks an answer that another request has had too.
+    pub(super) fn mark(self, response: Response) -> Response {
+        match self {
+            Self::This => response,
+            Self::Earlier => idempotency::mark_replayed(response),
+        }
+    }
 }
 
 impl Service {
-    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped.
+    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped; one with a key
+    /// goes on even then, for the request that comes again.
     ///
     /// # Errors
-    /// 400 if the conversation does not fit the prompt template, 429 if the pod is full, 503 if it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens } = start;
+        let Start { conversation, max_tokens, key } = start;
         let prompt =
             self.agent.prompt.render(&conversation).map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
         let at = self.clock.now();
-        let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);
         let id = format!("{}-{:x}-{number:x}", self.revision, self.started_at.as_micros());
+        let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
+            None => None,
+            Some(Claim::First(ticket)) => Some(ticket),
+            Some(Claim::Again { id, at, events }) => return Ok(Started { id, at, origin: Origin::Earlier, events }),
+        };
+        let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let in_flight = u64::try_from(permit.in_flight).unwrap_or(u64::MAX);
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
@@ -85,7 +118,7 @@ impl Service {
         let request = RunRequest { id: id.clone(), prompt, max_tokens, shutdown: self.cut.clone() };
         let events = Arc::clone(&self.agent).run(request);
         let counted = Counted { service: Arc::clone(self), id: id.clone(), at, unit };
-        Ok(Started { id, at, events: in_flight::start(counted, permit, events) })
+        Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, permit, ticket, events) })
     }
 
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.

@@ -133,6 +133,7 @@ pub(super) struct HttpTool {
     separator: String,
     headers_from: Option<String>,
     timeout_milliseconds: u64,
+    is_idempotent: bool,
     attempts: u32,
     max_response_bytes: u64,
     result: ResultPick,
@@ -168,10 +169,16 @@ impl HttpTool {
             separator: argument_separator.clone(),
             headers_from: headers_from.clone(),
             timeout_milliseconds: *timeout_milliseconds,
+            is_idempotent: *idempotent,
             attempts: if *idempotent { 1 + retries } else { 1 },
             max_response_bytes: *max_response_bytes,
             result: result.clone(),
         })
+    }
+
+    /// Whether a repeated call does no harm, as its configuration says.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.is_idempotent
     }
 
     pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {

@@ -244,7 +244,7 @@ pub async fn get(router: &Router, path: &str) -> Answer {
     send(router, Request::get(path), String::new()).await
 }
 
-async fn send(router: &Router, request: axum::http::request::Builder, body: String) -> Answer {
+pub async fn send(router: &Router, request: axum::http::request::Builder, body: String) -> Answer {
     let request = request.body(Body::from(body)).expect("the request is well formed");
     let response = router.clone().oneshot(request).await.expect("a router does not fail");
     let (parts, body) = response.into_parts();

@@ -14,6 +14,7 @@ mod process;
 mod proto;
 mod readers;
 mod readiness;
+mod repeats;
 mod runs;
 mod tokens;
 mod tools;

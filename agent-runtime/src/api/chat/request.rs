@@ -96,7 +96,7 @@ pub(super) struct Chat {
 }
 
 /// Whether a stream ends with a chunk that tells the usage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum UsageChunk {
     Yes,
     No,
