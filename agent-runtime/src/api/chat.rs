@@ -4,16 +4,13 @@
 mod request;
 mod response;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
     http::HeaderMap,
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response, sse::Event},
 };
 use futures::{StreamExt, stream};
 
@@ -24,9 +21,13 @@ use super::{
     in_flight::{Events, Lost},
     models,
     service::{Service, Start, Started},
+    sse,
 };
 pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
 use response::{Answer, Completion};
+
+/// How long the headers of a stream wait for a failure: an engine that refuses or is not there says so at once.
+const STATUS_WAIT: Duration = Duration::from_millis(250);
 
 pub(super) async fn complete(
     Shared(service): Shared<Arc<Service>>,
@@ -44,26 +45,31 @@ pub(super) async fn complete(
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =
         Completion { id: format!("chatcmpl-{id}"), created: at.as_seconds(), model: service.agent_name.clone() };
-    // Nothing is sent before the first part of the answer, so that a failure until then has its HTTP status.
-    let (first, rest) = first_of_answer(events).await?;
     match chat.streaming {
-        None => Ok(origin.mark(Json(completion.whole(&collect(first, rest).await?)).into_response())),
+        None => Ok(origin.mark(Json(completion.whole(&collect(events).await?)).into_response())),
         Some(usage) => {
-            let chunks = completion.chunks(stream::once(async { Ok(first) }).chain(rest), usage);
-            let events = chunks.map(|data| data.map(|data| Event::default().data(data)));
-            Ok(origin.mark(Sse::new(events).keep_alive(KeepAlive::default()).into_response()))
+            let (first, rest) = until_status(events).await?;
+            let chunks = completion.chunks(stream::iter(first.map(Ok)).chain(rest), usage);
+            Ok(origin.mark(sse::answer(chunks.map(|data| data.map(|data| Event::default().data(data))))))
         }
     }
 }
 
+/// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait longer:
+/// to clients and gateways a run of many steps would look like a server that does not answer.
+async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), ApiError> {
+    let first = tokio::time::timeout(STATUS_WAIT, first_of_answer(&mut events)).await;
+    Ok((first.ok().transpose()?, events))
+}
+
 /// Reads up to the first part of the answer or the end of the run.
-async fn first_of_answer(mut events: Events) -> Result<(RunEvent, Events), ApiError> {
-    while let Some(event) = events.next().await {
-        match event? {
-            event @ RunEvent::AnswerDelta(_) => return Ok((event, events)),
+async fn first_of_answer(events: &mut Events) -> Result<RunEvent, ApiError> {
+    loop {
+        match events.next().await.unwrap_or(Err(Lost))? {
+            event @ RunEvent::AnswerDelta(_) => return Ok(event),
             event @ RunEvent::Finished(_) => {
                 answer_of(&event)?;
-                return Ok((event, events));
+                return Ok(event);
             }
             RunEvent::Progress(_)
             | RunEvent::StepStarted(_)
@@ -72,15 +78,15 @@ async fn first_of_answer(mut events: Events) -> Result<(RunEvent, Events), ApiEr
             | RunEvent::ToolFinished(..) => {}
         }
     }
-    Err(Lost.into())
 }
 
-async fn collect(first: RunEvent, mut rest: Events) -> Result<Answer, ApiError> {
-    let mut event = first;
-    while !matches!(event, RunEvent::Finished(_)) {
-        event = rest.next().await.unwrap_or(Err(Lost))?;
+async fn collect(mut events: Events) -> Result<Answer, ApiError> {
+    loop {
+        let event = events.next().await.unwrap_or(Err(Lost))?;
+        if matches!(event, RunEvent::Finished(_)) {
+            return answer_of(&event);
+        }
     }
-    answer_of(&event)
 }
 
 /// The answer of a finished run. A spent limit on tokens is an empty answer that says so, as the OpenAI API has it for

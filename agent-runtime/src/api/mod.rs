@@ -10,6 +10,7 @@ pub mod in_flight;
 mod models;
 mod runs;
 pub mod service;
+mod sse;
 
 use std::sync::Arc;
 

@@ -8,10 +8,7 @@ use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header::ACCEPT},
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{Response, sse::Event},
 };
 use futures::StreamExt;
 use serde::Deserialize;
@@ -23,6 +20,7 @@ use super::{
     error::{ApiError, Repetition, with_status},
     in_flight::Lost,
     service::{Service, Start, Started},
+    sse,
 };
 use view::Viewer;
 
@@ -52,7 +50,7 @@ pub(super) async fn run(
             let event = event.map(|event| viewer.event(&event)).transpose();
             std::future::ready(event.map(|event| event.map(|(name, data)| Event::default().event(name).data(data))))
         });
-        return Ok(origin.mark(Sse::new(events).keep_alive(KeepAlive::default()).into_response()));
+        return Ok(origin.mark(sse::answer(events)));
     }
     while let Some(event) = events.next().await {
         if let RunEvent::Finished(state) = event? {

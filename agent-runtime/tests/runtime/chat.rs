@@ -1,12 +1,17 @@
 //! `/v1/chat/completions` and `/v1/models`.
 
-use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+};
+use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_agent_runtime::api::admission::Readiness;
+use tower::ServiceExt;
 
-use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
+use crate::fixture::{Reply, Sidecar, get, or_hang, post, sidecar, sidecar_with};
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -176,6 +181,23 @@ async fn a_failure_before_the_answer_has_its_status_even_when_streaming() {
         "the model's output in step 1 cannot be read: it wrote the line \"As an AI\", \
          which is neither a thought, an action nor an answer"
     );
+}
+
+#[tokio::test]
+async fn headers_and_the_role_do_not_wait_for_the_answer() {
+    let sidecar = sidecar([Reply::WaitsAndSays("Answer: 1\n\n")]);
+    let mut request = question("?");
+    request["stream"] = json!(true);
+    let post = Request::post(PATH).header(CONTENT_TYPE, "application/json").body(Body::from(request.to_string()));
+    let asked = sidecar.app.api().oneshot(post.expect("the request is well formed"));
+    let response = or_hang(asked).await.expect("a router does not fail");
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut body = response.into_body().into_data_stream();
+    let first = or_hang(body.next()).await.expect("an event comes").expect("the body arrives");
+    assert!(String::from_utf8_lossy(&first).contains("\"role\":\"assistant\""), "{first:?}");
+    sidecar.engine.release();
+    let rest: Vec<_> = or_hang(body.map(|bytes| bytes.expect("the body arrives").to_vec()).collect()).await;
+    assert!(rest.concat().ends_with(b"data: [DONE]\n\n"));
 }
 
 #[tokio::test]
