@@ -97,6 +97,20 @@ async fn a_limit_spent_before_the_answer_gives_an_empty_one() {
     assert!(metrics.contains("slipway_runs_total{outcome=\"max_tokens_exceeded\"} 1"), "{metrics}");
 }
 
+#[tokio::test]
+async fn an_empty_answer_may_be_sent_back() {
+    let again = || Reply::Says("Answer: 1\n\n");
+    let sidecar = sidecar([Reply::Says("Action: calc[17+4]\n\n"), again(), again()]);
+    let mut request = question("?");
+    request["max_tokens"] = json!(5);
+    let empty = post(&sidecar.app.api(), PATH, request).await.json()["choices"][0]["message"].clone();
+    for said in [empty, json!({ "role": "assistant", "content": null })] {
+        let messages = json!([{ "role": "user", "content": "a" }, said, { "role": "user", "content": "b" }]);
+        let answer = post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    }
+}
+
 #[rstest]
 #[case::model(json!({ "model": "gpt" }), 404, "model: \"gpt\" does not exist here; this pod serves \"support\"")]
 #[case::no_messages(json!({ "messages": [] }), 400, "messages: is empty; send at least one user message")]
