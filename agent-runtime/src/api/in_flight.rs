@@ -93,7 +93,7 @@ pub(super) fn start(
     let (sender, receiver) = mpsc::channel(CHANNEL_EVENTS);
     let place = Place(Arc::new(Mutex::new(Some(permit))));
     let deadline = Instant::now() + counted.service.agent.run_timeout;
-    let run = RunInFlight { counted, place: place.clone(), ticket, is_finished: false };
+    let run = RunInFlight { counted, place: place.clone(), ticket, steps: Vec::new(), is_finished: false };
     tokio::spawn(run.drive(events, Reader { is_gone: false, sender, deadline, backlog: VecDeque::new() }));
     RunEvents { events: receiver, place, is_over: false }.boxed()
 }
@@ -162,6 +162,8 @@ struct RunInFlight {
     place: Place,
     /// Whoever sends the request again is told what came of it, so such a run goes on without a reader.
     ticket: Option<Ticket>,
+    /// What was done so far, for a run that ends without a state of its own.
+    steps: Vec<Step>,
     is_finished: bool,
 }
 
@@ -205,11 +207,11 @@ impl RunInFlight {
                     ticket.settle(state, self.counted.service.clock.now());
                 }
             }
-            RunEvent::StepStarted(_)
-            | RunEvent::AnswerDelta(_)
-            | RunEvent::ModelFinished(_)
-            | RunEvent::ToolStarted(..)
-            | RunEvent::ToolFinished(..) => {}
+            RunEvent::ModelFinished(step) => self.steps.push(Step { calls: Vec::new(), ..step.clone() }),
+            RunEvent::ToolFinished(_, call) => {
+                self.steps.last_mut().into_iter().for_each(|step| step.calls.push(call.clone()));
+            }
+            RunEvent::StepStarted(_) | RunEvent::AnswerDelta(_) | RunEvent::ToolStarted(..) => {}
         }
     }
 }
@@ -218,6 +220,7 @@ impl Drop for RunInFlight {
     fn drop(&mut self) {
         if !self.is_finished {
             self.counted.count(Completion::Cancelled, RunOutcome::Cancelled);
+            self.steps.iter().for_each(|step| self.counted.count_step(step, ""));
             tracing::info!(run = self.counted.id, outcome = "cancelled", "run ended: the client went away");
         }
         self.place.free();
@@ -239,7 +242,7 @@ impl Counted {
             (Blame::Error, _) => Completion::Failed,
         };
         self.count(completion, label);
-        state.steps().iter().for_each(|step| self.count_step(step, outcome));
+        state.steps().iter().for_each(|step| self.count_step(step, error_of(step, outcome)));
         tracing::info!(
             run = self.id,
             outcome = label.as_str(),
@@ -256,12 +259,7 @@ impl Counted {
         self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
     }
 
-    fn count_step(&self, step: &Step, outcome: &Outcome) {
-        let error = match outcome {
-            Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
-            Outcome::Failed(failure @ Failure::ContextLength { .. }) => failure.kind(),
-            Outcome::Failed(_) | Outcome::Answered { .. } => "",
-        };
+    fn count_step(&self, step: &Step, error: &'static str) {
         let end = step.model_finished_at.unwrap_or(step.sent_at);
         self.service.metrics.model_called(ModelCallMetrics {
             micros: timings::model_time(step, end),
@@ -283,6 +281,15 @@ impl Counted {
         let tool = if self.service.agent.tools.has(&call.call.name) { call.call.name.as_str() } else { "unknown" };
         let micros = end.at.micros_since(call.started_at);
         self.service.metrics.tool_called(ToolCallMetrics { tool: tool.into(), micros, error });
+    }
+}
+
+/// The label of the failure that a step's model call ended its run with; empty for none.
+fn error_of(step: &Step, outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
+        Outcome::Failed(failure @ Failure::ContextLength { .. }) => failure.kind(),
+        Outcome::Failed(_) | Outcome::Answered { .. } => "",
     }
 }
 

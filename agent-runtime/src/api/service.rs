@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent::{Agent, Conversation, RunRequest},
     clock::{Clock, Timestamp},
-    telemetry::{Metrics, Recorder, Session, TaskJudgement},
+    telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
 };
 
 use super::{
@@ -140,10 +140,15 @@ impl Service {
     }
 
     fn refuse(&self, refusal: Refusal, user_characters: u64, at: Timestamp) -> ApiError {
-        if let Refusal::Full { limit } = refusal {
-            let in_flight = u64::try_from(limit).unwrap_or(u64::MAX);
-            self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
-            self.metrics.run_shed();
+        match &refusal {
+            Refusal::Full { limit } => {
+                let in_flight = u64::try_from(*limit).unwrap_or(u64::MAX);
+                self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
+                self.metrics.run_shed();
+            }
+            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the revision's.
+            Refusal::NotReady { .. } => self.metrics.run_refused(RefusalReason::NotReady),
+            Refusal::Draining => self.metrics.run_refused(RefusalReason::Draining),
         }
         refusal.into()
     }

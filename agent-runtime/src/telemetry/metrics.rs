@@ -36,6 +36,7 @@ pub struct Metrics {
     registry: Registry,
     runs: Family<OutcomeLabel, Counter>,
     shed: Counter,
+    refused: Family<RefusalLabel, Counter>,
     tasks: Family<TaskLabels, Counter>,
     in_flight: Gauge,
     model_requests: Gauge,
@@ -68,6 +69,26 @@ pub struct ModelCallMetrics {
     pub error: &'static str,
 }
 
+/// Why a pod refuses runs although it has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// Its engine is not ready.
+    NotReady,
+    /// It is shutting down.
+    Draining,
+}
+
+impl RefusalReason {
+    const ALL: [Self; 2] = [Self::NotReady, Self::Draining];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "not_ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
 /// One tool call, as it is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCallMetrics {
@@ -82,6 +103,11 @@ pub struct ToolCallMetrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -130,6 +156,12 @@ impl Metrics {
         let metrics = Self {
             runs: register(r, counter_name(RUNS_TOTAL), "Runs that ended, by outcome", Family::default()),
             shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
+            refused: register(
+                r,
+                "slipway_runs_refused",
+                "Runs refused because the pod does not serve",
+                Family::default(),
+            ),
             tasks: register(r, "slipway_tasks_judged", "Runs that clients have judged", Family::default()),
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             model_requests: register(
@@ -193,6 +225,9 @@ impl Metrics {
         limit.set(identity.max_in_flight.into());
         for outcome in RunOutcome::ALL {
             drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
+        }
+        for reason in RefusalReason::ALL {
+            drop(self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }));
         }
         self
     }
@@ -261,6 +296,11 @@ impl Metrics {
     /// Counts a run refused for load.
     pub fn run_shed(&self) {
         self.shed.inc();
+    }
+
+    /// Counts a run refused because the pod does not serve.
+    pub fn run_refused(&self, reason: RefusalReason) {
+        self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }).inc();
     }
 
     /// Counts what a client says of a run.

@@ -246,15 +246,21 @@ async fn a_full_pod_answers_429_and_when_to_retry() {
 
 #[rstest]
 #[case(Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() },
-    "this pod is not ready: Triton's model \"agent\" is not ready")]
-#[case(Readiness::Draining, "this pod is shutting down; send the request again")]
+    "this pod is not ready: Triton's model \"agent\" is not ready", "not_ready")]
+#[case(Readiness::Draining, "this pod is shutting down; send the request again", "draining")]
 #[tokio::test]
-async fn a_pod_that_does_not_serve_answers_503(#[case] readiness: Readiness, #[case] message: &str) {
+async fn a_pod_that_does_not_serve_answers_503(
+    #[case] readiness: Readiness,
+    #[case] message: &str,
+    #[case] reason: &str,
+) {
     let sidecar = sidecar([]);
     sidecar.app.admission().set_readiness(readiness);
     let answer = post(&sidecar.app.api(), PATH, question("?")).await;
     assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
     assert_eq!(answer.error(), message);
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    assert!(metrics.contains(&format!("slipway_runs_refused_total{{reason=\"{reason}\"}} 1\n")), "{metrics}");
 }
 
 #[tokio::test]

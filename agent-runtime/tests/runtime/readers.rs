@@ -140,6 +140,20 @@ async fn a_client_that_stalls_and_vanishes_cancels_its_run() {
 }
 
 #[tokio::test]
+async fn what_a_cancelled_run_had_done_is_counted() {
+    let replies = [Reply::Says("Action: calc[17+4]\n\n"), Reply::SaysAndHangs("Answer: on and")];
+    let sidecar = sidecar(replies);
+    let body = open(&sidecar.app.api(), RUNS).await;
+    or_hang(sidecar.engine.until(|engine| engine.generations.len() == 2)).await;
+    drop(body);
+    until_ended(&sidecar, "cancelled", 1).await;
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    let has = |name: &str, value: &str| metrics.lines().any(|line| line.starts_with(name) && line.ends_with(value));
+    assert!(has("gen_ai_client_token_usage_sum{", " 20.0"), "{metrics}");
+    assert!(has("gen_ai_execute_tool_duration_seconds_count{", " 1"), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_connection_that_closes_before_the_answer_cancels_its_run() {
     let sidecar = sidecar([Reply::SaysAndHangs("Action: calc")]);
     let origin = serve(sidecar.app.api()).await;
