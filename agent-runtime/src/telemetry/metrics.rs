@@ -34,6 +34,10 @@ const GOOD: [&str; 2] = ["true", "false"];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// What says how loaded the pod is, once more: for those who pick a pod.
+    load: Registry,
+    in_flight_ratio: Gauge<f64, AtomicU64>,
+    max_in_flight: u32,
     runs: Family<OutcomeLabel, Counter>,
     shed: Counter,
     refused: Family<RefusalLabel, Counter>,
@@ -208,8 +212,16 @@ impl Metrics {
             execute_tool: histograms(r, "gen_ai_execute_tool_duration_seconds", "Duration of tool calls", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
+            in_flight_ratio: register(
+                r,
+                "slipway_runs_in_flight_ratio",
+                "Runs being served, of those that may be",
+                Gauge::default(),
+            ),
+            max_in_flight: identity.max_in_flight,
             agent: identity.agent.into(),
             model: identity.model.into(),
+            load: Registry::default(),
             registry,
         };
         metrics.set_objectives(&[], objectives);
@@ -223,6 +235,14 @@ impl Metrics {
         r.register("slipway_agent", "What this pod serves", info);
         let limit: Gauge = register(r, "slipway_runs_in_flight_limit", "Runs served at once at most", Gauge::default());
         limit.set(identity.max_in_flight.into());
+        let load = &mut self.load;
+        load.register("slipway_runs_in_flight", "Runs being served", self.in_flight.clone());
+        load.register("slipway_runs_in_flight_limit", "Runs served at once at most", limit);
+        let ratio = self.in_flight_ratio.clone();
+        load.register("slipway_runs_in_flight_ratio", "Runs being served, of those that may be", ratio);
+        let requests = self.model_requests.clone();
+        load.register("slipway_model_requests_in_flight", "Model requests that runs wait for", requests);
+        load.register("slipway_ready", "1 when the pod serves", self.ready.clone());
         for outcome in RunOutcome::ALL {
             drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
         }
@@ -312,6 +332,8 @@ impl Metrics {
     /// Notes how many runs are being served.
     pub fn set_in_flight(&self, runs: usize) {
         self.in_flight.set(i64::try_from(runs).unwrap_or(i64::MAX));
+        // Exact: runs are far fewer than 2^53.
+        self.in_flight_ratio.set(runs as f64 / f64::from(self.max_in_flight.max(1)));
     }
 
     /// Notes how many model requests are in flight.
@@ -329,9 +351,15 @@ impl Metrics {
     /// # Errors
     /// Never in practice: writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
-        Ok(text)
+        encode(&self.registry)
+    }
+
+    /// The OpenMetrics text of the pod's load alone.
+    ///
+    /// # Errors
+    /// As [`Metrics::encode`].
+    pub fn encode_load(&self) -> Result<String, std::fmt::Error> {
+        encode(&self.load)
     }
 }
 
@@ -348,6 +376,12 @@ pub struct MetricsIdentity<'a> {
     pub version: &'a str,
     /// The limit on runs served at once.
     pub max_in_flight: u32,
+}
+
+fn encode(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    text::encode(&mut text, registry)?;
+    Ok(text)
 }
 
 /// The encoder adds the suffix of counters itself.
