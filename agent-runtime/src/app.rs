@@ -140,6 +140,7 @@ impl App {
             started_at,
             cut: CancellationToken::new(),
             next_run: AtomicU64::new(0),
+            outcomes: Arc::default(),
         };
         Ok(Self {
             service: Arc::new(service),

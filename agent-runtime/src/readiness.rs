@@ -57,12 +57,25 @@ enum WarmUpError {
     Timeout { shape: &'static str, milliseconds: u128 },
 }
 
+/// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while it
+/// generates, runs tell sooner than questions whether it does.
+const UNANSWERED: u32 = 3;
+
+/// What is known of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It is new, or was lost: it is warmed up first.
+    Cold,
+    /// It is warm, and has left so many questions in a row unanswered.
+    Warm { unanswered: u32 },
+}
+
 impl ReadinessWatch {
     /// Watches until `stop`. An engine that was lost is warmed up again before the pod is ready again.
     pub async fn watch(self, stop: CancellationToken) {
-        let mut is_warm = false;
+        let mut known = Known::Cold;
         loop {
-            let readiness = self.find_out(&mut is_warm).await;
+            let readiness = self.find_out(&mut known).await;
             let Pauses { until_ready, when_ready } = self.pauses;
             let pause = if readiness == Readiness::Ready { when_ready } else { until_ready };
             if self.admission.readiness() != readiness {
@@ -76,17 +89,27 @@ impl ReadinessWatch {
         }
     }
 
-    async fn find_out(&self, is_warm: &mut bool) -> Readiness {
-        if let Err(error) = self.backend.ready().await {
-            *is_warm = false;
-            return Readiness::NotReady { why: with_causes(&error) };
-        }
-        if !*is_warm {
-            if let Err(error) = self.warm_up().await {
+    async fn find_out(&self, known: &mut Known) -> Readiness {
+        match (self.backend.ready().await, *known) {
+            (Ok(()), Known::Warm { .. }) => {}
+            (Ok(()), Known::Cold) => {
+                if let Err(error) = self.warm_up().await {
+                    return Readiness::NotReady { why: with_causes(&error) };
+                }
+            }
+            (Err(error @ BackendError::Unreachable { .. }), Known::Warm { unanswered })
+                if unanswered + 1 < UNANSWERED =>
+            {
+                tracing::warn!(error = with_causes(&error), "the engine left a readiness question unanswered");
+                *known = Known::Warm { unanswered: unanswered + 1 };
+                return Readiness::Ready;
+            }
+            (Err(error), Known::Cold | Known::Warm { .. }) => {
+                *known = Known::Cold;
                 return Readiness::NotReady { why: with_causes(&error) };
             }
-            *is_warm = true;
         }
+        *known = Known::Warm { unanswered: 0 };
         Readiness::Ready
     }
 

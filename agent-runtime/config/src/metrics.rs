@@ -14,6 +14,8 @@ pub enum RunOutcome {
     Cancelled,
     /// The limit on tokens that the client set is spent.
     MaxTokensExceeded,
+    /// The client's conversation is longer than the model's context.
+    ContextLengthExceeded,
     /// The last allowed model call asked for tools again.
     MaxStepsExceeded,
     /// The model wrote something that is no turn.
@@ -35,16 +37,17 @@ pub enum Blame {
     Success,
     /// It failed.
     Error,
-    /// Nothing: whoever asked ended the run.
+    /// Nothing: whoever asked ended the run, or asked for what cannot be.
     Caller,
 }
 
 impl RunOutcome {
     /// Every outcome.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Answered,
         Self::Cancelled,
         Self::MaxTokensExceeded,
+        Self::ContextLengthExceeded,
         Self::MaxStepsExceeded,
         Self::MalformedModelOutput,
         Self::ModelUnavailable,
@@ -59,6 +62,7 @@ impl RunOutcome {
             Self::Answered => "answered",
             Self::Cancelled => "cancelled",
             Self::MaxTokensExceeded => "max_tokens_exceeded",
+            Self::ContextLengthExceeded => "context_length_exceeded",
             Self::MaxStepsExceeded => "max_steps_exceeded",
             Self::MalformedModelOutput => "malformed_model_output",
             Self::ModelUnavailable => "model_unavailable",
@@ -72,7 +76,7 @@ impl RunOutcome {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Answered => Blame::Success,
-            Self::Cancelled | Self::MaxTokensExceeded => Blame::Caller,
+            Self::Cancelled | Self::MaxTokensExceeded | Self::ContextLengthExceeded => Blame::Caller,
             Self::MaxStepsExceeded
             | Self::MalformedModelOutput
             | Self::ModelUnavailable

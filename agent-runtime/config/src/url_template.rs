@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// # Invariants
 /// Every expansion has the template's scheme, authority and number of path segments. Arguments are percent-encoded (all
 /// but RFC 3986 "unreserved"). An argument that would make a path segment empty, `.` or `..` is refused, because URL
-/// parsers remove such segments even when they are encoded.
+/// parsers remove such segments even when they are encoded. The same holds for `..` between separators that an argument holds:
+/// some servers decode them before they split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlTemplate {
     /// `scheme://authority`.
@@ -107,7 +108,11 @@ impl UrlTemplate {
         let broken = |(segment, literal): (&str, &str)| {
             (segment.is_empty() && !literal.is_empty()) || matches!(segment, "." | "..")
         };
-        if path.split('/').zip(literal.split('/')).any(broken) {
+        // A server that decodes before it splits sees the separators that arguments hold.
+        let decoded = fill_with(&self.path, |name| argument(name, arguments).map(str::to_owned))?;
+        let is_dots = |segment: &str| matches!(segment, "." | "..");
+        let leaves = decoded.split(['/', '\\']).any(is_dots);
+        if leaves || path.split('/').zip(literal.split('/')).any(broken) {
             return Err(ExpandUrlError::PathSegment);
         }
         let mut url = format!("{}{path}", self.origin);
@@ -120,10 +125,11 @@ impl UrlTemplate {
 }
 
 fn fill(parts: &[Part], arguments: &BTreeMap<String, String>) -> Result<String, ExpandUrlError> {
-    fill_with(parts, |name| {
-        let value = arguments.get(name).ok_or_else(|| ExpandUrlError::Missing { name: name.into() })?;
-        Ok(percent_encode(value))
-    })
+    fill_with(parts, |name| argument(name, arguments).map(percent_encode))
+}
+
+fn argument<'a>(name: &str, arguments: &'a BTreeMap<String, String>) -> Result<&'a str, ExpandUrlError> {
+    arguments.get(name).map(String::as_str).ok_or_else(|| ExpandUrlError::Missing { name: name.into() })
 }
 
 fn fill_with(parts: &[Part], value: impl Fn(&str) -> Result<String, ExpandUrlError>) -> Result<String, ExpandUrlError> {
@@ -186,14 +192,19 @@ mod tests {
     #[test]
     fn arguments_are_encoded_wherever_they_stand() {
         let template = UrlTemplate::parse("http://facts:8000/v1/{entity}/x?field={property}").unwrap();
-        let url = template.expand(&arguments(&[("entity", "../a b"), ("property", "x&y=é")]));
-        assert_eq!(url.unwrap(), "http://facts:8000/v1/..%2Fa%20b/x?field=x%26y%3D%C3%A9");
+        let url = template.expand(&arguments(&[("entity", "x/a b"), ("property", "../x&y=é")]));
+        assert_eq!(url.unwrap(), "http://facts:8000/v1/x%2Fa%20b/x?field=..%2Fx%26y%3D%C3%A9");
     }
 
     #[rstest]
     #[case::dots("..")]
     #[case::dot(".")]
     #[case::empty("")]
+    #[case::way_up("../../admin")]
+    #[case::way_up_later("x/../../admin")]
+    #[case::way_up_at_the_end("x/..")]
+    #[case::way_up_backwards("..\\..\\admin")]
+    #[case::present_place("x/./y")]
     fn an_argument_cannot_remove_its_path_segment(#[case] value: &str) {
         let template = UrlTemplate::parse("http://facts/a/{entity}/b").unwrap();
         assert_eq!(template.expand(&arguments(&[("entity", value)])), Err(ExpandUrlError::PathSegment));

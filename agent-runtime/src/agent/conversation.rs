@@ -24,7 +24,7 @@ pub struct Message {
 ///
 /// # Invariants
 /// Each earlier exchange has a question and an answer; no question is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conversation {
     earlier: Vec<(String, String)>,
     question: String,
@@ -56,11 +56,13 @@ impl Conversation {
     /// # Errors
     /// See [`ConversationError`].
     pub fn new(messages: Vec<Message>) -> Result<Self, ConversationError> {
-        if let Some(index) = messages.iter().position(|message| message.text.trim().is_empty()) {
+        let is_empty = |message: &Message| message.text.trim().is_empty();
+        if let Some(index) = messages.iter().position(|message| message.role == Role::User && is_empty(message)) {
             return Err(ConversationError::EmptyMessage { index });
         }
         let mut joined: Vec<Message> = Vec::new();
-        for message in messages {
+        // An answer that a limit on tokens left empty says nothing; clients send it back like any other.
+        for message in messages.into_iter().filter(|message| !is_empty(message)) {
             match joined.last_mut() {
                 Some(last) if last.role == message.role => last.text = format!("{}\n{}", last.text, message.text),
                 Some(_) | None => joined.push(message),
@@ -138,6 +140,13 @@ mod tests {
         let talk = conversation(&[(Role::User, "Bela."), (Role::User, "How tall?")]).unwrap();
         assert_eq!(talk.write(), "Question: Bela. How tall?\n");
         assert!(talk.is_new());
+    }
+
+    #[test]
+    fn an_answer_without_text_was_never_given() {
+        let talk = conversation(&[(Role::User, "Bela?"), (Role::Assistant, ""), (Role::User, "How tall?")]).unwrap();
+        assert_eq!(talk.write(), "Question: Bela? How tall?\n");
+        assert_eq!(conversation(&[(Role::Assistant, " ")]), Err(ConversationError::Empty));
     }
 
     #[test]

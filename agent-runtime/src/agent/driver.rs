@@ -89,9 +89,12 @@ impl Agent {
             let mut io = RunIo::new(&self, request);
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
-                let (next, actions) = step(&state, Event { at: self.clock.now(), kind: event });
+                let (mut next, actions) = step(&state, Event { at: self.clock.now(), kind: event });
                 for change in changes(&state, &next, &actions) {
                     yield change;
+                }
+                if actions.iter().any(|action| io.is_irrevocable(action)) {
+                    next.note_side_effects();
                 }
                 actions.into_iter().for_each(|action| io.perform(action));
                 state = next;
@@ -133,6 +136,18 @@ impl RunIo {
             model: None,
             running: FuturesUnordered::new(),
             aborts: HashMap::new(),
+        }
+    }
+
+    /// Whether an action may change something that a second one would change again.
+    fn is_irrevocable(&self, action: &Action) -> bool {
+        match action {
+            Action::CallTool { call, .. } => !self.tools.is_repeatable(&call.name),
+            Action::CallModel { .. }
+            | Action::CancelModel
+            | Action::CancelTool(_)
+            | Action::EmitAnswer(_)
+            | Action::Finish => false,
         }
     }
 

@@ -13,4 +13,4 @@ pub mod timings;
 pub use conversation::{Conversation, ConversationError, Message, Role};
 pub use driver::{Agent, RunEvent, RunRequest};
 pub use grammar::Observation;
-pub use state::{CallId, Failure, Limits, Outcome, State};
+pub use state::{CallId, Failure, Limits, Outcome, SideEffects, State};

@@ -3,7 +3,7 @@
 use slipway_runtime_config::metrics::RunOutcome;
 
 use crate::{
-    backend::{BackendError, FinishReason},
+    backend::{BackendError, EngineFault, FinishReason},
     clock::Timestamp,
 };
 
@@ -30,6 +30,16 @@ pub struct State {
     /// The steps begun so far.
     pub(super) steps: Vec<Step>,
     pub(super) phase: Phase,
+    pub(super) side_effects: SideEffects,
+}
+
+/// Whether a run may have changed something outside, so that it must not be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// All tools that it called may be called again.
+    None,
+    /// It called a tool that is not idempotent. Whether that reached its service is not known in every case.
+    Possible,
 }
 
 /// Where a run stands.
@@ -156,6 +166,12 @@ pub enum Failure {
         /// How.
         error: ModelError,
     },
+    /// The client's conversation is longer than the model's context.
+    #[error("messages: they do not fit the model's context; send a shorter conversation ({error})")]
+    ContextLength {
+        /// What the engine says.
+        error: ModelError,
+    },
     /// The run took too long.
     #[error("the run did not finish within {milliseconds} ms")]
     Timeout {
@@ -163,7 +179,7 @@ pub enum Failure {
         milliseconds: u64,
     },
     /// The pod shut down before the run was done.
-    #[error("the pod was shut down before the run finished; send the request again")]
+    #[error("the pod was shut down before the run finished")]
     CutByShutdown,
 }
 
@@ -176,6 +192,7 @@ impl Failure {
             Self::MalformedOutput { .. } => RunOutcome::MalformedModelOutput,
             Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
             Self::Model { .. } => RunOutcome::ModelError,
+            Self::ContextLength { .. } => RunOutcome::ContextLengthExceeded,
             Self::Timeout { .. } => RunOutcome::RunTimeout,
             Self::CutByShutdown => RunOutcome::ShuttingDown,
         }
@@ -197,18 +214,42 @@ pub struct ModelError {
     pub kind: &'static str,
     /// Whether another attempt may find the engine back.
     pub is_unavailable: bool,
+    /// What it is due to.
+    pub fault: EngineFault,
 }
 
 impl From<&BackendError> for ModelError {
     fn from(error: &BackendError) -> Self {
-        Self { message: error.to_string(), kind: error.kind(), is_unavailable: error.is_unavailable() }
+        Self {
+            message: error.to_string(),
+            kind: error.kind(),
+            is_unavailable: error.is_unavailable(),
+            fault: error.fault(),
+        }
     }
 }
 
 impl State {
     /// A run that has not begun: its prompt and its limits.
     pub fn new(prompt: String, limits: Limits) -> Self {
-        Self { limits, transcript: prompt, started_at: Timestamp::default(), steps: Vec::new(), phase: Phase::New }
+        Self {
+            limits,
+            transcript: prompt,
+            started_at: Timestamp::default(),
+            steps: Vec::new(),
+            phase: Phase::New,
+            side_effects: SideEffects::None,
+        }
+    }
+
+    /// Notes that a tool is called that must not be called twice.
+    pub(super) fn note_side_effects(&mut self) {
+        self.side_effects = SideEffects::Possible;
+    }
+
+    /// Whether the run may have changed something outside.
+    pub fn side_effects(&self) -> SideEffects {
+        self.side_effects
     }
 
     /// The prompt of the next model call, or of the last one when the run is over.

@@ -1,7 +1,7 @@
 //! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
 
 use crate::{
-    backend::{FinishReason, Piece},
+    backend::{EngineFault, FinishReason, Piece},
     clock::Timestamp,
 };
 
@@ -92,7 +92,7 @@ pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
         (Phase::Model(reader), EventKind::Piece(piece)) => take_piece(&mut next, reader.clone(), piece, at),
         (Phase::Model(_), EventKind::ModelFailed(error)) => {
             let step = end_model(&mut next, at);
-            fail(&mut next, Failure::Model { step, error }, at)
+            fail(&mut next, model_failure(step, error), at)
         }
         (Phase::Tools, EventKind::ToolFinished { call, observation }) => {
             take_observation(&mut next, call, observation, at)
@@ -156,6 +156,15 @@ fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Times
         Some(finish) => actions.extend(end_turn(state, &reader, finish, at)),
     }
     actions
+}
+
+/// What a failed model call says of the run. The first prompt is the client's conversation; what makes a later one too long is
+/// what the agent has added.
+fn model_failure(step: u32, error: ModelError) -> Failure {
+    match error.fault {
+        EngineFault::ContextLength if step == 1 => Failure::ContextLength { error },
+        EngineFault::ContextLength | EngineFault::Engine => Failure::Model { step, error },
+    }
 }
 
 fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Timestamp) -> Vec<Action> {

@@ -38,10 +38,24 @@ async fn readyz(State(service): State<Arc<Service>>) -> (StatusCode, String) {
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> Result<Response, ApiError> {
+    measure_load(&service);
+    exposed(service.metrics.encode())
+}
+
+/// The pod's load, on the port that an InferencePool names: pickers look there.
+pub(super) async fn load(State(service): State<Arc<Service>>) -> Result<Response, ApiError> {
+    measure_load(&service);
+    exposed(service.metrics.encode_load())
+}
+
+fn measure_load(service: &Service) {
     service.metrics.set_in_flight(service.admission.in_flight());
     service.metrics.set_model_requests_in_flight(service.recorder().model_requests_in_flight());
     service.metrics.set_ready(service.admission.readiness() == Readiness::Ready);
-    match service.metrics.encode() {
+}
+
+fn exposed(text: Result<String, std::fmt::Error>) -> Result<Response, ApiError> {
+    match text {
         Ok(text) => Ok(([(CONTENT_TYPE, OPENMETRICS)], text).into_response()),
         Err(error) => {
             let message = format!("the metrics cannot be written: {error}");

@@ -4,16 +4,13 @@
 mod request;
 mod response;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
-    http::StatusCode,
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    http::HeaderMap,
+    response::{IntoResponse, Response, sse::Event},
 };
 use futures::{StreamExt, stream};
 
@@ -21,14 +18,20 @@ use crate::agent::{Failure, Outcome, RunEvent};
 
 use super::{
     error::ApiError,
+    in_flight::{Events, Lost},
     models,
-    service::{RunStream, Service, Start, Started},
+    service::{Service, Start, Started},
+    sse,
 };
 pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
 use response::{Answer, Completion};
 
+/// How long the headers of a stream wait for a failure: an engine that refuses or is not there says so at once.
+const STATUS_WAIT: Duration = Duration::from_millis(250);
+
 pub(super) async fn complete(
     Shared(service): Shared<Arc<Service>>,
+    headers: HeaderMap,
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(request) = body?;
@@ -36,62 +39,67 @@ pub(super) async fn complete(
     if let Some(model) = &chat.model {
         models::check(&service, model)?;
     }
-    let Started { id, at, events } =
-        service.start(Start { conversation: chat.conversation, max_tokens: chat.max_tokens })?;
+    let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens);
+    let key = service.outcomes.key(&headers, request)?;
+    let start = Start { conversation: chat.conversation, max_tokens: chat.max_tokens, key };
+    let Started { id, at, origin, events } = service.start(start)?;
     let completion =
         Completion { id: format!("chatcmpl-{id}"), created: at.as_seconds(), model: service.agent_name.clone() };
-    // Nothing is sent before the first part of the answer, so that a failure until then has its HTTP status.
-    let (first, rest) = first_of_answer(events).await?;
     match chat.streaming {
-        None => Ok(Json(completion.whole(&collect(first, rest).await?)).into_response()),
+        None => Ok(origin.mark(Json(completion.whole(&collect(events).await?)).into_response())),
         Some(usage) => {
-            let chunks = completion.chunks(stream::once(async { first }).chain(rest), usage);
-            let events = chunks.map(|data| Ok::<_, Infallible>(Event::default().data(data)));
-            Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+            let (first, rest) = until_status(events).await?;
+            let chunks = completion.chunks(stream::iter(first.map(Ok)).chain(rest), usage);
+            Ok(origin.mark(sse::answer(chunks.map(|data| data.map(|data| Event::default().data(data))))))
         }
     }
+}
+
+/// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait longer:
+/// to clients and gateways a run of many steps would look like a server that does not answer.
+async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), ApiError> {
+    let first = tokio::time::timeout(STATUS_WAIT, first_of_answer(&mut events)).await;
+    Ok((first.ok().transpose()?, events))
 }
 
 /// Reads up to the first part of the answer or the end of the run.
-async fn first_of_answer(mut events: RunStream) -> Result<(RunEvent, RunStream), ApiError> {
+async fn first_of_answer(events: &mut Events) -> Result<RunEvent, ApiError> {
     loop {
-        match events.next().await {
-            Some(event @ RunEvent::AnswerDelta(_)) => return Ok((event, events)),
-            Some(event @ RunEvent::Finished(_)) => {
+        match events.next().await.unwrap_or(Err(Lost))? {
+            event @ RunEvent::AnswerDelta(_) => return Ok(event),
+            event @ RunEvent::Finished(_) => {
                 answer_of(&event)?;
-                return Ok((event, events));
+                return Ok(event);
             }
-            Some(_) => {}
-            None => return Err(ended_without_outcome()),
+            RunEvent::Progress(_)
+            | RunEvent::StepStarted(_)
+            | RunEvent::ModelFinished(_)
+            | RunEvent::ToolStarted(..)
+            | RunEvent::ToolFinished(..) => {}
         }
     }
 }
 
-async fn collect(first: RunEvent, rest: RunStream) -> Result<Answer, ApiError> {
-    let mut events = stream::once(async { first }).chain(rest).boxed();
-    while let Some(event) = events.next().await {
+async fn collect(mut events: Events) -> Result<Answer, ApiError> {
+    loop {
+        let event = events.next().await.unwrap_or(Err(Lost))?;
         if matches!(event, RunEvent::Finished(_)) {
             return answer_of(&event);
         }
     }
-    Err(ended_without_outcome())
 }
 
 /// The answer of a finished run. A spent limit on tokens is an empty answer that says so, as the OpenAI API has it for
 /// tokens spent before the first visible one.
 fn answer_of(event: &RunEvent) -> Result<Answer, ApiError> {
-    let RunEvent::Finished(state) = event else { return Err(ended_without_outcome()) };
+    let RunEvent::Finished(state) = event else { return Err(Lost.into()) };
     let output_tokens = state.output_tokens();
     match state.finished() {
         Some((Outcome::Answered { text, finish }, _)) => {
             Ok(Answer { text: text.clone(), finish: *finish, output_tokens })
         }
         Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(Answer::cut_short(output_tokens)),
-        Some((Outcome::Failed(failure), _)) => Err(failure.into()),
-        None => Err(ended_without_outcome()),
+        Some((Outcome::Failed(failure), _)) => Err(ApiError::of_run(failure, state.side_effects())),
+        None => Err(Lost.into()),
     }
-}
-
-fn ended_without_outcome() -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "the run ended without an outcome".into())
 }

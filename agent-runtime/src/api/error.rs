@@ -3,25 +3,39 @@
 use axum::{
     Json,
     extract::rejection::JsonRejection,
-    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 
-use crate::agent::Failure;
+use crate::agent::{Failure, SideEffects};
 
-use super::admission::Refusal;
+use super::{admission::Refusal, in_flight::Lost};
 
 /// A place is usually free again within a run's time; one second keeps clients from hammering.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// OpenAI's clients repeat a request by its status, unless this header says otherwise.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// The HTTP status.
     pub status: StatusCode,
+    /// Whether the request may be sent again.
+    pub repetition: Repetition,
     /// What the client reads.
     pub body: ErrorBody,
+}
+
+/// Whether a request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// The status says.
+    AsStatus,
+    /// It must not be, whatever the status: the run's tools may have changed something.
+    Never,
 }
 
 /// The object under `error`.
@@ -55,7 +69,8 @@ impl ApiError {
             status if status.is_client_error() => "invalid_request_error",
             _ => "server_error",
         };
-        Self { status, body: ErrorBody { message, kind, param: None, code } }
+        let repetition = Repetition::AsStatus;
+        Self { status, repetition, body: ErrorBody { message, kind, param: None, code } }
     }
 
     fn about(mut self, param: &str) -> Self {
@@ -64,18 +79,46 @@ impl ApiError {
     }
 }
 
-impl From<&Failure> for ApiError {
-    fn from(failure: &Failure) -> Self {
+impl ApiError {
+    /// A failed run. After side effects no status is used that clients or gateways take for an invitation to try again.
+    pub(super) fn of_run(failure: &Failure, side_effects: SideEffects) -> Self {
+        let mut error = Self::of_failure(failure);
+        match side_effects {
+            SideEffects::None => {
+                if *failure == Failure::CutByShutdown {
+                    error.body.message.push_str("; send the request again");
+                }
+            }
+            SideEffects::Possible => {
+                error.repetition = Repetition::Never;
+                error.body.message.push_str("; tools were called that may have changed something, so do not repeat it");
+                if error.status.is_server_error() {
+                    error.status = StatusCode::FAILED_DEPENDENCY;
+                }
+            }
+        }
+        error
+    }
+}
+
+impl ApiError {
+    /// A failed run that changed nothing.
+    fn of_failure(failure: &Failure) -> Self {
         let status = match failure {
             Failure::MaxSteps { .. } | Failure::TokenBudget { .. } | Failure::MalformedOutput { .. } => {
                 StatusCode::BAD_GATEWAY
             }
             Failure::Model { error, .. } if error.is_unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Model { .. } => StatusCode::BAD_GATEWAY,
+            Failure::ContextLength { .. } => StatusCode::BAD_REQUEST,
             Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Failure::CutByShutdown => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self::new(status, failure.kind(), failure.to_string())
+        let error = Self::new(status, failure.kind(), failure.to_string());
+        match failure {
+            Failure::ContextLength { .. } => error.about("messages"),
+            _ => error,
+        }
     }
 }
 
@@ -95,6 +138,13 @@ impl From<Refusal> for ApiError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", message)
             }
         }
+    }
+}
+
+impl From<Lost> for ApiError {
+    fn from(_: Lost) -> Self {
+        let message = "the run ended without an outcome".into();
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
     }
 }
 
@@ -126,13 +176,17 @@ impl From<JsonRejection> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        with_status(self.status, Json(Envelope { error: self.body }))
+        with_status(self.status, self.repetition, Json(Envelope { error: self.body }))
     }
 }
 
 /// Answers with a status, and with `Retry-After` where another attempt may succeed.
-pub(super) fn with_status(status: StatusCode, body: impl IntoResponse) -> Response {
+pub(super) fn with_status(status: StatusCode, repetition: Repetition, body: impl IntoResponse) -> Response {
     let mut response = (status, body).into_response();
+    if repetition == Repetition::Never {
+        response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        return response;
+    }
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }

@@ -5,9 +5,12 @@ pub mod admission;
 mod chat;
 pub mod error;
 mod feedback;
+pub mod idempotency;
+pub mod in_flight;
 mod models;
 mod runs;
 pub mod service;
+mod sse;
 
 use std::sync::Arc;
 
@@ -35,6 +38,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/runs", post(runs::run))
         .route("/v1/feedback", post(feedback::give))
+        .route("/metrics", get(admin::load))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
         .fallback(no_such_path)

@@ -2,16 +2,13 @@
 
 mod view;
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header::ACCEPT},
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{Response, sse::Event},
 };
 use futures::StreamExt;
 use serde::Deserialize;
@@ -20,8 +17,10 @@ use crate::agent::{Conversation, Outcome, RunEvent, State};
 
 use super::{
     chat::{ChatMessage, read_conversation},
-    error::{ApiError, with_status},
+    error::{ApiError, Repetition, with_status},
+    in_flight::Lost,
     service::{Service, Start, Started},
+    sse,
 };
 use view::Viewer;
 
@@ -40,21 +39,26 @@ pub(super) async fn run(
     body: Result<Json<RunBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(body) = body?;
-    let Started { id, mut events, .. } = service.start(body.validate()?)?;
+    let mut start = body.validate()?;
+    let request = ("runs", wants_events(&headers), &start.conversation, start.max_tokens);
+    start.key = service.outcomes.key(&headers, request)?;
+    let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer =
         Viewer { id: format!("run-{id}"), agent: service.agent_name.clone(), revision: service.revision.clone() };
     if wants_events(&headers) {
-        let events = events.filter_map(move |event| std::future::ready(viewer.event(&event)));
-        let events = events.map(|(name, data)| Ok::<_, Infallible>(Event::default().event(name).data(data)));
-        return Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response());
+        let events = events.filter_map(move |event| {
+            let event = event.map(|event| viewer.event(&event)).transpose();
+            std::future::ready(event.map(|event| event.map(|(name, data)| Event::default().event(name).data(data))))
+        });
+        return Ok(origin.mark(sse::answer(events)));
     }
     while let Some(event) = events.next().await {
-        if let RunEvent::Finished(state) = event {
-            return Ok(with_status(status(&state), Json(viewer.run(&state))));
+        if let RunEvent::Finished(state) = event? {
+            let (status, repetition) = status(&state);
+            return Ok(origin.mark(with_status(status, repetition, Json(viewer.run(&state)))));
         }
     }
-    let message = "the run ended without an outcome".into();
-    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message))
+    Err(Lost.into())
 }
 
 impl RunBody {
@@ -73,7 +77,7 @@ impl RunBody {
                 return Err(ApiError::invalid("input", "stands beside messages; send one of the two"));
             }
         };
-        Ok(Start { conversation, max_tokens })
+        Ok(Start { conversation, max_tokens, key: None })
     }
 }
 
@@ -83,10 +87,13 @@ fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 /// A failed run has the status of its failure, and still its steps in the body.
-fn status(state: &State) -> StatusCode {
+fn status(state: &State) -> (StatusCode, Repetition) {
     match state.finished() {
-        Some((Outcome::Answered { .. }, _)) => StatusCode::OK,
-        Some((Outcome::Failed(failure), _)) => ApiError::from(failure).status,
-        None => StatusCode::INTERNAL_SERVER_ERROR,
+        Some((Outcome::Answered { .. }, _)) => (StatusCode::OK, Repetition::AsStatus),
+        Some((Outcome::Failed(failure), _)) => {
+            let error = ApiError::of_run(failure, state.side_effects());
+            (error.status, error.repetition)
+        }
+        None => (StatusCode::INTERNAL_SERVER_ERROR, Repetition::AsStatus),
     }
 }

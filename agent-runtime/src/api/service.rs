@@ -1,41 +1,27 @@
 //! Starts runs and counts them: what all endpoints share.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
 };
 
-use async_stream::stream;
-use futures::{Stream, StreamExt};
-use slipway_runtime_config::{
-    Objective,
-    metrics::{Blame, RunOutcome},
-};
+use axum::response::Response;
+use slipway_runtime_config::Objective;
 use slipway_vocabulary::evidence::{CacheState, Stratum};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{
-        Agent, Conversation, Failure, Observation, Outcome, RunEvent, RunRequest, State,
-        state::{Call, CallResult, Step},
-        timings,
-    },
+    agent::{Agent, Conversation, RunRequest},
     clock::{Clock, Timestamp},
-    telemetry::{
-        Completion, Metrics, ModelCallMetrics, Recorder, RunValues, Session, TaskJudgement, ToolCallMetrics, UnitId,
-    },
+    telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
 };
 
 use super::{
-    admission::{Admission, Permit, Refusal},
+    admission::{Admission, Refusal},
     error::ApiError,
+    idempotency::{self, Claim, Key, Outcomes},
+    in_flight::{self, Counted, Events},
 };
-
-/// Events of one run; the last is `Finished`. Dropping it cancels the run.
-pub type RunStream = Pin<Box<dyn Stream<Item = RunEvent> + Send>>;
 
 /// What the endpoints serve with.
 pub struct Service {
@@ -59,6 +45,8 @@ pub struct Service {
     pub cut: CancellationToken,
     /// Numbers the runs.
     pub next_run: AtomicU64,
+    /// What came of requests that may be sent again.
+    pub outcomes: Arc<Outcomes>,
 }
 
 /// A run to start.
@@ -68,6 +56,8 @@ pub struct Start {
     pub conversation: Conversation,
     /// The client's limit on tokens.
     pub max_tokens: Option<u32>,
+    /// Names the request where it may be sent again.
+    pub key: Option<Key>,
 }
 
 /// A run that was admitted.
@@ -76,33 +66,59 @@ pub struct Started {
     pub id: String,
     /// When it was admitted.
     pub at: Timestamp,
+    /// Whether this request started it.
+    pub origin: Origin,
     /// What happens in it.
-    pub events: RunStream,
+    pub events: Events,
+}
+
+/// Where a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This request.
+    This,
+    /// An earlier one with the same key.
+    Earlier,
+}
+
+impl Origin {
+    /// Marks an answer that another request has had too.
+    pub(super) fn mark(self, response: Response) -> Response {
+        match self {
+            Self::This => response,
+            Self::Earlier => idempotency::mark_replayed(response),
+        }
+    }
 }
 
 impl Service {
-    /// Admits a run. It makes progress while its events are read.
+    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped; one with a key
+    /// goes on even then, for the request that comes again.
     ///
     /// # Errors
-    /// 400 if the conversation does not fit the prompt template, 429 if the pod is full, 503 if it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens } = start;
+        let Start { conversation, max_tokens, key } = start;
         let prompt =
             self.agent.prompt.render(&conversation).map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
         let at = self.clock.now();
-        let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);
         let id = format!("{}-{:x}-{number:x}", self.revision, self.started_at.as_micros());
+        let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
+            None => None,
+            Some(Claim::First(ticket)) => Some(ticket),
+            Some(Claim::Again { id, at, events }) => return Ok(Started { id, at, origin: Origin::Earlier, events }),
+        };
+        let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let in_flight = u64::try_from(permit.in_flight).unwrap_or(u64::MAX);
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
         let unit = self.recorder().start(at, stratum, session);
-        let run =
-            CountedRun { service: Arc::clone(self), id: id.clone(), at, unit, _permit: permit, is_finished: false };
         let request = RunRequest { id: id.clone(), prompt, max_tokens, shutdown: self.cut.clone() };
         let events = Arc::clone(&self.agent).run(request);
-        Ok(Started { id, at, events: Box::pin(counted(run, events)) })
+        let counted = Counted { service: Arc::clone(self), id: id.clone(), at, unit };
+        Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, permit, ticket, events) })
     }
 
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.
@@ -124,125 +140,16 @@ impl Service {
     }
 
     fn refuse(&self, refusal: Refusal, user_characters: u64, at: Timestamp) -> ApiError {
-        if let Refusal::Full { limit } = refusal {
-            let in_flight = u64::try_from(limit).unwrap_or(u64::MAX);
-            self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
-            self.metrics.run_shed();
+        match &refusal {
+            Refusal::Full { limit } => {
+                let in_flight = u64::try_from(*limit).unwrap_or(u64::MAX);
+                self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
+                self.metrics.run_shed();
+            }
+            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the revision's.
+            Refusal::NotReady { .. } => self.metrics.run_refused(RefusalReason::NotReady),
+            Refusal::Draining => self.metrics.run_refused(RefusalReason::Draining),
         }
         refusal.into()
-    }
-}
-
-/// A run in flight. Its end is counted once: when it finishes, or when it is dropped because the client went away.
-struct CountedRun {
-    service: Arc<Service>,
-    id: String,
-    at: Timestamp,
-    unit: UnitId,
-    /// Freed when the last byte was taken or the client went away.
-    _permit: Permit,
-    is_finished: bool,
-}
-
-fn counted(mut run: CountedRun, events: impl Stream<Item = RunEvent> + Send) -> impl Stream<Item = RunEvent> + Send {
-    stream! {
-        let mut events = std::pin::pin!(events);
-        while let Some(event) = events.next().await {
-            match &event {
-                RunEvent::Progress(progress) => {
-                    let now = run.service.clock.now();
-                    run.service.recorder().progress(now, run.unit, *progress);
-                }
-                RunEvent::Finished(state) => run.finish(state),
-                _ => {}
-            }
-            yield event;
-        }
-    }
-}
-
-impl CountedRun {
-    fn finish(&mut self, state: &State) {
-        self.is_finished = true;
-        let Some((outcome, _)) = state.finished() else { return };
-        let label = match outcome {
-            Outcome::Answered { .. } => RunOutcome::Answered,
-            Outcome::Failed(failure) => failure.outcome(),
-        };
-        let completion = match label.blame() {
-            Blame::Success => Completion::Succeeded(values(state)),
-            // The client's own limit: it says as little about the agent as a client that goes away.
-            Blame::Caller => Completion::Cancelled,
-            Blame::Error => Completion::Failed,
-        };
-        self.count(completion, label);
-        state.steps().iter().for_each(|step| self.count_step(step, outcome));
-        tracing::info!(
-            run = self.id,
-            outcome = label.as_str(),
-            steps = state.steps().len(),
-            output_tokens = state.output_tokens(),
-            microseconds = self.service.clock.now().micros_since(self.at),
-            "run ended"
-        );
-    }
-
-    fn count(&self, completion: Completion, label: RunOutcome) {
-        let now = self.service.clock.now();
-        let judged = self.service.recorder().finish(now, self.unit, completion);
-        self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
-    }
-
-    fn count_step(&self, step: &Step, outcome: &Outcome) {
-        let error = match outcome {
-            Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
-            Outcome::Failed(_) | Outcome::Answered { .. } => "",
-        };
-        let end = step.model_finished_at.unwrap_or(step.sent_at);
-        self.service.metrics.model_called(ModelCallMetrics {
-            micros: timings::model_time(step, end),
-            first_token_micros: step.first_token.map(|first| first.at.micros_since(step.sent_at)),
-            inter_token_micros: timings::inter_token(step),
-            output_tokens: step.output_tokens,
-            error,
-        });
-        step.calls.iter().for_each(|call| self.count_call(call));
-    }
-
-    fn count_call(&self, call: &Call) {
-        let Some(end) = &call.end else { return };
-        let error = match &end.result {
-            CallResult::Answered(Observation::Result(_)) => "",
-            CallResult::Answered(Observation::Error { kind, .. }) => kind,
-            CallResult::Cancelled => "cancelled",
-        };
-        let tool = if self.service.agent.tools.has(&call.call.name) { call.call.name.as_str() } else { "unknown" };
-        let micros = end.at.micros_since(call.started_at);
-        self.service.metrics.tool_called(ToolCallMetrics { tool: tool.into(), micros, error });
-    }
-}
-
-impl Drop for CountedRun {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.count(Completion::Cancelled, RunOutcome::Cancelled);
-            tracing::info!(run = self.id, outcome = "cancelled", "run ended: the client went away");
-        }
-    }
-}
-
-fn values(state: &State) -> RunValues {
-    let end = state.finished().map_or(state.started_at(), |(_, at)| at);
-    let times = timings::timings(state, end);
-    let latencies = timings::request_latencies(state);
-    RunValues {
-        run_micros: times.total,
-        model_micros: times.model,
-        tool_micros: times.tools,
-        worst_request_micros: latencies.request,
-        worst_first_token_micros: latencies.first_token,
-        worst_inter_token_micros: latencies.inter_token,
-        model_calls: u64::try_from(state.steps().len()).unwrap_or(u64::MAX),
-        output_tokens: state.output_tokens().into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Where text is generated: one trait, and behind it Triton over KServe gRPC and vLLM's own server. Imports no other layer.
 
 mod open_ai;
+mod overflow;
 pub mod tokens;
 mod triton;
 
@@ -85,6 +86,8 @@ pub enum BackendError {
     Engine {
         /// The engine's own words.
         message: String,
+        /// What of the request made it fail, if anything did.
+        fault: EngineFault,
     },
     /// The engine's answer is not what a text-generation entry answers.
     #[error("the engine's answer cannot be read: {problem}")]
@@ -100,13 +103,41 @@ pub enum BackendError {
     EndedEarly,
 }
 
+/// What an engine's failure is due to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineFault {
+    /// The engine.
+    Engine,
+    /// The prompt, which does not fit the model's context.
+    ContextLength,
+}
+
 impl BackendError {
+    /// An engine's failure in its own words, which also tell a prompt that is too long.
+    pub fn engine(message: String) -> Self {
+        let fault = if overflow::is_overflow(&message) { EngineFault::ContextLength } else { EngineFault::Engine };
+        Self::Engine { message, fault }
+    }
+
+    /// What the failure is due to; nothing in the request unless the engine says so.
+    pub fn fault(&self) -> EngineFault {
+        match self {
+            Self::Engine { fault, .. } => *fault,
+            Self::Unreachable { .. }
+            | Self::NotReady { .. }
+            | Self::Protocol { .. }
+            | Self::Tokens(_)
+            | Self::EndedEarly => EngineFault::Engine,
+        }
+    }
+
     /// A bounded label for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::NotReady { .. } => "not_ready",
-            Self::Engine { .. } => "engine",
+            Self::Engine { fault: EngineFault::Engine, .. } => "engine",
+            Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
             Self::Protocol { .. } => "protocol",
             Self::Tokens(_) => "tokens",
             Self::EndedEarly => "ended_early",

@@ -14,13 +14,14 @@ use futures::{
     stream::{BoxStream, Stream, StreamExt},
 };
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::{
     events::Events,
     reader::{Read, Reader, failure},
 };
-use super::{Backend, BackendError, Generation, Piece};
+use super::{Backend, BackendError, EngineFault, Generation, Piece};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,6 +40,13 @@ pub struct OpenAi {
     client: Client,
     endpoint: String,
     model: String,
+}
+
+/// A prompt's tokens, and how many the context holds: what `/tokenize` answers.
+#[derive(Deserialize)]
+struct Tokenized {
+    count: u32,
+    max_model_len: u32,
 }
 
 /// Why the client could not be set up.
@@ -86,7 +94,26 @@ impl OpenAi {
         BackendError::Unreachable { endpoint: self.endpoint.clone(), source: Box::new(source) }
     }
 
+    /// Asks for a generation; where its tokens do not fit the context after the prompt, for as many as do.
     async fn ask(&self, generation: Generation) -> Result<Response, BackendError> {
+        let asked = self.post(generation.clone()).await;
+        let Err(error @ BackendError::Engine { fault: EngineFault::ContextLength, .. }) = asked else { return asked };
+        let Some(Tokenized { count, max_model_len }) = self.count(&generation).await else { return Err(error) };
+        match max_model_len.saturating_sub(count) {
+            0 => Err(error),
+            room => self.post(Generation { max_tokens: room.min(generation.max_tokens), ..generation }).await,
+        }
+    }
+
+    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run waits for it.
+    async fn count(&self, generation: &Generation) -> Option<Tokenized> {
+        let request = self.client.post(format!("{}/tokenize", self.endpoint)).timeout(READY_TIMEOUT);
+        let request = request.json(&json!({ "model": self.model, "prompt": generation.prompt }));
+        let response = request.send().await.ok().filter(|response| response.status().is_success())?;
+        response.json().await.ok()
+    }
+
+    async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
         let request = self.client.post(format!("{}/v1/completions", self.endpoint));
         // vLLM names the request so in its log.
         let request = request.header("x-request-id", &generation.id).json(&body(&self.model, generation));
@@ -100,7 +127,7 @@ impl OpenAi {
         }
         let text = response.text().await.map_err(|source| self.unreachable(source))?;
         let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
-        Err(BackendError::Engine { message: format!("HTTP status {}: {message}", status.as_u16()) })
+        Err(BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())))
     }
 }
 

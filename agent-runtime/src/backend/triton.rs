@@ -111,7 +111,7 @@ impl Triton {
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
                 BackendError::Unreachable { endpoint: self.endpoint.clone(), source: Box::new(status) }
             }
-            _ => BackendError::Engine { message: status.message().to_owned() },
+            _ => BackendError::engine(status.message().to_owned()),
         }
     }
 
@@ -149,7 +149,7 @@ impl Backend for Triton {
                 let read = match message {
                     None => Some(reader.end()?),
                     Some(message) if !message.error_message.is_empty() => {
-                        Err(BackendError::Engine { message: message.error_message })?
+                        Err(BackendError::engine(message.error_message))?
                     }
                     Some(message) => message.infer_response.map(|response| reader.read(response)).transpose()?.flatten(),
                 };

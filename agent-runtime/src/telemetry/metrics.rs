@@ -34,8 +34,13 @@ const GOOD: [&str; 2] = ["true", "false"];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// What says how loaded the pod is, once more: for those who pick a pod.
+    load: Registry,
+    in_flight_ratio: Gauge<f64, AtomicU64>,
+    max_in_flight: u32,
     runs: Family<OutcomeLabel, Counter>,
     shed: Counter,
+    refused: Family<RefusalLabel, Counter>,
     tasks: Family<TaskLabels, Counter>,
     in_flight: Gauge,
     model_requests: Gauge,
@@ -68,6 +73,26 @@ pub struct ModelCallMetrics {
     pub error: &'static str,
 }
 
+/// Why a pod refuses runs although it has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// Its engine is not ready.
+    NotReady,
+    /// It is shutting down.
+    Draining,
+}
+
+impl RefusalReason {
+    const ALL: [Self; 2] = [Self::NotReady, Self::Draining];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "not_ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
 /// One tool call, as it is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCallMetrics {
@@ -82,6 +107,11 @@ pub struct ToolCallMetrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -130,6 +160,12 @@ impl Metrics {
         let metrics = Self {
             runs: register(r, counter_name(RUNS_TOTAL), "Runs that ended, by outcome", Family::default()),
             shed: register(r, "slipway_runs_shed", "Runs refused because maxInFlight was reached", Counter::default()),
+            refused: register(
+                r,
+                "slipway_runs_refused",
+                "Runs refused because the pod does not serve",
+                Family::default(),
+            ),
             tasks: register(r, "slipway_tasks_judged", "Runs that clients have judged", Family::default()),
             in_flight: register(r, "slipway_runs_in_flight", "Runs being served", Gauge::default()),
             model_requests: register(
@@ -176,8 +212,16 @@ impl Metrics {
             execute_tool: histograms(r, "gen_ai_execute_tool_duration_seconds", "Duration of tool calls", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
+            in_flight_ratio: register(
+                r,
+                "slipway_runs_in_flight_ratio",
+                "Runs being served, of those that may be",
+                Gauge::default(),
+            ),
+            max_in_flight: identity.max_in_flight,
             agent: identity.agent.into(),
             model: identity.model.into(),
+            load: Registry::default(),
             registry,
         };
         metrics.set_objectives(&[], objectives);
@@ -191,8 +235,19 @@ impl Metrics {
         r.register("slipway_agent", "What this pod serves", info);
         let limit: Gauge = register(r, "slipway_runs_in_flight_limit", "Runs served at once at most", Gauge::default());
         limit.set(identity.max_in_flight.into());
+        let load = &mut self.load;
+        load.register("slipway_runs_in_flight", "Runs being served", self.in_flight.clone());
+        load.register("slipway_runs_in_flight_limit", "Runs served at once at most", limit);
+        let ratio = self.in_flight_ratio.clone();
+        load.register("slipway_runs_in_flight_ratio", "Runs being served, of those that may be", ratio);
+        let requests = self.model_requests.clone();
+        load.register("slipway_model_requests_in_flight", "Model requests that runs wait for", requests);
+        load.register("slipway_ready", "1 when the pod serves", self.ready.clone());
         for outcome in RunOutcome::ALL {
             drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
+        }
+        for reason in RefusalReason::ALL {
+            drop(self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }));
         }
         self
     }
@@ -263,6 +318,11 @@ impl Metrics {
         self.shed.inc();
     }
 
+    /// Counts a run refused because the pod does not serve.
+    pub fn run_refused(&self, reason: RefusalReason) {
+        self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }).inc();
+    }
+
     /// Counts what a client says of a run.
     pub fn task_judged(&self, is_success: bool) {
         let [yes, no] = GOOD;
@@ -272,6 +332,8 @@ impl Metrics {
     /// Notes how many runs are being served.
     pub fn set_in_flight(&self, runs: usize) {
         self.in_flight.set(i64::try_from(runs).unwrap_or(i64::MAX));
+        // Exact: runs are far fewer than 2^53.
+        self.in_flight_ratio.set(runs as f64 / f64::from(self.max_in_flight.max(1)));
     }
 
     /// Notes how many model requests are in flight.
@@ -289,9 +351,15 @@ impl Metrics {
     /// # Errors
     /// Never in practice: writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
-        Ok(text)
+        encode(&self.registry)
+    }
+
+    /// The OpenMetrics text of the pod's load alone.
+    ///
+    /// # Errors
+    /// As [`Metrics::encode`].
+    pub fn encode_load(&self) -> Result<String, std::fmt::Error> {
+        encode(&self.load)
     }
 }
 
@@ -308,6 +376,12 @@ pub struct MetricsIdentity<'a> {
     pub version: &'a str,
     /// The limit on runs served at once.
     pub max_in_flight: u32,
+}
+
+fn encode(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    text::encode(&mut text, registry)?;
+    Ok(text)
 }
 
 /// The encoder adds the suffix of counters itself.

@@ -5,6 +5,6 @@ mod metrics;
 mod recorder;
 mod values;
 
-pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, ToolCallMetrics};
+pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};
 pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};
 pub use values::{Progress, RunValues, Waiting};

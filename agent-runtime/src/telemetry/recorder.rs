@@ -37,6 +37,8 @@ pub enum Completion {
     /// The client went away, or its own limit on tokens ended the run. Past an objective that is an error; before it,
     /// it says nothing about the agent.
     Cancelled,
+    /// What the client asked for cannot be done. However long that took to find out, it says nothing about the agent.
+    Refused,
 }
 
 /// What a client says of a run.
@@ -158,7 +160,7 @@ impl Recorder {
             Completion::Succeeded(values) => RUN_METRICS.iter().for_each(|metric| self.succeed(*metric, &run, &values)),
             Completion::Failed => self.fail(&run),
             Completion::Cancelled if self.is_past_objectives(&run, now) => self.fail(&run),
-            Completion::Cancelled => {
+            Completion::Cancelled | Completion::Refused => {
                 let age = now.micros_since(run.started);
                 self.series.entry((Metric::Cancelled, run.stratum)).or_default().record(age);
             }
@@ -297,6 +299,7 @@ fn is_good_event(objective: &Objective, run: &InFlight, now: Timestamp, completi
     match completion {
         Completion::Succeeded(values) => values.of(metric).map(|value| value <= objective.max_microseconds),
         Completion::Failed => Some(false),
+        Completion::Refused => None,
         Completion::Cancelled => {
             let is_past = run.progress.at_least(metric, run.started, now) > objective.max_microseconds;
             is_past.then_some(false)

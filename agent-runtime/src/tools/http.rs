@@ -3,7 +3,11 @@
 //! The host comes from the configuration alone: arguments are percent-encoded into path or query, redirects are not
 //! followed, and proxies of the environment are not used. So a model cannot be talked into calling another address.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    time::{Duration, Instant},
+};
 
 use reqwest::{
     Certificate, Client, Method, RequestBuilder, Response,
@@ -14,11 +18,16 @@ use serde_json::Value;
 use slipway_runtime_config::{
     ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, UrlTemplate, UrlTemplateError,
 };
+use tokio::sync::Semaphore;
 
 use super::arguments::{self, ArgumentError};
 
-/// Pause before another attempt: long enough for a restarting service's next endpoint, short beside a model call.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a model call.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before any attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Calls of one tool at once. A pod full of runs could make thousands; the others wait, within the time of their runs.
+const CALLS_AT_ONCE: usize = 64;
 /// A service that is there accepts within this time; one that is not is found out before the call's own timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -133,9 +142,13 @@ pub(super) struct HttpTool {
     separator: String,
     headers_from: Option<String>,
     timeout_milliseconds: u64,
+    is_idempotent: bool,
     attempts: u32,
     max_response_bytes: u64,
     result: ResultPick,
+    /// Places for calls under way.
+    places: Semaphore,
+    dice: RandomState,
 }
 
 impl HttpTool {
@@ -168,10 +181,18 @@ impl HttpTool {
             separator: argument_separator.clone(),
             headers_from: headers_from.clone(),
             timeout_milliseconds: *timeout_milliseconds,
+            is_idempotent: *idempotent,
             attempts: if *idempotent { 1 + retries } else { 1 },
             max_response_bytes: *max_response_bytes,
             result: result.clone(),
+            places: Semaphore::new(CALLS_AT_ONCE),
+            dice: RandomState::new(),
         })
+    }
+
+    /// Whether a repeated call does no harm, as its configuration says.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.is_idempotent
     }
 
     pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
@@ -182,8 +203,8 @@ impl HttpTool {
             match self.attempt(&url, &arguments).await {
                 Err(error) if error.is_transient() && attempt < self.attempts => {
                     tracing::debug!(error = %error, attempt, "tool call is repeated");
+                    tokio::time::sleep(pause(attempt, self.dice.hash_one(Instant::now()))).await;
                     attempt += 1;
-                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 outcome => return outcome,
             }
@@ -199,6 +220,8 @@ impl HttpTool {
             }
             self.read(response).await
         };
+        // Never closed, so this always gives a place.
+        let _place = self.places.acquire().await;
         let limit = Duration::from_millis(self.timeout_milliseconds);
         let timed_out = |_| HttpToolError::Timeout { milliseconds: self.timeout_milliseconds };
         let body = tokio::time::timeout(limit, exchange).await.map_err(timed_out)??;
@@ -230,6 +253,14 @@ impl HttpTool {
         }
         Ok(body)
     }
+}
+
+/// The pause after so many attempts: it doubles, and up to half of it is left to the dice, so that calls that failed together
+/// do not come back together.
+fn pause(attempts: u32, dice: u64) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempts)).min(LONGEST_PAUSE);
+    let half = u64::try_from(longest.as_micros() / 2).unwrap_or(u64::MAX);
+    Duration::from_micros(half + dice % (half + 1))
 }
 
 /// A client that goes only where it is told. The certificate roots are compiled in: the image has none.
@@ -280,5 +311,27 @@ fn pick(result: &ResultPick, body: &[u8]) -> Result<String, HttpToolError> {
                 other => Ok(other.to_string()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pauses_double_up_to_a_bound_and_differ_by_half(attempts in 1..40_u32, dice: u64) {
+            let (shortest, longest) = (pause(attempts, 0), 2 * pause(attempts, 0));
+            let pause = pause(attempts, dice);
+            prop_assert!(shortest <= pause && pause <= longest && longest <= LONGEST_PAUSE, "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_pause_is_short() {
+        assert_eq!([1, 2, 9].map(|attempts| pause(attempts, 0).as_millis()), [100, 200, 1_000]);
     }
 }

@@ -101,6 +101,14 @@ impl Registry {
         self.tools.contains_key(name)
     }
 
+    /// Whether a call of this name does no harm when it is made twice. A name that is no tool calls nothing.
+    pub fn is_repeatable(&self, name: &str) -> bool {
+        match self.tools.get(name) {
+            Some(Implementation::Http(tool)) => tool.is_idempotent(),
+            Some(Implementation::Calculator) | None => true,
+        }
+    }
+
     /// Calls a tool with what the model wrote between the brackets. Dropping the future cancels the call.
     ///
     /// # Errors

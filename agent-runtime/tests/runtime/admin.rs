@@ -99,6 +99,24 @@ async fn revisions_of_different_prompts_are_compared_on_the_same_questions() {
 }
 
 #[tokio::test]
+async fn pickers_find_the_load_and_nothing_else_where_a_pool_points() {
+    let sidecar = sidecar_with([], |config| config.max_in_flight = 4);
+    let _one = sidecar.app.admission().admit().expect("there is room");
+    let load = get(&sidecar.app.api(), "/metrics").await.body;
+    let lines: Vec<_> = load.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(
+        lines,
+        [
+            "slipway_runs_in_flight 1",
+            "slipway_runs_in_flight_limit 4",
+            "slipway_runs_in_flight_ratio 0.25",
+            "slipway_model_requests_in_flight 0",
+            "slipway_ready 1",
+        ]
+    );
+}
+
+#[tokio::test]
 async fn an_id_that_is_none_is_refused() {
     let answer = get(&sidecar([]).app.admin(), "/slipway/v1/evidence?after=yesterday").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);

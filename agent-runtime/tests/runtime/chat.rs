@@ -1,12 +1,17 @@
 //! `/v1/chat/completions` and `/v1/models`.
 
-use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+};
+use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_agent_runtime::api::admission::Readiness;
+use tower::ServiceExt;
 
-use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
+use crate::fixture::{Reply, Sidecar, get, or_hang, post, sidecar, sidecar_with};
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -90,6 +95,20 @@ async fn a_limit_spent_before_the_answer_gives_an_empty_one() {
     assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("length")));
     let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
     assert!(metrics.contains("slipway_runs_total{outcome=\"max_tokens_exceeded\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn an_empty_answer_may_be_sent_back() {
+    let again = || Reply::Says("Answer: 1\n\n");
+    let sidecar = sidecar([Reply::Says("Action: calc[17+4]\n\n"), again(), again()]);
+    let mut request = question("?");
+    request["max_tokens"] = json!(5);
+    let empty = post(&sidecar.app.api(), PATH, request).await.json()["choices"][0]["message"].clone();
+    for said in [empty, json!({ "role": "assistant", "content": null })] {
+        let messages = json!([{ "role": "user", "content": "a" }, said, { "role": "user", "content": "b" }]);
+        let answer = post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    }
 }
 
 #[rstest]
@@ -179,6 +198,23 @@ async fn a_failure_before_the_answer_has_its_status_even_when_streaming() {
 }
 
 #[tokio::test]
+async fn headers_and_the_role_do_not_wait_for_the_answer() {
+    let sidecar = sidecar([Reply::WaitsAndSays("Answer: 1\n\n")]);
+    let mut request = question("?");
+    request["stream"] = json!(true);
+    let post = Request::post(PATH).header(CONTENT_TYPE, "application/json").body(Body::from(request.to_string()));
+    let asked = sidecar.app.api().oneshot(post.expect("the request is well formed"));
+    let response = or_hang(asked).await.expect("a router does not fail");
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut body = response.into_body().into_data_stream();
+    let first = or_hang(body.next()).await.expect("an event comes").expect("the body arrives");
+    assert!(String::from_utf8_lossy(&first).contains("\"role\":\"assistant\""), "{first:?}");
+    sidecar.engine.release();
+    let rest: Vec<_> = or_hang(body.map(|bytes| bytes.expect("the body arrives").to_vec()).collect()).await;
+    assert!(rest.concat().ends_with(b"data: [DONE]\n\n"));
+}
+
+#[tokio::test]
 async fn a_failure_within_the_answer_ends_the_stream_with_an_error() {
     let sidecar = sidecar([Reply::SaysAndFails("Answer: one two three")]);
     let mut request = question("?");
@@ -210,15 +246,21 @@ async fn a_full_pod_answers_429_and_when_to_retry() {
 
 #[rstest]
 #[case(Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() },
-    "this pod is not ready: Triton's model \"agent\" is not ready")]
-#[case(Readiness::Draining, "this pod is shutting down; send the request again")]
+    "this pod is not ready: Triton's model \"agent\" is not ready", "not_ready")]
+#[case(Readiness::Draining, "this pod is shutting down; send the request again", "draining")]
 #[tokio::test]
-async fn a_pod_that_does_not_serve_answers_503(#[case] readiness: Readiness, #[case] message: &str) {
+async fn a_pod_that_does_not_serve_answers_503(
+    #[case] readiness: Readiness,
+    #[case] message: &str,
+    #[case] reason: &str,
+) {
     let sidecar = sidecar([]);
     sidecar.app.admission().set_readiness(readiness);
     let answer = post(&sidecar.app.api(), PATH, question("?")).await;
     assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
     assert_eq!(answer.error(), message);
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    assert!(metrics.contains(&format!("slipway_runs_refused_total{{reason=\"{reason}\"}} 1\n")), "{metrics}");
 }
 
 #[tokio::test]

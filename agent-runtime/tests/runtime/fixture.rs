@@ -33,6 +33,8 @@ pub const START: Timestamp = Timestamp::from_micros(1_770_000_000_000_000);
 pub enum Reply {
     /// Writes this in two pieces, ten virtual milliseconds and one token a character apart.
     Says(&'static str),
+    /// Writes this in pieces of one character each.
+    Spells(&'static str),
     /// Writes this and is cut off by the limit on tokens.
     IsCutOff(&'static str),
     /// Writes this once `release` is called.
@@ -41,6 +43,8 @@ pub enum Reply {
     SaysAndHangs(&'static str),
     /// Writes this and fails.
     SaysAndFails(&'static str),
+    /// Says in these words that it cannot.
+    Refuses(&'static str),
 }
 
 /// An engine that follows a script.
@@ -115,13 +119,24 @@ impl Backend for ScriptedBackend {
                 guard.state.subscribe().wait_for(|state| state.is_released).await.expect("the guard holds the sender");
             }
             let (text, finish) = match reply {
-                Reply::Says(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
+                Reply::Says(text) | Reply::Spells(text) | Reply::WaitsAndSays(text) => (text, Some(FinishReason::Stop)),
                 Reply::IsCutOff(text) => (text, Some(FinishReason::Length)),
                 Reply::SaysAndHangs(text) | Reply::SaysAndFails(text) => (text, None),
+                Reply::Refuses(words) => {
+                    clock.advance(Duration::from_millis(10));
+                    guard.is_over();
+                    yield Err(BackendError::engine(words.into()));
+                    return;
+                }
             };
-            let (first, second) = text.split_at(text.len() / 2);
-            clock.advance(Duration::from_millis(10));
-            yield Ok(Piece { text: first.into(), output_tokens: tokens(first), finish: None });
+            let cuts = if let Reply::Spells(_) = reply { 1..text.len() } else { text.len() / 2..text.len() / 2 + 1 };
+            let mut written = 0;
+            for cut in cuts {
+                clock.advance(Duration::from_millis(10));
+                yield Ok(Piece { text: text[written..cut].into(), output_tokens: tokens(&text[..cut]), finish: None });
+                written = cut;
+            }
+            let second = &text[written..];
             clock.advance(Duration::from_millis(10));
             if finish.is_some() {
                 guard.is_over();
@@ -129,7 +144,7 @@ impl Backend for ScriptedBackend {
             yield Ok(Piece { text: second.into(), output_tokens: tokens(text), finish });
             if let Reply::SaysAndFails(_) = reply {
                 guard.is_over();
-                yield Err(BackendError::Engine { message: "CUDA out of memory".into() });
+                yield Err(BackendError::engine("CUDA out of memory".into()));
             }
             std::future::pending::<()>().await;
         }
@@ -229,7 +244,7 @@ pub async fn get(router: &Router, path: &str) -> Answer {
     send(router, Request::get(path), String::new()).await
 }
 
-async fn send(router: &Router, request: axum::http::request::Builder, body: String) -> Answer {
+pub async fn send(router: &Router, request: axum::http::request::Builder, body: String) -> Answer {
     let request = request.body(Body::from(body)).expect("the request is well formed");
     let response = router.clone().oneshot(request).await.expect("a router does not fail");
     let (parts, body) = response.into_parts();

@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 21] = [
+const PURE: [&str; 22] = [
     "agent/conversation.rs",
     "agent/grammar.rs",
     "agent/prompt.rs",
@@ -27,6 +27,7 @@ const PURE: [&str; 21] = [
     "agent/timings.rs",
     "api/chat/request.rs",
     "api/runs/view.rs",
+    "backend/overflow.rs",
     "backend/tokens/answer.rs",
     "backend/tokens/detokenizer.rs",
     "backend/tokens/stop_words.rs",

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_agent_runtime::backend::{Backend, BackendError, FinishReason, Generation, OpenAi, Piece};
+use slipway_agent_runtime::backend::{Backend, BackendError, EngineFault, FinishReason, Generation, OpenAi, Piece};
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::fixture::or_hang;
@@ -28,6 +28,8 @@ enum Behavior {
     SendsAndHangs(Vec<Vec<u8>>),
     /// Answers with this status and text.
     Refuses(StatusCode, &'static str),
+    /// Answers like a server whose context holds eight tokens, one a character.
+    HoldsEight,
 }
 
 /// What was seen of clients.
@@ -61,11 +63,18 @@ impl Drop for Guard {
 
 async fn complete(State(server): State<Arc<StandIn>>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
     let id = headers.get("x-request-id").map(|id| id.to_str().expect("a text").to_owned());
+    let asked = body.clone();
     server.seen.send_modify(|seen| seen.requests.push((id, body)));
     let (parts, hangs) = match server.behavior.clone() {
         Behavior::Refuses(status, text) => return (status, text).into_response(),
         Behavior::Sends(parts) => (parts, false),
         Behavior::SendsAndHangs(parts) => (parts, true),
+        Behavior::HoldsEight => match room(&asked) {
+            room if room < asked["max_tokens"].as_i64().expect("a number") => {
+                return (StatusCode::BAD_REQUEST, Json(json!({ "message": TOO_LONG, "code": 400 }))).into_response();
+            }
+            _ => (vec![chunk("5", 1, Some("length")), event("[DONE]")], false),
+        },
     };
     let guard = hangs.then(|| Guard(server.seen.clone()));
     let body = async_stream::stream! {
@@ -82,11 +91,25 @@ async fn complete(State(server): State<Arc<StandIn>>, headers: HeaderMap, Json(b
     ([("content-type", "text/event-stream")], Body::from_stream(body)).into_response()
 }
 
+/// In the words of vLLM 0.10.
+const TOO_LONG: &str =
+    "This model's maximum context length is 8 tokens. However, your request has too many input tokens.";
+
+/// How many tokens the context has for an answer.
+fn room(asked: &Value) -> i64 {
+    8 - i64::try_from(asked["prompt"].as_str().expect("a text").chars().count()).expect("prompts are short")
+}
+
+async fn tokenize(Json(asked): Json<Value>) -> Json<Value> {
+    Json(json!({ "count": 8 - room(&asked), "max_model_len": 8, "tokens": [] }))
+}
+
 async fn start(server: StandIn) -> OpenAi {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
     let health = |State(server): State<Arc<StandIn>>| async move { server.health };
     let router = Router::new().route("/v1/completions", post(complete)).route("/health", get(health));
+    let router = router.route("/tokenize", post(tokenize));
     tokio::spawn(axum::serve(listener, router.with_state(Arc::new(server))).into_future());
     OpenAi::new(&endpoint, "agent").expect("the endpoint is a URL")
 }
@@ -233,6 +256,34 @@ async fn a_refusal_is_told_in_the_servers_words(
 ) {
     let error = generate(StandIn::new(Behavior::Refuses(status, text))).await.expect_err("it is refused");
     assert_eq!(error.to_string(), message);
+}
+
+/// Asks a server whose context holds eight tokens, and gives the limits that it was asked with.
+async fn ask_for(prompt: &str, max_tokens: u32) -> (Result<Vec<Piece>, BackendError>, Vec<i64>) {
+    let server = StandIn::new(Behavior::HoldsEight);
+    let seen = server.seen.subscribe();
+    let generation = Generation { id: "run-1".into(), prompt: prompt.into(), max_tokens, stop_words: Vec::new() };
+    let pieces: Vec<_> = or_hang(start(server).await.generate(generation).collect()).await;
+    let limits =
+        seen.borrow().requests.iter().map(|(_, body)| body["max_tokens"].as_i64().expect("a number")).collect();
+    (pieces.into_iter().collect(), limits)
+}
+
+#[tokio::test]
+async fn a_limit_beyond_the_context_becomes_what_the_context_leaves() {
+    let (fits, limits) = ask_for("five?", 3).await;
+    assert_eq!((fits.is_ok(), limits), (true, vec![3]));
+    let (clamped, limits) = ask_for("five?", 7).await;
+    assert_eq!((clamped.is_ok(), limits), (true, vec![7, 3]));
+}
+
+#[tokio::test]
+async fn a_prompt_beyond_the_context_is_the_clients_fault() {
+    let (refused, limits) = ask_for("too long", 7).await;
+    let error = refused.expect_err("nothing is left");
+    assert_eq!((error.fault(), error.kind(), limits), (EngineFault::ContextLength, "context_length", vec![7]));
+    let other = generate(StandIn::new(Behavior::Refuses(StatusCode::BAD_REQUEST, "no such LoRA"))).await;
+    assert_eq!(other.expect_err("it is refused").fault(), EngineFault::Engine);
 }
 
 #[tokio::test]

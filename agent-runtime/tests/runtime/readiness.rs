@@ -21,6 +21,8 @@ use crate::fixture::or_hang;
 /// An engine that is ready when it is told to be, and fails at prompts beyond its context.
 struct Engine {
     is_ready: watch::Sender<bool>,
+    /// Questions that it leaves unanswered from now on, and those that it was asked.
+    questions: watch::Sender<(u32, u32)>,
     generations: watch::Sender<Vec<Generation>>,
     context: usize,
 }
@@ -30,12 +32,21 @@ impl Backend for Engine {
         let fits = generation.prompt.len() + generation.max_tokens as usize <= self.context;
         self.generations.send_modify(|generations| generations.push(generation));
         let done = Piece { text: String::new(), output_tokens: 1, finish: Some(FinishReason::Length) };
-        let too_long = BackendError::Engine { message: "the prompt does not fit the context".into() };
+        let too_long = BackendError::engine("the prompt does not fit the context".into());
         iter([if fits { Ok(done) } else { Err(too_long) }]).boxed()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         let is_ready = *self.is_ready.borrow();
+        let is_late = self.questions.borrow().0 > 0;
+        self.questions.send_modify(|(late, asked)| {
+            *late = late.saturating_sub(1);
+            *asked += 1;
+        });
+        if is_late {
+            let (endpoint, source) = ("http://127.0.0.1:8001".into(), "deadline has elapsed".into());
+            return Box::pin(async { Err(BackendError::Unreachable { endpoint, source }) });
+        }
         let not_ready = BackendError::NotReady { what: "Triton's model \"agent\"".into() };
         Box::pin(async move { if is_ready { Ok(()) } else { Err(not_ready) } })
     }
@@ -62,7 +73,15 @@ async fn until(admission: &Admission, readiness: &Readiness) {
 
 fn engine(context: usize) -> Arc<Engine> {
     let (is_ready, generations) = (watch::Sender::new(false), watch::Sender::default());
-    Arc::new(Engine { is_ready, generations, context })
+    Arc::new(Engine { is_ready, questions: watch::Sender::default(), generations, context })
+}
+
+/// Leaves so many questions unanswered, and returns once the next was answered.
+async fn is_late(engine: &Engine, questions: u32) {
+    engine.questions.send_replace((questions, 0));
+    or_hang(engine.questions.subscribe().wait_for(|(_, asked)| *asked > questions + 1))
+        .await
+        .expect("the engine lives");
 }
 
 #[tokio::test]
@@ -88,6 +107,25 @@ async fn an_engine_that_was_lost_is_warmed_up_again() {
     engine.is_ready.send_replace(false);
     until(&admission, &Readiness::NotReady { why: "Triton's model \"agent\" is not ready".into() }).await;
     engine.is_ready.send_replace(true);
+    until(&admission, &Readiness::Ready).await;
+    assert_eq!(engine.generations.borrow().len(), 4);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn an_engine_that_answers_late_under_load_serves_on_and_is_not_warmed_up_again() {
+    let engine = engine(32);
+    engine.is_ready.send_replace(true);
+    let (admission, stop) = watched(&engine);
+    until(&admission, &Readiness::Ready).await;
+    let unready = tokio::spawn({
+        let admission = Arc::clone(&admission);
+        async move { admission.until(|readiness| *readiness != Readiness::Ready).await }
+    });
+    is_late(&engine, 2).await;
+    assert_eq!((unready.is_finished(), engine.generations.borrow().len()), (false, 2));
+    is_late(&engine, 3).await;
+    or_hang(unready).await.expect("no panic");
     until(&admission, &Readiness::Ready).await;
     assert_eq!(engine.generations.borrow().len(), 4);
     stop.cancel();

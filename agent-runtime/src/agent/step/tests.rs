@@ -171,8 +171,12 @@ fn the_deadline_cancels_what_is_under_way() {
 #[test]
 fn a_failed_model_call_ends_the_run_with_its_cause() {
     let mut run = Run::new(LIMITS);
-    let error =
-        ModelError { message: "the engine failed: out of memory".into(), kind: "engine", is_unavailable: false };
+    let error = ModelError {
+        message: "the engine failed: out of memory".into(),
+        kind: "engine",
+        is_unavailable: false,
+        fault: EngineFault::Engine,
+    };
     assert_eq!(run.happens(EventKind::ModelFailed(error)), [Action::Finish]);
     assert_eq!(run.failure(), "the model call of step 1 failed: the engine failed: out of memory");
 }

@@ -96,7 +96,7 @@ pub(super) struct Chat {
 }
 
 /// Whether a stream ends with a chunk that tells the usage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum UsageChunk {
     Yes,
     No,
@@ -179,6 +179,8 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
     let text = match message.content {
         Some(Content::Text(text)) => text,
         Some(Content::Parts(parts)) => read_parts(i, parts)?,
+        // As clients send an assistant's turn back that had no text.
+        None if role == Role::Assistant => String::new(),
         None => {
             return Err(ApiError::invalid(&format!("messages[{i}].content"), "is missing; write the message's text"));
         }

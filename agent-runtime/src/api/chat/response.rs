@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{agent::RunEvent, backend::FinishReason};
 
-use super::{answer_of, request::UsageChunk};
+use super::{super::in_flight::Lost, answer_of, request::UsageChunk};
 
 /// What all answers of one completion share.
 #[derive(Clone, Debug)]
@@ -103,13 +103,17 @@ impl Completion {
     /// for, and the closing `[DONE]`. A failure after the first part is an event with an `error`, and nothing follows.
     pub(super) fn chunks(
         self,
-        events: impl Stream<Item = RunEvent> + Send + 'static,
+        events: impl Stream<Item = Result<RunEvent, Lost>> + Send + 'static,
         usage: UsageChunk,
-    ) -> impl Stream<Item = String> + Send + 'static {
+    ) -> impl Stream<Item = Result<String, Lost>> + Send + 'static {
         let role = Delta { role: Some("assistant"), content: Some(String::new()) };
         let opening = self.chunk(Some((role, None)), None);
-        let rest = events.flat_map(move |event| stream::iter(self.data(&event, usage)));
-        stream::once(future::ready(opening)).chain(rest)
+        let data = move |event: Result<RunEvent, Lost>| match event {
+            Ok(event) => self.data(&event, usage).into_iter().map(Ok).collect(),
+            Err(lost) => vec![Err(lost)],
+        };
+        let rest = events.flat_map(move |event| stream::iter(data(event)));
+        stream::once(future::ready(Ok(opening))).chain(rest)
     }
 
     fn data(&self, event: &RunEvent, usage: UsageChunk) -> Vec<String> {

@@ -94,7 +94,9 @@ impl Viewer {
             Some((Outcome::Answered { text, finish }, _)) => {
                 ("succeeded", Some(text.clone()), Some(name_of(*finish)), None)
             }
-            Some((Outcome::Failed(failure), _)) => ("failed", None, None, Some(ApiError::from(failure).body)),
+            Some((Outcome::Failed(failure), _)) => {
+                ("failed", None, None, Some(ApiError::of_run(failure, state.side_effects()).body))
+            }
             None => ("running", None, None, None),
         };
         let times = timings::timings(state, end);

@@ -76,7 +76,7 @@ impl Reader {
             return self.end().map(|piece| Some(Read::Last(piece)));
         }
         if let Some(message) = failure(data) {
-            return Err(BackendError::Engine { message });
+            return Err(BackendError::engine(message));
         }
         let Chunk { choices, usage } = serde_json::from_str(data)
             .map_err(|error| BackendError::Protocol { problem: format!("an event is no completion: {error}") })?;

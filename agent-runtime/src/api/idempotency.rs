@@ -1,0 +1,215 @@
+//! Requests with an `Idempotency-Key`: one run for a key, and its outcome again for whoever repeats the request.
+//!
+//! Kept in this pod's memory, for a while: it answers a client that lost its connection or a gateway that gave up, and is no
+//! store of results.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasher, Hash, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_stream::stream;
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    response::Response,
+};
+use futures::StreamExt;
+use tokio::sync::watch;
+
+use crate::{
+    agent::{Failure, Outcome, RunEvent, SideEffects, State},
+    clock::Timestamp,
+};
+
+use super::{
+    error::ApiError,
+    in_flight::{Events, Lost},
+};
+
+/// The header of a request that may be sent twice and is to be done once.
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header of an answer that was given before.
+const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Keys are names, not texts.
+const MAX_KEY_BYTES: usize = 255;
+/// How long an outcome is kept: far longer than clients and gateways go on trying.
+const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
+/// The most outcomes that are kept, and the most memory of them all; the oldest go first.
+const MAX_KEPT: usize = 1024;
+const MAX_KEPT_BYTES: usize = 32 << 20;
+/// What an outcome takes beside its texts, about.
+const BYTES_PER_STEP: usize = 512;
+
+/// A key, and the request that came with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    name: String,
+    /// Stands for the request: a repeated one has the same.
+    request: u64,
+}
+
+/// The outcomes that are kept.
+#[derive(Default)]
+pub struct Outcomes {
+    hasher: RandomState,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    runs: HashMap<String, Run>,
+    /// Keys of finished runs, in the order of their ends, each with its end and its bytes.
+    finished: VecDeque<(String, Timestamp, usize)>,
+    bytes: usize,
+}
+
+struct Run {
+    request: u64,
+    id: String,
+    at: Timestamp,
+    outcome: watch::Receiver<Option<Arc<State>>>,
+}
+
+/// What a key stands for when a request comes with it.
+pub(super) enum Claim {
+    /// Nothing yet: the request is to be done.
+    First(Ticket),
+    /// The same request, done or under way.
+    Again {
+        /// The run's name.
+        id: String,
+        /// When it was admitted.
+        at: Timestamp,
+        /// What came of it.
+        events: Events,
+    },
+}
+
+/// The duty to say what came of a request. Dropped without an outcome that lasts, its key is free again.
+pub(super) struct Ticket {
+    outcomes: Arc<Outcomes>,
+    key: String,
+    outcome: watch::Sender<Option<Arc<State>>>,
+    is_kept: bool,
+}
+
+impl Outcomes {
+    /// The key of a request, if it has one. Requests are the same where their values hash alike.
+    ///
+    /// # Errors
+    /// 400 for a key that is no short text.
+    pub(super) fn key(&self, headers: &HeaderMap, request: impl Hash) -> Result<Option<Key>, ApiError> {
+        let Some(name) = headers.get(KEY_HEADER) else { return Ok(None) };
+        let name = name.to_str().ok().filter(|name| !name.is_empty() && name.len() <= MAX_KEY_BYTES);
+        let Some(name) = name else {
+            let problem = format!("is no key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
+            return Err(ApiError::invalid("Idempotency-Key", problem));
+        };
+        Ok(Some(Key { name: name.to_owned(), request: self.hasher.hash_one(request) }))
+    }
+
+    /// Finds out what a key stands for. A new one stands for the run of this name from now on.
+    ///
+    /// # Errors
+    /// 422 for a key that came with another request.
+    pub(super) fn claim(self: &Arc<Self>, key: Key, id: &str, now: Timestamp) -> Result<Claim, ApiError> {
+        let mut kept = self.kept();
+        kept.tidy(now);
+        let Key { name, request } = key;
+        match kept.runs.get(&name) {
+            Some(run) if run.request != request => Err(used_otherwise()),
+            Some(run) => Ok(Claim::Again { id: run.id.clone(), at: run.at, events: replayed(run.outcome.clone()) }),
+            None => {
+                let (outcome, receiver) = watch::channel(None);
+                let run = Run { request, id: id.to_owned(), at: now, outcome: receiver };
+                kept.runs.insert(name.clone(), run);
+                Ok(Claim::First(Ticket { outcomes: Arc::clone(self), key: name, outcome, is_kept: false }))
+            }
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // No code panics while it holds the lock.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Forgets what is too old, and the oldest of what is too much.
+    fn tidy(&mut self, now: Timestamp) {
+        while let Some((_, at, _)) = self.finished.front() {
+            if at.plus(KEPT_FOR) > now && self.finished.len() <= MAX_KEPT && self.bytes <= MAX_KEPT_BYTES {
+                return;
+            }
+            if let Some((key, _, bytes)) = self.finished.pop_front() {
+                self.bytes -= bytes;
+                self.runs.remove(&key);
+            }
+        }
+    }
+}
+
+impl Ticket {
+    /// Says what came of the request, to those who wait for it too. Kept is what another attempt would not better or must not
+    /// try: an answer, and every end of a run whose tools have changed something.
+    pub(super) fn settle(&mut self, state: &State, now: Timestamp) {
+        let state = Arc::new(state.clone());
+        self.is_kept = match state.finished() {
+            Some((Outcome::Answered { .. } | Outcome::Failed(Failure::TokenBudget { .. }), _)) => true,
+            Some((Outcome::Failed(_), _)) => state.side_effects() == SideEffects::Possible,
+            None => false,
+        };
+        if self.is_kept {
+            let mut kept = self.outcomes.kept();
+            let bytes = bytes(&state);
+            kept.bytes += bytes;
+            kept.finished.push_back((self.key.clone(), now, bytes));
+            kept.tidy(now);
+        }
+        self.outcome.send_replace(Some(state));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.outcomes.kept().runs.remove(&self.key);
+        }
+    }
+}
+
+/// Marks an answer that was given before.
+pub(super) fn mark_replayed(mut response: Response) -> Response {
+    response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
+    response
+}
+
+/// A run that others have made: its answer in one part, and its end.
+fn replayed(mut outcome: watch::Receiver<Option<Arc<State>>>) -> Events {
+    stream! {
+        let found = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        let Some(state) = found else {
+            yield Err(Lost);
+            return;
+        };
+        if let Some((Outcome::Answered { text, .. }, _)) = state.finished() {
+            yield Ok(RunEvent::AnswerDelta(text.clone()));
+        }
+        yield Ok(RunEvent::Finished(State::clone(&state)));
+    }
+    .boxed()
+}
+
+/// About what an outcome takes: its transcript holds every text but the last turn's, and its steps hold each again.
+fn bytes(state: &State) -> usize {
+    let steps = state.steps().iter().map(|step| BYTES_PER_STEP + step.text.len()).sum::<usize>();
+    2 * state.transcript().len() + steps
+}
+
+fn used_otherwise() -> ApiError {
+    let message =
+        "Idempotency-Key: it came with another request before; send each request with a key of its own".into();
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
+}

@@ -1,0 +1,310 @@
+//! A run in flight: a task of its own drives it and counts it, and hands its events to whoever reads them.
+//!
+//! The reader sets no pace. What it has not taken waits in the channel, and then in the task, whose backlog is bounded by the
+//! run itself: parts of the answer that wait are joined, and everything else is part of the run's state already. So a client
+//! that reads slowly changes no latency, and one that stops reading has its place until the run's time is up.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, stream::BoxStream};
+use slipway_runtime_config::metrics::{Blame, RunOutcome};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    agent::{
+        Failure, Observation, Outcome, RunEvent, State,
+        state::{Call, CallResult, Step},
+        timings,
+    },
+    clock::Timestamp,
+    telemetry::{Completion, ModelCallMetrics, RunValues, ToolCallMetrics, UnitId},
+};
+
+use super::{admission::Permit, idempotency::Ticket, service::Service};
+
+/// Events that wait in the channel. The reader is woken for the first; the others cost it no switch of tasks.
+const CHANNEL_EVENTS: usize = 16;
+/// How long a reader has for the last events of a run that ended at the end of its time.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
+
+/// Events of one run; the last is `Finished`. Dropping them cancels the run, unless it has a key.
+pub type Events = BoxStream<'static, Result<RunEvent, Lost>>;
+
+/// Events as the task of a run hands them over.
+struct RunEvents {
+    events: mpsc::Receiver<RunEvent>,
+    place: Place,
+    is_over: bool,
+}
+
+/// The events end before the run's outcome: they were not read in time, or the run panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run's events were not read in time")]
+pub struct Lost;
+
+impl Stream for RunEvents {
+    type Item = Result<RunEvent, Lost>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let event = ready!(self.events.poll_recv(context));
+        if matches!(event, None | Some(RunEvent::Finished(_))) {
+            self.is_over = true;
+            self.place.free();
+        }
+        Poll::Ready(Some(event.ok_or(Lost)))
+    }
+}
+
+/// The place of a run. Its reader frees it with the last event, or else the run's task at its own end.
+#[derive(Clone)]
+struct Place(Arc<Mutex<Option<Permit>>>);
+
+impl Place {
+    fn free(&self) {
+        // No code panics while it holds the lock.
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What a run in flight is counted by.
+pub(super) struct Counted {
+    pub(super) service: Arc<Service>,
+    pub(super) id: String,
+    pub(super) at: Timestamp,
+    pub(super) unit: UnitId,
+}
+
+/// Starts the task of a run.
+pub(super) fn start(
+    counted: Counted,
+    permit: Permit,
+    ticket: Option<Ticket>,
+    events: impl Stream<Item = RunEvent> + Send + 'static,
+) -> Events {
+    let (sender, receiver) = mpsc::channel(CHANNEL_EVENTS);
+    let place = Place(Arc::new(Mutex::new(Some(permit))));
+    let deadline = Instant::now() + counted.service.agent.run_timeout;
+    let run = RunInFlight { counted, place: place.clone(), ticket, steps: Vec::new(), is_finished: false };
+    tokio::spawn(run.drive(events, Reader { is_gone: false, sender, deadline, backlog: VecDeque::new() }));
+    RunEvents { events: receiver, place, is_over: false }.boxed()
+}
+
+/// Who reads the events, as the run's task sees it.
+struct Reader {
+    is_gone: bool,
+    sender: mpsc::Sender<RunEvent>,
+    /// The end of the run's time.
+    deadline: Instant,
+    /// What the channel has no room for.
+    backlog: VecDeque<RunEvent>,
+}
+
+impl Reader {
+    fn leave(&mut self) {
+        self.is_gone = true;
+        self.backlog.clear();
+    }
+
+    fn push(&mut self, event: RunEvent) {
+        if self.is_gone {
+            return;
+        }
+        match (self.backlog.back_mut(), event) {
+            // The service counts by it; no client sees it.
+            (_, RunEvent::Progress(_)) => {}
+            (Some(RunEvent::AnswerDelta(waiting)), RunEvent::AnswerDelta(new)) => waiting.push_str(&new),
+            (_, event) => self.backlog.push_back(event),
+        }
+    }
+
+    /// Hands one event over as soon as there is room; waits for ever where there is none to hand over.
+    async fn take_one(sender: &mpsc::Sender<RunEvent>, backlog: &mut VecDeque<RunEvent>) {
+        match sender.reserve().await {
+            Ok(room) => {
+                if let Some(event) = backlog.pop_front() {
+                    room.send(event);
+                }
+            }
+            // Whoever waits for this also waits for `closed`, which says what follows.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the reader has everything or is gone, at most until the run's time is up.
+    async fn take_rest(mut self, run: &str) {
+        let rest = async {
+            for event in std::mem::take(&mut self.backlog) {
+                if self.sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+            self.sender.closed().await;
+        };
+        let until = self.deadline.max(Instant::now() + LAST_EVENTS);
+        if tokio::time::timeout_at(until, rest).await.is_err() {
+            tracing::warn!(run, "the client did not read its run's end in time: it is dropped");
+        }
+    }
+}
+
+/// A run in flight. Its end is counted once: when it finishes, or when it is dropped because the client went away.
+struct RunInFlight {
+    counted: Counted,
+    place: Place,
+    /// Whoever sends the request again is told what came of it, so such a run goes on without a reader.
+    ticket: Option<Ticket>,
+    /// What was done so far, for a run that ends without a state of its own.
+    steps: Vec<Step>,
+    is_finished: bool,
+}
+
+impl RunInFlight {
+    /// Drives the run to its end, or until its reader is gone and nobody else will ask for it.
+    async fn drive(self, events: impl Stream<Item = RunEvent> + Send, mut reader: Reader) {
+        let mut events = std::pin::pin!(events);
+        // Dropped before the events: whoever sees the engine stop finds the place free.
+        let mut run = self;
+        while !run.is_finished {
+            tokio::select! {
+                // What has happened is handed over before more happens.
+                biased;
+                () = reader.sender.closed(), if !reader.is_gone => match &run.ticket {
+                    Some(_) => reader.leave(),
+                    None => return,
+                },
+                () = Reader::take_one(&reader.sender, &mut reader.backlog), if !reader.backlog.is_empty() => {}
+                event = events.next() => match event {
+                    Some(event) => {
+                        run.note(&event);
+                        reader.push(event);
+                    }
+                    None => return,
+                },
+            }
+        }
+        reader.take_rest(&run.counted.id).await;
+    }
+
+    fn note(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Progress(progress) => {
+                let service = &self.counted.service;
+                service.recorder().progress(service.clock.now(), self.counted.unit, *progress);
+            }
+            RunEvent::Finished(state) => {
+                self.is_finished = true;
+                self.counted.finish(state);
+                if let Some(ticket) = &mut self.ticket {
+                    ticket.settle(state, self.counted.service.clock.now());
+                }
+            }
+            RunEvent::ModelFinished(step) => self.steps.push(Step { calls: Vec::new(), ..step.clone() }),
+            RunEvent::ToolFinished(_, call) => {
+                self.steps.last_mut().into_iter().for_each(|step| step.calls.push(call.clone()));
+            }
+            RunEvent::StepStarted(_) | RunEvent::AnswerDelta(_) | RunEvent::ToolStarted(..) => {}
+        }
+    }
+}
+
+impl Drop for RunInFlight {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.counted.count(Completion::Cancelled, RunOutcome::Cancelled);
+            self.steps.iter().for_each(|step| self.counted.count_step(step, ""));
+            tracing::info!(run = self.counted.id, outcome = "cancelled", "run ended: the client went away");
+        }
+        self.place.free();
+    }
+}
+
+impl Counted {
+    fn finish(&self, state: &State) {
+        let Some((outcome, _)) = state.finished() else { return };
+        let label = match outcome {
+            Outcome::Answered { .. } => RunOutcome::Answered,
+            Outcome::Failed(failure) => failure.outcome(),
+        };
+        let completion = match (label.blame(), outcome) {
+            (Blame::Success, _) => Completion::Succeeded(values(state)),
+            (Blame::Caller, Outcome::Failed(Failure::ContextLength { .. })) => Completion::Refused,
+            // The client's own limit: it says as little about the agent as a client that goes away.
+            (Blame::Caller, _) => Completion::Cancelled,
+            (Blame::Error, _) => Completion::Failed,
+        };
+        self.count(completion, label);
+        state.steps().iter().for_each(|step| self.count_step(step, error_of(step, outcome)));
+        tracing::info!(
+            run = self.id,
+            outcome = label.as_str(),
+            steps = state.steps().len(),
+            output_tokens = state.output_tokens(),
+            microseconds = self.service.clock.now().micros_since(self.at),
+            "run ended"
+        );
+    }
+
+    fn count(&self, completion: Completion, label: RunOutcome) {
+        let now = self.service.clock.now();
+        let judged = self.service.recorder().finish(now, self.unit, completion);
+        self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
+    }
+
+    fn count_step(&self, step: &Step, error: &'static str) {
+        let end = step.model_finished_at.unwrap_or(step.sent_at);
+        self.service.metrics.model_called(ModelCallMetrics {
+            micros: timings::model_time(step, end),
+            first_token_micros: step.first_token.map(|first| first.at.micros_since(step.sent_at)),
+            inter_token_micros: timings::inter_token(step),
+            output_tokens: step.output_tokens,
+            error,
+        });
+        step.calls.iter().for_each(|call| self.count_call(call));
+    }
+
+    fn count_call(&self, call: &Call) {
+        let Some(end) = &call.end else { return };
+        let error = match &end.result {
+            CallResult::Answered(Observation::Result(_)) => "",
+            CallResult::Answered(Observation::Error { kind, .. }) => kind,
+            CallResult::Cancelled => "cancelled",
+        };
+        let tool = if self.service.agent.tools.has(&call.call.name) { call.call.name.as_str() } else { "unknown" };
+        let micros = end.at.micros_since(call.started_at);
+        self.service.metrics.tool_called(ToolCallMetrics { tool: tool.into(), micros, error });
+    }
+}
+
+/// The label of the failure that a step's model call ended its run with; empty for none.
+fn error_of(step: &Step, outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
+        Outcome::Failed(failure @ Failure::ContextLength { .. }) => failure.kind(),
+        Outcome::Failed(_) | Outcome::Answered { .. } => "",
+    }
+}
+
+fn values(state: &State) -> RunValues {
+    let end = state.finished().map_or(state.started_at(), |(_, at)| at);
+    let times = timings::timings(state, end);
+    let latencies = timings::request_latencies(state);
+    RunValues {
+        run_micros: times.total,
+        model_micros: times.model,
+        tool_micros: times.tools,
+        worst_request_micros: latencies.request,
+        worst_first_token_micros: latencies.first_token,
+        worst_inter_token_micros: latencies.inter_token,
+        model_calls: u64::try_from(state.steps().len()).unwrap_or(u64::MAX),
+        output_tokens: state.output_tokens().into(),
+    }
+}

@@ -1,0 +1,43 @@
+//! How engines say that a prompt does not fit their context. None of them has a code for it, so their words must do. Pure.
+
+/// What engines write, in lower case; each word is of one of them and of no other failure.
+const WORDS: [&str; 5] = [
+    // vLLM's own server: "This model's maximum context length is 4096 tokens. However, ..."
+    "maximum context length",
+    // The same, later: "However, the model's context length is only 4096 tokens"
+    "context length is only",
+    // vLLM's engine, also below Triton: "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
+    "longer than the maximum model length",
+    // TensorRT-LLM: "Prompt length (1025) exceeds maximum input length (1024)."
+    "exceeds maximum input length",
+    // Its LLM API: "The sum of prompt length (4000) ... max_tokens (256) should not exceed max_seq_len (4096)"
+    "should not exceed max_seq_len",
+];
+
+/// Whether an engine's words say that the prompt is too long for it.
+pub fn is_overflow(words: &str) -> bool {
+    let words = words.to_lowercase();
+    WORDS.iter().any(|known| words.contains(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::is_overflow;
+
+    #[rstest]
+    #[case::vllm("This model's maximum context length is 8 tokens. However, you requested 9 tokens.", true)]
+    #[case::vllm_later("You passed 9 input tokens. However, the model's context length is only 8 tokens.", true)]
+    #[case::vllm_engine("The decoder prompt (length 9) is longer than the maximum model length of 8.", true)]
+    #[case::tensorrt_llm("Encountered an error: Prompt length (9) exceeds maximum input length (8).", true)]
+    #[case::llm_api(
+        "The sum of prompt length (4) and query length (0) max_tokens (8) should not exceed max_seq_len (8)",
+        true
+    )]
+    #[case::memory("CUDA out of memory", false)]
+    #[case::model("The model `agent` does not exist.", false)]
+    fn an_engines_words_tell_a_prompt_that_is_too_long(#[case] words: &str, #[case] expected: bool) {
+        assert_eq!(is_overflow(words), expected, "{words}");
+    }
+}
