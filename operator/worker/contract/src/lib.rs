@@ -5,7 +5,6 @@
 //! order) and ignored in a message (an operator older than a worker can still read what it knows).
 
 mod digest;
-mod failure;
 mod manifest;
 mod message;
 mod no_build;
@@ -16,9 +15,10 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
+pub use slipway_vocabulary::FailureClass;
+
 pub use crate::{
     digest::{Digest, InvalidDigest},
-    failure::FailureClass,
     manifest::{CHUNK_BYTES, InvalidManifest, MANIFEST_FORMAT_VERSION, Manifest, ManifestFile},
     message::{
         BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
