@@ -1,6 +1,7 @@
 //! Latency objectives as the sidecar counts them.
 
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::Percentile;
 
 /// One latency objective: `percentile` of `metric` stays at or below `maxMicroseconds`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,50 +38,6 @@ impl ObjectiveMetric {
             Self::RequestLatency => "RequestLatency",
             Self::TimeToFirstToken => "TimeToFirstToken",
             Self::InterTokenLatency => "InterTokenLatency",
-        }
-    }
-}
-
-/// The percentiles an objective can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Percentile {
-    /// The median.
-    #[serde(rename = "p50")]
-    P50,
-    /// The 90th percentile.
-    #[serde(rename = "p90")]
-    P90,
-    /// The 95th percentile.
-    #[serde(rename = "p95")]
-    P95,
-    /// The 99th percentile.
-    #[serde(rename = "p99")]
-    P99,
-    /// The 99.9th percentile.
-    #[serde(rename = "p99.9")]
-    P99_9,
-}
-
-impl Percentile {
-    /// The share of good events it asks for, in thousandths.
-    pub fn per_mille(self) -> u32 {
-        match self {
-            Self::P50 => 500,
-            Self::P90 => 900,
-            Self::P95 => 950,
-            Self::P99 => 990,
-            Self::P99_9 => 999,
-        }
-    }
-
-    /// The name as it is written in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P99_9 => "p99.9",
         }
     }
 }

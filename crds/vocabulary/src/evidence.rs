@@ -9,7 +9,7 @@ mod histogram;
 mod stratum;
 pub mod wire;
 
-pub use histogram::{CountBounds, Histogram, HistogramError, Quantile, ValueBounds};
+pub use histogram::{CountBounds, Histogram, HistogramError, InvalidQuantile, Quantile, ValueBounds};
 pub use stratum::{CacheState, Stratum, StratumError};
 pub use wire::{Evidence, Load, Metric, MetricWindow, Unit, Window};
 

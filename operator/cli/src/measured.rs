@@ -51,8 +51,7 @@ impl Measurements {
     /// no percentile if more failed than it leaves out.
     pub fn percentile(&self, metric: LatencyMetric, percentile: Percentile) -> Option<MeasuredPercentile> {
         let counted = self.metrics.get(&metric)?;
-        let quantile = Quantile::from_parts(percentile.per_mille() * 10)?;
-        let value = counted.succeeded.value_at_rank(quantile.rank(counted.finished))?;
+        let value = counted.succeeded.value_at_rank(Quantile::from(percentile).rank(counted.finished))?;
         Some(MeasuredPercentile { upper_microseconds: value.upper, count: counted.finished })
     }
 }

@@ -1,16 +1,12 @@
 //! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
 use slipway_backends::no_build::OPEN_AI_PORT;
-use slipway_crds::{
-    v1alpha1::agent_deployment::{
-        Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
-        NoBuildBackend, Tool as ApiTool, ToolType,
-    },
-    values::Percentile as ApiPercentile,
+use slipway_crds::v1alpha1::agent_deployment::{
+    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
+    NoBuildBackend, Tool as ApiTool, ToolType,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
-    Tool, ToolKind,
+    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
 };
 
 use crate::serving::{Serving, tokenizer_folder};
@@ -49,7 +45,7 @@ pub fn runtime_config(
         .map(|objective| Objective {
             name: objective.name.clone(),
             metric: metric(objective.metric),
-            percentile: percentile(objective.percentile),
+            percentile: objective.percentile,
             max_microseconds: objective.max.microseconds(),
         })
         .collect();
@@ -142,15 +138,5 @@ fn metric(metric: LatencyMetric) -> ObjectiveMetric {
         LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
         LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
         LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
-    }
-}
-
-fn percentile(percentile: ApiPercentile) -> Percentile {
-    match percentile {
-        ApiPercentile::P50 => Percentile::P50,
-        ApiPercentile::P90 => Percentile::P90,
-        ApiPercentile::P95 => Percentile::P95,
-        ApiPercentile::P99 => Percentile::P99,
-        ApiPercentile::P99_9 => Percentile::P99_9,
     }
 }

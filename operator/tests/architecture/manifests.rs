@@ -29,7 +29,13 @@ const ARROWS: [(&str, Place); 15] = [
     ("agent-runtime", Place::Above(&["slipway-vocabulary", "slipway-runtime-config"])),
     (
         "operator/worker",
-        Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-backends", "slipway-worker-contract"]),
+        Place::Above(&[
+            "slipway-agent-runtime",
+            "slipway-analysis",
+            "slipway-backends",
+            "slipway-vocabulary",
+            "slipway-worker-contract",
+        ]),
     ),
     (
         "operator/core",

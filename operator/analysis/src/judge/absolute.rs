@@ -136,13 +136,16 @@ fn table(objective: &Objective, (canary, stable): &Pair<'_>, margin: u16) -> Tab
 
 #[cfg(test)]
 mod tests {
-    use slipway_vocabulary::evidence::{Histogram, Metric, Quantile};
+    use slipway_vocabulary::{
+        Percentile,
+        evidence::{Histogram, Metric},
+    };
 
     use super::{Absolute, Hung, Margins, Objective, TILTS, ln_bernoulli};
     use crate::judge::hypergeometric::ln_choose;
 
     const OBJECTIVE: Objective =
-        Objective { metric: Metric::RequestLatency, percentile: Quantile::P95, max_microseconds: 500_000 };
+        Objective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 };
 
     fn histogram(fast: u64, slow: u64) -> Histogram {
         let mut histogram = Histogram::new();

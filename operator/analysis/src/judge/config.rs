@@ -3,7 +3,10 @@
 mod written;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::evidence::{Metric, Quantile, bucket};
+use slipway_vocabulary::{
+    Percentile,
+    evidence::{Metric, bucket},
+};
 use thiserror::Error;
 
 /// A configuration of the judge, checked. The offline form is the `config` of the first line of an evidence file.
@@ -66,7 +69,7 @@ pub struct Objective {
     /// The metric.
     pub metric: Metric,
     /// The percentile.
-    pub percentile: Quantile,
+    pub percentile: Percentile,
     /// The limit in microseconds.
     pub max_microseconds: u64,
 }

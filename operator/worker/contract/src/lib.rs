@@ -15,7 +15,7 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::FailureClass;
+pub use slipway_vocabulary::{FailureClass, Percentile};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -27,7 +27,7 @@ pub use crate::{
     no_build::{NoBuild, NoBuildBackend},
     profile::{
         AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
-        OtherEngine, Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        OtherEngine, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

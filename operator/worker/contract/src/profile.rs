@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::Percentile;
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -196,26 +197,6 @@ pub struct DataFile {
     pub digest: Digest,
 }
 
-/// A percentile that SLOs may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Percentile {
-    /// The median.
-    #[serde(rename = "p50")]
-    P50,
-    /// 90 %.
-    #[serde(rename = "p90")]
-    P90,
-    /// 95 %.
-    #[serde(rename = "p95")]
-    P95,
-    /// 99 %.
-    #[serde(rename = "p99")]
-    P99,
-    /// 99.9 %.
-    #[serde(rename = "p99.9")]
-    P999,
-}
-
 /// A latency that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Metric {
@@ -274,18 +255,5 @@ impl Default for MeasureSettings {
     /// 60 requests first: one more than a p95 needs for a bound. At most 4,000, enough for p99.9's 2,995.
     fn default() -> Self {
         Self { first_chunk: 60, max_requests: 4_000, min_chunk_millis: 3_000, max_level_millis: 120_000, warm_up: 8 }
-    }
-}
-
-impl Percentile {
-    /// Returns the share of values at or below it, in parts per million.
-    pub fn ppm(self) -> u32 {
-        match self {
-            Self::P50 => 500_000,
-            Self::P90 => 900_000,
-            Self::P95 => 950_000,
-            Self::P99 => 990_000,
-            Self::P999 => 999_000,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! From records to a row: percentiles with bounds, throughput, verdict. Pure.
 
 use slipway_analysis::slo;
+use slipway_vocabulary::evidence::Quantile;
 use slipway_worker_contract::{Digest, Latency, Metric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict};
 
 use super::{
@@ -30,17 +31,6 @@ impl Rules {
             error_rate_max_ppm: task.error_rate_max_ppm,
             target_per_kilosecond: task.target_per_kilosecond,
         }
-    }
-}
-
-/// Returns a percentile as the analysis knows it.
-pub fn analysis_percentile(percentile: Percentile) -> slo::Percentile {
-    match percentile {
-        Percentile::P50 => slo::Percentile::P50,
-        Percentile::P90 => slo::Percentile::P90,
-        Percentile::P95 => slo::Percentile::P95,
-        Percentile::P99 => slo::Percentile::P99,
-        Percentile::P999 => slo::Percentile::P999,
     }
 }
 
@@ -110,7 +100,7 @@ fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
 }
 
 fn latency(metric: Metric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
-    let bounds = slo::quantile_bounds(sorted, analysis_percentile(percentile), CONFIDENCE)?;
+    let bounds = slo::quantile_bounds(sorted, percentile.into(), CONFIDENCE)?;
     Some(Latency {
         metric,
         percentile,
@@ -158,9 +148,9 @@ fn latency_verdict(records: &Records, objectives: &[Objective]) -> (Verdict, Str
         let sorted = records.latencies_micros(objective.metric);
         let limit = objective.max_micros as f64;
         let exceeding = sorted.iter().filter(|latency| **latency > limit).count() as u64;
-        let percentile = analysis_percentile(objective.percentile);
+        let quantile = Quantile::from(objective.percentile);
         let samples = sorted.len() as u64;
-        match slo::judge_counts(exceeding, samples, percentile, CONFIDENCE) {
+        match slo::judge_counts(exceeding, samples, quantile, CONFIDENCE) {
             slo::Verdict::Feasible => {}
             slo::Verdict::Infeasible => {
                 let share = exceeding as f64 * 100.0 / samples.max(1) as f64;
@@ -171,7 +161,7 @@ fn latency_verdict(records: &Records, objectives: &[Objective]) -> (Verdict, Str
                 unbounded = Some(format!("{} lies within the bounds of {samples} requests", objective.name));
             }
             slo::Verdict::Unbounded => {
-                let needed = percentile.least_sample(CONFIDENCE);
+                let needed = slo::least_sample(quantile, CONFIDENCE);
                 unbounded = Some(format!("{} needs {needed} requests, {samples} were measured", objective.name));
             }
         }

@@ -3,7 +3,7 @@
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
 use slipway_worker_contract::{Metric, Objective, Percentile};
 
-use super::{judge::analysis_percentile, records::Chunk, search::ToBeat};
+use super::{records::Chunk, search::ToBeat};
 
 /// Gives the number of requests that a level needs to end as shown. The strictest objective's percentile must have a
 /// bound (p95 needs 59, p99 299, p99.9 2,995); 180 give a throughput within some percent in any case.
@@ -11,7 +11,7 @@ fn least_requests(objectives: &[Objective]) -> u64 {
     let needed = |objective: &Objective| match objective.percentile {
         Percentile::P50 | Percentile::P90 | Percentile::P95 => 180,
         Percentile::P99 => 299,
-        Percentile::P999 => 2_995,
+        Percentile::P99_9 => 2_995,
     };
     // Without objectives the percentiles' own bounds are all there is to wait for.
     objectives.iter().map(needed).max().unwrap_or(299)
@@ -39,8 +39,8 @@ pub struct Watch {
 impl Watch {
     /// Watches a level against its objectives, where a request's time from sending to answer is `own`.
     pub fn new(objectives: &[Objective], own: Metric) -> Self {
-        let percentiles: Vec<_> = objectives.iter().map(|o| analysis_percentile(o.percentile)).collect();
-        let evidence = EarlyWatch::new(EarlyRule::default(), &percentiles);
+        let quantiles: Vec<_> = objectives.iter().map(|o| o.percentile.into()).collect();
+        let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
         Self { objectives: objectives.to_vec(), evidence, rival: None, own, seen: 0 }
     }
 

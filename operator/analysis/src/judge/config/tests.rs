@@ -1,6 +1,6 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_vocabulary::evidence::{Metric, Quantile};
+use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{Config, Objective, OnInconclusive, Prediction, Step};
 
@@ -33,7 +33,7 @@ fn a_full_configuration_is_read_as_people_write_it() {
         on_inconclusive: OnInconclusive::Rollback,
         objectives: vec![Objective {
             metric: Metric::RequestLatency,
-            percentile: Quantile::P99_9,
+            percentile: Percentile::P99_9,
             max_microseconds: 500_000,
         }],
         error_rate_max: Some(0.01),

@@ -12,11 +12,8 @@ use slipway_analysis::judge::{
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
-    values::Percentile,
 };
-use slipway_vocabulary::evidence::{
-    Histogram, Metric, MetricWindow, Quantile, Unit, WINDOW_SECONDS, window_end, window_id,
-};
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id};
 
 use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
 use crate::agent_deployment::{monitoring::objectives::counted_as, world::PodEvidence};
@@ -144,7 +141,7 @@ impl Case<'_> {
         });
         let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
             metric: counted_as(objective.metric),
-            percentile: quantile(objective.percentile),
+            percentile: objective.percentile,
             max_microseconds: objective.max.microseconds(),
         });
         Config {
@@ -293,16 +290,6 @@ fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,
         (true, true) | (false, false) => Change::Any,
-    }
-}
-
-fn quantile(percentile: Percentile) -> Quantile {
-    match percentile {
-        Percentile::P50 => Quantile::P50,
-        Percentile::P90 => Quantile::P90,
-        Percentile::P95 => Quantile::P95,
-        Percentile::P99 => Quantile::P99,
-        Percentile::P99_9 => Quantile::P99_9,
     }
 }
 

@@ -1,14 +1,11 @@
 //! Rows of the worker as measurements of the status, and back. Pure.
 
-use slipway_crds::{
-    v1alpha1::{
-        ProfileStatus,
-        agent_deployment::{LatencyMetric, ProfilingDriver},
-        profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
-    },
-    values::Percentile as ApiPercentile,
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{LatencyMetric, ProfilingDriver},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
 };
-use slipway_worker_contract::{self as contract, Latency, Metric, Percentile, Phase, Progress, Row, Verdict};
+use slipway_worker_contract::{self as contract, Latency, Metric, Phase, Progress, Row, Verdict};
 
 use super::cut;
 use crate::{
@@ -168,13 +165,7 @@ fn measured_latency(latency: &Latency) -> MeasuredLatency {
             Metric::InterTokenLatency => LatencyMetric::InterTokenLatency,
             Metric::AgentRunLatency => LatencyMetric::AgentRunLatency,
         },
-        percentile: match latency.percentile {
-            Percentile::P50 => ApiPercentile::P50,
-            Percentile::P90 => ApiPercentile::P90,
-            Percentile::P95 => ApiPercentile::P95,
-            Percentile::P99 => ApiPercentile::P99,
-            Percentile::P999 => ApiPercentile::P99_9,
-        },
+        percentile: latency.percentile,
         microseconds: long(latency.micros),
         lower: long(latency.lower_micros),
         upper: latency.upper_micros.map(long),
@@ -184,7 +175,7 @@ fn measured_latency(latency: &Latency) -> MeasuredLatency {
 fn latency(measured: &MeasuredLatency) -> Latency {
     Latency {
         metric: metric(measured.metric),
-        percentile: percentile(measured.percentile),
+        percentile: measured.percentile,
         micros: natural(measured.microseconds),
         lower_micros: natural(measured.lower),
         upper_micros: measured.upper.map(natural),
@@ -198,17 +189,6 @@ pub fn metric(metric: LatencyMetric) -> Metric {
         LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
         LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
         LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
-    }
-}
-
-/// A percentile, as the worker knows it.
-pub fn percentile(percentile: ApiPercentile) -> Percentile {
-    match percentile {
-        ApiPercentile::P50 => Percentile::P50,
-        ApiPercentile::P90 => Percentile::P90,
-        ApiPercentile::P95 => Percentile::P95,
-        ApiPercentile::P99 => Percentile::P99,
-        ApiPercentile::P99_9 => Percentile::P999,
     }
 }
 
