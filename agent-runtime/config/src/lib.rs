@@ -14,9 +14,9 @@ mod validate;
 
 use serde::{Deserialize, Serialize};
 
-pub use objective::{Objective, ObjectiveMetric};
+pub use objective::Objective;
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
-pub use slipway_vocabulary::Percentile;
+pub use slipway_vocabulary::{LatencyMetric, Percentile};
 pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
 pub use validate::{Problem, Problems};

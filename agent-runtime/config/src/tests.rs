@@ -28,7 +28,7 @@ fn demo() -> RuntimeConfig {
         ],
         objectives: vec![Objective {
             name: "answer-tail".into(),
-            metric: ObjectiveMetric::AgentRunLatency,
+            metric: LatencyMetric::AgentRunLatency,
             percentile: Percentile::P99_9,
             max_microseconds: 4_000_000,
         }],

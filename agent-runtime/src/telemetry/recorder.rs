@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 
 use super::{
     load::LoadMeter,
-    values::{Progress, RUN_METRICS, RunValues, evidence_metric},
+    values::{Progress, RUN_METRICS, RunValues},
 };
 
 /// Who reports.
@@ -224,7 +224,7 @@ impl Recorder {
     fn is_past_objectives(&self, run: &InFlight, now: Timestamp) -> bool {
         let mut loosest: BTreeMap<Metric, u64> = BTreeMap::new();
         for objective in &self.objectives {
-            let max = loosest.entry(evidence_metric(objective.metric)).or_default();
+            let max = loosest.entry(Metric::of(objective.metric)).or_default();
             *max = objective.max_microseconds.max(*max);
         }
         loosest.into_iter().any(|(metric, max)| run.progress.at_least(metric, run.started, now) > max)
@@ -293,7 +293,7 @@ impl Counts {
 
 /// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
 fn is_good_event(objective: &Objective, run: &InFlight, now: Timestamp, completion: &Completion) -> Option<bool> {
-    let metric = evidence_metric(objective.metric);
+    let metric = Metric::of(objective.metric);
     match completion {
         Completion::Succeeded(values) => values.of(metric).map(|value| value <= objective.max_microseconds),
         Completion::Failed => Some(false),

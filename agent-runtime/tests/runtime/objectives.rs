@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::{app::App, failure::with_causes, objectives::Look};
-use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile, RuntimeConfig};
+use slipway_runtime_config::{LatencyMetric, Objective, Percentile, RuntimeConfig};
 use tempfile::TempDir;
 
 use crate::fixture::{Reply, Sidecar, calculator, get, post, sidecar_with};
@@ -49,7 +49,7 @@ impl Mounted {
 
 fn objective(name: &str, max_microseconds: u64) -> Objective {
     let percentile = if name == "answer" { Percentile::P95 } else { Percentile::P50 };
-    Objective { name: name.into(), metric: ObjectiveMetric::AgentRunLatency, percentile, max_microseconds }
+    Objective { name: name.into(), metric: LatencyMetric::AgentRunLatency, percentile, max_microseconds }
 }
 
 async fn run(app: &App) {

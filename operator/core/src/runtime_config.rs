@@ -2,11 +2,11 @@
 
 use slipway_backends::no_build::OPEN_AI_PORT;
 use slipway_crds::v1alpha1::agent_deployment::{
-    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
-    NoBuildBackend, Tool as ApiTool, ToolType,
+    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyObjective, NoBuildBackend,
+    Tool as ApiTool, ToolType,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    HttpMethod, HttpTool, Objective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
 };
 
 use crate::serving::{Serving, tokenizer_folder};
@@ -44,7 +44,7 @@ pub fn runtime_config(
         .iter()
         .map(|objective| Objective {
             name: objective.name.clone(),
-            metric: metric(objective.metric),
+            metric: objective.metric,
             percentile: objective.percentile,
             max_microseconds: objective.max.microseconds(),
         })
@@ -130,13 +130,4 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     result.idempotent = http.idempotent;
     result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
     result
-}
-
-fn metric(metric: LatencyMetric) -> ObjectiveMetric {
-    match metric {
-        LatencyMetric::RequestLatency => ObjectiveMetric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
-    }
 }

@@ -3,6 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::LatencyMetric;
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
@@ -148,30 +149,4 @@ pub struct LatencyObjective {
     pub percentile: Percentile,
     /// Maximum, with a unit: `500ms`, `2s`.
     pub max: DurationText,
-}
-
-/// Latencies that an objective can bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum LatencyMetric {
-    /// One model request, from sending to the last token.
-    RequestLatency,
-    /// One model request, from sending to the first token.
-    TimeToFirstToken,
-    /// Mean time between two tokens of one model request.
-    InterTokenLatency,
-    /// One run of the agent, from the question to the answer, tools included.
-    AgentRunLatency,
-}
-
-impl LatencyMetric {
-    /// The name in the API and in the evidence.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RequestLatency => "RequestLatency",
-            Self::TimeToFirstToken => "TimeToFirstToken",
-            Self::InterTokenLatency => "InterTokenLatency",
-            Self::AgentRunLatency => "AgentRunLatency",
-        }
-    }
 }

@@ -15,7 +15,7 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, Percentile};
+pub use slipway_vocabulary::{FailureClass, LatencyMetric, Percentile};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -26,8 +26,8 @@ pub use crate::{
     },
     no_build::{NoBuild, NoBuildBackend},
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
-        OtherEngine, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Objective, OptimizeFor, OtherEngine,
+        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

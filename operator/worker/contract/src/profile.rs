@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::Percentile;
+use slipway_vocabulary::{LatencyMetric, Percentile};
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -197,19 +197,6 @@ pub struct DataFile {
     pub digest: Digest,
 }
 
-/// A latency that can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Metric {
-    /// From sending a model request to its last response.
-    RequestLatency,
-    /// From sending a model request to its first token.
-    TimeToFirstToken,
-    /// A request's mean time between tokens.
-    InterTokenLatency,
-    /// From a question to the agent's answer.
-    AgentRunLatency,
-}
-
 /// A limit on one percentile of one latency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -217,7 +204,7 @@ pub struct Objective {
     /// Its name in the spec.
     pub name: String,
     /// What is measured.
-    pub metric: Metric,
+    pub metric: LatencyMetric,
     /// Which percentile.
     pub percentile: Percentile,
     /// The limit in microseconds.

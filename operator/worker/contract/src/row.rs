@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, Metric, Percentile};
+use crate::{Digest, EngineRef, FailureClass, LatencyMetric, Percentile};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -74,7 +74,7 @@ pub enum Verdict {
 #[serde(from = "LatencyTuple", into = "LatencyTuple")]
 pub struct Latency {
     /// What is measured.
-    pub metric: Metric,
+    pub metric: LatencyMetric,
     /// Which percentile.
     pub percentile: Percentile,
     /// The sample percentile.
@@ -85,7 +85,7 @@ pub struct Latency {
     pub upper_micros: Option<u64>,
 }
 
-type LatencyTuple = (Metric, Percentile, u64, u64, Option<u64>);
+type LatencyTuple = (LatencyMetric, Percentile, u64, u64, Option<u64>);
 
 /// The GPU while a level ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

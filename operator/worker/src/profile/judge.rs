@@ -2,7 +2,9 @@
 
 use slipway_analysis::slo;
 use slipway_vocabulary::evidence::Quantile;
-use slipway_worker_contract::{Digest, Latency, Metric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict};
+use slipway_worker_contract::{
+    Digest, Latency, LatencyMetric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict,
+};
 
 use super::{
     drivers,
@@ -88,18 +90,19 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
 /// was measured.
 fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
-    let parts = [Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency];
+    let parts = [LatencyMetric::RequestLatency, LatencyMetric::TimeToFirstToken, LatencyMetric::InterTokenLatency];
     let parts = parts.map(|metric| (metric, Percentile::P50));
     let asked = objectives.iter().map(|o| (o.metric, o.percentile));
-    let mut all: Vec<(Metric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
+    let mut all: Vec<(LatencyMetric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
     all.sort();
     all.dedup();
-    let of =
-        |(metric, percentile): (Metric, Percentile)| latency(metric, &records.latencies_micros(metric), percentile);
+    let of = |(metric, percentile): (LatencyMetric, Percentile)| {
+        latency(metric, &records.latencies_micros(metric), percentile)
+    };
     all.into_iter().filter_map(of).collect()
 }
 
-fn latency(metric: Metric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
+fn latency(metric: LatencyMetric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
     let bounds = slo::quantile_bounds(sorted, percentile.into(), CONFIDENCE)?;
     Some(Latency {
         metric,
@@ -189,7 +192,7 @@ mod tests {
         let circumstances = Circumstances::default();
         Records {
             format_version: 1,
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             arm: "i1".into(),
             level: 4,
             circumstances,
@@ -202,7 +205,7 @@ mod tests {
     }
 
     fn objective(percentile: Percentile, max_micros: u64) -> Objective {
-        Objective { name: "fast".into(), metric: Metric::RequestLatency, percentile, max_micros }
+        Objective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_micros }
     }
 
     fn judged(count: u64, objectives: &[Objective]) -> (Verdict, String) {
@@ -216,7 +219,7 @@ mod tests {
             Circumstances { gpu_millis: 9_000, ended: "all requests measured".into(), ..Circumstances::default() };
         let row = row(&Records { circumstances, ..records(420) }, &rules(&[objective(Percentile::P95, 100_000)]));
         let latency = |percentile, micros, lower_micros, upper_micros| Latency {
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile,
             micros,
             lower_micros,
@@ -283,7 +286,7 @@ mod tests {
 
     /// 300 runs of 20 ms whose first token came after 5 ms, but after 50 ms in every tenth.
     fn runs() -> Records {
-        let mut runs = Records { metric: Metric::AgentRunLatency, ..records(300) };
+        let mut runs = Records { metric: LatencyMetric::AgentRunLatency, ..records(300) };
         for (i, run) in runs.chunks[0].requests.iter_mut().enumerate() {
             let first_token = if i % 10 == 0 { 50_000 } else { 5_000 };
             run.worst = Worst { first_token: Some(first_token), ..Worst::default() };
@@ -298,12 +301,12 @@ mod tests {
             let row = row(&runs(), &rules(&[of]));
             (row.verdict, row.reason)
         };
-        assert_eq!(judged(Metric::AgentRunLatency, 90_000).0, Verdict::Feasible);
-        assert_eq!(judged(Metric::TimeToFirstToken, 60_000).0, Verdict::Feasible);
+        assert_eq!(judged(LatencyMetric::AgentRunLatency, 90_000).0, Verdict::Feasible);
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 60_000).0, Verdict::Feasible);
         let missed = "it is missed: 10.0 % of 300 are above its limit".to_owned();
-        assert_eq!(judged(Metric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
         let unseen = "it needs 59 requests, 0 were measured".to_owned();
-        assert_eq!(judged(Metric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
+        assert_eq!(judged(LatencyMetric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
     }
 
     #[test]
@@ -311,9 +314,9 @@ mod tests {
         let row = row(&runs(), &Rules::default());
         let found: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile, l.micros)).collect();
         let expected = [
-            (Metric::AgentRunLatency, Percentile::P50, 20_000),
-            (Metric::AgentRunLatency, Percentile::P99, 80_000),
-            (Metric::TimeToFirstToken, Percentile::P50, 5_000),
+            (LatencyMetric::AgentRunLatency, Percentile::P50, 20_000),
+            (LatencyMetric::AgentRunLatency, Percentile::P99, 80_000),
+            (LatencyMetric::TimeToFirstToken, Percentile::P50, 5_000),
         ];
         assert_eq!(found.into_iter().collect::<std::collections::BTreeSet<_>>(), expected.into_iter().collect());
     }
@@ -337,7 +340,7 @@ mod tests {
     fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
         let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
         let of = |metric| all.map(|p| Objective { metric, ..objective(p, 9_000_000) });
-        let objectives = [of(Metric::TimeToFirstToken), of(Metric::AgentRunLatency)].concat();
+        let objectives = [of(LatencyMetric::TimeToFirstToken), of(LatencyMetric::AgentRunLatency)].concat();
         let digest = Digest::from_bytes(&[7; 32]);
         let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();
         let kept: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile)).collect();

@@ -1,7 +1,7 @@
 //! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
 
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
-use slipway_worker_contract::{Metric, Objective, Percentile};
+use slipway_worker_contract::{LatencyMetric, Objective, Percentile};
 
 use super::{records::Chunk, search::ToBeat};
 
@@ -32,13 +32,13 @@ pub struct Watch {
     objectives: Vec<Objective>,
     evidence: EarlyWatch,
     rival: Option<(IncumbentTest, ToBeat)>,
-    own: Metric,
+    own: LatencyMetric,
     seen: u64,
 }
 
 impl Watch {
     /// Watches a level against its objectives, where a request's time from sending to answer is `own`.
-    pub fn new(objectives: &[Objective], own: Metric) -> Self {
+    pub fn new(objectives: &[Objective], own: LatencyMetric) -> Self {
         let quantiles: Vec<_> = objectives.iter().map(|o| o.percentile.into()).collect();
         let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
         Self { objectives: objectives.to_vec(), evidence, rival: None, own, seen: 0 }
@@ -104,8 +104,8 @@ mod tests {
 
     fn decision(percentile: Percentile, chunks: &[(u64, u64)]) -> Decision {
         let objective =
-            Objective { name: "fast".into(), metric: Metric::RequestLatency, percentile, max_micros: 100_000 };
-        let mut watch = Watch::new(&[objective], Metric::RequestLatency);
+            Objective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_micros: 100_000 };
+        let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency);
         chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
         watch.decide()
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
-        let mut watch = Watch::new(&[], Metric::RequestLatency);
+        let mut watch = Watch::new(&[], LatencyMetric::RequestLatency);
         watch.observe(&chunk(298, 0));
         assert_eq!(watch.decide(), Decision::GoOn);
         watch.observe(&chunk(1, 0));
@@ -141,11 +141,11 @@ mod tests {
             // Four in flight of 50 ms each are 80 a second.
             let limit = Objective {
                 name: "fast".into(),
-                metric: Metric::RequestLatency,
+                metric: LatencyMetric::RequestLatency,
                 percentile: Percentile::P99,
                 max_micros: 100_000,
             };
-            let mut watch = Watch::new(&[limit], Metric::RequestLatency).against(Some(&rival), 4);
+            let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency).against(Some(&rival), 4);
             watch.observe(&chunk(count, 0));
             watch.decide()
         };

@@ -6,8 +6,8 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use slipway_worker::failure;
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, Percentile, ProfileTask, ServeConfig,
-    Verdict,
+    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, MeasureSettings, Objective, Percentile, ProfileTask,
+    ServeConfig, Verdict,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -42,7 +42,7 @@ async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, t
     fs::write(bench.path("trace.jsonl"), trace).unwrap();
     let trace = data_file(&bench.path("trace.jsonl"));
     let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace, timeout_millis: 10_000 };
-    let (name, metric, percentile) = ("runs".to_owned(), Metric::AgentRunLatency, Percentile::P95);
+    let (name, metric, percentile) = ("runs".to_owned(), LatencyMetric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {
         campaign: campaign(Driver::AgentRun(agent)),
         objectives: vec![Objective { name, metric, percentile, max_micros: 10_000_000 }],
@@ -67,7 +67,7 @@ async fn agents_in_a_closed_loop_give_a_row_of_runs() {
     let row = bench(&endpoint, explore, false).await.run().await.unwrap().rows.remove(0);
     assert_eq!((row.verdict, row.errors, row.level), (Verdict::Feasible, 0, 3));
     assert!(row.count >= 180, "{}", row.count);
-    assert!(row.latencies.iter().all(|latency| latency.metric == Metric::AgentRunLatency));
+    assert!(row.latencies.iter().all(|latency| latency.metric == LatencyMetric::AgentRunLatency));
     server.abort();
 }
 

@@ -35,7 +35,7 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, MeasureSettings, Metric,
+    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, MeasureSettings,
     ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row,
     ServeConfig, Task, Verdict, WhyNotMeasured, Workload, paths,
 };
@@ -247,7 +247,7 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
         workloads: vec![Workload { name: "chat".into(), weight: 1, prompts: data_file(prompts) }],
         objectives: vec![Objective {
             name: "fast".into(),
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
             max_micros: 50_000,
         }],
@@ -418,7 +418,7 @@ async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
     let row = judge::row(
         &Records {
             format_version: 1,
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             arm: "a".into(),
             level: 1,
             circumstances: Circumstances { gpu_millis: 5, ..Circumstances::default() },

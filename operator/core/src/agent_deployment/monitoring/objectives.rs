@@ -61,7 +61,7 @@ impl ObservedObjectives {
     }
 
     fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
-        self.metrics.get(&counted_as(metric))
+        self.metrics.get(&Metric::of(metric))
     }
 
     /// Says that more units were beyond an objective's bound than it allows for, where that is no chance: the lower bound of their share is
@@ -92,16 +92,6 @@ impl Counted {
     /// Units that were slower for sure, and those that failed.
     fn beyond(&self, microseconds: u64) -> u64 {
         self.values.count_above(microseconds).at_least + self.errors
-    }
-}
-
-/// The metric of the evidence that an objective is about.
-pub const fn counted_as(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }
 

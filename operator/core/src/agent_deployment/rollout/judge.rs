@@ -16,7 +16,7 @@ use slipway_crds::{
 use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id};
 
 use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
-use crate::agent_deployment::{monitoring::objectives::counted_as, world::PodEvidence};
+use crate::agent_deployment::world::PodEvidence;
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
@@ -140,7 +140,7 @@ impl Case<'_> {
             max_soak_seconds: step.max_soak_seconds,
         });
         let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
-            metric: counted_as(objective.metric),
+            metric: Metric::of(objective.metric),
             percentile: objective.percentile,
             max_microseconds: objective.max.microseconds(),
         });

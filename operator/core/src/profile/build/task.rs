@@ -19,7 +19,7 @@ use super::{
 use crate::{
     engine::no_build::on_the_wire,
     profile::decide::{
-        rows::{Subject, measured_metrics, metric, recorded, unsigned},
+        rows::{Subject, measured_metrics, recorded, unsigned},
         select,
     },
     serving::{Serving, serve_config, tokenizer_folder},
@@ -136,7 +136,7 @@ fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<Objective> {
     objectives
         .map(|objective| Objective {
             name: objective.name.clone(),
-            metric: metric(objective.metric),
+            metric: objective.metric,
             percentile: objective.percentile,
             max_micros: objective.max.microseconds(),
         })

@@ -5,7 +5,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{LatencyMetric, ProfilingDriver},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
 };
-use slipway_worker_contract::{self as contract, Latency, Metric, Phase, Progress, Row, Verdict};
+use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row, Verdict};
 
 use super::cut;
 use crate::{
@@ -159,12 +159,7 @@ fn row(measurement: &Measurement) -> Row {
 
 fn measured_latency(latency: &Latency) -> MeasuredLatency {
     MeasuredLatency {
-        metric: match latency.metric {
-            Metric::RequestLatency => LatencyMetric::RequestLatency,
-            Metric::TimeToFirstToken => LatencyMetric::TimeToFirstToken,
-            Metric::InterTokenLatency => LatencyMetric::InterTokenLatency,
-            Metric::AgentRunLatency => LatencyMetric::AgentRunLatency,
-        },
+        metric: latency.metric,
         percentile: latency.percentile,
         microseconds: long(latency.micros),
         lower: long(latency.lower_micros),
@@ -174,21 +169,11 @@ fn measured_latency(latency: &Latency) -> MeasuredLatency {
 
 fn latency(measured: &MeasuredLatency) -> Latency {
     Latency {
-        metric: metric(measured.metric),
+        metric: measured.metric,
         percentile: measured.percentile,
         micros: natural(measured.microseconds),
         lower_micros: natural(measured.lower),
         upper_micros: measured.upper.map(natural),
-    }
-}
-
-/// A latency, as the worker knows it.
-pub fn metric(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }
 

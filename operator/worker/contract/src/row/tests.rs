@@ -4,7 +4,7 @@ use super::*;
 
 fn row(reason: &str) -> Row {
     let latency = |percentile| Latency {
-        metric: Metric::InterTokenLatency,
+        metric: LatencyMetric::InterTokenLatency,
         percentile,
         micros: 12_345_678,
         lower_micros: 12_345_678,

@@ -9,8 +9,8 @@ use slipway_analysis::{
     slo::Bound,
 };
 use slipway_worker_contract::{
-    Arm, Latency, Metric, NotMeasured, Objective, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row,
-    Verdict, WhyNotMeasured,
+    Arm, Latency, LatencyMetric, NotMeasured, Objective, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask,
+    Row, Verdict, WhyNotMeasured,
 };
 
 use super::{
@@ -32,7 +32,7 @@ pub struct Guided {
     plan: Plan,
     objectives: Vec<Objective>,
     /// What is optimised when it is a latency.
-    latency: (Metric, Percentile),
+    latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
     target_per_kilosecond: Option<u64>,
     gpus: u32,
@@ -275,12 +275,12 @@ fn throughput(search: &Guided) -> analysis::Metric {
 }
 
 /// The latencies that are limited or optimised, each once, in the order of the space's metrics after the throughput.
-fn measured(search: &Guided) -> Vec<(Metric, Percentile)> {
+fn measured(search: &Guided) -> Vec<(LatencyMetric, Percentile)> {
     let limited = search.objectives.iter().map(|o| (o.metric, o.percentile));
     limited.chain([search.latency]).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn position(search: &Guided, latency: (Metric, Percentile)) -> usize {
+fn position(search: &Guided, latency: (LatencyMetric, Percentile)) -> usize {
     1 + measured(search).iter().position(|l| *l == latency).unwrap_or(0)
 }
 
@@ -299,11 +299,11 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
     search.objectives.iter().map(latency).chain(target).collect()
 }
 
-fn latency_metric(metric: Metric, percentile: Percentile) -> analysis::Metric {
+fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> analysis::Metric {
     let kind = match metric {
-        Metric::RequestLatency | Metric::AgentRunLatency => analysis::MetricKind::Latency,
-        Metric::TimeToFirstToken => analysis::MetricKind::FirstToken,
-        Metric::InterTokenLatency => analysis::MetricKind::PerToken,
+        LatencyMetric::RequestLatency | LatencyMetric::AgentRunLatency => analysis::MetricKind::Latency,
+        LatencyMetric::TimeToFirstToken => analysis::MetricKind::FirstToken,
+        LatencyMetric::InterTokenLatency => analysis::MetricKind::PerToken,
     };
     analysis::Metric { name: format!("{metric:?} {percentile:?}"), kind, prior: Vec::new() }
 }
@@ -363,7 +363,7 @@ fn measurement(
 }
 
 /// A percentile of a row. A feasible row that had no room for it still says that it is below its limit.
-fn value(search: &Guided, row: &Row, (metric, percentile): (Metric, Percentile)) -> Option<f64> {
+fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Percentile)) -> Option<f64> {
     const BELOW: f64 = 0.8;
     let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
     let limit = || {

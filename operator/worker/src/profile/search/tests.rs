@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, MeasureSettings, Metric, Objective, OptimizeFor,
+    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, MeasureSettings, Objective, OptimizeFor,
     OtherEngine, Percentile, ServeConfig, Verdict, WhyNotMeasured,
 };
 
@@ -128,7 +128,7 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
         workloads: Vec::new(),
         objectives: vec![Objective {
             name: "fast".into(),
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
             max_micros: 400_000,
         }],
@@ -157,7 +157,7 @@ fn serve(task: &ProfileTask, arm: usize, level: u32, (speed, tail): (f64, f64)) 
     let throughput = capacity * in_flight / (in_flight + instances * batch.sqrt());
     let micros = (in_flight / throughput * 1e6 * tail) as u64;
     let latency = |percentile| Latency {
-        metric: Metric::RequestLatency,
+        metric: LatencyMetric::RequestLatency,
         percentile,
         micros,
         lower_micros: micros * 98 / 100,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::v1alpha1::profile::ProfilePhase;
 use slipway_worker_contract::{
-    Campaign, Digest, EngineRef, FailureClass, Latency, Metric, Outcome, Percentile, Phase, ProfileEnd, ProfileResult,
-    ProfileTask, Progress, Row, Task, Verdict,
+    Campaign, Digest, EngineRef, FailureClass, Latency, LatencyMetric, Outcome, Percentile, Phase, ProfileEnd,
+    ProfileResult, ProfileTask, Progress, Row, Task, Verdict,
 };
 
 use super::super::*;
@@ -244,8 +244,8 @@ pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
         millis: 10_000,
         per_kilosecond,
         latencies: vec![
-            latency(Metric::RequestLatency, Percentile::P50),
-            latency(Metric::RequestLatency, Percentile::P95),
+            latency(LatencyMetric::RequestLatency, Percentile::P50),
+            latency(LatencyMetric::RequestLatency, Percentile::P95),
         ],
         gpu: None,
         gpu_millis: 12_000,
