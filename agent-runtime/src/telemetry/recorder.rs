@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use slipway_runtime_config::Objective;
+use slipway_runtime_config::LatencyObjective;
 use slipway_vocabulary::evidence::{
     CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
 };
@@ -70,7 +70,7 @@ pub enum Session {
 pub struct Recorder {
     identity: Identity,
     started_at: Timestamp,
-    objectives: Vec<Objective>,
+    objectives: Vec<LatencyObjective>,
     closed: VecDeque<Window>,
     /// The window that contains the latest moment seen.
     open: u64,
@@ -100,7 +100,7 @@ struct InFlight {
 
 impl Recorder {
     /// Starts counting at `started_at`.
-    pub fn new(identity: Identity, objectives: Vec<Objective>, started_at: Timestamp) -> Self {
+    pub fn new(identity: Identity, objectives: Vec<LatencyObjective>, started_at: Timestamp) -> Self {
         Self {
             identity,
             started_at,
@@ -115,7 +115,7 @@ impl Recorder {
     }
 
     /// Judges runs by these objectives from now on, those in flight too. Returns the ones of before.
-    pub fn set_objectives(&mut self, objectives: Vec<Objective>) -> Vec<Objective> {
+    pub fn set_objectives(&mut self, objectives: Vec<LatencyObjective>) -> Vec<LatencyObjective> {
         std::mem::replace(&mut self.objectives, objectives)
     }
 
@@ -292,7 +292,12 @@ impl Counts {
 }
 
 /// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
-fn is_good_event(objective: &Objective, run: &InFlight, now: Timestamp, completion: &Completion) -> Option<bool> {
+fn is_good_event(
+    objective: &LatencyObjective,
+    run: &InFlight,
+    now: Timestamp,
+    completion: &Completion,
+) -> Option<bool> {
     let metric = Metric::of(objective.metric);
     match completion {
         Completion::Succeeded(values) => values.of(metric).map(|value| value <= objective.max_microseconds),

@@ -6,13 +6,13 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::api::admission::Readiness;
-use slipway_runtime_config::{LatencyMetric, Objective, Percentile};
+use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile};
 use slipway_vocabulary::evidence::{Evidence, Metric};
 
 use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
 
-fn objective(name: &str, metric: LatencyMetric, max_microseconds: u64) -> Objective {
-    Objective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
+fn objective(name: &str, metric: LatencyMetric, max_microseconds: u64) -> LatencyObjective {
+    LatencyObjective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
 }
 
 /// Two runs of 40 virtual milliseconds (two calls, first tokens after 10 ms each), and one that fails.

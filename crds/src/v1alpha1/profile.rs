@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     agent_deployment::{
-        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, LatencyObjective, NoBuildBackend,
-        OptimizeFor, ProfilingBudget, ProfilingDriver, ThroughputObjective,
+        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
+        ProfilingBudget, ProfilingDriver, ThroughputObjective, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -73,7 +73,7 @@ pub struct ProfileInputs {
     pub agent_trace: Option<FrozenData>,
     /// Latency objectives.
     #[schemars(length(max = 16))]
-    pub objectives: Vec<LatencyObjective>,
+    pub objectives: Vec<WrittenObjective>,
     /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Metric;
+use crate::{Percentile, evidence::Metric};
 
 /// Latencies that an objective can bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,12 +38,39 @@ impl fmt::Display for LatencyMetric {
     }
 }
 
+/// A bound on one percentile of one latency, in numbers. People write it with a unit, in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LatencyObjective {
+    /// Its name in the spec, in the status and in metrics.
+    pub name: String,
+    /// Latency that is bounded.
+    pub metric: LatencyMetric,
+    /// Percentile that is bounded.
+    pub percentile: Percentile,
+    /// The bound, in microseconds.
+    pub max_microseconds: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::LatencyMetric;
-    use crate::evidence::Metric;
+    use super::{LatencyMetric, LatencyObjective};
+    use crate::{Percentile, evidence::Metric};
+
+    #[test]
+    fn an_objective_is_written_with_its_unit() {
+        let objective = LatencyObjective {
+            name: "tail".into(),
+            metric: LatencyMetric::AgentRunLatency,
+            percentile: Percentile::P99_9,
+            max_microseconds: 4_000_000,
+        };
+        let written = r#"{"name":"tail","metric":"AgentRunLatency","percentile":"p99.9","maxMicroseconds":4000000}"#;
+        assert_eq!(serde_json::to_string(&objective).unwrap(), written);
+        assert_eq!(serde_json::from_str::<LatencyObjective>(written).unwrap(), objective);
+    }
 
     #[test]
     fn a_latency_is_called_as_its_metric_in_the_evidence() {

@@ -1,6 +1,6 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
-//! [`evidence`] is what pods count and judges read; [`LatencyMetric`] and [`Percentile`] are what objectives bound, and [`FailureClass`] how a Job
+//! [`evidence`] is what pods count and judges read; [`LatencyObjective`] is what latencies must meet, and [`FailureClass`] how a Job
 //! fails. The crate depends on serde alone: it is linked into the operator, the sidecar, the worker and the analysis. Of
 //! these, only the operator depends on the API's own crate.
 //! The feature `schema` adds the schemas that the API is generated from. Doc comments of words that the API uses are
@@ -12,5 +12,5 @@ mod latency;
 mod percentile;
 
 pub use failure::FailureClass;
-pub use latency::LatencyMetric;
+pub use latency::{LatencyMetric, LatencyObjective};
 pub use percentile::Percentile;

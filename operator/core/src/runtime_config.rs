@@ -2,11 +2,11 @@
 
 use slipway_backends::no_build::OPEN_AI_PORT;
 use slipway_crds::v1alpha1::agent_deployment::{
-    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyObjective, NoBuildBackend,
-    Tool as ApiTool, ToolType,
+    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, NoBuildBackend, Tool as ApiTool, ToolType,
+    WrittenObjective,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    HttpMethod, HttpTool, LatencyObjective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
 };
 
 use crate::serving::{Serving, tokenizer_folder};
@@ -34,21 +34,13 @@ pub fn runtime_config(
     agent_deployment: &str,
     revision: &str,
     plan: ServedAgent<'_>,
-    objectives: &[LatencyObjective],
+    objectives: &[WrittenObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
     set_dialect(&mut config, plan.serving);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
-    config.objectives = objectives
-        .iter()
-        .map(|objective| Objective {
-            name: objective.name.clone(),
-            metric: objective.metric,
-            percentile: objective.percentile,
-            max_microseconds: objective.max.microseconds(),
-        })
-        .collect();
+    config.objectives = objectives.iter().map(LatencyObjective::from).collect();
     config
 }
 

@@ -20,7 +20,7 @@ fn stratum() -> Stratum {
 }
 
 fn recorder() -> Recorder {
-    let objective = |name: &str, metric, max_microseconds| Objective {
+    let objective = |name: &str, metric, max_microseconds| LatencyObjective {
         name: name.into(),
         metric,
         percentile: Percentile::P99,

@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::LatencyMetric;
+use slipway_vocabulary::LatencyObjective;
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
@@ -20,7 +21,7 @@ pub struct ServiceLevelObjectives {
     #[x_kube(validation = Rule::new(
         "self.all(a, self.exists_one(b, b.metric == a.metric && b.percentile == a.percentile))")
         .message("two objectives bound the same metric and percentile: keep one of them"))]
-    pub objectives: Vec<LatencyObjective>,
+    pub objectives: Vec<WrittenObjective>,
     /// How much worse than the reference an engine may answer. An engine that may be worse by more is refused before
     /// its configurations are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +140,7 @@ pub struct QualityDataset {
 /// A bound on one percentile of one latency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LatencyObjective {
+pub struct WrittenObjective {
     /// Name of the objective in status and metrics.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
@@ -149,4 +150,10 @@ pub struct LatencyObjective {
     pub percentile: Percentile,
     /// Maximum, with a unit: `500ms`, `2s`.
     pub max: DurationText,
+}
+
+impl From<&WrittenObjective> for LatencyObjective {
+    fn from(WrittenObjective { name, metric, percentile, max }: &WrittenObjective) -> Self {
+        Self { name: name.clone(), metric: *metric, percentile: *percentile, max_microseconds: max.microseconds() }
+    }
 }

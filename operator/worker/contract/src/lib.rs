@@ -8,6 +8,7 @@ mod digest;
 mod manifest;
 mod message;
 mod no_build;
+mod objective;
 pub mod paths;
 mod profile;
 mod quality;
@@ -15,7 +16,7 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, LatencyMetric, Percentile};
+pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, Percentile};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -26,8 +27,8 @@ pub use crate::{
     },
     no_build::{NoBuild, NoBuildBackend},
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Objective, OptimizeFor, OtherEngine,
-        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
+        RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

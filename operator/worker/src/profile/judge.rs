@@ -3,7 +3,7 @@
 use slipway_analysis::slo;
 use slipway_vocabulary::evidence::Quantile;
 use slipway_worker_contract::{
-    Digest, Latency, LatencyMetric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict,
+    Digest, Latency, LatencyMetric, LatencyObjective, Percentile, ProfileTask, Row, RowTooLarge, Verdict,
 };
 
 use super::{
@@ -18,7 +18,7 @@ const CONFIDENCE: f64 = slo::CONFIDENCE;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The objectives that the driver can measure.
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<LatencyObjective>,
     /// Most errors in parts per million, where there is a limit.
     pub error_rate_max_ppm: Option<u32>,
     /// The throughput that an open loop must reach, per 1,000 seconds.
@@ -88,7 +88,7 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
 ///
 /// Parts are kept whether or not an objective names them: a rollout of the choice is judged by them too, against what
 /// was measured.
-fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
+fn latencies(records: &Records, objectives: &[LatencyObjective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
     let parts = [LatencyMetric::RequestLatency, LatencyMetric::TimeToFirstToken, LatencyMetric::InterTokenLatency];
     let parts = parts.map(|metric| (metric, Percentile::P50));
@@ -145,11 +145,11 @@ fn verdict(records: &Records, rules: &Rules) -> (Verdict, String) {
     }
 }
 
-fn latency_verdict(records: &Records, objectives: &[Objective]) -> (Verdict, String) {
+fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (Verdict, String) {
     let mut unbounded = None;
     for objective in objectives {
         let sorted = records.latencies_micros(objective.metric);
-        let limit = objective.max_micros as f64;
+        let limit = objective.max_microseconds as f64;
         let exceeding = sorted.iter().filter(|latency| **latency > limit).count() as u64;
         let quantile = Quantile::from(objective.percentile);
         let samples = sorted.len() as u64;
@@ -200,15 +200,15 @@ mod tests {
         }
     }
 
-    fn rules(objectives: &[Objective]) -> Rules {
+    fn rules(objectives: &[LatencyObjective]) -> Rules {
         Rules { objectives: objectives.to_vec(), ..Rules::default() }
     }
 
-    fn objective(percentile: Percentile, max_micros: u64) -> Objective {
-        Objective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_micros }
+    fn objective(percentile: Percentile, max_microseconds: u64) -> LatencyObjective {
+        LatencyObjective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_microseconds }
     }
 
-    fn judged(count: u64, objectives: &[Objective]) -> (Verdict, String) {
+    fn judged(count: u64, objectives: &[LatencyObjective]) -> (Verdict, String) {
         let row = row(&records(count), &rules(objectives));
         (row.verdict, row.reason)
     }
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn each_objective_of_a_run_is_judged_by_its_own_metric() {
-        let judged = |metric, max_micros| {
-            let of = Objective { name: "it".into(), metric, percentile: Percentile::P95, max_micros };
+        let judged = |metric, max_microseconds| {
+            let of = LatencyObjective { name: "it".into(), metric, percentile: Percentile::P95, max_microseconds };
             let row = row(&runs(), &rules(&[of]));
             (row.verdict, row.reason)
         };
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
         let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
-        let of = |metric| all.map(|p| Objective { metric, ..objective(p, 9_000_000) });
+        let of = |metric| all.map(|p| LatencyObjective { metric, ..objective(p, 9_000_000) });
         let objectives = [of(LatencyMetric::TimeToFirstToken), of(LatencyMetric::AgentRunLatency)].concat();
         let digest = Digest::from_bytes(&[7; 32]);
         let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();

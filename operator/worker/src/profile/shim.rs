@@ -11,7 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use slipway_agent_runtime::backend::{BackendError, Entry, tokens::TokenizerError};
-use slipway_worker_contract::{EngineEntry, LatencyMetric, MeasureSettings, NoBuildBackend, Objective, Workload};
+use slipway_worker_contract::{
+    EngineEntry, LatencyMetric, LatencyObjective, MeasureSettings, NoBuildBackend, Workload,
+};
 
 use super::{
     chunks::{self, SoFar},
@@ -54,7 +56,7 @@ pub struct Order {
     /// How long a level runs.
     pub measure: MeasureSettings,
     /// What ends it early.
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<LatencyObjective>,
     /// What else ends it early.
     #[serde(default)]
     pub to_beat: Option<ToBeat>,

@@ -6,7 +6,7 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use slipway_worker::failure;
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, MeasureSettings, Objective, Percentile, ProfileTask,
+    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, LatencyObjective, MeasureSettings, Percentile, ProfileTask,
     ServeConfig, Verdict,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -45,7 +45,7 @@ async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, t
     let (name, metric, percentile) = ("runs".to_owned(), LatencyMetric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {
         campaign: campaign(Driver::AgentRun(agent)),
-        objectives: vec![Objective { name, metric, percentile, max_micros: 10_000_000 }],
+        objectives: vec![LatencyObjective { name, metric, percentile, max_microseconds: 10_000_000 }],
         error_rate_max_ppm: Some(10_000),
         measure: MeasureSettings { max_requests: 400, warm_up: 2, ..MeasureSettings::default() },
         ..bench.task.clone()

@@ -35,9 +35,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, MeasureSettings,
-    ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row,
-    ServeConfig, Task, Verdict, WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, LatencyObjective,
+    MeasureSettings, ModelAnalyzerRow, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask,
+    Progress, Row, ServeConfig, Task, Verdict, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -245,11 +245,11 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
             driver: Driver::ModelAnalyzer,
         },
         workloads: vec![Workload { name: "chat".into(), weight: 1, prompts: data_file(prompts) }],
-        objectives: vec![Objective {
+        objectives: vec![LatencyObjective {
             name: "fast".into(),
             metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
-            max_micros: 50_000,
+            max_microseconds: 50_000,
         }],
         error_rate_max_ppm: None,
         optimize_for: OptimizeFor::Throughput,

@@ -9,8 +9,8 @@ use slipway_analysis::{
     slo::Bound,
 };
 use slipway_worker_contract::{
-    Arm, Latency, LatencyMetric, NotMeasured, Objective, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask,
-    Row, Verdict, WhyNotMeasured,
+    Arm, Latency, LatencyMetric, LatencyObjective, NotMeasured, OptimizeFor, OtherEngine, Percentile, ProfileEnd,
+    ProfileTask, Row, Verdict, WhyNotMeasured,
 };
 
 use super::{
@@ -30,7 +30,7 @@ const MOST_CONFIRMS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Guided {
     plan: Plan,
-    objectives: Vec<Objective>,
+    objectives: Vec<LatencyObjective>,
     /// What is optimised when it is a latency.
     latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
@@ -285,9 +285,9 @@ fn position(search: &Guided, latency: (LatencyMetric, Percentile)) -> usize {
 }
 
 fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
-    let latency = |o: &Objective| analysis::Constraint {
+    let latency = |o: &LatencyObjective| analysis::Constraint {
         metric: position(search, (o.metric, o.percentile)),
-        bound: Bound::AtMost(o.max_micros as f64),
+        bound: Bound::AtMost(o.max_microseconds as f64),
     };
     let target = search.target_per_kilosecond.map(|target| {
         let target = match search.optimize_for {
@@ -368,7 +368,7 @@ fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Perce
     let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
     let limit = || {
         let of = search.objectives.iter().find(|o| (o.metric, o.percentile) == (metric, percentile))?;
-        (row.verdict == Verdict::Feasible).then_some(of.max_micros as f64 * BELOW)
+        (row.verdict == Verdict::Feasible).then_some(of.max_microseconds as f64 * BELOW)
     };
     found.map(|l| l.micros.max(1) as f64).or_else(limit)
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, MeasureSettings, Objective, OptimizeFor,
-    OtherEngine, Percentile, ServeConfig, Verdict, WhyNotMeasured,
+    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
+    OptimizeFor, OtherEngine, Percentile, ServeConfig, Verdict, WhyNotMeasured,
 };
 
 use super::*;
@@ -126,11 +126,11 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
             driver: Driver::ModelAnalyzer,
         },
         workloads: Vec::new(),
-        objectives: vec![Objective {
+        objectives: vec![LatencyObjective {
             name: "fast".into(),
             metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
-            max_micros: 400_000,
+            max_microseconds: 400_000,
         }],
         error_rate_max_ppm: None,
         optimize_for,
@@ -163,7 +163,7 @@ fn serve(task: &ProfileTask, arm: usize, level: u32, (speed, tail): (f64, f64)) 
         lower_micros: micros * 98 / 100,
         upper_micros: Some(micros * 102 / 100),
     };
-    let feasible = micros <= task.objectives[0].max_micros;
+    let feasible = micros <= task.objectives[0].max_microseconds;
     Row {
         latencies: [Percentile::P95, Percentile::P99].map(latency).to_vec(),
         per_kilosecond: (throughput * 1e3) as u64,
