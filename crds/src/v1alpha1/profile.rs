@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::MeasurementVerdict;
 
 use super::{
     agent_deployment::{
@@ -258,20 +259,6 @@ pub enum MeasurementPurpose {
     Explore,
     /// To predict serving: arrivals at the target rate, at full length.
     Confirm,
-}
-
-/// Verdicts of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum MeasurementVerdict {
-    /// Every measured objective is met, by its bound.
-    Feasible,
-    /// An objective is missed, by its bound.
-    Infeasible,
-    /// Some objective has too few requests to be decided. It is never chosen.
-    Unbounded,
-    /// The measurement failed.
-    Failed,
 }
 
 /// Measurement of one configuration at one level.

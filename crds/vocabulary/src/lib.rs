@@ -9,8 +9,10 @@
 pub mod evidence;
 mod failure;
 mod latency;
+mod measurement;
 mod percentile;
 
 pub use failure::FailureClass;
 pub use latency::{LatencyMetric, LatencyObjective};
+pub use measurement::MeasurementVerdict;
 pub use percentile::Percentile;

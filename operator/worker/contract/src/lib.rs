@@ -16,7 +16,7 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, Percentile};
+pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -33,7 +33,7 @@ pub use crate::{
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{
         Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
-        Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict, WhyNotMeasured,
+        Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured,
     },
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,

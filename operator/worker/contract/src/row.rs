@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, LatencyMetric, Percentile};
+use crate::{Digest, EngineRef, FailureClass, LatencyMetric, MeasurementVerdict, Percentile};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -25,7 +25,7 @@ pub struct Row {
     /// Requests or runs in flight.
     pub level: u32,
     /// What was concluded.
-    pub verdict: Verdict,
+    pub verdict: MeasurementVerdict,
     /// Requests or runs that succeeded.
     pub count: u32,
     /// Requests or runs that failed.
@@ -54,19 +54,6 @@ pub struct Row {
     /// In words, for people: why failed, why stopped early, what disagrees.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-}
-
-/// What was concluded from a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Verdict {
-    /// Every objective is met, by its bound.
-    Feasible,
-    /// An objective is missed, by its bound.
-    Infeasible,
-    /// Some objective has too few requests to be decided; never chosen.
-    Unbounded,
-    /// The measurement did not come about.
-    Failed,
 }
 
 /// A percentile with its confidence bounds, in microseconds; `[metric, percentile, value, lower, upper]` in JSON.

@@ -8,7 +8,8 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, FailureClass, LatencyMetric, Phase, ProfileTask, Row, ServeConfig, Verdict, paths,
+    AgentRunSettings, Arm, Digest, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
+    ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -230,7 +231,7 @@ impl Campaign<'_> {
     /// A campaign of which nothing came is a failed Job.
     fn conclude(&self, ended: Ended, class: FailureClass) -> Result<Ended, ProfileError> {
         let rows = self.board.snapshot().rows;
-        let failed = |row: &Row| row.verdict == Verdict::Failed;
+        let failed = |row: &Row| row.verdict == MeasurementVerdict::Failed;
         match rows.first() {
             Some(first) if self.task.measured.is_empty() && rows.iter().all(failed) => {
                 Err(ProfileError::AllFailed { class, reason: first.reason.clone() })
@@ -362,7 +363,7 @@ impl Campaign<'_> {
         let circumstances = self.circumstances(started, reason);
         let (metric, arm, chunks) = (LatencyMetric::RequestLatency, arm.id.clone(), Vec::new());
         let records = Records { format_version: 1, metric, arm, level, circumstances, chunks };
-        Row { verdict: Verdict::Failed, ..judge::row(&records, &Rules::default()) }
+        Row { verdict: MeasurementVerdict::Failed, ..judge::row(&records, &Rules::default()) }
     }
 
     fn add(&self, row: Row) -> Result<(), ProfileError> {

@@ -3,7 +3,7 @@
 use slipway_analysis::slo;
 use slipway_vocabulary::evidence::Quantile;
 use slipway_worker_contract::{
-    Digest, Latency, LatencyMetric, LatencyObjective, Percentile, ProfileTask, Row, RowTooLarge, Verdict,
+    Digest, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
 };
 
 use super::{
@@ -137,15 +137,15 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
 }
 
 /// Judges errors, throughput and all objectives; the worst decides: missed, then undecided, then met.
-fn verdict(records: &Records, rules: &Rules) -> (Verdict, String) {
+fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
     let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
     match errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
-        Some(found) => (Verdict::Infeasible, found),
+        Some(found) => (MeasurementVerdict::Infeasible, found),
         None => latency_verdict(records, &rules.objectives),
     }
 }
 
-fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (Verdict, String) {
+fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
     let mut unbounded = None;
     for objective in objectives {
         let sorted = records.latencies_micros(objective.metric);
@@ -154,24 +154,24 @@ fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (Verdi
         let quantile = Quantile::from(objective.percentile);
         let samples = sorted.len() as u64;
         match slo::judge_counts(exceeding, samples, quantile, CONFIDENCE) {
-            slo::Verdict::Feasible => {}
-            slo::Verdict::Infeasible => {
+            slo::SampleVerdict::Feasible => {}
+            slo::SampleVerdict::Infeasible => {
                 let share = exceeding as f64 * 100.0 / samples.max(1) as f64;
                 let text = format!("{} is missed: {share:.1} % of {samples} are above its limit", objective.name);
-                return (Verdict::Infeasible, text);
+                return (MeasurementVerdict::Infeasible, text);
             }
-            slo::Verdict::Undecided => {
+            slo::SampleVerdict::Undecided => {
                 unbounded = Some(format!("{} lies within the bounds of {samples} requests", objective.name));
             }
-            slo::Verdict::Unbounded => {
+            slo::SampleVerdict::Unbounded => {
                 let needed = slo::least_sample(quantile, CONFIDENCE);
                 unbounded = Some(format!("{} needs {needed} requests, {samples} were measured", objective.name));
             }
         }
     }
     match unbounded {
-        Some(text) => (Verdict::Unbounded, text),
-        None => (Verdict::Feasible, String::new()),
+        Some(text) => (MeasurementVerdict::Unbounded, text),
+        None => (MeasurementVerdict::Feasible, String::new()),
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         LatencyObjective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_microseconds }
     }
 
-    fn judged(count: u64, objectives: &[LatencyObjective]) -> (Verdict, String) {
+    fn judged(count: u64, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
         let row = row(&records(count), &rules(objectives));
         (row.verdict, row.reason)
     }
@@ -228,7 +228,7 @@ mod tests {
         let expected = Row {
             arm: "i1".into(),
             level: 4,
-            verdict: Verdict::Feasible,
+            verdict: MeasurementVerdict::Feasible,
             count: 420,
             errors: 0,
             millis: 4_200,
@@ -251,15 +251,21 @@ mod tests {
     #[test]
     fn an_objective_is_missed_met_or_left_open_by_its_bound() {
         let p95 = |max| [objective(Percentile::P95, max)];
-        assert_eq!(judged(420, &p95(100_000)).0, Verdict::Feasible);
+        assert_eq!(judged(420, &p95(100_000)).0, MeasurementVerdict::Feasible);
         assert_eq!(
             judged(420, &p95(50_000)),
-            (Verdict::Infeasible, "fast is missed: 10.0 % of 420 are above its limit".to_owned())
+            (MeasurementVerdict::Infeasible, "fast is missed: 10.0 % of 420 are above its limit".to_owned())
         );
         let (verdict, reason) = judged(420, &[objective(Percentile::P90, 50_000)]);
-        assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast lies within the bounds of 420 requests"));
+        assert_eq!(
+            (verdict, reason.as_str()),
+            (MeasurementVerdict::Unbounded, "fast lies within the bounds of 420 requests")
+        );
         let (verdict, reason) = judged(58, &p95(100_000));
-        assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast needs 59 requests, 58 were measured"));
+        assert_eq!(
+            (verdict, reason.as_str()),
+            (MeasurementVerdict::Unbounded, "fast needs 59 requests, 58 were measured")
+        );
     }
 
     #[test]
@@ -270,9 +276,9 @@ mod tests {
             let row = row(&Records { circumstances, ..records(420) }, &rules);
             (row.verdict, row.errors, row.reason)
         };
-        assert_eq!(judged(5, Some(20_000)), (Verdict::Feasible, 5, String::new()));
-        assert_eq!(judged(5, Some(10_000)), (Verdict::Infeasible, 5, "5 of 425 failed".to_owned()));
-        assert_eq!(judged(5, None).0, Verdict::Feasible);
+        assert_eq!(judged(5, Some(20_000)), (MeasurementVerdict::Feasible, 5, String::new()));
+        assert_eq!(judged(5, Some(10_000)), (MeasurementVerdict::Infeasible, 5, "5 of 425 failed".to_owned()));
+        assert_eq!(judged(5, None).0, MeasurementVerdict::Feasible);
     }
 
     #[test]
@@ -301,12 +307,12 @@ mod tests {
             let row = row(&runs(), &rules(&[of]));
             (row.verdict, row.reason)
         };
-        assert_eq!(judged(LatencyMetric::AgentRunLatency, 90_000).0, Verdict::Feasible);
-        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 60_000).0, Verdict::Feasible);
+        assert_eq!(judged(LatencyMetric::AgentRunLatency, 90_000).0, MeasurementVerdict::Feasible);
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 60_000).0, MeasurementVerdict::Feasible);
         let missed = "it is missed: 10.0 % of 300 are above its limit".to_owned();
-        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 40_000), (MeasurementVerdict::Infeasible, missed));
         let unseen = "it needs 59 requests, 0 were measured".to_owned();
-        assert_eq!(judged(LatencyMetric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
+        assert_eq!(judged(LatencyMetric::InterTokenLatency, 1), (MeasurementVerdict::Unbounded, unseen));
     }
 
     #[test]
@@ -330,10 +336,14 @@ mod tests {
             (row.verdict, row.reason)
         };
         // 420 in 4.2 s: 430 are within chance of it, 470 are not.
-        assert_eq!(judged(Some(102_000), 102_381).0, Verdict::Feasible);
+        assert_eq!(judged(Some(102_000), 102_381).0, MeasurementVerdict::Feasible);
         let reason = "throughput is missed: 100.00 of 111.91 a second were served".to_owned();
-        assert_eq!(judged(Some(111_905), 111_905), (Verdict::Infeasible, reason));
-        assert_eq!(judged(None, 111_905).0, Verdict::Feasible, "a closed loop at a low level is slow by its nature");
+        assert_eq!(judged(Some(111_905), 111_905), (MeasurementVerdict::Infeasible, reason));
+        assert_eq!(
+            judged(None, 111_905).0,
+            MeasurementVerdict::Feasible,
+            "a closed loop at a low level is slow by its nature"
+        );
     }
 
     #[test]

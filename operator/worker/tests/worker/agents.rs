@@ -6,8 +6,8 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use slipway_worker::failure;
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, LatencyObjective, MeasureSettings, Percentile, ProfileTask,
-    ServeConfig, Verdict,
+    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, LatencyObjective, MeasureSettings, MeasurementVerdict,
+    Percentile, ProfileTask, ServeConfig,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -65,7 +65,7 @@ fn confirm(driver: Driver) -> Campaign {
 async fn agents_in_a_closed_loop_give_a_row_of_runs() {
     let (endpoint, server) = sidecar().await;
     let row = bench(&endpoint, explore, false).await.run().await.unwrap().rows.remove(0);
-    assert_eq!((row.verdict, row.errors, row.level), (Verdict::Feasible, 0, 3));
+    assert_eq!((row.verdict, row.errors, row.level), (MeasurementVerdict::Feasible, 0, 3));
     assert!(row.count >= 180, "{}", row.count);
     assert!(row.latencies.iter().all(|latency| latency.metric == LatencyMetric::AgentRunLatency));
     server.abort();
@@ -75,7 +75,7 @@ async fn agents_in_a_closed_loop_give_a_row_of_runs() {
 async fn a_call_that_the_trace_does_not_have_fails_its_run() {
     let (endpoint, server) = sidecar().await;
     let row = bench(&endpoint, explore, true).await.run().await.unwrap().rows.remove(0);
-    assert_eq!(row.verdict, Verdict::Infeasible);
+    assert_eq!(row.verdict, MeasurementVerdict::Infeasible);
     assert!(row.errors > 50, "{}", row.errors);
     assert!(
         row.reason.contains(" failed; ") && row.reason.contains("a tool call had no recorded result"),
@@ -92,7 +92,7 @@ async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
     let row = &result.rows[0];
     // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson count.
     assert!((40..160).contains(&row.count), "{}", row.count);
-    assert_eq!((result.rows.len(), row.verdict), (1, Verdict::Feasible), "{}", row.reason);
+    assert_eq!((result.rows.len(), row.verdict), (1, MeasurementVerdict::Feasible), "{}", row.reason);
     assert_eq!(result.reason, "the point was run at 25000 arrivals in 1,000 s");
     server.abort();
 }

@@ -13,7 +13,7 @@ fn row(reason: &str) -> Row {
     Row {
         arm: "a".repeat(40),
         level: 1024,
-        verdict: Verdict::Infeasible,
+        verdict: MeasurementVerdict::Infeasible,
         count: 4000,
         errors: 4000,
         millis: 120_000,

@@ -9,8 +9,8 @@ use slipway_analysis::{
     slo::Bound,
 };
 use slipway_worker_contract::{
-    Arm, Latency, LatencyMetric, LatencyObjective, NotMeasured, OptimizeFor, OtherEngine, Percentile, ProfileEnd,
-    ProfileTask, Row, Verdict, WhyNotMeasured,
+    Arm, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor, OtherEngine,
+    Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
 };
 
 use super::{
@@ -96,7 +96,7 @@ impl Guided {
         let own = rows.iter().map(|row| (row, self.gpus, None));
         let others = self.others.iter();
         let others = others.flat_map(|other| other.rows.iter().map(|row| (row, other.gpus.max(1), Some(&other.name))));
-        own.chain(others).filter(|(row, ..)| row.verdict == Verdict::Feasible).map(|(row, gpus, name)| {
+        own.chain(others).filter(|(row, ..)| row.verdict == MeasurementVerdict::Feasible).map(|(row, gpus, name)| {
             let per_kilosecond = match self.optimize_for {
                 OptimizeFor::Cost => row.per_kilosecond * u64::from(self.gpus) / u64::from(gpus),
                 OptimizeFor::Throughput | OptimizeFor::Latency => row.per_kilosecond,
@@ -173,7 +173,7 @@ impl View {
         let position = |level: u32| levels.binary_search(&level).ok();
         let mut space = space(search, &levels);
         let failed: BTreeSet<usize> =
-            known.iter().filter(|(_, row)| row.verdict == Verdict::Failed).map(|(arm, _)| *arm).collect();
+            known.iter().filter(|(_, row)| row.verdict == MeasurementVerdict::Failed).map(|(arm, _)| *arm).collect();
         for (index, arm) in space.arms.iter_mut().enumerate() {
             let ours = index < search.plan.arms.len() && !failed.contains(&index);
             let seen = |level: u32| known.iter().any(|(arm, row)| *arm == index && row.level == level);
@@ -347,9 +347,11 @@ fn measurement(
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
     let log_sd = log_sd(row);
     let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (Verdict::Failed, _) => analysis::Outcome::Failed,
-        (Verdict::Feasible | Verdict::Unbounded, Some(values)) => analysis::Outcome::Measured { values, log_sd },
-        (Verdict::Feasible | Verdict::Unbounded | Verdict::Infeasible, _) => {
+        (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
+        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
+            analysis::Outcome::Measured { values, log_sd }
+        }
+        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
             analysis::Outcome::Aborted { values, log_sd }
         }
     };
@@ -368,7 +370,7 @@ fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Perce
     let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
     let limit = || {
         let of = search.objectives.iter().find(|o| (o.metric, o.percentile) == (metric, percentile))?;
-        (row.verdict == Verdict::Feasible).then_some(of.max_microseconds as f64 * BELOW)
+        (row.verdict == MeasurementVerdict::Feasible).then_some(of.max_microseconds as f64 * BELOW)
     };
     found.map(|l| l.micros.max(1) as f64).or_else(limit)
 }
