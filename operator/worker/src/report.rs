@@ -39,7 +39,7 @@ impl Report {
     }
 }
 
-/// The exit code after a failure of this class. 2 is the command line's own (a usage error), 1 is an unclassified failure.
+/// The exit code after a failure of this class. 2 is the command line's own (a usage error), 1 an unclassified failure.
 fn exit_code(class: FailureClass) -> u8 {
     match class {
         FailureClass::InsufficientMemory => 10,

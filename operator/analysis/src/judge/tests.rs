@@ -439,7 +439,11 @@ proptest! {
         let rollout = Rollout { canary_answers, strata: vec!["miss/p9/f0", "miss/p9/f1"], ..rollout() }.slower(ratio);
         let windows = rollout.windows(seed);
         let config = Config {
-            objectives: vec![CountedObjective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 }],
+            objectives: vec![CountedObjective {
+                metric: Metric::RequestLatency,
+                percentile: Percentile::P95,
+                max_microseconds: 500_000,
+            }],
             ..Config::default()
         };
         let (whole, judgements) = judge_all(config.clone(), &windows);

@@ -90,9 +90,9 @@ pub fn rate_bounds(hits: u64, samples: u64, confidence: f64) -> (f64, f64) {
     (lower, upper)
 }
 
-/// The least sample in which the largest value bounds the quantile from above with the given one-sided `confidence`: the
-/// smallest n with probability^n <= 1 - confidence. 59, 299 and 2,995 for p95, p99 and p99.9 at 95 %. With fewer the
-/// quantile is unbounded and must not decide anything.
+/// The least sample in which the largest value bounds the quantile from above with the given one-sided `confidence`:
+/// the smallest n with probability^n <= 1 - confidence. 59, 299 and 2,995 for p95, p99 and p99.9 at 95 %. With fewer
+/// the quantile is unbounded and must not decide anything.
 #[must_use]
 pub fn least_sample(quantile: Quantile, confidence: f64) -> u64 {
     let n = ((1.0 - confidence).ln() / quantile.probability().ln()).ceil();

@@ -79,7 +79,11 @@ proptest! {
     fn more_exceedances_are_never_better_news(n in 1u64..2000, hits in 0u64..2000, per_mille in prop::sample::select(vec![500u16, 900, 950, 990, 999])) {
         let hits = hits.min(n - 1);
         let quantile = Quantile::from_parts(10 * per_mille).unwrap();
-        let rank = |verdict| match verdict { SampleVerdict::Feasible => 0, SampleVerdict::Undecided | SampleVerdict::Unbounded => 1, SampleVerdict::Infeasible => 2 };
+        let rank = |verdict| match verdict {
+            SampleVerdict::Feasible => 0,
+            SampleVerdict::Undecided | SampleVerdict::Unbounded => 1,
+            SampleVerdict::Infeasible => 2,
+        };
         let fewer = judge_counts(hits, n, quantile, CONFIDENCE);
         let more = judge_counts(hits + 1, n, quantile, CONFIDENCE);
         prop_assert!(rank(more) >= rank(fewer), "{fewer:?} then {more:?}");
