@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::Percentile;
 use thiserror::Error;
 
 /// Why a text is not a valid value.
@@ -208,65 +209,6 @@ macro_rules! text_value {
 text_value!(DurationText, DURATION_PATTERN, 16);
 text_value!(Percent, PERCENT_PATTERN, 12);
 text_value!(PositiveDecimal, POSITIVE_DECIMAL_PATTERN, 16);
-
-impl Percentile {
-    /// Gives the share of values that are at most the percentile.
-    pub const fn probability(self) -> f64 {
-        match self {
-            Self::P50 => 0.5,
-            Self::P90 => 0.9,
-            Self::P95 => 0.95,
-            Self::P99 => 0.99,
-            Self::P99_9 => 0.999,
-        }
-    }
-}
-
-/// Percentiles that an objective can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum Percentile {
-    /// The median.
-    #[serde(rename = "p50")]
-    P50,
-    /// 90 of 100 values are at most this.
-    #[serde(rename = "p90")]
-    P90,
-    /// 95 of 100 values are at most this.
-    #[serde(rename = "p95")]
-    P95,
-    /// 99 of 100 values are at most this.
-    #[serde(rename = "p99")]
-    P99,
-    /// 999 of 1,000 values are at most this.
-    #[serde(rename = "p99.9")]
-    P99_9,
-}
-
-impl Percentile {
-    /// Gives the percentile as a quantile in parts per thousand: p99.9 is 999.
-    pub fn per_mille(self) -> u16 {
-        match self {
-            Self::P50 => 500,
-            Self::P90 => 900,
-            Self::P95 => 950,
-            Self::P99 => 990,
-            Self::P99_9 => 999,
-        }
-    }
-}
-
-impl fmt::Display for Percentile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P99_9 => "p99.9",
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests;

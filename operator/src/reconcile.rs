@@ -17,10 +17,10 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     conditions::{self, Draft},
-    failure::chain,
     plan::{Note, Plan},
     settings::Settings,
 };
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 use tracing::{debug, info, warn};
 

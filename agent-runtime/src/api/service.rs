@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use axum::response::Response;
-use slipway_runtime_config::Objective;
+use slipway_runtime_config::LatencyObjective;
 use slipway_vocabulary::evidence::{CacheState, Stratum};
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +127,7 @@ impl Service {
     }
 
     /// Judges runs by these objectives from now on.
-    pub fn set_objectives(&self, objectives: Vec<Objective>) {
+    pub fn set_objectives(&self, objectives: Vec<LatencyObjective>) {
         let before = self.recorder().set_objectives(objectives.clone());
         self.metrics.set_objectives(&before, &objectives);
     }

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::FailureClass;
 
 use super::{
     agent_deployment::{
@@ -253,33 +254,4 @@ pub struct AttemptFailure {
     /// What happened, with the last line of the log.
     #[schemars(length(max = 1024))]
     pub message: String,
-}
-
-/// Classes of failures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum FailureClass {
-    /// GPU or host memory was too small.
-    InsufficientMemory,
-    /// The hardware lacks the precision.
-    UnsupportedPrecision,
-    /// The model contradicts its configuration, or the builder rejects it.
-    BadModel,
-    /// The image lacks what the build needs, or does not exist.
-    ImageMismatch,
-    /// The cluster failed, not the build.
-    Infrastructure,
-}
-
-impl FailureClass {
-    /// The name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InsufficientMemory => "InsufficientMemory",
-            Self::UnsupportedPrecision => "UnsupportedPrecision",
-            Self::BadModel => "BadModel",
-            Self::ImageMismatch => "ImageMismatch",
-            Self::Infrastructure => "Infrastructure",
-        }
-    }
 }

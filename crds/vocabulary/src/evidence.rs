@@ -10,7 +10,7 @@ mod plausible;
 mod stratum;
 pub mod wire;
 
-pub use histogram::{CountBounds, Histogram, HistogramError, Quantile, ValueBounds};
+pub use histogram::{CountBounds, Histogram, HistogramError, InvalidQuantile, Quantile, ValueBounds};
 pub use plausible::Implausible;
 pub use stratum::{CacheState, Stratum, StratumError};
 pub use wire::{Evidence, Load, Metric, MetricWindow, Unit, Window};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use slipway_analysis::slo::Percentile;
 use slipway_evaluation::{
     early_verdict::{Decision, RUN_KEY, by_run, decide},
     requests::{RequestSlo, Signal},
     table::Table,
 };
+use slipway_vocabulary::evidence::Quantile;
 
 use super::CliError;
 
@@ -74,8 +74,10 @@ fn slo(text: &str) -> Result<RequestSlo, CliError> {
     };
     let per_mille: u16 =
         per_mille.parse().map_err(|_| refuse(format!("{per_mille:?} is not a number of thousandths")))?;
-    let percentile = Percentile::from_per_mille(per_mille).map_err(|e| refuse(e.to_string()))?;
+    let quantile = per_mille.checked_mul(10).and_then(Quantile::from_parts).ok_or_else(|| {
+        refuse(format!("percentile of {per_mille} per mille is not between 1 and 999; write 950 for p95"))
+    })?;
     let max_ms = max.parse::<f64>().ok().filter(|v| v.is_finite() && *v > 0.0);
     let max_ms = max_ms.ok_or_else(|| refuse(format!("{max:?} is not a positive number of milliseconds")))?;
-    Ok(RequestSlo { signal, percentile, max_ms })
+    Ok(RequestSlo { signal, quantile, max_ms })
 }

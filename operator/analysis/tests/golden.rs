@@ -4,7 +4,8 @@
 
 use pretty_assertions::assert_eq;
 use serde_json::Value;
-use slipway_analysis::slo::{Percentile, RateTest, Side, quantile_bounds, rate_bounds};
+use slipway_analysis::slo::{RateTest, Side, quantile_bounds, rate_bounds};
+use slipway_vocabulary::evidence::Quantile;
 
 fn golden(table: &str) -> Vec<Value> {
     let all: Value = serde_json::from_str(include_str!("data/golden.json")).unwrap();
@@ -21,8 +22,9 @@ fn order_statistic_ranks_are_scipys() {
         let n = row["n"].as_u64().unwrap();
         // The value of the r-th smallest is r.
         let sorted: Vec<f64> = (1..=n).map(|rank| rank as f64).collect();
-        let percentile = Percentile::from_per_mille(u16::try_from(row["perMille"].as_u64().unwrap()).unwrap()).unwrap();
-        let bounds = quantile_bounds(&sorted, percentile, number(&row, "confidence")).unwrap();
+        let per_mille = u16::try_from(row["perMille"].as_u64().unwrap()).unwrap();
+        let quantile = Quantile::from_parts(10 * per_mille).unwrap();
+        let bounds = quantile_bounds(&sorted, quantile, number(&row, "confidence")).unwrap();
         assert_eq!((bounds.lower, bounds.upper), (row["lower"].as_f64(), row["upper"].as_f64()), "{row}");
     }
 }

@@ -5,22 +5,7 @@
 //! issue 3031), of argparse, of Hugging Face's loaders and of Linux. None was read from a run of ours: a text that upstream
 //! changes falls through to the step's exit status.
 
-use serde::{Deserialize, Serialize};
-
-/// What is wrong, and so whether trying again can help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum FailureClass {
-    /// GPU or host memory.
-    InsufficientMemory,
-    /// The GPU cannot compute the format.
-    UnsupportedPrecision,
-    /// The checkpoint.
-    BadModel,
-    /// The image is of another version than its arguments or files.
-    ImageMismatch,
-    /// The node, the network or the disk. The only class that is tried again.
-    Infrastructure,
-}
+use slipway_vocabulary::FailureClass;
 
 /// A failed step, explained.
 #[derive(Debug, Clone, PartialEq, Eq)]

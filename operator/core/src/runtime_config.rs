@@ -1,16 +1,12 @@
 //! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
 use slipway_backends::no_build::OPEN_AI_PORT;
-use slipway_crds::{
-    v1alpha1::agent_deployment::{
-        Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective,
-        NoBuildBackend, Tool as ApiTool, ToolType,
-    },
-    values::Percentile as ApiPercentile,
+use slipway_crds::v1alpha1::agent_deployment::{
+    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, NoBuildBackend, Tool as ApiTool, ToolType,
+    WrittenObjective,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, Percentile, ResultPick, RuntimeConfig, TextDialect,
-    Tool, ToolKind,
+    HttpMethod, HttpTool, LatencyObjective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
 };
 
 use crate::serving::{Serving, tokenizer_folder};
@@ -38,21 +34,13 @@ pub fn runtime_config(
     agent_deployment: &str,
     revision: &str,
     plan: ServedAgent<'_>,
-    objectives: &[LatencyObjective],
+    objectives: &[WrittenObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
     set_dialect(&mut config, plan.serving);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
-    config.objectives = objectives
-        .iter()
-        .map(|objective| Objective {
-            name: objective.name.clone(),
-            metric: metric(objective.metric),
-            percentile: percentile(objective.percentile),
-            max_microseconds: objective.max.microseconds(),
-        })
-        .collect();
+    config.objectives = objectives.iter().map(LatencyObjective::from).collect();
     config
 }
 
@@ -135,23 +123,4 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     result.idempotent = http.idempotent;
     result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
     result
-}
-
-fn metric(metric: LatencyMetric) -> ObjectiveMetric {
-    match metric {
-        LatencyMetric::RequestLatency => ObjectiveMetric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
-    }
-}
-
-fn percentile(percentile: ApiPercentile) -> Percentile {
-    match percentile {
-        ApiPercentile::P50 => Percentile::P50,
-        ApiPercentile::P90 => Percentile::P90,
-        ApiPercentile::P95 => Percentile::P95,
-        ApiPercentile::P99 => Percentile::P99,
-        ApiPercentile::P99_9 => Percentile::P99_9,
-    }
 }

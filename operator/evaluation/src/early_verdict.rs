@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Serialize;
 use slipway_analysis::{
     early::{EarlyRule, EarlyVerdict, EarlyWatch},
-    slo::{Percentile, quantile},
+    slo::quantile,
 };
+use slipway_vocabulary::evidence::Quantile;
 
 use crate::{
     InputError,
@@ -62,8 +63,8 @@ pub fn by_run(table: &Table) -> Result<BTreeMap<usize, Vec<Request>>, InputError
 #[must_use]
 pub fn decide(requests: &[Request], slos: &[RequestSlo], discard_ms: f64) -> Decision {
     let seen = observations(requests, slos, discard_ms);
-    let percentiles: Vec<Percentile> = slos.iter().map(|slo| slo.percentile).collect();
-    let mut watch = EarlyWatch::new(EarlyRule::default(), &percentiles);
+    let quantiles: Vec<Quantile> = slos.iter().map(|slo| slo.quantile).collect();
+    let mut watch = EarlyWatch::new(EarlyRule::default(), &quantiles);
     let mut decided_at_ms = None;
     let mut verdict = EarlyVerdict::Undecided;
     for observation in &seen {
@@ -98,7 +99,7 @@ fn worst_excess(requests: &[Request], slos: &[RequestSlo], discard_ms: f64) -> O
         };
         let mut values: Vec<f64> = requests.iter().filter(|r| r.start_ms >= discard_ms).filter_map(signal).collect();
         values.sort_by(f64::total_cmp);
-        Some(quantile(&values, slo.percentile)? / slo.max_ms)
+        Some(quantile(&values, slo.quantile)? / slo.max_ms)
     };
     slos.iter().filter_map(of).reduce(f64::max)
 }
@@ -107,7 +108,7 @@ fn worst_excess(requests: &[Request], slos: &[RequestSlo], discard_ms: f64) -> O
 fn violates(seen: &[Observation], slos: &[RequestSlo]) -> bool {
     slos.iter().enumerate().any(|(k, slo)| {
         let own = || seen.iter().filter(|o| o.objective == k);
-        own().filter(|o| o.exceeds).count() as f64 > slo.percentile.exceedance() * own().count() as f64
+        own().filter(|o| o.exceeds).count() as f64 > slo.quantile.exceedance() * own().count() as f64
     })
 }
 

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use slipway_analysis::{
     pareto::Direction,
     search::{Arm, Axis, Cell, Constraint, Metric, MetricKind, Role, Space, Value},
-    slo::{Bound, Percentile},
+    slo::Bound,
 };
+use slipway_vocabulary::evidence::Quantile;
 
 use crate::{
     InputError, early_verdict,
@@ -342,10 +343,10 @@ impl Reader<'_> {
             }
         }
         for constraint in &problem.space.constraints {
-            if let (Some((signal, percentile)), Bound::AtMost(max_ms)) =
+            if let (Some((signal, quantile)), Bound::AtMost(max_ms)) =
                 (signal(&problem.space.metrics[constraint.metric].name), constraint.bound)
             {
-                streams.slos.push(RequestSlo { signal, percentile, max_ms });
+                streams.slos.push(RequestSlo { signal, quantile, max_ms });
                 streams.metrics.push(constraint.metric);
             }
         }
@@ -423,8 +424,8 @@ fn by_cell(grid: &Grid, column: &[Option<f64>]) -> Vec<Vec<Option<f64>>> {
     cells
 }
 
-/// The signal and percentile that a column's name tells, as `ttft_p95_ms`; without a percentile there is no test.
-fn signal(column: &str) -> Option<(Signal, Percentile)> {
+/// The signal and quantile that a column's name tells, as `ttft_p95_ms`; without a quantile there is no test.
+fn signal(column: &str) -> Option<(Signal, Quantile)> {
     let name = column.to_lowercase();
     let signal = if name.contains("ttft") {
         Signal::Ttft
@@ -435,8 +436,19 @@ fn signal(column: &str) -> Option<(Signal, Percentile)> {
     } else {
         return None;
     };
-    let percentile = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').find_map(|part| part.parse().ok());
-    percentile.map(|percentile| (signal, percentile))
+    let quantile = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').find_map(quantile);
+    quantile.map(|quantile| (signal, quantile))
+}
+
+/// A quantile to a tenth of a percent: `p95`, `p99.9`.
+fn quantile(text: &str) -> Option<Quantile> {
+    let digits = text.strip_prefix('p')?;
+    let (whole, tenth) = digits.split_once('.').unwrap_or((digits, "0"));
+    if tenth.len() != 1 || !(1..=2).contains(&whole.len()) {
+        return None;
+    }
+    let (whole, tenth): (u16, u16) = (whole.parse().ok()?, tenth.parse().ok()?);
+    Quantile::from_parts(100 * whole + 10 * tenth)
 }
 
 #[cfg(test)]
@@ -445,6 +457,17 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case("p50", Some(Quantile::P50))]
+    #[case("p99.9", Some(Quantile::P99_9))]
+    #[case("95", None)]
+    #[case("p0", None)]
+    #[case("p100", None)]
+    #[case("p99.95", None)]
+    fn a_column_names_its_quantile_to_a_tenth_of_a_percent(#[case] text: &str, #[case] expected: Option<Quantile>) {
+        assert_eq!(quantile(text), expected);
+    }
 
     #[rstest]
     #[case("perf_throughput", Direction::Maximize, MetricKind::Throughput)]

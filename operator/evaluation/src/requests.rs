@@ -1,7 +1,7 @@
 //! From request records to observations in the order in which a live run would learn them. Pure.
 
 use serde::{Deserialize, Serialize};
-use slipway_analysis::slo::Percentile;
+use slipway_vocabulary::evidence::Quantile;
 
 /// What of a request an objective bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +31,14 @@ pub struct Request {
     pub tokens: f64,
 }
 
-/// An objective on a percentile of a signal.
+/// An objective on a quantile of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestSlo {
     /// What it bounds.
     pub signal: Signal,
-    /// The percentile it bounds.
-    pub percentile: Percentile,
+    /// The quantile it bounds.
+    pub quantile: Quantile,
     /// The greatest allowed value in milliseconds.
     pub max_ms: f64,
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_wait_past_the_limit_is_a_violation_at_that_moment() {
-        let slo = RequestSlo { signal: Signal::Ttft, percentile: Percentile::P95, max_ms: 100.0 };
+        let slo = RequestSlo { signal: Signal::Ttft, quantile: Quantile::P95, max_ms: 100.0 };
         let seen = observations(&[request(0.0, 50.0, 900.0), request(10.0, 400.0, 800.0)], &[slo], 0.0);
         let expected = [
             Observation { at_ms: 50.0, objective: 0, exceeds: false },
@@ -101,11 +101,8 @@ mod tests {
 
     #[test]
     fn requests_of_the_warm_up_are_left_out_and_absent_signals_are_no_observation() {
-        let slos = [Signal::Tpot, Signal::Latency].map(|signal| RequestSlo {
-            signal,
-            percentile: Percentile::P95,
-            max_ms: 500.0,
-        });
+        let slos =
+            [Signal::Tpot, Signal::Latency].map(|signal| RequestSlo { signal, quantile: Quantile::P95, max_ms: 500.0 });
         let short = Request { tpot_ms: None, ..request(20.0, 1.0, 40.0) };
         let seen = observations(&[request(9.0, 1.0, 30.0), short], &slos, 10.0);
         assert_eq!(seen, [Observation { at_ms: 40.0, objective: 1, exceeds: false }]);

@@ -313,11 +313,23 @@ mod checks_can_fail {
     #[test]
     fn a_wire_crate_with_more_than_serde_is_named() {
         let manifest = "[dependencies]\nserde = { workspace = true }\nkube.workspace = true\n";
-        let expected = "crds/vocabulary/Cargo.toml:3: crds/vocabulary is a wire crate: it depends on serde, \
-                        serde_json and thiserror alone, not on kube";
+        let expected = "agent-runtime/config/Cargo.toml:3: agent-runtime/config is a wire crate: it depends on serde, \
+                        serde_json, thiserror and slipway-vocabulary alone, not on kube";
         let found: Vec<_> =
-            manifests::against_arrows("crds/vocabulary", manifest).iter().map(Violation::to_string).collect();
+            manifests::against_arrows("agent-runtime/config", manifest).iter().map(Violation::to_string).collect();
         assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_vocabulary_that_cannot_do_without_schemas_is_named() {
+        let against = |manifest: &str| -> Vec<String> {
+            manifests::against_arrows("crds/vocabulary", manifest).iter().map(Violation::to_string).collect()
+        };
+        let optional = "[dependencies]\nserde.workspace = true\nschemars = { workspace = true, optional = true }\n";
+        assert_eq!(against(optional), Vec::<String>::new());
+        let expected = "crds/vocabulary/Cargo.toml:2: crds/vocabulary depends on serde, serde_json, thiserror and an \
+                        optional schemars alone, not on schemars";
+        assert_eq!(against("[dependencies]\nschemars.workspace = true\n"), [expected]);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use super::Violation;
 
 /// What a crate may depend on.
 enum Place {
-    /// Nothing but serialization: types of a wire format, or what is known of a tool.
+    /// The words that programs exchange: serialization, and what the API's schemas need, which is optional.
+    Vocabulary,
+    /// Nothing but serialization and the vocabulary: types of a wire format, or what is known of a tool.
     Wire,
     /// These crates of the workspace, and any library.
     Above(&'static [&'static str]),
@@ -12,10 +14,10 @@ enum Place {
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
 const ARROWS: [(&str, Place); 15] = [
-    ("crds/vocabulary", Place::Wire),
+    ("crds/vocabulary", Place::Vocabulary),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
-    ("crds", Place::Above(&[])),
+    ("crds", Place::Above(&["slipway-vocabulary"])),
     ("operator/analysis", Place::Above(&["slipway-vocabulary"])),
     ("operator/trace", Place::Above(&[])),
     ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-vocabulary"])),
@@ -27,7 +29,13 @@ const ARROWS: [(&str, Place); 15] = [
     ("agent-runtime", Place::Above(&["slipway-vocabulary", "slipway-runtime-config"])),
     (
         "operator/worker",
-        Place::Above(&["slipway-agent-runtime", "slipway-analysis", "slipway-backends", "slipway-worker-contract"]),
+        Place::Above(&[
+            "slipway-agent-runtime",
+            "slipway-analysis",
+            "slipway-backends",
+            "slipway-vocabulary",
+            "slipway-worker-contract",
+        ]),
     ),
     (
         "operator/core",
@@ -45,10 +53,10 @@ const ARROWS: [(&str, Place); 15] = [
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
     ("operator/cli", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
-    ("e2e", Place::Above(&["slipway-crds"])),
+    ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 
-const WIRE_DEPENDENCIES: [&str; 3] = ["serde", "serde_json", "thiserror"];
+const SERIALIZATION: [&str; 3] = ["serde", "serde_json", "thiserror"];
 
 /// The members of a workspace.
 pub fn members(workspace: &str) -> Vec<String> {
@@ -85,14 +93,29 @@ pub fn against_arrows(member: &str, manifest: &str) -> Vec<Violation> {
     };
     let own = dependencies(manifest, "[dependencies]");
     let of_tests = dependencies(manifest, "[dev-dependencies]").filter(|(_, name)| name.starts_with("slipway-"));
-    let wrong = own.chain(of_tests).filter_map(|(line, name)| Some((line, broken_rule(member, place, name)?)));
+    let is_optional = |line: usize| manifest.lines().nth(line - 1).is_some_and(|text| text.contains("optional = true"));
+    let wrong = own.chain(of_tests).filter_map(|(line, name)| {
+        Some((line, broken_rule(member, place, Dependency { name, is_optional: is_optional(line) })?))
+    });
     wrong.map(|(line, rule)| Violation { file: file.clone(), line, rule }).collect()
 }
 
-fn broken_rule(member: &str, place: &Place, name: &str) -> Option<String> {
+struct Dependency<'a> {
+    name: &'a str,
+    is_optional: bool,
+}
+
+fn broken_rule(member: &str, place: &Place, Dependency { name, is_optional }: Dependency<'_>) -> Option<String> {
+    let serializes = SERIALIZATION.contains(&name);
     match place {
-        Place::Wire => (!WIRE_DEPENDENCIES.contains(&name)).then(|| {
-            format!("{member} is a wire crate: it depends on serde, serde_json and thiserror alone, not on {name}")
+        Place::Vocabulary => (!serializes && !(name == "schemars" && is_optional)).then(|| {
+            format!("{member} depends on serde, serde_json, thiserror and an optional schemars alone, not on {name}")
+        }),
+        Place::Wire => (!serializes && name != "slipway-vocabulary").then(|| {
+            format!(
+                "{member} is a wire crate: it depends on serde, serde_json, thiserror and slipway-vocabulary alone, \
+                 not on {name}"
+            )
         }),
         Place::Above(allowed) => (name.starts_with("slipway-") && !allowed.contains(&name)).then(|| {
             let allowed = if allowed.is_empty() { "no crate of the workspace".to_owned() } else { allowed.join(", ") };
@@ -105,7 +128,7 @@ fn broken_rule(member: &str, place: &Place, name: &str) -> Option<String> {
 pub fn unused_arrows(member: &str, manifest: &str) -> Vec<Violation> {
     let allowed: &[&str] = match ARROWS.iter().find(|(name, _)| *name == member) {
         Some((_, Place::Above(allowed))) => allowed,
-        Some((_, Place::Wire)) | None => &[],
+        Some((_, Place::Vocabulary | Place::Wire)) | None => &[],
     };
     let used: Vec<&str> = dependencies(manifest, "[dependencies]").map(|(_, name)| name).collect();
     let unused = allowed.iter().filter(|name| !used.contains(*name));

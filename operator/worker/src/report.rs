@@ -34,8 +34,19 @@ impl Report {
         }
         match message {
             Message::Succeeded { .. } => 0,
-            Message::Failed { class, .. } => class.exit_code(),
+            Message::Failed { class, .. } => exit_code(class),
         }
+    }
+}
+
+/// The exit code after a failure of this class. 2 is the command line's own (a usage error), 1 an unclassified failure.
+fn exit_code(class: FailureClass) -> u8 {
+    match class {
+        FailureClass::InsufficientMemory => 10,
+        FailureClass::UnsupportedPrecision => 11,
+        FailureClass::BadModel => 12,
+        FailureClass::ImageMismatch => 13,
+        FailureClass::Infrastructure => 14,
     }
 }
 

@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::evidence::bucket;
+use crate::{Percentile, evidence::bucket};
 
 /// Counts per bucket of integer values, sparse and ordered by bucket.
 ///
@@ -44,9 +44,46 @@ impl fmt::Display for HistogramError {
 
 impl Error for HistogramError {}
 
-/// A quantile in parts per ten thousand, so that ranks are exact integers: p50 is 5000, p99.9 is 9990.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Any quantile, in parts per ten thousand, so that ranks are exact integers: p50 is 5000, p99.9 is 9990. Those that an
+/// objective can name are [`Percentile`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
 pub struct Quantile(u16);
+
+/// Why a number is no quantile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidQuantile {
+    /// The number, in parts per ten thousand.
+    pub parts_per_ten_thousand: u16,
+}
+
+impl fmt::Display for InvalidQuantile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "quantile of {} parts per ten thousand is not between 1 and 9999", self.parts_per_ten_thousand)
+    }
+}
+
+impl Error for InvalidQuantile {}
+
+impl From<Percentile> for Quantile {
+    fn from(percentile: Percentile) -> Self {
+        Self(percentile.per_mille() * 10)
+    }
+}
+
+impl TryFrom<u16> for Quantile {
+    type Error = InvalidQuantile;
+
+    fn try_from(parts_per_ten_thousand: u16) -> Result<Self, InvalidQuantile> {
+        Self::from_parts(parts_per_ten_thousand).ok_or(InvalidQuantile { parts_per_ten_thousand })
+    }
+}
+
+impl From<Quantile> for u16 {
+    fn from(quantile: Quantile) -> Self {
+        quantile.0
+    }
+}
 
 impl Quantile {
     /// The median.
@@ -79,6 +116,12 @@ impl Quantile {
     #[must_use]
     pub fn probability(self) -> f64 {
         f64::from(self.0) / 10_000.0
+    }
+
+    /// The share of values above the quantile, 0.05 for p95. Exact to the last bit of its decimal.
+    #[must_use]
+    pub fn exceedance(self) -> f64 {
+        f64::from(10_000 - self.0) / 10_000.0
     }
 
     /// The rank of the quantile among `n` sorted values, counted from one: `max(1, ceil(q * n))`.

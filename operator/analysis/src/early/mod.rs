@@ -10,8 +10,9 @@
 mod incumbent;
 
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::evidence::Quantile;
 
-use crate::slo::{CONFIDENCE, Percentile, RateTest, Side};
+use crate::slo::{CONFIDENCE, RateTest, Side, least_sample};
 
 pub use self::incumbent::IncumbentTest;
 
@@ -60,21 +61,21 @@ pub struct EarlyWatch {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectiveWatch {
-    percentile: Percentile,
+    quantile: Quantile,
     above: RateTest,
     below: RateTest,
 }
 
 impl EarlyWatch {
-    /// Starts watching one run against one percentile objective per entry.
+    /// Starts watching one run against one objective per quantile.
     #[must_use]
-    pub fn new(rule: EarlyRule, percentiles: &[Percentile]) -> Self {
-        let watch = |percentile: &Percentile| ObjectiveWatch {
-            percentile: *percentile,
-            above: RateTest::new(Side::Above, percentile.exceedance()),
-            below: RateTest::new(Side::Below, percentile.exceedance()),
+    pub fn new(rule: EarlyRule, quantiles: &[Quantile]) -> Self {
+        let watch = |quantile: &Quantile| ObjectiveWatch {
+            quantile: *quantile,
+            above: RateTest::new(Side::Above, quantile.exceedance()),
+            below: RateTest::new(Side::Below, quantile.exceedance()),
         };
-        Self { rule, objectives: percentiles.iter().map(watch).collect() }
+        Self { rule, objectives: quantiles.iter().map(watch).collect() }
     }
 
     /// Adds requests of one objective: how many exceeded its limit and how many did not. A request that still waits past
@@ -96,7 +97,7 @@ impl EarlyWatch {
         }
         let accept_at = -self.rule.alpha.ln();
         let accept = |w: &ObjectiveWatch| {
-            w.below.samples() >= w.percentile.least_sample(CONFIDENCE)
+            w.below.samples() >= least_sample(w.quantile, CONFIDENCE)
                 && w.below.discounted_log_evidence(self.rule.accept_weight) >= accept_at
         };
         match !self.objectives.is_empty() && self.objectives.iter().all(accept) {

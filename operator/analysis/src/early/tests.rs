@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use super::*;
 
 fn watch() -> EarlyWatch {
-    EarlyWatch::new(EarlyRule::default(), &[Percentile::P95, Percentile::P95])
+    EarlyWatch::new(EarlyRule::default(), &[Quantile::P95, Quantile::P95])
 }
 
 #[test]

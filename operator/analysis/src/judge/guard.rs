@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use slipway_vocabulary::evidence::{Histogram, bucket};
+use slipway_vocabulary::{
+    Percentile,
+    evidence::{Histogram, Quantile, bucket},
+};
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},
-    config::{Config, Objective, is_latency},
+    config::{Config, CountedObjective, is_latency},
     hang::{self, Hang, Hung},
     hypergeometric::Table,
     observation::{Arms, Key},
@@ -257,7 +260,7 @@ impl Guard {
         let mut sums = [0.0; COMPONENTS];
         for (name, canary) in &arms.canary.strata {
             if let (Some(stratum), Some(stable)) = (self.strata.get(name), arms.stable.strata.get(name)) {
-                let level = nearest_level(self.percentile(config));
+                let level = nearest_level(Quantile::from(self.percentile(config)));
                 Split::new(stratum, canary, stable, margins.fast).add_ln_e_values(&mut sums);
                 if let Some(margin) = margins.slow {
                     let split = Split::new(stratum, canary, stable, margin);
@@ -310,16 +313,15 @@ impl Guard {
     }
 
     /// The objectives on this metric, with their positions in the configuration.
-    fn objectives<'a>(&self, config: &'a Config) -> impl Iterator<Item = (usize, &'a Objective)> + use<'a> {
+    fn objectives<'a>(&self, config: &'a Config) -> impl Iterator<Item = (usize, &'a CountedObjective)> + use<'a> {
         let metric = self.key.metric;
         config.objectives.iter().enumerate().filter(move |(_, objective)| objective.metric == metric)
     }
 
     /// The percentile whose own evidence must not contradict a promotion: the strictest objective's, else p95.
-    fn percentile(&self, config: &Config) -> u16 {
-        let strictest =
-            self.objectives(config).map(|(_, objective)| objective.percentile.parts_per_ten_thousand()).max();
-        strictest.unwrap_or(9_500)
+    fn percentile(&self, config: &Config) -> Percentile {
+        let strictest = self.objectives(config).map(|(_, objective)| objective.percentile).max();
+        strictest.unwrap_or(Percentile::P95)
     }
 
     /// Every e-value of the guard, with its weight in the mean.
@@ -395,7 +397,8 @@ pub(super) fn ln_mean(parts: &[(f64, f64)]) -> f64 {
     sum.fold(f64::NEG_INFINITY, |sum, (weight, ln_e)| ln_add(sum, (weight / total).ln() + ln_e))
 }
 
-fn nearest_level(parts: u16) -> usize {
+fn nearest_level(quantile: Quantile) -> usize {
+    let parts = quantile.parts_per_ten_thousand();
     LEVELS.iter().position(|level| *level >= parts).unwrap_or(LEVELS.len() - 1)
 }
 

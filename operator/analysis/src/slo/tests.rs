@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rstest::rstest;
+use slipway_vocabulary::evidence::Quantile;
 
 use super::*;
 
@@ -11,60 +12,36 @@ fn uniform(rng: &mut impl Rng) -> f64 {
 }
 
 #[rstest]
-#[case("p50", 500)]
-#[case("p95", 950)]
-#[case("p99.9", 999)]
-fn a_percentile_reads_as_it_is_written(#[case] text: &str, #[case] per_mille: u16) {
-    let percentile: Percentile = text.parse().unwrap();
-    assert_eq!((u16::from(percentile), percentile.to_string()), (per_mille, text.to_owned()));
-}
-
-#[rstest]
-#[case("95", "\"95\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
-#[case("p0", "\"p0\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
-#[case("p100", "\"p100\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
-#[case("p99.95", "\"p99.95\" is not a percentile; write p50, p90, p95, p99 or p99.9")]
-fn a_wrong_percentile_is_refused(#[case] text: &str, #[case] message: &str) {
-    assert_eq!(text.parse::<Percentile>().unwrap_err().to_string(), message);
-}
-
-#[test]
-fn a_percentile_out_of_range_is_refused() {
-    let message = Percentile::from_per_mille(1000).unwrap_err().to_string();
-    assert_eq!(message, "percentile of 1000 per mille is not between 1 and 999; write 950 for p95");
-}
-
-#[rstest]
-#[case(Percentile::P95, 59)]
-#[case(Percentile::P99, 299)]
-#[case(Percentile::P999, 2995)]
-fn below_the_least_sample_a_percentile_is_unbounded(#[case] percentile: Percentile, #[case] least: u64) {
-    assert_eq!(percentile.least_sample(CONFIDENCE), least);
+#[case(Quantile::P95, 59)]
+#[case(Quantile::P99, 299)]
+#[case(Quantile::P99_9, 2995)]
+fn below_the_least_sample_a_quantile_is_unbounded(#[case] quantile: Quantile, #[case] least: u64) {
+    assert_eq!(least_sample(quantile, CONFIDENCE), least);
     let sorted = |n: u64| (0..n).map(|i| i as f64).collect::<Vec<_>>();
-    let upper = |n: u64| quantile_bounds(&sorted(n), percentile, CONFIDENCE).unwrap().upper;
+    let upper = |n: u64| quantile_bounds(&sorted(n), quantile, CONFIDENCE).unwrap().upper;
     assert_eq!((upper(least - 1), upper(least)), (None, Some((least - 1) as f64)));
-    let verdict = |n: u64| judge_counts(0, n, percentile, CONFIDENCE);
-    assert_eq!((verdict(least - 1), verdict(least)), (Verdict::Unbounded, Verdict::Feasible));
+    let verdict = |n: u64| judge_counts(0, n, quantile, CONFIDENCE);
+    assert_eq!((verdict(least - 1), verdict(least)), (SampleVerdict::Unbounded, SampleVerdict::Feasible));
 }
 
 #[test]
 fn an_objective_can_be_refuted_by_a_sample_too_small_to_prove_it() {
-    assert_eq!(judge_counts(5, 10, Percentile::P99, CONFIDENCE), Verdict::Infeasible);
+    assert_eq!(judge_counts(5, 10, Quantile::P99, CONFIDENCE), SampleVerdict::Infeasible);
 }
 
 #[rstest]
-#[case(Percentile::P50, 40)]
-#[case(Percentile::P95, 200)]
-#[case(Percentile::P99, 600)]
-fn order_statistic_bounds_cover_on_seeded_draws(#[case] percentile: Percentile, #[case] n: usize) {
+#[case(Quantile::P50, 40)]
+#[case(Quantile::P95, 200)]
+#[case(Quantile::P99, 600)]
+fn order_statistic_bounds_cover_on_seeded_draws(#[case] quantile: Quantile, #[case] n: usize) {
     let mut rng = Pcg64Mcg::seed_from_u64(11);
     let (rounds, mut missed_above, mut missed_below) = (4000, 0, 0);
     for _ in 0..rounds {
         let mut sample: Vec<f64> = (0..n).map(|_| uniform(&mut rng)).collect();
         sample.sort_by(f64::total_cmp);
-        let bounds = quantile_bounds(&sample, percentile, CONFIDENCE).unwrap();
-        missed_above += u32::from(bounds.upper.is_some_and(|u| u < percentile.share()));
-        missed_below += u32::from(bounds.lower.is_some_and(|l| l > percentile.share()));
+        let bounds = quantile_bounds(&sample, quantile, CONFIDENCE).unwrap();
+        missed_above += u32::from(bounds.upper.is_some_and(|u| u < quantile.probability()));
+        missed_below += u32::from(bounds.lower.is_some_and(|l| l > quantile.probability()));
     }
     // Four standard errors above 5 % of the rounds; the bound may only be conservative.
     let limit = 200 + 55;
@@ -101,10 +78,14 @@ proptest! {
     #[test]
     fn more_exceedances_are_never_better_news(n in 1u64..2000, hits in 0u64..2000, per_mille in prop::sample::select(vec![500u16, 900, 950, 990, 999])) {
         let hits = hits.min(n - 1);
-        let percentile = Percentile::from_per_mille(per_mille).unwrap();
-        let rank = |verdict| match verdict { Verdict::Feasible => 0, Verdict::Undecided | Verdict::Unbounded => 1, Verdict::Infeasible => 2 };
-        let fewer = judge_counts(hits, n, percentile, CONFIDENCE);
-        let more = judge_counts(hits + 1, n, percentile, CONFIDENCE);
+        let quantile = Quantile::from_parts(10 * per_mille).unwrap();
+        let rank = |verdict| match verdict {
+            SampleVerdict::Feasible => 0,
+            SampleVerdict::Undecided | SampleVerdict::Unbounded => 1,
+            SampleVerdict::Infeasible => 2,
+        };
+        let fewer = judge_counts(hits, n, quantile, CONFIDENCE);
+        let more = judge_counts(hits + 1, n, quantile, CONFIDENCE);
         prop_assert!(rank(more) >= rank(fewer), "{fewer:?} then {more:?}");
     }
 
@@ -119,7 +100,7 @@ proptest! {
     #[test]
     fn bounds_enclose_the_estimate(mut sample in prop::collection::vec(0.0f64..1e6, 1..400), per_mille in 1u16..999) {
         sample.sort_by(f64::total_cmp);
-        let bounds = quantile_bounds(&sample, Percentile::from_per_mille(per_mille).unwrap(), CONFIDENCE).unwrap();
+        let bounds = quantile_bounds(&sample, Quantile::from_parts(10 * per_mille).unwrap(), CONFIDENCE).unwrap();
         prop_assert!(bounds.lower.is_none_or(|l| l <= bounds.point));
         prop_assert!(bounds.upper.is_none_or(|u| u >= bounds.point));
     }
@@ -127,12 +108,12 @@ proptest! {
     #[test]
     fn the_count_verdict_is_that_of_the_order_statistics(mut sample in prop::collection::vec(0.0f64..1.0, 1..400), limit in 0.0f64..1.0, per_mille in prop::sample::select(vec![500u16, 900, 950, 990])) {
         sample.sort_by(f64::total_cmp);
-        let percentile = Percentile::from_per_mille(per_mille).unwrap();
+        let quantile = Quantile::from_parts(10 * per_mille).unwrap();
         let exceeding = sample.iter().filter(|v| **v > limit).count() as u64;
-        let bounds = quantile_bounds(&sample, percentile, CONFIDENCE).unwrap();
-        let verdict = judge_counts(exceeding, sample.len() as u64, percentile, CONFIDENCE);
-        prop_assert_eq!(verdict == Verdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
-        prop_assert_eq!(verdict == Verdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
+        let bounds = quantile_bounds(&sample, quantile, CONFIDENCE).unwrap();
+        let verdict = judge_counts(exceeding, sample.len() as u64, quantile, CONFIDENCE);
+        prop_assert_eq!(verdict == SampleVerdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
+        prop_assert_eq!(verdict == SampleVerdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
     }
 }
 

@@ -7,10 +7,10 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         EngineSpec, EngineStatus,
-        engine::{AttemptFailure, BuildAttempt, EngineArtifact, FailureClass},
+        engine::{AttemptFailure, BuildAttempt, EngineArtifact},
     },
 };
-use slipway_worker_contract::{BuildResult, EngineRef, FailureClass as JobFailureClass, Outcome, paths};
+use slipway_worker_contract::{BuildResult, EngineRef, Outcome, paths};
 
 use super::{build, status};
 use crate::{
@@ -141,7 +141,7 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
     let Some(latest) = status.attempts.last_mut() else { return };
     latest.failure = match job.map(|job| &job.phase) {
         Some(JobPhase::Failed { class, failure, .. }) => {
-            Some(AttemptFailure { class: api_class(*class), message: failure.chars().take(1024).collect() })
+            Some(AttemptFailure { class: *class, message: failure.chars().take(1024).collect() })
         }
         Some(
             JobPhase::Unscheduled(_)
@@ -152,16 +152,6 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
         )
         | None => None,
     };
-}
-
-fn api_class(class: JobFailureClass) -> FailureClass {
-    match class {
-        JobFailureClass::InsufficientMemory => FailureClass::InsufficientMemory,
-        JobFailureClass::UnsupportedPrecision => FailureClass::UnsupportedPrecision,
-        JobFailureClass::BadModel => FailureClass::BadModel,
-        JobFailureClass::ImageMismatch => FailureClass::ImageMismatch,
-        JobFailureClass::Infrastructure => FailureClass::Infrastructure,
-    }
 }
 
 fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64, plan: &mut Plan<EngineStatus>) {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use slipway_analysis::{
     early::{EarlyRule, EarlyVerdict, EarlyWatch},
     search::Cell,
-    slo::{Percentile, quantile},
+    slo::quantile,
 };
+use slipway_vocabulary::evidence::Quantile;
 
 use super::{Problem, Row};
 use crate::requests::{Request, RequestSlo, Signal, observations};
@@ -107,8 +108,8 @@ impl Fractions {
 
 impl Streams {
     fn ends(&self, problem: &Problem, row: &Row, requests: &[Request]) -> Option<Ended> {
-        let percentiles: Vec<Percentile> = self.slos.iter().map(|slo| slo.percentile).collect();
-        let mut watch = EarlyWatch::new(EarlyRule::default(), &percentiles);
+        let quantiles: Vec<Quantile> = self.slos.iter().map(|slo| slo.quantile).collect();
+        let mut watch = EarlyWatch::new(EarlyRule::default(), &quantiles);
         for seen in observations(requests, &self.slos, DISCARD_MS) {
             watch.observe(seen.objective, u64::from(seen.exceeds), u64::from(!seen.exceeds));
             if let EarlyVerdict::Infeasible { .. } = watch.verdict() {
@@ -136,7 +137,7 @@ impl Streams {
             };
             let mut seen: Vec<f64> = kept().filter_map(signal).collect();
             seen.sort_by(f64::total_cmp);
-            values[*metric] = quantile(&seen, slo.percentile);
+            values[*metric] = quantile(&seen, slo.quantile);
         }
         // Tokens stream: a request counts for its share inside the window, in flight or not.
         let rate = |until: f64| {

@@ -5,10 +5,10 @@
 //! order) and ignored in a message (an operator older than a worker can still read what it knows).
 
 mod digest;
-mod failure;
 mod manifest;
 mod message;
 mod no_build;
+mod objective;
 pub mod paths;
 mod profile;
 mod quality;
@@ -16,9 +16,10 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
+pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile};
+
 pub use crate::{
     digest::{Digest, InvalidDigest},
-    failure::FailureClass,
     manifest::{CHUNK_BYTES, InvalidManifest, MANIFEST_FORMAT_VERSION, Manifest, ManifestFile},
     message::{
         BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
@@ -26,13 +27,13 @@ pub use crate::{
     },
     no_build::{NoBuild, NoBuildBackend},
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
-        OtherEngine, Percentile, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
+        RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{
         Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
-        Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict, WhyNotMeasured,
+        Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured,
     },
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::LatencyObjective;
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -36,7 +37,8 @@ pub struct ProfileTask {
     /// The traffic.
     pub workloads: Vec<Workload>,
     /// The limits on latency that decide feasible or not.
-    pub objectives: Vec<Objective>,
+    #[serde(with = "crate::objective")]
+    pub objectives: Vec<LatencyObjective>,
     /// Most failed requests in parts per million, where the spec has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate_max_ppm: Option<u32>,
@@ -196,53 +198,6 @@ pub struct DataFile {
     pub digest: Digest,
 }
 
-/// A percentile that SLOs may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Percentile {
-    /// The median.
-    #[serde(rename = "p50")]
-    P50,
-    /// 90 %.
-    #[serde(rename = "p90")]
-    P90,
-    /// 95 %.
-    #[serde(rename = "p95")]
-    P95,
-    /// 99 %.
-    #[serde(rename = "p99")]
-    P99,
-    /// 99.9 %.
-    #[serde(rename = "p99.9")]
-    P999,
-}
-
-/// A latency that can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Metric {
-    /// From sending a model request to its last response.
-    RequestLatency,
-    /// From sending a model request to its first token.
-    TimeToFirstToken,
-    /// A request's mean time between tokens.
-    InterTokenLatency,
-    /// From a question to the agent's answer.
-    AgentRunLatency,
-}
-
-/// A limit on one percentile of one latency.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Objective {
-    /// Its name in the spec.
-    pub name: String,
-    /// What is measured.
-    pub metric: Metric,
-    /// Which percentile.
-    pub percentile: Percentile,
-    /// The limit in microseconds.
-    pub max_micros: u64,
-}
-
 /// What the search looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OptimizeFor {
@@ -274,18 +229,5 @@ impl Default for MeasureSettings {
     /// 60 requests first: one more than a p95 needs for a bound. At most 4,000, enough for p99.9's 2,995.
     fn default() -> Self {
         Self { first_chunk: 60, max_requests: 4_000, min_chunk_millis: 3_000, max_level_millis: 120_000, warm_up: 8 }
-    }
-}
-
-impl Percentile {
-    /// Returns the share of values at or below it, in parts per million.
-    pub fn ppm(self) -> u32 {
-        match self {
-            Self::P50 => 500_000,
-            Self::P90 => 900_000,
-            Self::P95 => 950_000,
-            Self::P99 => 990_000,
-            Self::P999 => 999_000,
-        }
     }
 }

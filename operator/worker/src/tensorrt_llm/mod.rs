@@ -6,17 +6,3 @@
 
 pub mod assemble;
 pub mod tool;
-
-use slipway_backends::failure::FailureClass as ToolClass;
-use slipway_worker_contract::FailureClass;
-
-/// The class of the operator's records for upstream's.
-fn class_of(class: ToolClass) -> FailureClass {
-    match class {
-        ToolClass::InsufficientMemory => FailureClass::InsufficientMemory,
-        ToolClass::UnsupportedPrecision => FailureClass::UnsupportedPrecision,
-        ToolClass::BadModel => FailureClass::BadModel,
-        ToolClass::ImageMismatch => FailureClass::ImageMismatch,
-        ToolClass::Infrastructure => FailureClass::Infrastructure,
-    }
-}

@@ -12,7 +12,6 @@ use slipway_backends::{
 };
 use slipway_worker_contract::{BuildTask, Digest, FailureClass, TensorRtLlmBuild, ToolStep, paths};
 
-use super::class_of;
 use crate::{
     failure::Classify,
     hash::{self, HashError},
@@ -95,7 +94,7 @@ impl Classify for ToolError {
             Self::NoScript { .. } | Self::Help { .. } | Self::Missing { .. } => FailureClass::ImageMismatch,
             Self::Calibration => FailureClass::BadModel,
             Self::Start { source, .. } => source.class(),
-            Self::Failed { failure, .. } => class_of(failure.class),
+            Self::Failed { failure, .. } => failure.class,
         }
     }
 }

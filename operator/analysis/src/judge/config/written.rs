@@ -1,11 +1,11 @@
 //! The configuration as people write it, and how it is read. Pure.
 
 use serde::{Deserialize, Deserializer};
-use slipway_vocabulary::evidence::{Metric, Quantile};
+use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{
-    Change, Config, ConfigError, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, Objective, OnInconclusive, Prediction,
-    Step, margin_bins,
+    Change, Config, ConfigError, CountedObjective, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, OnInconclusive,
+    Prediction, Step, margin_bins,
 };
 
 /// The configuration as it is written; every field may be absent.
@@ -36,7 +36,7 @@ struct WrittenStep {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WrittenObjective {
     metric: Metric,
-    percentile: Percentile,
+    percentile: WrittenPercentile,
     max_microseconds: u64,
 }
 
@@ -51,7 +51,7 @@ enum Percent {
 /// A percentile: `"p99"`, or the bare number 99.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Percentile {
+enum WrittenPercentile {
     Text(String),
     Number(f64),
 }
@@ -74,7 +74,7 @@ impl TryFrom<Written> for Config {
             written.error_rate_max.map(|percent| percent.fraction("errorRateMax", 0.0, 99.0)).transpose()?;
         let objectives = written.objectives.into_iter().enumerate().map(|(index, objective)| {
             let WrittenObjective { metric, percentile, max_microseconds } = objective;
-            Ok(Objective { metric, percentile: percentile.quantile(index)?, max_microseconds })
+            Ok(CountedObjective { metric, percentile: percentile.known(index)?, max_microseconds })
         });
         let config = Self {
             steps,
@@ -121,18 +121,18 @@ impl Percent {
     }
 }
 
-impl Percentile {
-    fn quantile(&self, index: usize) -> Result<Quantile, ConfigError> {
+impl WrittenPercentile {
+    /// The percentile that is meant, in percent or as a share.
+    fn known(&self, index: usize) -> Result<Percentile, ConfigError> {
         let (number, text) = match self {
             Self::Text(text) => (text.trim_start_matches(['p', 'P']).parse().ok(), text.clone()),
             Self::Number(number) => (Some(*number), number.to_string()),
         };
-        let parts = number.map(|number: f64| if number <= 1.0 { number * 10_000.0 } else { number * 100.0 });
-        parts
-            .filter(|parts| {
-                [5_000.0, 9_000.0, 9_500.0, 9_900.0, 9_990.0].iter().any(|known| (known - parts).abs() < 0.5)
+        let per_mille = number.map(|number: f64| if number <= 1.0 { number * 1_000.0 } else { number * 10.0 });
+        per_mille
+            .and_then(|given| {
+                Percentile::ALL.into_iter().find(|known| (f64::from(known.per_mille()) - given).abs() < 0.05)
             })
-            .and_then(|parts| Quantile::from_parts(parts.round() as u16))
             .ok_or(ConfigError::Percentile { index, text })
     }
 }

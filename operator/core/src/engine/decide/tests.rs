@@ -1,6 +1,6 @@
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_worker_contract::{Digest, FetchResult};
+use slipway_worker_contract::{Digest, FailureClass, FetchResult};
 
 use super::*;
 use crate::plan::Removal;
@@ -64,7 +64,7 @@ impl Fixture {
         self
     }
 
-    fn with_failure(self, class: JobFailureClass) -> Self {
+    fn with_failure(self, class: FailureClass) -> Self {
         let finished_at = Some(self.0.now);
         self.with_job(JobPhase::Failed {
             class,
@@ -163,7 +163,7 @@ fn a_built_engine_needs_its_job_no_longer() {
 
 #[test]
 fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
-    let failed = engine().building().with_failure(JobFailureClass::Infrastructure);
+    let failed = engine().building().with_failure(FailureClass::Infrastructure);
     let waiting = failed.plan();
     let message = "builder exited with code 3: no such layer";
     let expected =
@@ -176,11 +176,11 @@ fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
 }
 
 #[rstest]
-#[case(JobFailureClass::BadModel, "BadModel")]
-#[case(JobFailureClass::InsufficientMemory, "InsufficientMemory")]
-#[case(JobFailureClass::UnsupportedPrecision, "UnsupportedPrecision")]
-#[case(JobFailureClass::ImageMismatch, "ImageMismatch")]
-fn what_no_repetition_mends_stalls_and_is_told_once(#[case] class: JobFailureClass, #[case] name: &str) {
+#[case(FailureClass::BadModel, "BadModel")]
+#[case(FailureClass::InsufficientMemory, "InsufficientMemory")]
+#[case(FailureClass::UnsupportedPrecision, "UnsupportedPrecision")]
+#[case(FailureClass::ImageMismatch, "ImageMismatch")]
+fn what_no_repetition_mends_stalls_and_is_told_once(#[case] class: FailureClass, #[case] name: &str) {
     let failed = engine().building().with_failure(class).after(3_600);
     let plan = failed.plan();
     let message = format!(
@@ -198,7 +198,7 @@ fn what_no_repetition_mends_stalls_and_is_told_once(#[case] class: JobFailureCla
 
 #[test]
 fn whoever_deletes_the_failed_job_asks_for_its_attempt_once_more() {
-    let mut failed = engine().building().with_failure(JobFailureClass::BadModel).stepped();
+    let mut failed = engine().building().with_failure(FailureClass::BadModel).stepped();
     failed.0.jobs.clear();
     let again = failed.stepped();
     assert_eq!(again.0.jobs.keys().collect::<Vec<_>>(), ["build-0f1e2d3c4b-1"]);

@@ -1,14 +1,11 @@
 //! Rows of the worker as measurements of the status, and back. Pure.
 
-use slipway_crds::{
-    v1alpha1::{
-        ProfileStatus,
-        agent_deployment::{LatencyMetric, ProfilingDriver},
-        profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
-    },
-    values::Percentile as ApiPercentile,
+use slipway_crds::v1alpha1::{
+    ProfileStatus,
+    agent_deployment::{LatencyMetric, ProfilingDriver},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
 };
-use slipway_worker_contract::{self as contract, Latency, Metric, Percentile, Phase, Progress, Row, Verdict};
+use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
 use super::cut;
 use crate::{
@@ -118,12 +115,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         configuration: row.arm.clone(),
         level: signed(row.level),
         purpose: subject.purpose,
-        verdict: match row.verdict {
-            Verdict::Feasible => MeasurementVerdict::Feasible,
-            Verdict::Infeasible => MeasurementVerdict::Infeasible,
-            Verdict::Unbounded => MeasurementVerdict::Unbounded,
-            Verdict::Failed => MeasurementVerdict::Failed,
-        },
+        verdict: row.verdict,
         count: signed(row.count),
         errors: signed(row.errors),
         milliseconds: long(row.millis),
@@ -140,12 +132,7 @@ fn row(measurement: &Measurement) -> Row {
     Row {
         arm: measurement.configuration.clone(),
         level: unsigned(measurement.level),
-        verdict: match measurement.verdict {
-            MeasurementVerdict::Feasible => Verdict::Feasible,
-            MeasurementVerdict::Infeasible => Verdict::Infeasible,
-            MeasurementVerdict::Unbounded => Verdict::Unbounded,
-            MeasurementVerdict::Failed => Verdict::Failed,
-        },
+        verdict: measurement.verdict,
         count: unsigned(measurement.count),
         errors: unsigned(measurement.errors),
         millis: natural(measurement.milliseconds),
@@ -162,19 +149,8 @@ fn row(measurement: &Measurement) -> Row {
 
 fn measured_latency(latency: &Latency) -> MeasuredLatency {
     MeasuredLatency {
-        metric: match latency.metric {
-            Metric::RequestLatency => LatencyMetric::RequestLatency,
-            Metric::TimeToFirstToken => LatencyMetric::TimeToFirstToken,
-            Metric::InterTokenLatency => LatencyMetric::InterTokenLatency,
-            Metric::AgentRunLatency => LatencyMetric::AgentRunLatency,
-        },
-        percentile: match latency.percentile {
-            Percentile::P50 => ApiPercentile::P50,
-            Percentile::P90 => ApiPercentile::P90,
-            Percentile::P95 => ApiPercentile::P95,
-            Percentile::P99 => ApiPercentile::P99,
-            Percentile::P999 => ApiPercentile::P99_9,
-        },
+        metric: latency.metric,
+        percentile: latency.percentile,
         microseconds: long(latency.micros),
         lower: long(latency.lower_micros),
         upper: latency.upper_micros.map(long),
@@ -183,32 +159,11 @@ fn measured_latency(latency: &Latency) -> MeasuredLatency {
 
 fn latency(measured: &MeasuredLatency) -> Latency {
     Latency {
-        metric: metric(measured.metric),
-        percentile: percentile(measured.percentile),
+        metric: measured.metric,
+        percentile: measured.percentile,
         micros: natural(measured.microseconds),
         lower_micros: natural(measured.lower),
         upper_micros: measured.upper.map(natural),
-    }
-}
-
-/// A latency, as the worker knows it.
-pub fn metric(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
-    }
-}
-
-/// A percentile, as the worker knows it.
-pub fn percentile(percentile: ApiPercentile) -> Percentile {
-    match percentile {
-        ApiPercentile::P50 => Percentile::P50,
-        ApiPercentile::P90 => Percentile::P90,
-        ApiPercentile::P95 => Percentile::P95,
-        ApiPercentile::P99 => Percentile::P99,
-        ApiPercentile::P99_9 => Percentile::P999,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use slipway_analysis::slo::Percentile;
 use slipway_evaluation::early_verdict;
 use slipway_evaluation::requests::{RequestSlo, Signal};
+use slipway_vocabulary::evidence::Quantile;
 
 use super::gates::{Gate, Section};
 use super::tables::{mean, median, percent, table};
@@ -31,7 +31,7 @@ pub fn early(data: &Path) -> Section {
     for stream in &streams {
         let runs = early_verdict::runs(stream).unwrap();
         for (ttft, tpot) in [(500.0, 60.0), (1000.0, 100.0), (2000.0, 150.0), (3000.0, 300.0)] {
-            let slo = |signal, max_ms| RequestSlo { signal, percentile: Percentile::P95, max_ms };
+            let slo = |signal, max_ms| RequestSlo { signal, quantile: Quantile::P95, max_ms };
             let slos = [slo(Signal::Ttft, ttft), slo(Signal::Tpot, tpot)];
             for requests in &runs {
                 let decision = early_verdict::decide(requests, &slos, DISCARD_MS);

@@ -4,7 +4,7 @@ use super::*;
 
 fn row(reason: &str) -> Row {
     let latency = |percentile| Latency {
-        metric: Metric::InterTokenLatency,
+        metric: LatencyMetric::InterTokenLatency,
         percentile,
         micros: 12_345_678,
         lower_micros: 12_345_678,
@@ -13,12 +13,12 @@ fn row(reason: &str) -> Row {
     Row {
         arm: "a".repeat(40),
         level: 1024,
-        verdict: Verdict::Infeasible,
+        verdict: MeasurementVerdict::Infeasible,
         count: 4000,
         errors: 4000,
         millis: 120_000,
         per_kilosecond: 123_456_789,
-        latencies: [Percentile::P50, Percentile::P99, Percentile::P999].map(latency).to_vec(),
+        latencies: [Percentile::P50, Percentile::P99, Percentile::P99_9].map(latency).to_vec(),
         gpu: None,
         gpu_millis: 1_200_000,
         model_analyzer: Some(ModelAnalyzerRow { per_kilosecond: 123_456_789, p99_micros: 12_345_678 }),
