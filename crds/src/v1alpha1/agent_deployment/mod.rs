@@ -43,7 +43,7 @@ pub use rollout::{
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
-    RolloutStatus, RouteContest,
+    RolloutStatus, RolloutVerdict, RouteContest,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{

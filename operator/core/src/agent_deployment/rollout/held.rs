@@ -4,8 +4,10 @@
 //! the longest soak of the step is over, people are told.
 
 use jiff::SignedDuration;
-use slipway_analysis::judge::Verdict;
-use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::OnInconclusive};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{OnInconclusive, RolloutVerdict},
+};
 
 use super::{Why, canary::Canary};
 use crate::why::Held;
@@ -37,7 +39,7 @@ impl Canary<'_> {
             }
             // Nothing goes on under suspicion, whatever else the spec lets go on. With Pause that is said already.
             Reason::VerdictUnreachable => {
-                let is_kept = self.rollout.verdict.as_deref() == Some(&format!("{:?}", Verdict::Hold));
+                let is_kept = self.rollout.verdict == Some(RolloutVerdict::Hold);
                 is_kept && rollout.on_inconclusive != OnInconclusive::Pause
             }
             _ => false,
