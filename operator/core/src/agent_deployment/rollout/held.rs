@@ -16,16 +16,17 @@ impl Canary<'_> {
     /// The same for people, where a canary with a share has been kept at its step for too long.
     pub(super) fn held_for_long(&self, why: Why) -> Why {
         let revision = self.target.hash.clone();
-        let (reason, message) = match &why {
-            Why::RouteUnavailable { .. } | Why::RouteContested(_) => (why.reason(), why.to_string()),
-            Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => (*reason, message.clone()),
+        let message = match &why {
+            Why::RouteUnavailable { .. } | Why::RouteContested(_) => format!("{}: {why}", why.reason()),
+            Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => match reason {
+                Reason::GuardrailHolds => format!("{reason}: {message}"),
+                // The judge begins with the word itself.
+                _ => message.clone(),
+            },
             _ => return why,
         };
         match self.exceeded_soak() {
-            Some(max_seconds) => {
-                let weight = self.weight();
-                Why::RolloutHeld(Held { revision, weight, max_seconds, reason, message })
-            }
+            Some(max_seconds) => Why::RolloutHeld(Held { revision, weight: self.weight(), max_seconds, message }),
             None => why,
         }
     }
