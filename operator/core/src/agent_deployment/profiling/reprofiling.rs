@@ -113,7 +113,7 @@ impl Planner<'_> {
             run.message = line.clone();
         }
         self.state.adopted = None;
-        draft.notes.push(Note::normal(Reason::UpToDate, line));
+        draft.notes.push(Note::normal(Reason::CampaignDiscarded, line));
         draft.requeue = AT_ONCE;
     }
 
@@ -291,7 +291,7 @@ impl Planner<'_> {
         let Some(run) = &mut self.state.run else { return };
         let (is_well, reason) = match result {
             ReprofilingResult::Changed | ReprofilingResult::Unchanged => (true, Reason::ConfigurationFound),
-            ReprofilingResult::Superseded | ReprofilingResult::Declined => (true, Reason::UpToDate),
+            ReprofilingResult::Superseded | ReprofilingResult::Declined => (true, Reason::CampaignDiscarded),
             ReprofilingResult::Infeasible => (false, Reason::NoFeasibleConfiguration),
             ReprofilingResult::Failed => (false, Reason::ProfilingFailed),
         };

@@ -19,7 +19,7 @@ impl Canary<'_> {
         let message = match &why {
             Why::RouteUnavailable { .. } | Why::RouteContested(_) => format!("{}: {why}", why.reason()),
             Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => match reason {
-                Reason::GuardrailHolds => format!("{reason}: {message}"),
+                Reason::GuardrailBlocking => format!("{reason}: {message}"),
                 // The judge begins with the word itself.
                 _ => message.clone(),
             },
@@ -35,9 +35,10 @@ impl Canary<'_> {
     fn is_silence(&self, reason: Reason) -> bool {
         let rollout = &self.world.spec.rollout;
         match reason {
-            Reason::NoTraffic | Reason::EvidenceUnreachable | Reason::TrafficSplitMismatch | Reason::GuardrailHolds => {
-                true
-            }
+            Reason::NoTraffic
+            | Reason::EvidenceUnreachable
+            | Reason::TrafficSplitMismatch
+            | Reason::GuardrailBlocking => true,
             // Nothing goes on under suspicion, whatever else the spec lets go on. With Pause that is said already.
             Reason::VerdictUnreachable => {
                 let is_kept = self.rollout.verdict == Some(RolloutVerdict::Hold);

@@ -160,7 +160,10 @@ fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
     }
     let restarted = now.restarted.as_ref().filter(|_| !before.is_some_and(|before| is_same_restart(before, now)));
     notes.extend(restarted.map(|because| {
-        Note::normal(Reason::BaselineRestarted, format!("the first day that drift is told by begins again: {because}"))
+        Note::normal(
+            Reason::DriftBaselineRestarted,
+            format!("the first day that drift is told by begins again: {because}"),
+        )
     }));
     notes
 }
