@@ -90,6 +90,8 @@ reasons! {
     SecretUnavailable,
     /// A Job runs.
     JobRunning,
+    /// A Job failed for a temporary reason, and its next attempt follows.
+    JobRetrying,
     /// A Job failed permanently: a retry would not help.
     JobFailed,
     /// The model reference is being resolved.
@@ -122,6 +124,8 @@ reasons! {
     ConfigurationMeasured,
     /// The campaign failed.
     ProfilingFailed,
+    /// The result of a campaign is not used: a person declined it, or the spec was edited meanwhile.
+    CampaignDiscarded,
     /// The next scheduled campaign is planned.
     ReprofilingPlanned,
     /// The month's budget leaves too little for another campaign.
@@ -135,7 +139,7 @@ reasons! {
     /// Like work is served worse.
     BehaviorChanged,
     /// The baseline of drift restarted; earlier counts are no longer used.
-    BaselineRestarted,
+    DriftBaselineRestarted,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
     /// No configuration meets the objectives.
@@ -182,8 +186,8 @@ reasons! {
     EvidenceUnreachable,
     /// Traffic is not split as declared.
     TrafficSplitMismatch,
-    /// A guardrail of the user is exceeded or has no value.
-    GuardrailHolds,
+    /// A guardrail of the user is exceeded or has no value, and keeps the canary at its step.
+    GuardrailBlocking,
     /// The maximum soak of a step has passed without a verdict.
     VerdictUnreachable,
     /// No gateway serves the route.

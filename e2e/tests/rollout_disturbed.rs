@@ -6,7 +6,10 @@
 use std::collections::BTreeSet;
 
 use pretty_assertions::assert_eq;
-use slipway_crds::{labels, v1alpha1::agent_deployment::RolloutStatus};
+use slipway_crds::{
+    labels,
+    v1alpha1::agent_deployment::{RolloutStatus, RolloutVerdict},
+};
 use slipway_e2e::{
     cluster,
     load::{pod::LoadPlan, report::Report},
@@ -20,11 +23,9 @@ use slipway_e2e::{
 const EVIDENCE_PORT: &str = "9464";
 
 /// Waits for a verdict with a reason.
-async fn wait_for_reason(bench: &Bench, verdict: &str, reason: &str) -> RolloutStatus {
-    let is_so = |rollout: &RolloutStatus| {
-        (rollout.verdict.as_deref(), rollout.reason.as_deref()) == (Some(verdict), Some(reason))
-    };
-    bench.wait_for(&format!("{verdict} for {reason}"), is_so).await.unwrap()
+async fn wait_for_reason(bench: &Bench, verdict: RolloutVerdict, reason: &str) -> RolloutStatus {
+    let is_so = |rollout: &RolloutStatus| (rollout.verdict, rollout.reason.as_deref()) == (Some(verdict), Some(reason));
+    bench.wait_for(&format!("{} for {reason}", verdict.as_str()), is_so).await.unwrap()
 }
 
 /// Sets `spec.serving.replicas` through /scale, which is all that a HorizontalPodAutoscaler does.
@@ -72,7 +73,7 @@ async fn a_canary_whose_evidence_cannot_be_read_is_held_until_it_can() {
     let pods = bench.namespace.pods(&format!("{}={canary}", labels::REVISION)).await.unwrap();
     let address = pods[0].status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap();
     let blocked = Blocked::new(address);
-    let held = wait_for_reason(&bench, "Hold", "EvidenceUnreachable").await;
+    let held = wait_for_reason(&bench, RolloutVerdict::Hold, "EvidenceUnreachable").await;
     println!("held: {}", held.message.clone().unwrap_or_default());
     assert_eq!((held.weight, held.stable.as_deref()), (Some(20), Some(bench.stable.as_str())));
     drop(blocked);
@@ -125,7 +126,7 @@ async fn clients_that_go_around_the_gateway_hold_a_canary() {
     let load = bench.namespace.start_load(&plan).await.unwrap();
     bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
-    let held = wait_for_reason(&bench, "Hold", "TrafficSplitMismatch").await;
+    let held = wait_for_reason(&bench, RolloutVerdict::Hold, "TrafficSplitMismatch").await;
     println!("held: {}", held.message.clone().unwrap_or_default());
     assert_eq!((held.weight, held.stable.as_deref()), (Some(20), Some(bench.stable.as_str())));
 

@@ -12,7 +12,7 @@ use slipway_crds::{
     labels,
     v1alpha1::{
         AgentDeployment,
-        agent_deployment::{CapacityPhase, RolloutStatus},
+        agent_deployment::{CapacityPhase, RolloutStatus, RolloutVerdict},
     },
 };
 use slipway_e2e::{
@@ -171,7 +171,7 @@ async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
     bench.apply(&bench.with(&[("medianMilliseconds", "195")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let is_held = |rollout: &RolloutStatus| {
-        (rollout.verdict.as_deref(), rollout.reason.as_deref()) == (Some("Hold"), Some("NoTraffic"))
+        (rollout.verdict, rollout.reason.as_deref()) == (Some(RolloutVerdict::Hold), Some("NoTraffic"))
     };
     let held = bench.wait_for("Hold for want of traffic", is_held).await.unwrap();
     assert_eq!((held.weight, held.stable.as_deref()), (Some(20), Some(bench.stable.as_str())));

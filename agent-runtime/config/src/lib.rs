@@ -17,7 +17,7 @@ pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, Prom
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile};
 pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
-pub use validate::{Problem, Problems};
+pub use validate::{Fault, Problem, Problems};
 
 /// Where the sidecar looks for its configuration when `--config` is not given.
 pub const DEFAULT_CONFIG_PATH: &str = "/etc/slipway/agent/config.json";

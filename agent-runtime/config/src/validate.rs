@@ -21,13 +21,42 @@ const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 pub struct Problem {
     /// Path of the field, such as `tools[1].kind.http.url`.
     pub field: String,
-    /// What is wrong and what to write instead.
-    pub message: String,
+    /// What is wrong.
+    pub fault: Fault,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
+        write!(f, "{}: {}", self.field, self.fault)
+    }
+}
+
+/// What is wrong with a value, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A placeholder of a URL is not a parameter of the tool.
+    UnknownPlaceholder {
+        /// Its name.
+        placeholder: String,
+    },
+    /// Anything else, in words that name no other field.
+    Other(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPlaceholder { placeholder } => {
+                write!(f, "placeholder {{{placeholder}}} is not a parameter; add it to parameters")
+            }
+            Self::Other(words) => f.write_str(words),
+        }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(words: String) -> Self {
+        Self::Other(words)
     }
 }
 
@@ -63,8 +92,8 @@ struct Check {
 }
 
 impl Check {
-    fn fail(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.problems.push(Problem { field: field.into(), message: message.into() });
+    fn fail(&mut self, field: impl Into<String>, fault: impl Into<Fault>) {
+        self.problems.push(Problem { field: field.into(), fault: fault.into() });
     }
 
     fn that(&mut self, holds: bool, field: &str, message: impl FnOnce() -> String) {
@@ -215,10 +244,8 @@ fn validate_url(check: &mut Check, field: &str, url: &str, names: &[&str], metho
     };
     let used: BTreeSet<_> = template.placeholders().collect();
     for placeholder in used.iter().filter(|used| !names.contains(used)) {
-        check.fail(
-            format!("{field}.url"),
-            format!("placeholder {{{placeholder}}} is not a parameter; add it to parameters"),
-        );
+        let placeholder = (*placeholder).to_owned();
+        check.fail(format!("{field}.url"), Fault::UnknownPlaceholder { placeholder });
     }
     for (i, name) in names.iter().enumerate() {
         check.that(method == HttpMethod::Post || used.contains(name), &format!("{field}.parameters[{i}].name"), || {

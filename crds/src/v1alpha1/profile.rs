@@ -345,6 +345,12 @@ pub struct NotMeasured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 40))]
     pub configuration: Option<String>,
+    /// Lowest of the levels that were not measured. Absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_level: Option<i32>,
+    /// Highest of the levels that were not measured. Absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_level: Option<i32>,
     /// Why it was not measured.
     #[schemars(length(max = 256))]
     pub reason: String,

@@ -14,7 +14,10 @@ use kube::{
 use serde_json::Value;
 use slipway_crds::{
     labels,
-    v1alpha1::{AgentDeployment, agent_deployment::Stage},
+    v1alpha1::{
+        AgentDeployment,
+        agent_deployment::{RolloutVerdict, Stage},
+    },
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -39,7 +42,7 @@ pub struct Seen {
     /// Revision that the status calls the canary.
     pub canary: Option<String>,
     /// What the judge said, and why.
-    pub verdict: Option<(String, String)>,
+    pub verdict: Option<(RolloutVerdict, String)>,
     /// Percent of the route's weighted rule, by revision.
     pub shares: BTreeMap<String, i64>,
     /// Revisions with a ready pod. Looked at after the shares, so that a pod which got ready for its share counts.
@@ -175,7 +178,7 @@ pub fn unready_with_traffic(history: &[Seen]) -> Vec<&Seen> {
 }
 
 /// What the judge said of a canary, one after the other.
-pub fn verdicts(history: &[Seen]) -> Vec<(String, String)> {
+pub fn verdicts(history: &[Seen]) -> Vec<(RolloutVerdict, String)> {
     let mut verdicts: Vec<_> = history.iter().filter_map(|seen| seen.verdict.clone()).collect();
     verdicts.dedup();
     verdicts

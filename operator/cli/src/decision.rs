@@ -6,7 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use slipway_crds::{
     conditions::{ConditionType, Reason},
-    v1alpha1::{AgentDeployment, agent_deployment::RolloutStatus},
+    v1alpha1::{
+        AgentDeployment, AgentDeploymentStatus,
+        agent_deployment::{RejectedPlan, RolloutStatus, ToldFact},
+    },
 };
 use thiserror::Error;
 
@@ -95,16 +98,27 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
 /// Gives the plan of the spec if it was given up, with its last retry token: it was rolled back, or stable pods were
 /// drained for it in vain.
 fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
-    let conditions = object.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let status = object.status.as_ref()?;
     let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";
-    let stalled = conditions.iter().find(is_stalled)?;
+    let stalled = status.conditions.iter().find(is_stalled)?;
     if stalled.reason == Reason::RolledBack.as_str() {
-        // Several may have been rolled back. The condition names the one that is asked for.
-        let rejected = rollout.rejected.iter().find(|rejected| stalled.message.contains(&rejected.plan))?;
+        let rejected = asked_for(status, &rollout.rejected)?;
         return Some((&rejected.plan, rejected.retry.as_deref()));
     }
     let in_vain = rollout.capacity.as_ref().and_then(|room| room.drained_in_vain.as_deref());
     in_vain.and_then(|word| Some((rollout.canary.as_deref()?, Some(word))))
+}
+
+/// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of the
+/// stop. Without that record, of an older operator, only a single one is certain.
+fn asked_for<'a>(status: &AgentDeploymentStatus, rejected: &'a [RejectedPlan]) -> Option<&'a RejectedPlan> {
+    let is_stop =
+        |fact: &&ToldFact| fact.about == ConditionType::Stalled.as_str() && fact.reason == Reason::RolledBack.as_str();
+    match (status.told.iter().find(is_stop), rejected) {
+        (Some(stop), _) => rejected.iter().find(|rejected| rejected.plan == stop.subject),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    }
 }
 
 /// The token for another try: the hash, with a number beyond those of the tokens that were used for it.
@@ -142,9 +156,9 @@ mod tests {
     /// Two plans that were rolled back, of which the spec asks for one.
     fn rejected(asked: &str, retry: &Value) -> Value {
         let plan = |hash: &str| json!({"plan": hash, "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": retry});
-        let message =
-            format!("revision {asked} was rolled back worse. Change the spec, or set spec.rollout.retry to {asked}");
-        json!({"conditions": [stalled("RolledBack", &message)], "rollout": {"rejected": [plan("a1"), plan("b2")]}})
+        let told = json!([{"about": "Stalled", "reason": "RolledBack", "subject": asked}]);
+        let conditions = json!([stalled("RolledBack", "in whatever words")]);
+        json!({"conditions": conditions, "told": told, "rollout": {"rejected": [plan("a1"), plan("b2")]}})
     }
 
     fn stalled(reason: &str, message: &str) -> Value {
@@ -177,6 +191,16 @@ mod tests {
     fn whichever_was_rolled_back_last_it_is_the_one_that_is_asked_for() {
         let word = word(&agent(&json!({}), &rejected("a1", &Value::Null)), Decision::Retry).expect("there is a plan");
         assert_eq!(word.value, Value::from("a1"));
+    }
+
+    #[test]
+    fn of_an_older_operator_only_a_single_plan_is_certain() {
+        let mut status = rejected("b2", &Value::Null);
+        status["told"] = json!([]);
+        let retry = |status: &Value| word(&agent(&json!({}), status), Decision::Retry).map(|word| word.value);
+        assert_eq!(retry(&status), Err(NothingToDecide::NothingRejected));
+        status["rollout"]["rejected"].as_array_mut().expect("two plans").remove(0);
+        assert_eq!(retry(&status), Ok(Value::from("b2")));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     measured::Measurements,
     rollout,
     study::{Study, bounded, rate},
-    table::{counted, duration, indented, table},
+    table::{api_name, counted, duration, indented, table},
 };
 
 /// Stage, conditions, model, engines, candidates, choice and objectives.
@@ -20,7 +20,7 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
     let Some(status) = &object.status else {
         return format!("{} in {namespace}: the operator has not processed it yet\n", object.name_any());
     };
-    let stage = status.stage.map_or("unknown".to_owned(), |stage| format!("{stage:?}"));
+    let stage = status.stage.map_or("unknown".to_owned(), |stage| api_name(&stage));
     let mut text = format!("{} in {namespace}: {stage}", object.name_any());
     if let Some(ready) = &status.ready_replicas {
         let noun = if ready.as_str() == "1/1" { "replica" } else { "replicas" };
@@ -113,7 +113,7 @@ fn drift(drift: &DriftStatus) -> String {
         verdict, since, message, baseline_from, baseline_until, restarted, left_out, unknown, risk, ..
     } = drift;
     let paused = if drift.paused { "; nothing is counted while a canary has a weight" } else { "" };
-    let mut text = format!("Drift: {verdict:?} since {}{paused}\n  {message}\n", since.0);
+    let mut text = format!("Drift: {} since {}{paused}\n  {message}\n", api_name(verdict), since.0);
     let until = baseline_until.as_ref().map_or("still collecting".to_owned(), |until| format!("until {}", until.0));
     text.push_str(&format!("  baseline: from {}, {until}\n", baseline_from.0));
     let mut line = |name: &str, value: Option<&str>| {

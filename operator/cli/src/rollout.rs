@@ -90,11 +90,11 @@ fn capacity(room: &RolloutCapacity) -> String {
 
 fn verdict(rollout: &RolloutStatus) -> String {
     let mut text = String::new();
-    if let (Some(verdict), Some(_)) = (&rollout.verdict, &rollout.canary) {
+    if let (Some(verdict), Some(_)) = (rollout.verdict, &rollout.canary) {
         let reason = rollout.reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
         let message = rollout.message.as_ref().map_or(String::new(), |message| format!(": {message}"));
         let at = rollout.judged_at.as_ref().map_or(String::new(), |at| format!(", at {}", clock(at)));
-        text.push_str(&format!("the judge says {verdict}{reason}{at}{message}\n"));
+        text.push_str(&format!("the judge says {}{reason}{at}{message}\n", verdict.as_str()));
     }
     if let Some(expected) = &rollout.expected_verdict {
         text.push_str(&format!("for a revision that equals stable: {expected}\n"));

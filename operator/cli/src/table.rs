@@ -1,5 +1,7 @@
 //! Tables of text, as kubectl prints them: columns as wide as their widest cell.
 
+use serde::Serialize;
+use serde_json::Value;
 use slipway_crds::values::readable_duration;
 
 /// Lays out rows below a header. Rows shorter than the header end early.
@@ -30,6 +32,12 @@ pub fn duration(microseconds: u64) -> String {
     readable_duration(microseconds, 3)
 }
 
+/// The name of the API for a value of one of its enums.
+pub fn api_name<T: Serialize>(value: &T) -> String {
+    let name = serde_json::to_value(value).ok();
+    name.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 /// A number of things: `1 run`, `2 runs`.
 pub fn counted(number: u64, thing: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
@@ -39,6 +47,7 @@ pub fn counted(number: u64, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
+    use slipway_crds::v1alpha1::agent_deployment::Stage;
 
     use super::*;
 
@@ -53,6 +62,11 @@ mod tests {
         let shown = [0, 999, 1_000, 12_345, 548_499, 999_999, 1_234_567, 61_000_000].map(duration);
         assert_eq!(shown, ["0us", "999us", "1ms", "12.3ms", "548ms", "1s", "1.23s", "61s"]);
         assert_eq!(duration(u64::MAX), "18400000000000s");
+    }
+
+    #[test]
+    fn a_value_of_the_api_has_its_name_there() {
+        assert_eq!(api_name(&Stage::RollingOut), "RollingOut");
     }
 
     #[test]

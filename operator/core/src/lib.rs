@@ -15,6 +15,8 @@ pub mod notifications;
 pub mod plan;
 pub mod profile;
 pub mod prometheus;
+#[cfg(test)]
+mod reworded;
 pub mod runtime_config;
 pub mod serving;
 pub mod settings;

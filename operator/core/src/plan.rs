@@ -93,8 +93,21 @@ pub struct Note {
     pub reason: Reason,
     /// Whether the event is a warning.
     pub severity: Severity,
-    /// The line itself.
+    /// The line itself, for people.
     pub message: String,
+    /// What it is about, for whatever follows from it.
+    pub about: About,
+}
+
+/// What a note is about. Decisions read it here, never in the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// Nothing that anything follows from.
+    Nothing,
+    /// A plan, by its hash.
+    Plan(String),
+    /// An engine, by the name that people call it.
+    Engine(String),
 }
 
 /// The two kinds of events that Kubernetes knows.
@@ -109,12 +122,22 @@ pub enum Severity {
 impl Note {
     /// A line that reports progress.
     pub fn normal(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, severity: Severity::Normal, message: message.into() }
+        Self { reason, severity: Severity::Normal, message: message.into(), about: About::Nothing }
     }
 
     /// A line that someone should look at.
     pub fn warning(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, severity: Severity::Warning, message: message.into() }
+        Self { reason, severity: Severity::Warning, message: message.into(), about: About::Nothing }
+    }
+
+    /// The same, about a plan.
+    pub fn of_plan(self, hash: &str) -> Self {
+        Self { about: About::Plan(hash.to_owned()), ..self }
+    }
+
+    /// The same, about an engine.
+    pub fn of_engine(self, display_name: &str) -> Self {
+        Self { about: About::Engine(display_name.to_owned()), ..self }
     }
 }
 

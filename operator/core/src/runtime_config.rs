@@ -6,7 +6,8 @@ use slipway_crds::v1alpha1::agent_deployment::{
     WrittenObjective,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, LatencyObjective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick, RuntimeConfig, TextDialect, Tool,
+    ToolKind,
 };
 
 use crate::serving::{Serving, tokenizer_folder};
@@ -65,16 +66,28 @@ pub fn set_dialect(config: &mut RuntimeConfig, serving: Serving) {
 pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
     let config = agent_config(agent_deployment, "revision", agent, http_tool);
     let problems = config.validate().err()?;
-    let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(&problem.to_string())).collect();
+    let lines: Vec<String> = problems.iter().map(in_words_of_the_spec).collect();
     Some(lines.join("; "))
 }
 
-/// The sidecar's names of fields, as the API has them.
-fn in_words_of_the_spec(text: &str) -> String {
-    text.replace("kind.http.parameters", "http.arguments")
-        .replace("kind.http.", "http.")
-        .replace("add it to parameters", "add it to arguments")
-        .replace("is not a parameter", "is not an argument")
+/// A problem of the sidecar's, with fields as the API has them.
+fn in_words_of_the_spec(Problem { field, fault }: &Problem) -> String {
+    let fault = match fault {
+        Fault::UnknownPlaceholder { placeholder } => {
+            format!("placeholder {{{placeholder}}} is not an argument; add it to arguments")
+        }
+        Fault::Other(words) => words.clone(),
+    };
+    format!("{}: {fault}", field_of_the_spec(field))
+}
+
+/// The path of a field in the API: a tool's kind is no level of it, and the parameters are called arguments.
+fn field_of_the_spec(path: &str) -> String {
+    let of_the_spec = |part: &str| {
+        part.strip_prefix("parameters").map_or_else(|| part.to_owned(), |index| format!("arguments{index}"))
+    };
+    let parts = path.split('.').filter(|part| *part != "kind");
+    parts.map(of_the_spec).collect::<Vec<_>>().join(".")
 }
 
 /// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of their own.

@@ -8,6 +8,8 @@ use std::fmt;
 
 use slipway_crds::conditions::Reason;
 
+use crate::jobs::kind::JobRef;
+
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling};
 
@@ -51,41 +53,41 @@ pub enum Why {
     },
     /// A Job is about to be created.
     JobStarting {
-        /// Name of the Job.
-        job: String,
+        /// The Job.
+        job: JobRef,
     },
     /// The pod of a Job is not scheduled.
     JobUnscheduled {
-        /// Name of the Job.
-        job: String,
+        /// The Job.
+        job: JobRef,
         /// The scheduler's own words.
         scheduler: String,
     },
     /// A container of a Job waits for its image.
     ImageUnavailable {
-        /// Name of the Job.
-        job: String,
+        /// The Job.
+        job: JobRef,
         /// The kubelet's own words.
         message: String,
     },
     /// The pod of a Job waits for a Secret.
     SecretUnavailable {
-        /// Name of the Job.
-        job: String,
+        /// The Job.
+        job: JobRef,
         /// What is missing.
         message: String,
     },
     /// A Job runs.
     JobRunning {
-        /// Name of the Job.
-        job: String,
+        /// The Job.
+        job: JobRef,
         /// Seconds since its pod started.
         seconds: i64,
     },
     /// A Job failed for a reason of the cluster's and is tried again.
     JobRetrying {
-        /// Name of the failed Job.
-        job: String,
+        /// The failed Job.
+        job: JobRef,
         /// The attempt that comes next.
         next_attempt: i32,
         /// Attempts in all.
@@ -95,8 +97,8 @@ pub enum Why {
     },
     /// A Job failed and a repetition would not mend it.
     JobFailed {
-        /// Name of the failed Job.
-        job: String,
+        /// The failed Job.
+        job: JobRef,
         /// Class of the failure.
         class: &'static str,
         /// What happened.

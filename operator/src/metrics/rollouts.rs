@@ -88,7 +88,7 @@ impl Collector for Rollouts {
 
 fn verdict(labels: &Labels, rollout: &RolloutStatus) -> Option<VerdictLabels> {
     let Labels { namespace, name } = labels.clone();
-    let (verdict, reason) = (rollout.verdict.clone()?, rollout.reason.clone().unwrap_or_default());
+    let (verdict, reason) = (rollout.verdict?.as_str().to_owned(), rollout.reason.clone().unwrap_or_default());
     Some(VerdictLabels { namespace, name, verdict, reason })
 }
 

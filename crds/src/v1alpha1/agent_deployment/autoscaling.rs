@@ -75,9 +75,28 @@ pub struct AutoscalingStatus {
     /// Reason for the number of pods, with figures.
     #[schemars(length(max = 512))]
     pub message: String,
+    /// Why the load is unknown. Absent while it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<UnknownLoad>,
     /// When the load was measured. The figures stay for five minutes unless later ones lead to another number of
     /// pods.
     pub at: Time,
+}
+
+/// Why the load is unknown. Absent while it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum UnknownLoad {
+    /// No pod runs yet.
+    NoPods,
+    /// No pod answers.
+    Silent,
+    /// No pod has counted for ten seconds yet.
+    TooNew,
+    /// The agent runtime of the serving revision does not count model requests.
+    NotCounted,
+    /// The record of the serving revision is lost, and the spec sets no target.
+    NoTarget,
 }
 
 /// Whose name the API server has not kept.

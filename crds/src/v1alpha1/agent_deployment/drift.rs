@@ -31,6 +31,11 @@ pub struct DriftStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub restarted: Option<String>,
+    /// The same as a code: `MemoryMissing`, `MemoryUnreadable`, `Measured/` and the number of a campaign, or
+    /// `Incomparable/` and what differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub restarted_by: Option<String>,
     /// Pods that are left out because their images differ from those of the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
-pub use autoscaling::{Autoscaling, AutoscalingStatus};
+pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use guardrail::Guardrail;
@@ -43,7 +43,7 @@ pub use rollout::{
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
-    RolloutStatus, RouteContest,
+    RolloutStatus, RolloutVerdict, RouteContest,
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
@@ -52,7 +52,7 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage,
+    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ToldFact,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineEntry, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision,

@@ -36,10 +36,9 @@ pub struct RolloutStatus {
     /// Absent before they start, and once the canary has passed its last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<RolloutBaseline>,
-    /// Last verdict of the judge: Hold, Advance, Rollback or Promote.
+    /// Last verdict of the judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
-    pub verdict: Option<String>,
+    pub verdict: Option<RolloutVerdict>,
     /// Reason for the verdict, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -87,6 +86,32 @@ pub struct RolloutStatus {
     /// Other writer that has lately written the HTTPRoute. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_contest: Option<RouteContest>,
+}
+
+/// Last verdict of the judge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum RolloutVerdict {
+    /// The canary stays at its step.
+    Hold,
+    /// The canary goes to the next step.
+    Advance,
+    /// All traffic returns to stable.
+    Rollback,
+    /// The canary becomes stable.
+    Promote,
+}
+
+impl RolloutVerdict {
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hold => "Hold",
+            Self::Advance => "Advance",
+            Self::Rollback => "Rollback",
+            Self::Promote => "Promote",
+        }
+    }
 }
 
 /// Another writer of an AgentDeployment's HTTPRoute.

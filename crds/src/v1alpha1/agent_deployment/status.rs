@@ -71,6 +71,11 @@ pub struct AgentDeploymentStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["kind", "inputHash"])
     )]
     pub jobs: Vec<JobAttempt>,
+    /// What events and receivers were notified of. They are notified again when a fact changes, not when its message
+    /// does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 24), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["about"]))]
+    pub told: Vec<ToldFact>,
     /// Number of pods of stable.
     #[serde(default)]
     pub replicas: i32,
@@ -85,6 +90,21 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub selector: Option<String>,
+}
+
+/// A fact that events and receivers were notified of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToldFact {
+    /// Type of the condition that states it, or `Engine/` and the name of an Engine.
+    #[schemars(length(max = 128))]
+    pub about: String,
+    /// Its reason.
+    #[schemars(length(max = 63))]
+    pub reason: String,
+    /// What it concerns: a plan, a Job with its class of failure, or a field with a hash of its value.
+    #[schemars(length(max = 768))]
+    pub subject: String,
 }
 
 /// Stage of an AgentDeployment, as a summary for people. Programs read the conditions.

@@ -18,8 +18,9 @@ use crate::{
         state::{
             StateError,
             codec::{self, Reader, Writer},
+            codes, fingerprint,
         },
-        strata::{Stratum, hash},
+        strata::Stratum,
     },
 };
 
@@ -111,12 +112,11 @@ impl Signal {
 
     /// Kind and metric as they are stored; signals without a metric store 0.
     fn code(self) -> (u8, u8) {
-        let position = |metric| Metric::ALL.iter().position(|known| *known == metric).unwrap_or(0) as u8;
         match self {
-            Self::Slower(metric) => (0, position(metric)),
-            Self::Errors(metric) => (1, position(metric)),
-            Self::Longer(metric) => (2, position(metric)),
-            Self::Shorter(metric) => (3, position(metric)),
+            Self::Slower(metric) => (0, codes::of_metric(metric)),
+            Self::Errors(metric) => (1, codes::of_metric(metric)),
+            Self::Longer(metric) => (2, codes::of_metric(metric)),
+            Self::Shorter(metric) => (3, codes::of_metric(metric)),
             Self::LongerPrompts => (4, 0),
             Self::ShorterPrompts => (5, 0),
             Self::MoreInFlight => (6, 0),
@@ -124,7 +124,7 @@ impl Signal {
     }
 
     fn from_code(kind: u8, metric: u8) -> Option<Self> {
-        let metric = *Metric::ALL.get(usize::from(metric))?;
+        let metric = codes::metric(metric)?;
         match kind {
             0 => Some(Self::Slower(metric)),
             1 => Some(Self::Errors(metric)),
@@ -134,6 +134,22 @@ impl Signal {
             5 => Some(Self::ShorterPrompts),
             6 => Some(Self::MoreInFlight),
             _ => None,
+        }
+    }
+}
+
+impl Signal {
+    /// The name in the status. It is recorded and compared there, so it stays even where messages say the same otherwise.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Slower(metric) => format!("{} is slower", metric.as_str()),
+            Self::Errors(metric) => format!("{} has more errors", metric.as_str()),
+            Self::Longer(metric) => format!("{} is higher", metric.as_str()),
+            Self::Shorter(metric) => format!("{} is lower", metric.as_str()),
+            Self::LongerPrompts => "more prompts are long".to_owned(),
+            Self::ShorterPrompts => "more prompts are short".to_owned(),
+            Self::MoreInFlight => "more runs are in flight".to_owned(),
         }
     }
 }
@@ -250,7 +266,7 @@ impl LiveTest {
     }
 
     fn fingerprint(&self) -> u32 {
-        hash(&format!("{:?}", self.baseline))
+        fingerprint::of_baseline(&self.baseline)
     }
 
     /// What the finished blocks say of traffic with this identity.

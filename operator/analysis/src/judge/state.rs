@@ -5,8 +5,10 @@
 //! 32: five printable characters for four bytes, none of which JSON or YAML has to escape).
 
 pub(crate) mod codec;
+pub(crate) mod codes;
+pub(crate) mod fingerprint;
 
-use slipway_vocabulary::evidence::{Metric, Unit, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::{Metric, WINDOW_SECONDS};
 use thiserror::Error;
 
 use self::codec::{Reader, Writer};
@@ -22,8 +24,7 @@ use super::{
     rollout::Judge,
     sessions::{self, Sessions},
     split,
-    strata::{LEVELS, MAX_STRATA, Strata, Stratum, hash},
-    verdict::Verdict,
+    strata::{LEVELS, MAX_STRATA, Strata, Stratum},
 };
 
 /// The largest state in bytes: what fits a status field.
@@ -65,7 +66,7 @@ impl Judge {
     pub fn resume(config: Config, text: &str) -> Result<Self, StateError> {
         let body = codec::open(text)?;
         let mut reader = Reader { bytes: &body, offset: 0 };
-        if reader.u32()? != fingerprint(&config) {
+        if reader.u32()? != fingerprint::of_config(&config) {
             return Err(StateError::Configuration);
         }
         let judge = Self::read(config, &mut reader)?;
@@ -92,7 +93,7 @@ impl Judge {
             sessions,
             decided,
         } = self;
-        writer.u32(fingerprint(config));
+        writer.u32(fingerprint::of_config(config));
         writer.u64(opened_seconds.map_or(0, |seconds| seconds + 1));
         for seconds in [last_seconds, step_opened_seconds, canary_reported_seconds, canary_active_seconds] {
             writer.u64(*seconds);
@@ -104,7 +105,7 @@ impl Judge {
         writer.f32(*left_share);
         load.started.iter().chain(&load.pods).for_each(|sum| writer.f32(*sum));
         sessions.process.write(writer);
-        writer.u8(decided.map_or(0, |(verdict, _)| if verdict == Verdict::Rollback { 1 } else { 2 }));
+        writer.u8(codes::of_decided(decided.map(|(verdict, _)| verdict)));
         writer.u64(decided.map_or(0, |(_, seconds)| seconds));
         writer.list(&pods.known, |writer, pod| pod.write(writer, *last_seconds));
         writer.list(guards, |writer, guard| guard.write(config, writer));
@@ -133,21 +134,15 @@ impl Judge {
             left_share: reader.f32()?,
             load: Load { started: [reader.f32()?, reader.f32()?], pods: [reader.f32()?, reader.f32()?] },
             sessions: Sessions { process: RestartProduct::read(reader, &sessions::MIXTURE)? },
-            decided: match (reader.u8()?, reader.u64()?) {
-                (0, _) => None,
-                (1, seconds) => Some((Verdict::Rollback, seconds)),
-                (_, seconds) => Some((Verdict::Promote, seconds)),
+            decided: {
+                let (verdict, seconds) = (codes::decided(reader.u8()?), reader.u64()?);
+                verdict.map(|verdict| (verdict, seconds))
             },
             pods: Pods { known: reader.list(MAX_PODS, |reader| Pod::read(reader, last_seconds))? },
             guards: reader.list(u8::MAX.into(), |reader| Guard::read(&config, reader))?,
             config,
         })
     }
-}
-
-/// A hash of everything in the configuration that the meaning of the state depends on.
-fn fingerprint(config: &Config) -> u32 {
-    hash(&format!("{config:?}"))
 }
 
 /// Whether a guard looks at values beside errors.
@@ -174,8 +169,8 @@ impl Guard {
             at_percentile,
             pace,
         } = self;
-        writer.u8(Metric::ALL.iter().position(|metric| *metric == key.metric).unwrap_or(0) as u8);
-        writer.u8(super::pods::unit_index(key.unit) as u8);
+        writer.u8(codes::of_metric(key.metric));
+        writer.u8(codes::of_unit(key.unit));
         writer.f32(*weight);
         errors.write(writer);
         if config.is_first_revision {
@@ -202,12 +197,8 @@ impl Guard {
     }
 
     fn read(config: &Config, reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        let metric = Metric::ALL.get(usize::from(reader.u8()?)).copied().ok_or_else(|| reader.damaged())?;
-        let unit = match reader.u8()? {
-            0 => Unit::Run,
-            1 => Unit::Request,
-            _ => Unit::Session,
-        };
+        let metric = codes::metric(reader.u8()?).ok_or_else(|| reader.damaged())?;
+        let unit = codes::unit(reader.u8()?).ok_or_else(|| reader.damaged())?;
         let mut guard = Self::new(Key { metric, unit }, reader.f32()?, config);
         guard.errors = RestartProduct::read(reader, &ERROR_MIXTURE)?;
         if config.is_first_revision {
@@ -344,7 +335,7 @@ impl Pod {
     fn write(&self, writer: &mut Writer, now: u64) {
         let Self { id, arm, first_seconds, last_seconds, in_flight } = self;
         writer.u32(*id);
-        writer.u8(u8::from(*arm == Arm::Canary));
+        writer.u8(codes::of_arm(*arm));
         for seconds in [first_seconds, last_seconds] {
             writer.u16(((now - seconds) / WINDOW_SECONDS).min(u64::from(u16::MAX)) as u16);
         }

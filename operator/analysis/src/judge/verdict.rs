@@ -127,6 +127,18 @@ pub enum Blame {
     Steps,
 }
 
+impl Blame {
+    /// The name in messages and in the JSON of the offline judge.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Engine => "Engine",
+            Self::Tools => "Tools",
+            Self::Steps => "Steps",
+        }
+    }
+}
+
 /// The judge's answer for one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {

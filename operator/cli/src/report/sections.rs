@@ -9,7 +9,7 @@ use super::{
 use crate::{
     overview::quality,
     study::{Standing, Study, rate, time, verdict},
-    table::duration,
+    table::{api_name, duration},
 };
 
 /// What was decided, and why.
@@ -31,7 +31,7 @@ pub(super) fn decision(study: &Study<'_>) -> String {
             escaped(&infeasible.what_it_would_take)
         );
     }
-    let phase = status.phase.map_or("not begun".to_owned(), |phase| format!("{phase:?}"));
+    let phase = status.phase.map_or("not begun".to_owned(), |phase| api_name(&phase));
     format!(
         "<section class=\"decision none\">\n<p class=\"answer\">Nothing is decided: {}.</p>\n<p>{}</p>\n</section>\n",
         escaped(&phase),
@@ -278,8 +278,8 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
         inputs.prompts.iter().map(|prompts| pair(&format!("Workload {}", prompts.name), prompts.data.digest.clone())),
     );
     pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
-    pairs.push(pair("Load", format!("{:?}", inputs.driver)));
-    pairs.push(pair("Optimized for", format!("{:?}", inputs.optimize_for)));
+    pairs.push(pair("Load", api_name(&inputs.driver)));
+    pairs.push(pair("Optimized for", api_name(&inputs.optimize_for)));
     let used = duration(u64::try_from(study.status().gpu_milliseconds).unwrap_or(0).saturating_mul(1_000));
     let (hours, most) = (inputs.budget.gpu_hours.to_string(), inputs.budget.measurements);
     pairs.push(pair("Budget", format!("{} rows and {used} used, of {most} rows and {hours} h", study.status().rows)));

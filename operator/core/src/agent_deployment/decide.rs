@@ -7,7 +7,7 @@ use slipway_crds::{conditions::ConditionType, identity::IdentityError, v1alpha1:
 
 use super::{
     draft::{Draft, Target},
-    engines,
+    engines, facts,
     monitoring::{alerts, announcements, autoscaling, drift, scaling},
     prepare::prepare,
     profiling::{self, reprofiling},
@@ -15,13 +15,13 @@ use super::{
         self, approval,
         revision::{self, PlanInputs, Revision},
     },
-    status::{self, Outcome},
+    status::{self, Background, Outcome},
     world::World,
 };
 use crate::{
     artifact_store,
     plan::{Child, Note, Plan, RESYNC},
-    why::Step,
+    why::{Step, Why},
 };
 
 /// While a revision is held to objectives: what its pods count is no event of the API server's.
@@ -62,10 +62,11 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     profiling::forget_old(world, &mut draft);
     alerts::decide(world, &mut draft);
     status::complete(world, &outcome, &mut draft.status);
+    tell_of_refused_schedule(world, &outcome, &mut draft);
     tell_of_stop(world, &outcome, &mut draft);
     tell_of_unknown_receivers(world, &mut draft);
     tell_of_contest(world, &mut draft);
-    let announcements = announcements::announce(world, &draft.status, &draft.notes);
+    let announcements = announcements::announce(world, &outcome, &draft.status, &draft.notes);
     let Draft { children, removals, status, notes, mut requeue } = draft;
     if outcome.serving.is_some() && !status.slo.is_empty() {
         requeue = requeue.min(LOOK);
@@ -76,20 +77,24 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
 /// A stop is told once: when its reason is new.
 fn tell_of_stop(world: &World, outcome: &Outcome, draft: &mut Draft) {
     let Some(Step::Stopped(why)) = &outcome.next else { return };
-    let line = why.to_string();
-    let is_told = |c: &Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True" && c.message == line;
-    if !world.status.conditions.iter().any(is_told) {
-        draft.notes.push(Note::warning(why.reason(), line));
+    if !facts::is_told(world, ConditionType::Stalled, &draft.status) {
+        draft.notes.push(Note::warning(why.reason(), why.to_string()));
     }
 }
 
 /// A name that the operator does not know is told once, and keeps nothing from going on.
 fn tell_of_unknown_receivers(world: &World, draft: &mut Draft) {
     let Some(why) = status::unknown_receivers(world) else { return };
-    let line = why.to_string();
-    let is_told = |c: &Condition| c.type_ == ConditionType::ReceiversResolved.as_str() && c.message == line;
-    if !world.status.conditions.iter().any(is_told) {
-        draft.notes.push(Note::warning(why.reason(), line));
+    if !facts::is_told(world, ConditionType::ReceiversResolved, &draft.status) {
+        draft.notes.push(Note::warning(why.reason(), why.to_string()));
+    }
+}
+
+/// A schedule that cannot be kept is told once, and keeps nothing else from going on.
+fn tell_of_refused_schedule(world: &World, outcome: &Outcome, draft: &mut Draft) {
+    let Some(Background::Idle(why @ Why::SpecRefused { .. })) = &outcome.background else { return };
+    if !facts::is_told(world, ConditionType::Profiling, &draft.status) {
+        draft.notes.push(Note::warning(why.reason(), why.to_string()));
     }
 }
 

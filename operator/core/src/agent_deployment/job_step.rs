@@ -7,6 +7,7 @@ use crate::{
     artifact_store,
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
+        kind::{JobKind, JobRef},
         view::JobPhase,
     },
     plan::{AT_ONCE, SOON},
@@ -15,7 +16,7 @@ use crate::{
 
 /// A Job of this AgentDeployment: its place in the status, and how its next attempt is made.
 pub(super) struct JobStep<'a> {
-    pub(super) kind: &'static str,
+    pub(super) kind: JobKind,
     pub(super) input_hash: &'a str,
     /// Whether only one Job of the kind is of interest at a time.
     pub(super) is_single: bool,
@@ -23,11 +24,11 @@ pub(super) struct JobStep<'a> {
 
 impl JobStep<'_> {
     pub(super) fn prefix(&self) -> String {
-        format!("{}-{}", self.kind, self.input_hash)
+        format!("{}-{}", self.kind.as_str(), self.input_hash)
     }
 
     pub(super) fn recorded(&self, world: &World) -> i32 {
-        let same = |job: &&JobAttempt| job.kind == self.kind && job.input_hash == self.input_hash;
+        let same = |job: &&JobAttempt| job.kind == self.kind.as_str() && job.input_hash == self.input_hash;
         world.status.jobs.iter().find(same).map_or(0, |job| job.attempt)
     }
 
@@ -37,6 +38,7 @@ impl JobStep<'_> {
         let recorded = self.recorded(world);
         let job = world.jobs.get(&job_name(&prefix, recorded));
         let step = attempts::decide(Attempts {
+            kind: self.kind,
             job_prefix: &prefix,
             recorded,
             max_attempts: world.settings.jobs.max_attempts,
@@ -46,11 +48,12 @@ impl JobStep<'_> {
         match &step {
             AttemptStep::Record(attempt) => {
                 // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
-                let is_superseded =
-                    |job: &JobAttempt| job.kind == self.kind && (self.is_single || job.input_hash == self.input_hash);
+                let is_superseded = |job: &JobAttempt| {
+                    job.kind == self.kind.as_str() && (self.is_single || job.input_hash == self.input_hash)
+                };
                 draft.status.jobs.retain(|job| !is_superseded(job));
                 draft.status.jobs.push(JobAttempt {
-                    kind: self.kind.to_owned(),
+                    kind: self.kind.as_str().to_owned(),
                     input_hash: self.input_hash.to_owned(),
                     attempt: *attempt,
                 });
@@ -68,9 +71,7 @@ impl JobStep<'_> {
         let prefix = self.prefix();
         let phase = world.jobs.get(&job_name(&prefix, self.recorded(world))).map(|job| &job.phase);
         match phase {
-            Some(JobPhase::Unscheduled(message))
-                if message.contains("PersistentVolumeClaim") && world.store_bound != Some(true) =>
-            {
+            Some(JobPhase::Unscheduled { lacks_claim: true, .. }) if world.store_bound != Some(true) => {
                 Why::StoreUnbound {
                     claim: artifact_store::CLAIM.to_owned(),
                     storage_class: world.settings.store.storage_class_name.clone(),
@@ -78,6 +79,11 @@ impl JobStep<'_> {
             }
             _ => why,
         }
+    }
+
+    /// The Job of an attempt.
+    pub(super) fn job(&self, attempt: i32) -> JobRef {
+        JobRef { kind: self.kind, name: self.job_name(attempt) }
     }
 
     /// The name of the Job of an attempt.

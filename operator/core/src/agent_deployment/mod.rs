@@ -6,6 +6,7 @@
 pub mod decide;
 mod draft;
 pub mod engines;
+mod facts;
 mod job_step;
 mod metadata;
 pub mod monitoring;

@@ -11,11 +11,13 @@ use slipway_crds::{
 };
 
 use super::{
+    facts,
     monitoring::{drift, error_budget, objectives, scaling},
     world::{ServingView, World},
 };
 use crate::{
     conditions::{Draft, dated},
+    jobs::kind::JobKind,
     why::{Step, Why},
 };
 
@@ -71,6 +73,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(scaling::conditions(world, status.autoscaling.as_ref()));
     status.conditions =
         drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+    facts::record(world, outcome, status);
 }
 
 /// Pods of a canary that have traffic in the place of drained pods of the serving revision.
@@ -136,13 +139,10 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::SecretUnavailable { job, .. }
         | Why::JobRunning { job, .. }
         | Why::JobRetrying { job, .. }
-        | Why::JobFailed { job, .. } => {
-            if job.starts_with("fetch-") {
-                Stage::Fetching
-            } else {
-                Stage::Resolving
-            }
-        }
+        | Why::JobFailed { job, .. } => match job.kind {
+            JobKind::Fetch => Stage::Fetching,
+            JobKind::Resolve | JobKind::Build | JobKind::Quality | JobKind::Profile => Stage::Resolving,
+        },
         Why::EnginesBuilding { .. }
         | Why::NoEngine { .. }
         | Why::CalibrationUnusable { .. }
@@ -217,7 +217,7 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
 }
 
 /// What a person must say before anything goes on.
-fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
+pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
     let Some(Step::Waiting(why)) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {

@@ -16,6 +16,7 @@ use super::{build, status};
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
+        kind::{JobKind, JobRef},
         view::{JobPhase, JobView},
     },
     plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON},
@@ -70,7 +71,7 @@ pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
 
 /// Name of the Jobs of an Engine, without the number of the attempt.
 fn job_prefix(world: &EngineWorld) -> String {
-    format!("build-{}", world.name.trim_start_matches("engine-"))
+    format!("{}-{}", JobKind::Build.as_str(), world.name.trim_start_matches("engine-"))
 }
 
 fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
@@ -80,6 +81,7 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
     let job = world.jobs.get(&name);
     record_failure(job, &mut plan.status);
     let next = attempts::decide(Attempts {
+        kind: JobKind::Build,
         job_prefix: &prefix,
         recorded,
         max_attempts: world.settings.jobs.max_attempts,
@@ -88,8 +90,8 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
     });
     match next {
         AttemptStep::Record(attempt) => {
-            let job = job_name(&prefix, attempt);
-            plan.status.attempts.push(BuildAttempt { number: attempt, job: job.clone(), failure: None });
+            let job = JobRef { kind: JobKind::Build, name: job_name(&prefix, attempt) };
+            plan.status.attempts.push(BuildAttempt { number: attempt, job: job.name.clone(), failure: None });
             plan.requeue = AT_ONCE;
             Step::Waiting(Why::JobStarting { job })
         }
@@ -97,7 +99,7 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
             Ok((task, job)) => {
                 plan.children.push(Child::ConfigMap(Box::new(task)));
                 plan.children.push(Child::Job(Box::new(job)));
-                Step::Waiting(Why::JobStarting { job: name })
+                Step::Waiting(Why::JobStarting { job: JobRef { kind: JobKind::Build, name } })
             }
             Err(problem) => Step::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }),
         },
@@ -126,7 +128,11 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
                 let worker = &world.settings.images.worker;
                 let failure =
                     format!("it reported the result of another task: is {worker} the worker of this release?");
-                Step::Stopped(Why::JobFailed { job: name, class: "ImageMismatch", failure })
+                Step::Stopped(Why::JobFailed {
+                    job: JobRef { kind: JobKind::Build, name },
+                    class: "ImageMismatch",
+                    failure,
+                })
             }
         },
     }
@@ -144,7 +150,7 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
             Some(AttemptFailure { class: *class, message: failure.chars().take(1024).collect() })
         }
         Some(
-            JobPhase::Unscheduled(_)
+            JobPhase::Unscheduled { .. }
             | JobPhase::ImageUnavailable(_)
             | JobPhase::SecretUnavailable(_)
             | JobPhase::Running { .. }

@@ -6,7 +6,10 @@
 use jiff::{SignedDuration, Timestamp};
 use slipway_worker_contract::Outcome;
 
-use super::view::{JobPhase, JobView};
+use super::{
+    kind::{JobKind, JobRef},
+    view::{JobPhase, JobView},
+};
 use crate::why::Why;
 
 /// Waiting time before the second attempt; each further one doubles it.
@@ -15,6 +18,8 @@ const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(10);
 /// What is known of a task when its next step is decided.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempts<'a> {
+    /// What the Job is for.
+    pub kind: JobKind,
     /// First part of the Job's name: `resolve-1f2e3d4c5b`.
     pub job_prefix: &'a str,
     /// The latest attempt in the status, from 1; 0 if there is none.
@@ -54,43 +59,39 @@ pub fn job_name(prefix: &str, attempt: i32) -> String {
 
 /// Decides what comes next.
 pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
-    let Attempts { job_prefix, recorded, max_attempts, job, now } = attempts;
+    let Attempts { kind, job_prefix, recorded, max_attempts, job, now } = attempts;
     if recorded == 0 {
         return AttemptStep::Record(1);
     }
-    let name = job_name(job_prefix, recorded);
-    let Some(job) = job else { return AttemptStep::Create(recorded) };
-    match &job.phase {
-        JobPhase::Unscheduled(scheduler) => {
-            AttemptStep::Wait(Why::JobUnscheduled { job: name, scheduler: scheduler.clone() })
+    let Some(view) = job else { return AttemptStep::Create(recorded) };
+    let job = JobRef { kind, name: job_name(job_prefix, recorded) };
+    match &view.phase {
+        JobPhase::Unscheduled { scheduler, .. } => {
+            AttemptStep::Wait(Why::JobUnscheduled { job, scheduler: scheduler.clone() })
         }
         JobPhase::ImageUnavailable(message) => {
-            AttemptStep::Wait(Why::ImageUnavailable { job: name, message: message.clone() })
+            AttemptStep::Wait(Why::ImageUnavailable { job, message: message.clone() })
         }
         JobPhase::SecretUnavailable(message) => {
-            AttemptStep::Wait(Why::SecretUnavailable { job: name, message: message.clone() })
+            AttemptStep::Wait(Why::SecretUnavailable { job, message: message.clone() })
         }
         JobPhase::Running { started_at } => {
             let seconds = started_at.map_or(0, |start| now.duration_since(start).as_secs());
-            AttemptStep::Wait(Why::JobRunning { job: name, seconds })
+            AttemptStep::Wait(Why::JobRunning { job, seconds })
         }
         JobPhase::Succeeded { outcome, milliseconds } => {
             AttemptStep::Succeeded { outcome: outcome.clone(), milliseconds: *milliseconds }
         }
         JobPhase::Failed { class, failure, finished_at } => {
             if !class.retries() || recorded >= max_attempts {
-                return AttemptStep::GivenUp(Why::JobFailed {
-                    job: name,
-                    class: class.as_str(),
-                    failure: failure.clone(),
-                });
+                return AttemptStep::GivenUp(Why::JobFailed { job, class: class.as_str(), failure: failure.clone() });
             }
             let waited = finished_at.map_or(SignedDuration::MAX, |end| now.duration_since(end));
             if waited >= back_off(recorded) {
                 return AttemptStep::Record(recorded + 1);
             }
             AttemptStep::Wait(Why::JobRetrying {
-                job: name,
+                job,
                 next_attempt: recorded + 1,
                 max_attempts,
                 failure: failure.clone(),

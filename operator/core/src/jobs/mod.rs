@@ -1,6 +1,7 @@
 //! Jobs: what is seen of them, when one is tried again, the template they share, and the Triton that some have beside them.
 
 pub mod attempts;
+pub mod kind;
 pub mod task;
 pub mod template;
 pub mod triton;

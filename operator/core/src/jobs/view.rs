@@ -41,8 +41,13 @@ pub fn job_views(jobs: &[Job], pods: &[Pod]) -> BTreeMap<String, JobView> {
 /// How far a Job is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobPhase {
-    /// No node has room, in the scheduler's words.
-    Unscheduled(String),
+    /// The pod has no node.
+    Unscheduled {
+        /// The scheduler's own words.
+        scheduler: String,
+        /// Whether it is a claim that nothing binds.
+        lacks_claim: bool,
+    },
     /// A container waits for its image, in the kubelet's words.
     ImageUnavailable(String),
     /// The pod has a node and waits for what it mounts: the Secrets that it names are not there.
@@ -196,9 +201,17 @@ fn last_line(log: &str) -> String {
     })
 }
 
+impl JobPhase {
+    /// A pod without a node. Which of its needs is not met is known from the scheduler's words alone, and read here only.
+    pub fn unscheduled(scheduler: String) -> Self {
+        let lacks_claim = scheduler.contains("PersistentVolumeClaim");
+        Self::Unscheduled { scheduler, lacks_claim }
+    }
+}
+
 fn pending_or_running(pod: &Pod) -> JobPhase {
     if let Some(message) = unschedulable(pod) {
-        return JobPhase::Unscheduled(message);
+        return JobPhase::unscheduled(message);
     }
     if let Some(message) = image_problem(pod) {
         return JobPhase::ImageUnavailable(message);

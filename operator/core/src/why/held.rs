@@ -3,7 +3,6 @@
 use std::fmt;
 
 use jiff::SignedDuration;
-use slipway_crds::conditions::Reason;
 
 /// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put their own
 /// version back take for a round.
@@ -18,21 +17,17 @@ pub struct Held {
     pub weight: i32,
     /// The longest soak of its step, in seconds.
     pub max_seconds: u64,
-    /// What keeps it, in one word.
-    pub reason: Reason,
-    /// The same with numbers.
+    /// What keeps it: the reason in one word, and the same with numbers.
     pub message: String,
 }
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { revision, weight, max_seconds, reason, message } = self;
-        // The judge begins with the word itself.
-        let word = if message.starts_with(reason.as_str()) { String::new() } else { format!("{reason}: ") };
+        let Self { revision, weight, max_seconds, message } = self;
         write!(
             f,
             "revision {revision} has had {weight} % of the traffic for longer than the {max_seconds} s of its maxSoak, and nothing can be \
-             decided: {word}{message}. It keeps its share until that is mended; spec.rollout.promote and spec.rollout.abort decide \
+             decided: {message}. It keeps its share until that is mended; spec.rollout.promote and spec.rollout.abort decide \
              without a verdict"
         )
     }

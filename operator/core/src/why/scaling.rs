@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use slipway_crds::conditions::Reason;
+use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::UnknownLoad};
 
 /// What follows from the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,9 @@ pub enum Because {
     Limit,
     /// The load is not known.
     Unknown {
-        /// Why, and the remedy.
+        /// Why.
+        cause: UnknownLoad,
+        /// The same in words, with the remedy.
         problem: String,
     },
 }
@@ -91,7 +93,7 @@ impl fmt::Display for Scaling {
             Because::Limit => {
                 write!(f, "{needed} are needed, {counted} allowed: raise spec.serving.autoscaling.maxReplicas")
             }
-            Because::Unknown { problem } => write!(f, "{counted} stay, for the load is not known: {problem}"),
+            Because::Unknown { cause: _, problem } => write!(f, "{counted} stay, for the load is not known: {problem}"),
         }
     }
 }

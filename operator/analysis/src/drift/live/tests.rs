@@ -220,3 +220,56 @@ fn a_test_that_resumes_between_blocks_says_the_same() {
     let error = LiveTest::resume(other, 0.01, &whole.encode()).unwrap_err();
     assert_eq!(error.to_string(), "stored state belongs to another configuration or baseline");
 }
+
+/// Statuses in users' clusters hold these names, and memories the codes.
+#[test]
+fn names_and_codes_of_signals_stay() {
+    let metric = Metric::ModelTime;
+    let signals = [
+        (Signal::Slower(metric), "ModelTime is slower", (0, 1)),
+        (Signal::Errors(metric), "ModelTime has more errors", (1, 1)),
+        (Signal::Longer(metric), "ModelTime is higher", (2, 1)),
+        (Signal::Shorter(metric), "ModelTime is lower", (3, 1)),
+        (Signal::LongerPrompts, "more prompts are long", (4, 0)),
+        (Signal::ShorterPrompts, "more prompts are short", (5, 0)),
+        (Signal::MoreInFlight, "more runs are in flight", (6, 0)),
+    ];
+    for (signal, name, (kind, metric)) in signals {
+        assert_eq!((signal.name().as_str(), signal.code()), (name, (kind, metric)));
+        assert_eq!(Signal::from_code(kind, metric), Some(signal));
+    }
+}
+
+/// A baseline of a few runs, and windows after its day.
+fn small() -> (Baseline, Vec<(u64, Vec<MetricWindow>)>) {
+    let window = |count: u64, bucket: u16| MetricWindow {
+        metric: Metric::ModelTime,
+        unit: Unit::Run,
+        stratum: "miss/p9/f0".to_owned(),
+        started: count,
+        new_sessions: 0,
+        in_flight: 0,
+        oldest_in_flight_microseconds: 0,
+        count,
+        errors: 2,
+        sum_microseconds: 0,
+        buckets: Histogram::from_pairs([(bucket, count / 2), (bucket + 40, count / 2 - 2)]).unwrap(),
+    };
+    let mut baseline = Baseline::new(identity(), 0);
+    baseline.add(600, &[window(400, 500)]);
+    let live = (1..6).map(|block| (BASELINE_SECONDS + block * 600, vec![window(100 + 10 * block, 540)])).collect();
+    (baseline, live)
+}
+
+/// What a release wrote whose fingerprints and codes were those of derived texts and positions.
+const STORED: &str = include_str!("tests/stored.txt");
+
+#[test]
+fn a_memory_of_an_earlier_release_goes_on_where_it_ended() {
+    let (baseline, live) = small();
+    let resumed = LiveTest::resume(baseline.clone(), 0.01, STORED.trim_end()).expect("a memory of this baseline");
+    let mut test = LiveTest::new(baseline, 0.01);
+    live.iter().for_each(|(end_seconds, metrics)| test.consume(*end_seconds, metrics));
+    test.close(u64::MAX);
+    assert_eq!((resumed.encode().as_str(), test.encode().as_str()), (STORED.trim_end(), STORED.trim_end()));
+}

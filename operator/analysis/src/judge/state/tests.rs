@@ -1,11 +1,12 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Quantile, Unit};
 
 use super::{
     StateError,
     codec::{z85_decode, z85_encode},
 };
-use crate::judge::{Config, Judge, Window};
+use crate::judge::{Arm, Config, Judge, Objective, Observation, Window};
 
 fn state() -> String {
     let mut judge = Judge::new(Config::default());
@@ -62,4 +63,50 @@ proptest! {
     fn no_text_makes_reading_panic(text in "(1:)?[ -~]{0,200}") {
         let _ = Judge::resume(Config::default(), &text);
     }
+}
+
+/// What a release wrote whose fingerprint and codes were those of derived texts and positions.
+const STORED: &str = include_str!("stored.txt");
+
+/// A judge with an objective that has seen a few windows of both arms.
+fn seen() -> (Config, Judge) {
+    let objective = Objective { metric: Metric::AgentRunLatency, percentile: Quantile::P95, max_microseconds: 500_000 };
+    let config = Config { objectives: vec![objective], error_rate_max: Some(0.02), ..Config::default() };
+    let mut judge = Judge::new(config.clone());
+    for window in 1..4 {
+        let observation = |arm, pod: &str| Observation {
+            new_sessions: 20,
+            ..Observation::from_evidence(
+                arm,
+                pod,
+                &MetricWindow {
+                    metric: Metric::AgentRunLatency,
+                    unit: Unit::Run,
+                    stratum: "miss/p9/f0".to_owned(),
+                    started: 40,
+                    new_sessions: 20,
+                    in_flight: 1,
+                    oldest_in_flight_microseconds: 0,
+                    count: 40,
+                    errors: 1,
+                    sum_microseconds: 0,
+                    buckets: Histogram::from_pairs([(500, 30), (540, 9)]).unwrap(),
+                },
+            )
+        };
+        judge.consume(&Window {
+            end_seconds: window * 10,
+            weight_percent: Some(5.0),
+            observations: vec![observation(Arm::Stable, "stable-0"), observation(Arm::Canary, "canary-0")],
+            ..Window::default()
+        });
+    }
+    (config, judge)
+}
+
+#[test]
+fn a_state_of_an_earlier_release_goes_on_where_it_ended() {
+    let (config, judge) = seen();
+    let resumed = Judge::resume(config, STORED.trim_end()).expect("a state of this configuration");
+    assert_eq!((resumed.encode().as_str(), judge.encode().as_str()), (STORED.trim_end(), STORED.trim_end()));
 }

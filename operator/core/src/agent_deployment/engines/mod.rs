@@ -186,7 +186,8 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
         configuration: configuration.clone(),
         why: why.chars().take(512).collect(),
     };
-    if draft.status.selected.as_ref() != Some(&selected) {
+    let is_known = draft.status.selected.as_ref().is_some_and(|known| is_same_choice(known, &selected));
+    if !is_known || draft.status.profile != world.status.profile {
         profiling::tell(choice, draft);
     }
     draft.status.selected = Some(selected);
@@ -209,6 +210,13 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
     }
+}
+
+/// Whether the same is chosen, in whatever words.
+fn is_same_choice(a: &SelectedConfiguration, b: &SelectedConfiguration) -> bool {
+    let SelectedConfiguration { display_name, engine, manifest_digest, max_in_flight, configuration, why: _ } = a;
+    (display_name, engine, manifest_digest) == (&b.display_name, &b.engine, &b.manifest_digest)
+        && (max_in_flight, configuration) == (&b.max_in_flight, &b.configuration)
 }
 
 fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {

@@ -16,17 +16,16 @@ use super::{BuiltEngine, build};
 use crate::{
     agent_deployment::{
         draft::Draft,
+        facts,
         job_step::JobStep,
         resolve::{Resolved, foreign_result},
         world::{DatasetView, World},
     },
-    jobs::attempts::AttemptStep,
+    jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note, SOON},
     why::{Step, Why},
 };
 
-/// Kind of the Job, and its name's first part.
-const KIND: &str = "quality";
 /// Confidence of the bound on the drop, in parts per million.
 const CONFIDENCE_PARTS_PER_MILLION: u32 = 950_000;
 
@@ -84,7 +83,13 @@ pub(super) fn decide(
             Measurement::Failed(why) if index == 0 => return Ok(Step::Stopped(why)),
             Measurement::Failed(why) => {
                 measured += 1;
-                refuse(world, draft, engine, &format!("its quality could not be measured: {why}"));
+                let subject = facts::subject(&why, &world.spec, &draft.status.engines);
+                refuse(
+                    world,
+                    draft,
+                    engine,
+                    Refusal { subject, why: format!("its quality could not be measured: {why}") },
+                );
             }
             Measurement::Waiting(why) => {
                 pending = pending.or(Some(format!("{}: {why}", engine.display_name)));
@@ -136,7 +141,7 @@ fn cases<'a>(
 /// of a data set would leave one for each engine. An edit that is taken back finds its Jobs by their names.
 fn forget_other_inputs(cases: &[Case<'_>], draft: &mut Draft) {
     let is_current = |input_hash: &str| cases.iter().any(|case| case.input_hash.short() == input_hash);
-    draft.status.jobs.retain(|job| job.kind != KIND || is_current(&job.input_hash));
+    draft.status.jobs.retain(|job| job.kind != JobKind::Quality.as_str() || is_current(&job.input_hash));
 }
 
 fn measure(
@@ -145,12 +150,12 @@ fn measure(
     case: &Case<'_>,
     draft: &mut Draft,
 ) -> Result<Measurement, IdentityError> {
-    let step = JobStep { kind: KIND, input_hash: case.input_hash.short(), is_single: false };
+    let step = JobStep { kind: JobKind::Quality, input_hash: case.input_hash.short(), is_single: false };
     if let Some(known) = known(world, case, &step) {
         return Ok(Measurement::Known(gate(world, case, known, draft)));
     }
     Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Measurement::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Record(attempt) => Measurement::Waiting(Why::JobStarting { job: step.job(attempt) }),
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let task = QualityTask {
@@ -170,7 +175,7 @@ fn measure(
             let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, inputs);
             draft.children.push(Child::ConfigMap(Box::new(config_map)));
             draft.children.push(Child::Job(Box::new(job)));
-            Measurement::Waiting(Why::JobStarting { job: name })
+            Measurement::Waiting(Why::JobStarting { job: step.job(attempt) })
         }
         AttemptStep::Wait(why) => Measurement::Waiting(why),
         AttemptStep::GivenUp(why) => Measurement::Failed(why),
@@ -225,31 +230,46 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
             format!("quality {score:.2} %, the reference")
         }
     };
-    let is_accepted = quality.accepted;
     if let Some(choice) = choice_of(draft, case.engine) {
         choice.quality = Some(quality.clone());
         choice.state = format!("{}; {words}", choice.state).chars().take(256).collect();
     }
-    if !is_accepted {
+    if quality.accepted {
+        facts::forget_engine(&case.engine.reference.identity, &mut draft.status);
+    } else {
         let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
         // What was seen is within the limit: it is the number of samples that leaves more possible.
         if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
             why += &format!("; {} samples cannot show less: give spec.slo.quality.dataset more", quality.samples);
         }
-        refuse(world, draft, case.engine, &why);
+        refuse(world, draft, case.engine, Refusal { subject: figures(&quality, limit), why });
     }
     quality
 }
 
+/// Why an engine is refused.
+struct Refusal {
+    /// What tells it from other refusals of the engine.
+    subject: String,
+    /// In words.
+    why: String,
+}
+
+/// The figures that a refusal follows from: samples, then score, drop, its bound and the limit in parts per million.
+fn figures(quality: &MeasuredQuality, limit: i64) -> String {
+    let (drop, upper) = (quality.drop_parts_per_million, quality.drop_upper_bound_parts_per_million);
+    let MeasuredQuality { samples, score_parts_per_million: score, .. } = quality;
+    format!("{samples}/{score}/{}/{}/{limit}", drop.unwrap_or(0), upper.unwrap_or(0))
+}
+
 /// Refuses an engine; the event is published when that is new.
-fn refuse(world: &World, draft: &mut Draft, engine: &BuiltEngine, why: &str) {
-    let state: String = format!("refused: {why}").chars().take(256).collect();
-    let is_told = world.status.engines.iter().any(|c| c.name == engine.reference.identity && c.state == state);
-    if !is_told {
-        draft.notes.push(Note::warning(Reason::EngineRefused, format!("{}: {why}", engine.display_name)));
+fn refuse(world: &World, draft: &mut Draft, engine: &BuiltEngine, Refusal { subject, why }: Refusal) {
+    if facts::refuse_engine(world, &engine.reference.identity, subject, &mut draft.status) {
+        let line = format!("{}: {why}", engine.display_name);
+        draft.notes.push(Note::warning(Reason::EngineRefused, line).of_engine(&engine.display_name));
     }
     if let Some(choice) = choice_of(draft, engine) {
-        choice.state = state;
+        choice.state = format!("refused: {why}").chars().take(256).collect();
     }
 }
 

@@ -1,5 +1,6 @@
-//! What receivers are told of a decision: what the status says now and did not say before. Pure.
+//! What receivers are told of a decision: facts that hold now and did not hold before. Pure.
 //!
+//! Whether something is told, and about what, follows from typed facts. The words go along for people.
 //! An operator that takes over reads the same status, so that nothing is told twice by two of them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -12,14 +13,16 @@ use slipway_crds::{
 };
 
 use crate::{
-    agent_deployment::world::World,
+    agent_deployment::{facts, status::Outcome, world::World},
     notifications::events::{Announcement, Happening, Role, Severity, Subject, Topic},
-    plan::Note,
+    plan::{About, Note},
+    why::{Step, Why},
 };
 
 /// What is to be told, to the receivers of `spec.alerts` that the operator knows.
 pub(in crate::agent_deployment) fn announce(
     world: &World,
+    outcome: &Outcome,
     status: &AgentDeploymentStatus,
     notes: &[Note],
 ) -> Vec<Announcement> {
@@ -28,7 +31,7 @@ pub(in crate::agent_deployment) fn announce(
     if receivers.is_empty() {
         return Vec::new();
     }
-    let teller = Teller { world, status, receivers };
+    let teller = Teller { world, outcome, status, receivers };
     let mut announcements: Vec<Announcement> = notes.iter().filter_map(|note| teller.news(note)).collect();
     announcements.extend(teller.problem());
     announcements.extend(teller.objectives());
@@ -38,6 +41,7 @@ pub(in crate::agent_deployment) fn announce(
 
 struct Teller<'a> {
     world: &'a World,
+    outcome: &'a Outcome,
     status: &'a AgentDeploymentStatus,
     receivers: Vec<String>,
 }
@@ -54,20 +58,12 @@ struct Words {
 impl Teller<'_> {
     /// Notes that receivers are told too.
     fn news(&self, note: &Note) -> Option<Announcement> {
-        let plan = self.plan();
-        let rollout = || Topic::Rollout(plan.clone().unwrap_or_default());
-        let (happening, topic) = if note.reason == Reason::RevisionStarting {
-            (Happening::RolloutOpened, rollout())
-        } else if note.reason == Reason::RevisionPromoted {
-            (Happening::RolloutPromoted, rollout())
-        } else if note.reason == Reason::AwaitingApproval {
-            (Happening::ApprovalRequested, rollout())
-        } else if note.reason == Reason::EngineRefused {
-            // The message begins with the name that people call the engine.
-            let name = note.message.split(':').next().unwrap_or_default();
-            (Happening::EngineRefused, Topic::Engine(name.to_owned()))
-        } else {
-            return None;
+        let (happening, topic, plan) = match (note.reason, &note.about) {
+            (Reason::EngineRefused, About::Engine(name)) => {
+                (Happening::EngineRefused, Topic::Engine(name.clone()), self.plan())
+            }
+            (reason, About::Plan(plan)) => (of_rollout(reason)?, Topic::Rollout(plan.clone()), Some(plan.clone())),
+            (_, About::Nothing | About::Engine(_)) => return None,
         };
         let fingerprint = format!("{}/{}", self.world.generation, plan.as_deref().unwrap_or_default());
         Some(self.announcement(Words { topic, happening, fingerprint, message: note.message.clone(), plan }))
@@ -75,24 +71,38 @@ impl Teller<'_> {
 
     /// Whatever keeps the AgentDeployment from going on, when it is another thing than before, or none any more.
     fn problem(&self) -> Option<Announcement> {
-        let before = problem(&self.world.status);
-        let (happening, fingerprint, message) = match (before, problem(self.status)) {
-            (before, Some(now)) if before.as_ref().is_none_or(|before| before.fingerprint != now.fingerprint) => {
-                let is_rolled_back = now.happening == Happening::PlanRejected && self.has_new_rejection();
-                let happening = if is_rolled_back { Happening::RolledBack } else { now.happening };
-                (happening, now.fingerprint, now.message)
-            }
-            (Some(before), None) => (Happening::Recovered, before.fingerprint, self.state()),
-            (None, None) | (Some(_) | None, Some(_)) => return None,
+        let before = facts::known_problem(&self.world.status);
+        let (happening, fingerprint, message) = match (before, facts::problem(&self.status.told)) {
+            (Some(before), Some((_, now))) if before.is(now) => return None,
+            (_, Some((condition, now))) => (self.happening(&now.reason), facts::code(now), self.words_of(condition)),
+            (Some(before), None) => (Happening::Recovered, before.code(), self.state()),
+            (None, None) => return None,
         };
-        let plan = self.rejected_plan(&message).or_else(|| self.plan());
+        let plan = self.rejected_plan().or_else(|| self.plan());
         Some(self.announcement(Words { topic: Topic::Problem, happening, fingerprint, message, plan }))
     }
 
-    /// The rejected plan that a message is about: it stands in no other member of the status.
-    fn rejected_plan(&self, message: &str) -> Option<String> {
-        let rejected = &self.status.rollout.as_ref()?.rejected;
-        rejected.iter().find(|rejected| message.contains(&rejected.plan)).map(|rejected| rejected.plan.clone())
+    /// What a problem is called by its reason.
+    fn happening(&self, reason: &str) -> Happening {
+        let named = [
+            (Reason::RolledBack, Happening::PlanRejected),
+            (Reason::NoFeasibleConfiguration, Happening::ObjectivesInfeasible),
+            (Reason::ProfilingFailed, Happening::ProfilingFailed),
+            (Reason::VerdictUnreachable, Happening::VerdictUnreachable),
+        ];
+        let found = named.iter().find(|(named, _)| named.as_str() == reason);
+        match found.map_or(Happening::Stalled, |(_, happening)| *happening) {
+            Happening::PlanRejected if self.has_new_rejection() => Happening::RolledBack,
+            happening => happening,
+        }
+    }
+
+    /// The rejected plan that keeps the AgentDeployment from going on.
+    fn rejected_plan(&self) -> Option<String> {
+        match &self.outcome.next {
+            Some(Step::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
+            Some(Step::Stopped(_) | Step::Waiting(_) | Step::Done(())) | None => None,
+        }
     }
 
     /// Whether this decision rolled a plan back, rather than meeting one that was rolled back before.
@@ -102,6 +112,12 @@ impl Teller<'_> {
         rejected(self.status)
             .iter()
             .any(|plan| before.iter().all(|known| known.plan != plan.plan || known.at != plan.at))
+    }
+
+    /// What a condition says, in words.
+    fn words_of(&self, condition: ConditionType) -> String {
+        let found = self.status.conditions.iter().find(|c| is(c, condition));
+        found.map_or_else(String::new, |condition| condition.message.clone())
     }
 
     /// What is going on, in words.
@@ -177,34 +193,14 @@ impl Teller<'_> {
     }
 }
 
-struct Problem {
-    happening: Happening,
-    fingerprint: String,
-    message: String,
-}
-
-/// What keeps an AgentDeployment from going on, or falls short of what was asked for.
-fn problem(status: &AgentDeploymentStatus) -> Option<Problem> {
-    let stalled = find(status, ConditionType::Stalled);
-    let inconclusive =
-        || find(status, ConditionType::Suspended).filter(|c| c.reason == Reason::VerdictUnreachable.as_str());
-    let unattainable = || status.conditions.iter().find(|c| is(c, ConditionType::SLOAttainable) && c.status == "False");
-    let condition = stalled.or_else(inconclusive).or_else(unattainable)?;
-    let named = [
-        (Reason::RolledBack, Happening::PlanRejected),
-        (Reason::NoFeasibleConfiguration, Happening::ObjectivesInfeasible),
-        (Reason::ProfilingFailed, Happening::ProfilingFailed),
-        (Reason::VerdictUnreachable, Happening::VerdictUnreachable),
+/// What notes about plans tell of a rollout.
+fn of_rollout(reason: Reason) -> Option<Happening> {
+    let told = [
+        (Reason::RevisionStarting, Happening::RolloutOpened),
+        (Reason::RevisionPromoted, Happening::RolloutPromoted),
+        (Reason::AwaitingApproval, Happening::ApprovalRequested),
     ];
-    let is_it = |(reason, _): &&(Reason, Happening)| reason.as_str() == condition.reason;
-    let happening = named.iter().find(is_it).map_or(Happening::Stalled, |(_, happening)| *happening);
-    let wordy = [Reason::RevisionFailing, Reason::VerdictUnreachable, Reason::InsufficientCapacity];
-    let is_wordy = wordy.iter().any(|reason| reason.as_str() == condition.reason);
-    let canary = || status.rollout.as_ref().and_then(|rollout| rollout.canary.clone()).unwrap_or_default();
-    // The words of the kubelet and the scheduler and the judge's numbers change while the problem stays.
-    let what = if is_wordy { canary() } else { condition.message.clone() };
-    let fingerprint = format!("{}/{what}", condition.reason);
-    Some(Problem { happening, fingerprint, message: condition.message.clone() })
+    told.iter().find(|(of, _)| *of == reason).map(|(_, happening)| *happening)
 }
 
 /// What has drifted, if something has.

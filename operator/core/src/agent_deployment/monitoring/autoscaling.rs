@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::v1alpha1::agent_deployment::{Autoscaling, AutoscalingStatus};
+use slipway_crds::v1alpha1::agent_deployment::{Autoscaling, AutoscalingStatus, UnknownLoad};
 
 use super::load::{Look, MILLIONTHS, ObservedLoad, Unknown};
 use crate::{
@@ -55,7 +55,10 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
         settled: world.now.duration_since(since.0),
         is_rolling_out: revisions.len() > 1,
     });
-    let scaling = situation.map_or_else(|| nothing_known(before, NO_TARGET.to_owned()), |situation| situation.answer());
+    let scaling = situation.map_or_else(
+        || nothing_known(before, (UnknownLoad::NoTarget, NO_TARGET.to_owned())),
+        |situation| situation.answer(),
+    );
     let next = AutoscalingStatus {
         replicas: scaling.pods,
         desired_replicas: scaling.load.as_ref().map(|load| load.pods),
@@ -65,6 +68,7 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
         requests_in_flight: scaling.load.as_ref().map(|load| load.requests.clone()),
         reason: scaling.reason().as_str().to_owned(),
         message: scaling.to_string(),
+        unknown: unknown(&scaling.because),
         at: Time(world.now),
     };
     draft.requeue = draft.requeue.min(if scaling.pods == before { LOOK } else { AT_ONCE });
@@ -88,16 +92,27 @@ fn news(known: Option<&AutoscalingStatus>, scaling: &Scaling, recorded: &Autosca
     }
 }
 
+/// Why the load is not known, if it is not.
+fn unknown(because: &Because) -> Option<UnknownLoad> {
+    match because {
+        Because::Unknown { cause, .. } => Some(*cause),
+        Because::Fits
+        | Because::More
+        | Because::Fewer
+        | Because::NotForLong { .. }
+        | Because::RollingOut
+        | Because::Limit => None,
+    }
+}
+
 /// Whether what is recorded need not be written anew.
 fn stands(known: &AutoscalingStatus, next: &AutoscalingStatus) -> bool {
     let age = next.at.0.duration_since(known.at.0);
     let same = known.replicas == next.replicas
         && known.revisions == next.revisions
         && known.target_requests_in_flight == next.target_requests_in_flight;
-    // Without figures the message has only the reason.
-    let has_same_message = next.requests_in_flight.is_some() || known.message == next.message;
     let says_the_same =
-        known.reason == next.reason && known.desired_replicas == next.desired_replicas && has_same_message;
+        known.reason == next.reason && known.desired_replicas == next.desired_replicas && known.unknown == next.unknown;
     same && age < if says_the_same { FIGURES_STAND } else { REASON_STANDS }
 }
 
@@ -201,21 +216,26 @@ fn pods(in_flight: u64, each: u64, percent: u64) -> i32 {
     i32::try_from(needed).unwrap_or(i32::MAX)
 }
 
-fn nothing_known(before: i32, problem: String) -> Scaling {
-    Scaling { before, pods: before, load: None, because: Because::Unknown { problem } }
+fn nothing_known(before: i32, (cause, problem): (UnknownLoad, String)) -> Scaling {
+    Scaling { before, pods: before, load: None, because: Because::Unknown { cause, problem } }
 }
 
-fn problem(unknown: Unknown) -> String {
+/// Why nothing is known of the load, with the remedy.
+fn problem(unknown: Unknown) -> (UnknownLoad, String) {
     match unknown {
-        Unknown::Silent { asked: 0 } => "no pod runs yet".to_owned(),
-        Unknown::Silent { asked } => format!(
-            "none of {asked} pods shows its counts on port 9464: look at their logs, and for a NetworkPolicy between them and the operator"
-        ),
-        Unknown::TooNew => "no pod has counted for ten seconds yet".to_owned(),
+        Unknown::Silent { asked: 0 } => (UnknownLoad::NoPods, "no pod runs yet".to_owned()),
+        Unknown::Silent { asked } => {
+            let problem = format!(
+                "none of {asked} pods shows its counts on port 9464: look at their logs, and for a NetworkPolicy between them and \
+                 the operator"
+            );
+            (UnknownLoad::Silent, problem)
+        }
+        Unknown::TooNew => (UnknownLoad::TooNew, "no pod has counted for ten seconds yet".to_owned()),
         Unknown::NotCounted => {
-            "the agent runtime of the revision that serves is of a version that does not count model requests: \
-                                the next change of the plan brings a newer one"
-                .to_owned()
+            let problem = "the agent runtime of the revision that serves is of a version that does not count model requests: \
+                           the next change of the plan brings a newer one";
+            (UnknownLoad::NotCounted, problem.to_owned())
         }
     }
 }

@@ -136,7 +136,12 @@ pub fn met_condition(slo: &[ObjectiveStatus], view: &BudgetsView, now: Timestamp
 
 fn is_met(entry: &ObjectiveStatus, now: Timestamp) -> Option<bool> {
     let fresh = entry.budget.as_ref().filter(|budget| now.duration_since(budget.at.0) < FIGURE_JUDGES);
-    fresh.map(|budget| !budget.left.starts_with('-')).or(entry.met)
+    fresh.map(|budget| !is_overspent(budget)).or(entry.met)
+}
+
+/// Whether less than nothing is left, as [`left`] writes it: a whole number of percent.
+fn is_overspent(budget: &ErrorBudget) -> bool {
+    budget.left.strip_suffix('%').and_then(|percent| percent.parse::<i32>().ok()).is_some_and(|percent| percent < 0)
 }
 
 /// `reply: RequestLatency p95 ≤ 2s, 1.4s over 12m, 83% of its error budget left over 12d`.

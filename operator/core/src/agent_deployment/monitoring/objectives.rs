@@ -11,7 +11,7 @@ use slipway_crds::{
         agent_deployment::{ErrorRateObjective, LatencyMetric, ObjectiveStatus, ThroughputUnit, WrittenObjective},
         profile::{Measurement, MeasurementPurpose},
     },
-    values::readable_duration,
+    values::{DurationText, readable_duration},
 };
 use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS, window_end};
 
@@ -233,12 +233,8 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
 
 /// The seconds that a figure of before speaks of, as [`window`] wrote them.
 fn spanned(window: Option<&str>) -> u64 {
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    match window.map(|text| (text.strip_suffix('s'), text.strip_suffix('m'))) {
-        Some((Some(seconds), _)) => number(seconds),
-        Some((None, Some(minutes))) => number(minutes) * 60,
-        Some((None, None)) | None => 0,
-    }
+    let span = window.and_then(|text| text.parse::<DurationText>().ok());
+    span.map_or(0, |span| span.seconds_rounded_up())
 }
 
 fn window(seconds: u64) -> String {

@@ -8,9 +8,9 @@ mod after_drift;
 mod allowance;
 mod verdict;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
-    conditions::{ConditionType, Reason},
+    conditions::Reason,
     identity::IdentityError,
     v1alpha1::{
         ProfileStatus,
@@ -85,19 +85,8 @@ pub(in crate::agent_deployment) fn decide(
         };
         Some(Background::Idle(why))
     });
-    tell_of_refusal(world, background.as_ref(), draft);
     draft.status.reprofiling = (planner.state != ReprofilingStatus::default()).then_some(planner.state);
     Ok(background)
-}
-
-/// A schedule that cannot be kept is told once, and keeps nothing else from going on.
-fn tell_of_refusal(world: &World, background: Option<&Background>, draft: &mut Draft) {
-    let Some(Background::Idle(why @ Why::SpecRefused { .. })) = background else { return };
-    let line = why.to_string();
-    let is_told = |c: &Condition| c.type_ == ConditionType::Profiling.as_str() && c.message == line;
-    if !world.status.conditions.iter().any(is_told) {
-        draft.notes.push(Note::warning(why.reason(), line));
-    }
 }
 
 struct Planner<'a> {
@@ -124,7 +113,7 @@ impl Planner<'_> {
             run.message = line.clone();
         }
         self.state.adopted = None;
-        draft.notes.push(Note::normal(Reason::UpToDate, line));
+        draft.notes.push(Note::normal(Reason::CampaignDiscarded, line));
         draft.requeue = AT_ONCE;
     }
 
@@ -302,7 +291,7 @@ impl Planner<'_> {
         let Some(run) = &mut self.state.run else { return };
         let (is_well, reason) = match result {
             ReprofilingResult::Changed | ReprofilingResult::Unchanged => (true, Reason::ConfigurationFound),
-            ReprofilingResult::Superseded | ReprofilingResult::Declined => (true, Reason::UpToDate),
+            ReprofilingResult::Superseded | ReprofilingResult::Declined => (true, Reason::CampaignDiscarded),
             ReprofilingResult::Infeasible => (false, Reason::NoFeasibleConfiguration),
             ReprofilingResult::Failed => (false, Reason::ProfilingFailed),
         };

@@ -10,13 +10,10 @@ use slipway_worker_contract::{Digest, Outcome};
 use super::{Resolved, build, foreign_result};
 use crate::{
     agent_deployment::{draft::Draft, job_step::JobStep, world::World},
-    jobs::attempts::AttemptStep,
+    jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
     why::{Step, Why},
 };
-
-/// Kind of the Job, and its name's first part.
-pub(in crate::agent_deployment) const KIND: &str = "fetch";
 
 /// What decides how a fetch ends. The same content behind another URI, or with another secret, is another attempt: a mirror that
 /// has lost the model must not stop those who reach it elsewhere.
@@ -44,15 +41,15 @@ pub(in crate::agent_deployment) fn decide(
     let secret = world.spec.model.secret_ref.as_ref().map(|secret| secret.name.as_str());
     let input = FetchInput { source_digest: &source_digest, uri: &resolved.model.pinned_uri, secret };
     let input_hash = content_hash(&input)?;
-    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
+    let step = JobStep { kind: JobKind::Fetch, input_hash: input_hash.short(), is_single: true };
     Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let (task, job) = build::fetch_job::fetch_job(world, &name, &resolved.model.pinned_uri, source_digest);
             draft.children.push(Child::ConfigMap(Box::new(task)));
             draft.children.push(Child::Job(Box::new(job)));
-            Step::Waiting(Why::JobStarting { job: name })
+            Step::Waiting(Why::JobStarting { job: step.job(attempt) })
         }
         AttemptStep::Wait(why) => Step::Waiting(step.explain(world, why)),
         AttemptStep::GivenUp(why) => Step::Stopped(why),

@@ -18,13 +18,10 @@ use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 use super::{draft::Draft, job_step::JobStep, world::World};
 use crate::{
     agent_deployment::engines::no_build::Block,
-    jobs::attempts::AttemptStep,
+    jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
     why::{Step, Why},
 };
-
-/// Kind of the Job, and its name's first part.
-pub(super) const KIND: &str = "resolve";
 
 /// What the references of a spec stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,18 +93,18 @@ pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>,
         secret: world.spec.model.secret_ref.as_ref(),
         builder_image: &custom.builder_image,
     })?;
-    let step = JobStep { kind: KIND, input_hash: input_hash.short(), is_single: true };
+    let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
     if let Some(resolved) = recorded(world, &step, &custom) {
         return Ok(Step::Done(resolved));
     }
     Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job_name(attempt) }),
+        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
             draft.children.push(Child::ConfigMap(Box::new(task)));
             draft.children.push(Child::Job(Box::new(job)));
-            Step::Waiting(Why::JobStarting { job: name })
+            Step::Waiting(Why::JobStarting { job: step.job(attempt) })
         }
         AttemptStep::Wait(why) => Step::Waiting(why),
         AttemptStep::GivenUp(why) => Step::Stopped(why),
@@ -140,9 +137,9 @@ fn record(
     custom: CustomEngine,
     draft: &mut Draft,
 ) -> Step<Resolved> {
-    let job = step.job_name(step.recorded(world));
+    let job = step.job(step.recorded(world));
     let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
-    let seen = world.jobs.get(&job).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
+    let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
     let Some(builder_image_digest) = pinned.or(seen) else {
         let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
         return Step::Stopped(Why::JobFailed { job, class: "Infrastructure", failure });
@@ -203,7 +200,7 @@ fn story(model: &ResolvedModel, files: u32) -> String {
 /// A Job whose result is of another kind: operator and worker are not of one version.
 pub(super) fn foreign_result(step: &JobStep<'_>, world: &World) -> Why {
     Why::JobFailed {
-        job: step.job_name(step.recorded(world)),
+        job: step.job(step.recorded(world)),
         class: "ImageMismatch",
         failure: format!(
             "it reported the result of another task: is {} the worker of this release?",

@@ -66,7 +66,7 @@ pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draf
     draft.notes.retain(|note| note.reason != Reason::ConfigurationChosen);
     draft.status.selected = status::configuration_of(world, stable.hash()).or_else(|| world.status.selected.clone());
     if known(world, &target).is_none() {
-        draft.notes.push(Note::normal(why.reason(), why.to_string()));
+        draft.notes.push(Note::normal(why.reason(), why.to_string()).of_plan(&target.hash));
     }
     Asked { target: Step::Waiting(why), proposal: Some(proposal) }
 }

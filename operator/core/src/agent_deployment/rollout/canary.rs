@@ -303,7 +303,7 @@ impl Canary<'_> {
             return Step::Waiting(Why::RolloutPaused { revision, weight });
         }
         if let Some(message) = self.guarded.clone() {
-            let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailHolds, message };
+            let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailBlocking, message };
             return Step::Waiting(self.held_for_long(why));
         }
         let reason = reason(self.rollout.reason.as_deref());

@@ -4,8 +4,10 @@
 //! the longest soak of the step is over, people are told.
 
 use jiff::SignedDuration;
-use slipway_analysis::judge::Verdict;
-use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::OnInconclusive};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{OnInconclusive, RolloutVerdict},
+};
 
 use super::{Why, canary::Canary};
 use crate::why::Held;
@@ -14,16 +16,17 @@ impl Canary<'_> {
     /// The same for people, where a canary with a share has been kept at its step for too long.
     pub(super) fn held_for_long(&self, why: Why) -> Why {
         let revision = self.target.hash.clone();
-        let (reason, message) = match &why {
-            Why::RouteUnavailable { .. } | Why::RouteContested(_) => (why.reason(), why.to_string()),
-            Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => (*reason, message.clone()),
+        let message = match &why {
+            Why::RouteUnavailable { .. } | Why::RouteContested(_) => format!("{}: {why}", why.reason()),
+            Why::CanaryJudged { reason, message, .. } if self.is_silence(*reason) => match reason {
+                Reason::GuardrailBlocking => format!("{reason}: {message}"),
+                // The judge begins with the word itself.
+                _ => message.clone(),
+            },
             _ => return why,
         };
         match self.exceeded_soak() {
-            Some(max_seconds) => {
-                let weight = self.weight();
-                Why::RolloutHeld(Held { revision, weight, max_seconds, reason, message })
-            }
+            Some(max_seconds) => Why::RolloutHeld(Held { revision, weight: self.weight(), max_seconds, message }),
             None => why,
         }
     }
@@ -32,12 +35,13 @@ impl Canary<'_> {
     fn is_silence(&self, reason: Reason) -> bool {
         let rollout = &self.world.spec.rollout;
         match reason {
-            Reason::NoTraffic | Reason::EvidenceUnreachable | Reason::TrafficSplitMismatch | Reason::GuardrailHolds => {
-                true
-            }
+            Reason::NoTraffic
+            | Reason::EvidenceUnreachable
+            | Reason::TrafficSplitMismatch
+            | Reason::GuardrailBlocking => true,
             // Nothing goes on under suspicion, whatever else the spec lets go on. With Pause that is said already.
             Reason::VerdictUnreachable => {
-                let is_kept = self.rollout.verdict.as_deref() == Some(&format!("{:?}", Verdict::Hold));
+                let is_kept = self.rollout.verdict == Some(RolloutVerdict::Hold);
                 is_kept && rollout.on_inconclusive != OnInconclusive::Pause
             }
             _ => false,

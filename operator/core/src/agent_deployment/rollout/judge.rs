@@ -6,12 +6,12 @@ use std::{cell::LazyCell, ops::Deref, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
-    Arm, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation,
+    Arm, Blame, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation,
     OnInconclusive as JudgeOnInconclusive, Reference, Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
+    v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, RolloutVerdict, TrafficType},
 };
 use slipway_vocabulary::{
     LatencyObjective,
@@ -100,7 +100,7 @@ impl Case<'_> {
         let (verdict, reason, code) = if is_held { split_mismatch() } else { (verdict, reason, code) };
         let blame = judge.blame();
         let reason = match verdict {
-            Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; blame {blame:?}"),
+            Verdict::Rollback if !blame.is_empty() && last.is_some() => format!("{reason}; {}", accused(&blame)),
             Verdict::Rollback | Verdict::Hold | Verdict::Advance | Verdict::Promote => reason,
         };
         let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
@@ -125,8 +125,7 @@ impl Case<'_> {
     }
 
     fn is_news(&self, verdict: Verdict, code: &str) -> bool {
-        let same = self.rollout.verdict.as_deref() == Some(&format!("{verdict:?}"))
-            && self.rollout.reason.as_deref() == Some(code);
+        let same = self.rollout.verdict == Some(recorded(verdict)) && self.rollout.reason.as_deref() == Some(code);
         let written = self.rollout.judged_at.as_ref().map(|time| self.world.now.duration_since(time.0).as_secs());
         // What has been passed is behind it: without it in the status the next operator would judge the step before once more.
         let is_passed = self.may_advance && verdict == Verdict::Advance;
@@ -241,13 +240,29 @@ fn idle() -> MetricWindow {
     }
 }
 
+/// The verdict as the API has it.
+fn recorded(verdict: Verdict) -> RolloutVerdict {
+    match verdict {
+        Verdict::Hold => RolloutVerdict::Hold,
+        Verdict::Advance => RolloutVerdict::Advance,
+        Verdict::Rollback => RolloutVerdict::Rollback,
+        Verdict::Promote => RolloutVerdict::Promote,
+    }
+}
+
+/// Who is to blame: `blame Engine, Tools`.
+fn accused(blame: &[Blame]) -> String {
+    let names: Vec<&str> = blame.iter().map(|blame| blame.as_str()).collect();
+    format!("blame {}", names.join(", "))
+}
+
 fn write(
     rollout: &mut RolloutStatus,
     judge: &Judge,
     reference: Reference,
     (verdict, code, text): (Verdict, &str, String),
 ) {
-    rollout.verdict = Some(format!("{verdict:?}"));
+    rollout.verdict = Some(recorded(verdict));
     rollout.reason = Some(code.to_owned());
     rollout.message = Some(text.chars().take(512).collect());
     rollout.judge_state = Some(judge.encode());

@@ -110,7 +110,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
 fn tell_of_start(world: &World, target: &Target, pods: i32, draft: &mut Draft) {
     if world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) != Some(&target.hash) {
         let line = format!("plan {}: {} of {}", target.hash, counted_pods(pods), target.plan.engine.display_name);
-        draft.notes.push(Note::normal(Reason::RevisionStarting, line));
+        draft.notes.push(Note::normal(Reason::RevisionStarting, line).of_plan(&target.hash));
     }
 }
 
@@ -127,7 +127,7 @@ fn promote(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dra
     if stable != Some(target.hash.as_str()) {
         let from = stable.map(|stable| format!(" from {stable}")).unwrap_or_default();
         let line = format!("plan {} serves{from}: {} ready", target.hash, world.replicas());
-        draft.notes.push(Note::normal(Reason::RevisionPromoted, line));
+        draft.notes.push(Note::normal(Reason::RevisionPromoted, line).of_plan(&target.hash));
     }
     draft.status.rollout.get_or_insert_default();
     settle(Some(&target.hash), draft);

@@ -189,6 +189,31 @@ fn an_operator_that_takes_over_tells_nothing_again() {
     assert_eq!(successor.news(), Vec::<String>::new());
 }
 
+/// An operator of a release before facts were recorded has written the status, in words of its own.
+#[test]
+fn an_upgrade_tells_nothing_again_and_records_what_was_told() {
+    let mut cluster = world().alerting().edited(|spec| spec.alerts.receivers.push("tema".to_owned()));
+    cluster.settle();
+    let resolve = cluster.running_jobs().remove(0);
+    cluster.end_job(&resolve, Ending::Failure(FailureClass::BadModel));
+    cluster.settle();
+    assert_eq!(cluster.news(), ["Stalled critical"]);
+    let told = std::mem::take(&mut cluster.world.status.told);
+    cluster
+        .world
+        .status
+        .conditions
+        .iter_mut()
+        .for_each(|condition| condition.message = "as it was said then".to_owned());
+    let plan = cluster.plan();
+    assert_eq!((plan.notes, plan.announcements, &plan.status.told), (vec![], vec![], &told));
+    let facts: Vec<_> =
+        told.iter().map(|fact| [&fact.about, &fact.reason, &fact.subject].map(String::as_str)).collect();
+    let failed = format!("{resolve}/BadModel");
+    let expected = [["Stalled", "JobFailed", &failed], ["ReceiversResolved", "UnknownReceiver", "tema"]];
+    assert_eq!(facts, expected);
+}
+
 #[test]
 fn a_receiver_that_nobody_knows_is_named_and_disturbs_nothing() {
     let edit = |names: &[&str]| {

@@ -16,7 +16,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::Stage;
+use slipway_crds::v1alpha1::agent_deployment::{RolloutVerdict, Stage};
 
 use super::{
     cluster::world,
@@ -99,8 +99,8 @@ fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
     trial.silent = Some(canary.clone());
     trial.serve(5 * 60, EQUAL);
     let rollout = trial.rollout();
-    let verdict = (rollout.weight, rollout.verdict.as_deref(), rollout.reason.as_deref());
-    assert_eq!(verdict, (Some(20), Some("Hold"), Some("EvidenceUnreachable")), "no gateway is to blame");
+    let verdict = (rollout.weight, rollout.verdict, rollout.reason.as_deref());
+    assert_eq!(verdict, (Some(20), Some(RolloutVerdict::Hold), Some("EvidenceUnreachable")), "no gateway is to blame");
     trial.silent = None;
     trial.serve(60 * 60, EQUAL);
     assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
@@ -249,7 +249,7 @@ fn harm_counts_as_long_as_a_canary_is_held_that_could_have_taken_over() {
     }
     trial.cluster = trial.cluster.clone().edited(|spec| spec.rollout.paused = true);
     trial.serve(30 * 60, EQUAL);
-    assert_eq!((trial.share(), trial.rollout().verdict.as_deref()), (50, Some("Promote")));
+    assert_eq!((trial.share(), trial.rollout().verdict), (50, Some(RolloutVerdict::Promote)));
     trial.serve(20 * 60, Users { slowdown: 3.0, ..EQUAL });
     assert_eq!(trial.rollout().rejected.len(), 1, "{:?}", trial.rollout().message);
 }

@@ -33,6 +33,7 @@ use crate::{
     jobs::view::{JobPhase, JobView},
     notifications::events::Announcement,
     plan::{Child, Plan, Removal, RemovalKind},
+    reworded,
     settings::Settings,
 };
 
@@ -232,7 +233,18 @@ impl Cluster {
     pub(super) fn step(&mut self) {
         self.build_engines();
         let plan = self.plan();
+        self.assert_decides_by_no_words(&plan);
         self.carry_out(plan);
+    }
+
+    /// Every step is decided twice: the second time by an operator that finds other words.
+    fn assert_decides_by_no_words(&self, plan: &Plan<AgentDeploymentStatus>) {
+        let mut world = self.world.clone();
+        reworded::agent_deployment(&mut world.status);
+        world.engines.values_mut().for_each(reworded::engine);
+        world.profiles.values_mut().for_each(reworded::profile);
+        let other = decide(&world).expect("a spec has canonical JSON");
+        reworded::assert_alike(plan, &other, reworded::agent_deployment);
     }
 
     pub(super) fn carry_out(&mut self, plan: Plan<AgentDeploymentStatus>) {
@@ -267,6 +279,9 @@ impl Cluster {
         for (name, (spec, status)) in self.engines.clone() {
             let world = self.engine_world(&name, &spec, status);
             let plan = engine_decide::decide(&world);
+            let mut other = world.clone();
+            reworded::engine(&mut other.status);
+            reworded::assert_alike(&plan, &engine_decide::decide(&other), reworded::engine);
             self.world.engines.insert(name.clone(), plan.status.clone());
             self.engines.insert(name, (spec, plan.status));
             plan.children.into_iter().for_each(|child| self.apply(child));

@@ -369,9 +369,9 @@ fn a_lost_memory_begins_again_and_says_so() {
         (drift.verdict, drift.restarted.as_deref()),
         (DriftVerdict::Collecting, Some("ConfigMap support-drift is missing"))
     );
-    assert_eq!((life.told("BaselineRestarted"), life.condition("Ready").as_str()), (1, "True Serving"));
+    assert_eq!((life.told("DriftBaselineRestarted"), life.condition("Ready").as_str()), (1, "True Serving"));
     let life = life.hours(26, USUAL);
-    assert_eq!((life.drift().verdict, life.told("BaselineRestarted")), (DriftVerdict::NoDrift, 1));
+    assert_eq!((life.drift().verdict, life.told("DriftBaselineRestarted")), (DriftVerdict::NoDrift, 1));
 }
 
 #[test]
@@ -383,7 +383,10 @@ fn a_memory_that_cannot_be_read_begins_again_with_the_next_traffic() {
     let drift = life.drift();
     let because = "ConfigMap support-drift cannot be read: it has version 2, this operator reads version 1";
     assert_eq!((drift.verdict, drift.restarted.as_deref()), (DriftVerdict::Collecting, Some(because)));
-    assert_eq!((life.conditions(), life.told("BaselineRestarted")), (["absent".to_owned(), "absent".to_owned()], 1));
+    assert_eq!(
+        (life.conditions(), life.told("DriftBaselineRestarted")),
+        (["absent".to_owned(), "absent".to_owned()], 1)
+    );
 }
 
 #[test]
@@ -399,7 +402,7 @@ fn pods_with_another_image_are_left_out_until_no_other_is_left() {
     let drift = life.drift();
     let because = "image.agent-runtime was sha256:1 and is sha256:2, which cannot be compared";
     assert_eq!((drift.verdict, drift.restarted.as_deref()), (DriftVerdict::Collecting, Some(because)));
-    assert_eq!((life.told("BaselineRestarted"), life.told("BehaviorChanged")), (1, 0));
+    assert_eq!((life.told("DriftBaselineRestarted"), life.told("BehaviorChanged")), (1, 0));
 }
 
 #[test]

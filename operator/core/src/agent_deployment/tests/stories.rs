@@ -109,7 +109,7 @@ fn a_known_cause_of_an_unbound_store_is_named_where_the_store_is_mounted() {
     cluster.world.store_bound = Some(false);
     let fetch = cluster.running_jobs().remove(0);
     let job = cluster.world.jobs.get_mut(&fetch).expect("the fetch Job exists");
-    job.phase = JobPhase::Unscheduled(words.to_owned());
+    job.phase = JobPhase::unscheduled(words.to_owned());
     let message = "claim slipway-store is not bound and no storage class is configured: set store.storageClassName of the \
                    operator, or mark a class as the cluster's default";
     let expected = [
@@ -129,13 +129,13 @@ fn a_claim_of_the_models_that_is_not_bound_is_not_taken_for_the_store() {
     cluster.world.store_bound = Some(false);
     let resolve = cluster.running_jobs().remove(0);
     let job = cluster.world.jobs.get_mut(&resolve).expect("the resolve Job exists");
-    job.phase = JobPhase::Unscheduled("pod has unbound immediate PersistentVolumeClaims".to_owned());
+    job.phase = JobPhase::unscheduled("pod has unbound immediate PersistentVolumeClaims".to_owned());
     let message = format!("Job {resolve} waits for a node: pod has unbound immediate PersistentVolumeClaims");
     assert_eq!(conditions(&cluster)[1], condition("Reconciling", "True", &message));
 }
 
 #[rstest]
-#[case(JobPhase::Unscheduled("0/1 nodes are available".to_owned()), "waits for a node: 0/1 nodes are available")]
+#[case(JobPhase::unscheduled("0/1 nodes are available".to_owned()), "waits for a node: 0/1 nodes are available")]
 #[case(
     JobPhase::ImageUnavailable("ErrImagePull for example.com/worker:1 of container resolve: not found".to_owned()),
     "waits for an image: ErrImagePull for example.com/worker:1 of container resolve: not found"

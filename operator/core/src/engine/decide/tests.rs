@@ -167,7 +167,7 @@ fn a_failure_of_the_clusters_is_recorded_and_tried_again() {
     let waiting = failed.plan();
     let message = "builder exited with code 3: no such layer";
     let expected =
-        format!("Reconciling=True JobRunning: Job build-0f1e2d3c4b-1 failed ({message}); attempt 2 of 3 follows");
+        format!("Reconciling=True JobRetrying: Job build-0f1e2d3c4b-1 failed ({message}); attempt 2 of 3 follows");
     assert_eq!(conditions(&waiting)[1], expected);
     let failure = AttemptFailure { class: FailureClass::Infrastructure, message: message.to_owned() };
     let again = failed.stepped().after(10).stepped();

@@ -11,6 +11,10 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + seconds).expect("a time of this century")
 }
 
+fn fetch(name: &str) -> JobRef {
+    JobRef { kind: JobKind::Fetch, name: name.to_owned() }
+}
+
 /// A task that may be attempted three times; its latest attempt, if it failed, failed at 0 s.
 struct Task {
     recorded: i32,
@@ -34,6 +38,7 @@ impl Task {
 
     fn next(&self, seconds: i64) -> AttemptStep {
         decide(Attempts {
+            kind: JobKind::Fetch,
             job_prefix: "fetch-1f",
             recorded: self.recorded,
             max_attempts: 3,
@@ -50,23 +55,23 @@ fn an_attempt_is_recorded_before_its_job_is_created() {
 
 #[rstest]
 #[case::no_node(
-    JobPhase::Unscheduled("0/1 nodes are available".to_owned()),
-    Why::JobUnscheduled { job: "fetch-1f-1".to_owned(), scheduler: "0/1 nodes are available".to_owned() },
+    JobPhase::unscheduled("0/1 nodes are available".to_owned()),
+    Why::JobUnscheduled { job: fetch("fetch-1f-1"), scheduler: "0/1 nodes are available".to_owned() },
     "Job fetch-1f-1 waits for a node: 0/1 nodes are available"
 )]
 #[case::no_image(
     JobPhase::ImageUnavailable("ErrImagePull for w:1".to_owned()),
-    Why::ImageUnavailable { job: "fetch-1f-1".to_owned(), message: "ErrImagePull for w:1".to_owned() },
+    Why::ImageUnavailable { job: fetch("fetch-1f-1"), message: "ErrImagePull for w:1".to_owned() },
     "Job fetch-1f-1 waits for an image: ErrImagePull for w:1"
 )]
 #[case::no_secret(
     JobPhase::SecretUnavailable("Secret hub must exist".to_owned()),
-    Why::SecretUnavailable { job: "fetch-1f-1".to_owned(), message: "Secret hub must exist".to_owned() },
+    Why::SecretUnavailable { job: fetch("fetch-1f-1"), message: "Secret hub must exist".to_owned() },
     "Job fetch-1f-1 cannot start: Secret hub must exist"
 )]
 #[case::at_work(
     JobPhase::Running { started_at: Some(at(-30)) },
-    Why::JobRunning { job: "fetch-1f-1".to_owned(), seconds: 30 },
+    Why::JobRunning { job: fetch("fetch-1f-1"), seconds: 30 },
     "Job fetch-1f-1 runs"
 )]
 fn a_job_that_has_not_ended_is_waited_for(#[case] phase: JobPhase, #[case] why: Why, #[case] message: &str) {
@@ -91,7 +96,7 @@ fn a_result_is_handed_on() {
 fn a_failure_of_the_clusters_is_tried_again_after_a_while() {
     let failed = task(1).failed(FailureClass::Infrastructure);
     let why = Why::JobRetrying {
-        job: "fetch-1f-1".to_owned(),
+        job: fetch("fetch-1f-1"),
         next_attempt: 2,
         max_attempts: 3,
         failure: "connection reset".to_owned(),
@@ -112,11 +117,8 @@ fn the_waiting_time_doubles_up_to_a_limit(#[case] attempt: i32, #[case] seconds:
 
 #[test]
 fn the_last_attempt_is_the_last() {
-    let why = Why::JobFailed {
-        job: "fetch-1f-3".to_owned(),
-        class: "Infrastructure",
-        failure: "connection reset".to_owned(),
-    };
+    let why =
+        Why::JobFailed { job: fetch("fetch-1f-3"), class: "Infrastructure", failure: "connection reset".to_owned() };
     let message = "Job fetch-1f-3 failed (Infrastructure): connection reset. Delete the Job to try again";
     assert_eq!(why.to_string(), message);
     assert_eq!(task(3).failed(FailureClass::Infrastructure).next(3_600), AttemptStep::GivenUp(why));
@@ -128,7 +130,7 @@ fn the_last_attempt_is_the_last() {
 #[case(FailureClass::BadModel, "BadModel")]
 #[case(FailureClass::ImageMismatch, "ImageMismatch")]
 fn what_no_repetition_mends_is_not_repeated(#[case] class: FailureClass, #[case] name: &'static str) {
-    let why = Why::JobFailed { job: "fetch-1f-1".to_owned(), class: name, failure: "connection reset".to_owned() };
+    let why = Why::JobFailed { job: fetch("fetch-1f-1"), class: name, failure: "connection reset".to_owned() };
     assert_eq!(task(1).failed(class).next(3_600), AttemptStep::GivenUp(why));
 }
 

@@ -168,7 +168,7 @@ fn a_job_without_a_pod_is_at_work() {
 fn a_pod_without_a_node_has_the_schedulers_words() {
     let words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.";
     let pending = pod().condition("PodScheduled", "False", words);
-    assert_eq!(phase(&job(), vec![pending]), JobPhase::Unscheduled(words.to_owned()));
+    assert_eq!(phase(&job(), vec![pending]), JobPhase::unscheduled(words.to_owned()));
 }
 
 #[rstest]

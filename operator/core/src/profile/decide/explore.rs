@@ -69,7 +69,13 @@ fn end_engine(engine: &ProfiledEngine, reason: &str, plan: &mut Plan<ProfileStat
 fn give_up_engine(engine: &ProfiledEngine, words: &str, plan: &mut Plan<ProfileStatus>) {
     plan.notes.push(Note::warning(Reason::ProfilingFailed, format!("{}: {words}", engine.display_name)));
     plan.status.engines.push(MeasuredEngine { engine: engine.name.clone(), end: cut(words, 512) });
-    let entry = NotMeasured { engine: engine.name.clone(), configuration: None, reason: cut(words, 256) };
+    let entry = NotMeasured {
+        engine: engine.name.clone(),
+        configuration: None,
+        from_level: None,
+        to_level: None,
+        reason: cut(words, 256),
+    };
     rows::add_not_measured(&mut plan.status, entry);
 }
 

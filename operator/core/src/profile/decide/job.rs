@@ -8,7 +8,10 @@ use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progres
 
 use super::{POLL, ProfileWorld, rows};
 use crate::{
-    jobs::attempts::{self, AttemptStep, Attempts, job_name},
+    jobs::{
+        attempts::{self, AttemptStep, Attempts, job_name},
+        kind::{JobKind, JobRef},
+    },
     plan::{AT_ONCE, Child, Plan, SOON},
     profile::{
         build::{
@@ -60,6 +63,7 @@ pub fn run(
         rows::merge_not_measured(&mut plan.status, &scope.engine().name, &progress.not_measured);
     }
     let next = attempts::decide(Attempts {
+        kind: JobKind::Profile,
         job_prefix: &prefix,
         recorded,
         max_attempts: world.settings.jobs.max_attempts,
@@ -73,7 +77,7 @@ pub fn run(
             Ok((task, job)) => {
                 plan.children.push(Child::ConfigMap(Box::new(task)));
                 plan.children.push(Child::Job(Box::new(job)));
-                working(scope.purpose(), &Why::JobStarting { job: name })
+                working(scope.purpose(), &Why::JobStarting { job: JobRef { kind: JobKind::Profile, name } })
             }
             Err(problem) => JobStep::GivenUp(problem.to_string()),
         },
@@ -109,7 +113,8 @@ fn record(scope: &JobScope<'_>, prefix: &str, attempt: i32, plan: &mut Plan<Prof
         None => jobs.push(JobAttempt { kind: kind.to_owned(), input_hash: hash.to_owned(), attempt }),
     }
     plan.requeue = AT_ONCE;
-    working(scope.purpose(), &Why::JobStarting { job: job_name(prefix, attempt) })
+    let job = JobRef { kind: JobKind::Profile, name: job_name(prefix, attempt) };
+    working(scope.purpose(), &Why::JobStarting { job })
 }
 
 fn wait(scope: &JobScope<'_>, why: &Why, progress: Option<&Progress>, plan: &mut Plan<ProfileStatus>) -> JobStep {

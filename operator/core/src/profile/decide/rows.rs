@@ -47,14 +47,22 @@ pub fn merge_not_measured(status: &mut ProfileStatus, engine: &str, entries: &[c
         let reason = cut(&format!("{levels}{}", entry.reason), 256);
         add_not_measured(
             status,
-            NotMeasured { engine: engine.to_owned(), configuration: Some(entry.arm.clone()), reason },
+            NotMeasured {
+                engine: engine.to_owned(),
+                configuration: Some(entry.arm.clone()),
+                from_level: entry.levels.map(|(low, _)| signed(low)),
+                to_level: entry.levels.map(|(_, high)| signed(high)),
+                reason,
+            },
         );
     }
 }
 
 /// Adds one thing that was not measured, once.
 pub fn add_not_measured(status: &mut ProfileStatus, entry: NotMeasured) {
-    if !status.not_measured.contains(&entry) && status.not_measured.len() < MAX_NOT_MEASURED {
+    let what = |of: &NotMeasured| (of.engine.clone(), of.configuration.clone(), of.from_level, of.to_level);
+    let is_known = status.not_measured.iter().any(|known| what(known) == what(&entry));
+    if !is_known && status.not_measured.len() < MAX_NOT_MEASURED {
         status.not_measured.push(entry);
     }
 }

@@ -12,7 +12,7 @@ use slipway_crds::{
     },
 };
 
-use super::{Look, Memory, MemoryView};
+use super::{Look, Memory, MemoryView, Restart};
 use crate::{
     agent_deployment::{
         draft::Draft,
@@ -67,7 +67,7 @@ enum Remembered<'a> {
     /// There was something, and it counts no more.
     GivenUp {
         /// Why.
-        reason: String,
+        because: Restart,
         /// Windows from before are not counted again.
         from: Option<Timestamp>,
     },
@@ -78,7 +78,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>), draft: &m
     let (memory, given_up) = match remembered {
         Remembered::Nothing => (None, None),
         Remembered::Memory(memory) => (Some(memory), None),
-        Remembered::GivenUp { reason, from } => (None, Some((reason, from))),
+        Remembered::GivenUp { because, from } => (None, Some((because, from))),
     };
     let from = given_up.as_ref().and_then(|(_, from)| *from);
     let resumed_at = known.as_ref().and_then(|known| known.resumed_at.as_ref()).map(|at| at.0);
@@ -90,15 +90,15 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>), draft: &m
         from_seconds: from.max(resumed_at).and_then(|at| u64::try_from(at.as_second()).ok()).unwrap_or(0),
         end_seconds: drift::block_end(world.now),
     };
-    let reason = given_up.map(|(reason, _)| reason);
+    let because = given_up.map(|(because, _)| because);
     match drift::advance(memory, &look) {
         Some(advanced) => {
             let object = build::drift_memory::config_map(world, &advanced.memory);
             draft.children.push(Child::ConfigMap(Box::new(object)));
-            Some(drift::follow(world, known.as_ref(), &advanced, reason))
+            Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref()))
         }
-        None => match (known, reason) {
-            (Some(known), Some(reason)) => Some(drift::begun_again(world, known, &reason)),
+        None => match (known, because) {
+            (Some(known), Some(because)) => Some(drift::begun_again(world, known, &because)),
             (known, _) => known,
         },
     }
@@ -109,15 +109,16 @@ fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -
     match &world.memory {
         MemoryView::Read(memory) if memory.revision == stable => {
             measured_since(world, memory).map_or(Remembered::Memory(memory), |(run, ended)| Remembered::GivenUp {
-                reason: format!("measurement {} found that what serves stays", run.number),
+                because: Restart::Measured { number: run.number },
                 from: Some(ended),
             })
         }
         MemoryView::Unreadable { problem } => {
-            Remembered::GivenUp { reason: format!("ConfigMap {name} cannot be read: {problem}"), from: None }
+            let because = Restart::MemoryUnreadable { config_map: name, problem: problem.clone() };
+            Remembered::GivenUp { because, from: None }
         }
         MemoryView::Absent if known.is_some() => {
-            Remembered::GivenUp { reason: format!("ConfigMap {name} is missing"), from: None }
+            Remembered::GivenUp { because: Restart::MemoryMissing { config_map: name }, from: None }
         }
         // That of another plan, whose place it takes.
         MemoryView::Absent | MemoryView::Read(_) => Remembered::Nothing,
@@ -157,10 +158,18 @@ fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
             DriftVerdict::Collecting | DriftVerdict::NotEnough | DriftVerdict::NoDrift => {}
         }
     }
-    let restarted =
-        now.restarted.as_ref().filter(|_| before.and_then(|b| b.restarted.as_ref()) != now.restarted.as_ref());
+    let restarted = now.restarted.as_ref().filter(|_| !before.is_some_and(|before| is_same_restart(before, now)));
     notes.extend(restarted.map(|because| {
-        Note::normal(Reason::BaselineRestarted, format!("the first day that drift is told by begins again: {because}"))
+        Note::normal(
+            Reason::DriftBaselineRestarted,
+            format!("the first day that drift is told by begins again: {because}"),
+        )
     }));
     notes
+}
+
+/// Whether the baseline began again for the same cause, as far as the status of before knows: that of a release that recorded no
+/// causes has the words alone.
+fn is_same_restart(before: &DriftStatus, now: &DriftStatus) -> bool {
+    before.restarted_by == now.restarted_by || (before.restarted_by.is_none() && before.restarted.is_some())
 }

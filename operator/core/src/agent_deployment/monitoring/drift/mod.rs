@@ -8,6 +8,7 @@ mod advance;
 mod counts;
 pub mod decide;
 mod memory;
+mod restart;
 mod risk;
 mod verdict;
 
@@ -17,6 +18,7 @@ use slipway_vocabulary::evidence::Evidence;
 
 pub use advance::{Advanced, Look, MAX_PODS, advance, block_end};
 pub use memory::{MAX_BYTES, Memory, MemoryError};
+pub use restart::Restart;
 pub use verdict::{begun_again, conditions, follow};
 
 /// Finished units that a baseline has at least: fewer leave percentiles that differ from each other by more than the margins.

@@ -1,7 +1,10 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_analysis::drift::live::{BLOCK_SECONDS, Family};
-use slipway_vocabulary::evidence::{Evidence, Metric, RING_WINDOWS, Window};
+use slipway_analysis::drift::{
+    baseline::Counts,
+    live::{BLOCK_SECONDS, Family},
+};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, RING_WINDOWS, Window};
 
 use super::{
     Advanced, LivePod, Look, MAX_BYTES, Memory, advance,
@@ -213,6 +216,26 @@ fn a_memory_is_never_longer_than_it_may_be() {
     assert!(memory.write().len() <= MAX_BYTES, "{}", memory.write().len());
     assert_eq!(memory.units(), 300 * counted.count, "what finished is still known");
     assert!(memory.read.values().all(|window| *window >= 240), "the longest silent are forgotten");
+}
+
+/// ConfigMaps in users' clusters hold it.
+#[test]
+fn the_text_of_a_memory_stays() {
+    let identity = [("engine".to_owned(), "sha256:c".to_owned())].into();
+    let mut memory = Memory::begin("7c1f9a2b3d", identity, 600);
+    let buckets = Histogram::from_pairs([(16, 900), (17, 255)]).expect("buckets of the table");
+    let counts = Counts { count: 1_200, errors: 45, buckets };
+    memory.baseline.counted.set(Metric::ModelTime, "miss/p9/f0".to_owned(), counts);
+    memory.mark([("pod-0@start 0".to_owned(), 70)], 70);
+    memory.counted_to = DAY;
+    memory.freeze(DAY + 600);
+    memory.test = Some("2:00000".to_owned());
+    let text = r#"{"version":1,"revision":"7c1f9a2b3d","identity":{"engine":"sha256:c"},"begunSeconds":600,"#
+        .to_owned()
+        + r#""frozenSeconds":87000,"countedTo":86400,"read":{"pod-0@start 0":70},"test":"2:00000","#
+        + r#""counts":{"ModelTime":{"miss/p9/f0":"4b0 2d 10:384,ff"}}}"#;
+    assert_eq!(memory.write(), text);
+    assert_eq!(Memory::read(&text).expect("it is read"), memory);
 }
 
 proptest! {

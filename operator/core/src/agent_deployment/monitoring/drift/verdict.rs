@@ -11,7 +11,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{DriftStatus, DriftVerdict},
 };
 
-use super::{ALPHA, Advanced, CONTAINERS, LivePod, MIN_UNITS, Memory, risk::risk};
+use super::{ALPHA, Advanced, CONTAINERS, LivePod, MIN_UNITS, Memory, Restart, risk::risk};
 use crate::{agent_deployment::world::World, conditions::Draft};
 
 /// Characters of a short text, as the schema has it.
@@ -27,12 +27,14 @@ pub fn follow(
     world: &World,
     known: Option<&DriftStatus>,
     advanced: &Advanced,
-    restarted: Option<String>,
+    restarted: Option<&Restart>,
 ) -> DriftStatus {
     let Advanced { memory, test, begun_again, left_out } = advanced;
     let baseline_from = time(memory.begun_seconds);
     let same = known.filter(|known| known.baseline_from == baseline_from);
-    let because = begun_again.as_ref().map(|difference| format!("{difference}, which cannot be compared"));
+    let begun_again = begun_again.clone().map(Restart::Incomparable);
+    let restarted = begun_again.as_ref().or(restarted);
+    let kept = same.filter(|_| restarted.is_none());
     let found = Found::of(test.as_ref(), memory, same);
     let stands = same.filter(|same| same.verdict == found.verdict && same.signals == found.signals);
     let has_figures = found.verdict != DriftVerdict::Collecting;
@@ -46,10 +48,8 @@ pub fn follow(
         signals: found.signals,
         baseline_from,
         baseline_until: memory.frozen_seconds.map(time),
-        restarted: because
-            .or(restarted)
-            .or_else(|| same.and_then(|same| same.restarted.clone()))
-            .map(|text| cut(&text)),
+        restarted: restarted.map(|because| cut(&because.to_string())).or_else(|| kept?.restarted.clone()),
+        restarted_by: restarted.map(|because| cut(&because.code())).or_else(|| kept?.restarted_by.clone()),
         left_out: left_out.as_ref().map(|difference| cut(&format!("in other pods {difference}"))),
         unknown: unknown(&world.live),
         risk: test.as_ref().and_then(|test| risk(world, test, found.verdict, same)),
@@ -60,10 +60,12 @@ pub fn follow(
 }
 
 /// The status once the baseline is to begin again and no traffic has come since.
-pub fn begun_again(world: &World, known: DriftStatus, reason: &str) -> DriftStatus {
-    let restarted = Some(cut(reason));
-    if known.restarted == restarted && known.baseline_until.is_none() {
-        return known;
+pub fn begun_again(world: &World, known: DriftStatus, because: &Restart) -> DriftStatus {
+    let restarted_by = Some(cut(&because.code()));
+    // A status of a release that recorded no code has the words alone.
+    let is_known = known.restarted_by == restarted_by || (known.restarted_by.is_none() && known.restarted.is_some());
+    if is_known && known.baseline_until.is_none() {
+        return DriftStatus { restarted_by, ..known };
     }
     DriftStatus {
         verdict: DriftVerdict::Collecting,
@@ -72,7 +74,8 @@ pub fn begun_again(world: &World, known: DriftStatus, reason: &str) -> DriftStat
         signals: Vec::new(),
         baseline_from: Time(world.now),
         baseline_until: None,
-        restarted,
+        restarted: Some(cut(&because.to_string())),
+        restarted_by,
         left_out: None,
         risk: None,
         proposal: None,
@@ -139,7 +142,7 @@ impl Found {
             DriftVerdict::WorkloadDrift => test.shown(Family::Workload),
             DriftVerdict::BehaviorDrift => test.shown(Family::Behavior),
         };
-        let names: Vec<String> = shown.iter().take(MAX_SIGNALS).map(|(signal, _)| signal.to_string()).collect();
+        let names: Vec<String> = shown.iter().take(MAX_SIGNALS).map(|(signal, _)| signal.name()).collect();
         // Drift goes on, though less is shown of it than when it was found.
         let kept = before.filter(|before| names.is_empty() && before.verdict == verdict);
         let signals = kept.map_or(names, |before| before.signals.clone());

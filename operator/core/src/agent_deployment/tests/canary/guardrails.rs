@@ -49,7 +49,7 @@ fn a_canary_beyond_one_is_rolled_back_at_the_third_look() {
     trial.serve(120, EQUAL);
     let canary = trial.canary().expect("it is on trial");
     let expected = format!(
-        "GuardrailHolds: revision {canary} has 20 % of the traffic; guardrail heat is 91, at most 85 is allowed"
+        "GuardrailBlocking: revision {canary} has 20 % of the traffic; guardrail heat is 91, at most 85 is allowed"
     );
     assert_eq!(trial.message(), expected);
     trial.serve(180, EQUAL);

@@ -59,7 +59,11 @@ const GUARDRAIL: &str = "guardrails: [{name: heat, query: 'max(heat{pod=~\"$pods
     1_800,
     "RouteUnavailable: spec.rollout.traffic.gatewayAPI: Gateway agents does not serve HTTPRoute support: Accepted NoMatchingParent. "
 )]
-#[case::no_value(Cause::NoValue, 180, "GuardrailHolds: guardrail heat: its query has no value for the canary's pods. ")]
+#[case::no_value(
+    Cause::NoValue,
+    180,
+    "GuardrailBlocking: guardrail heat: its query has no value for the canary's pods. "
+)]
 fn whoever_is_to_decide_is_told_once_the_longest_soak_is_over_and_the_canary_keeps_its_share(
     #[case] cause: Cause,
     #[case] max_seconds: u32,

@@ -1,10 +1,11 @@
 //! Users that do not come in the declared shares.
 
 use pretty_assertions::assert_eq;
+use slipway_crds::v1alpha1::agent_deployment::RolloutVerdict;
 
 use super::super::trial::{EQUAL, ROLLOUT, Trial, Users, trial_with};
 
-fn verdict(trial: &Trial) -> (Option<String>, Option<String>) {
+fn verdict(trial: &Trial) -> (Option<RolloutVerdict>, Option<String>) {
     let rollout = trial.rollout();
     (rollout.verdict, rollout.reason)
 }
@@ -15,7 +16,7 @@ fn held() -> Trial {
     let mut trial = trial_with(&one_step);
     trial.astray = -20;
     trial.serve(40 * 60, EQUAL);
-    assert_eq!(verdict(&trial), (Some("Hold".to_owned()), Some("TrafficSplitMismatch".to_owned())));
+    assert_eq!(verdict(&trial), (Some(RolloutVerdict::Hold), Some("TrafficSplitMismatch".to_owned())));
     trial
 }
 

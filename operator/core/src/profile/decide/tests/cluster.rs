@@ -10,7 +10,7 @@ use slipway_worker_contract::{
 };
 
 use super::super::*;
-use crate::{jobs::view::JobPhase, plan::Child};
+use crate::{jobs::view::JobPhase, plan::Child, reworded};
 
 const SPEC: &str = "
 agentDeployment: facts
@@ -85,6 +85,7 @@ impl Cluster {
     /// Decides and carries out once; whether anything was changed.
     pub fn step(&mut self) -> bool {
         let plan = decide(&self.world);
+        self.assert_decides_by_no_words(&plan);
         self.notes.extend(plan.notes.iter().map(|note| note.message.clone()));
         let mut is_changed = plan.status != self.world.status;
         self.world.status = plan.status;
@@ -111,6 +112,13 @@ impl Cluster {
             image_digests: BTreeMap::new(),
         };
         self.world.jobs.insert(name, view).is_none()
+    }
+
+    /// Holds a plan against that of an operator that finds other words in the status.
+    fn assert_decides_by_no_words(&self, plan: &Plan<ProfileStatus>) {
+        let mut world = self.world.clone();
+        reworded::profile(&mut world.status);
+        reworded::assert_alike(plan, &decide(&world), reworded::profile);
     }
 
     /// Until nothing changes any more: a Job runs, or the campaign has ended.

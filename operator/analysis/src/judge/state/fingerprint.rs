@@ -1,0 +1,149 @@
+//! What a memory belongs to, as a hash of a text: the judge's configuration, or the baseline of a drift test. Pure.
+//!
+//! The texts are what every release has hashed so far, so that a memory in a user's cluster goes on after an upgrade. Their
+//! words are codes, written out here: to rename a type or a field changes none of them.
+
+use slipway_vocabulary::evidence::Metric;
+
+use crate::{
+    drift::baseline::{Baseline, Counts},
+    judge::{
+        config::{Change, Config, Objective, OnInconclusive, Prediction, Step},
+        strata::hash,
+    },
+};
+
+/// The hash of everything in a configuration that the meaning of the state depends on.
+pub(super) fn of_config(config: &Config) -> u32 {
+    hash(&config_text(config))
+}
+
+/// The hash of everything in a baseline.
+pub(crate) fn of_baseline(baseline: &Baseline) -> u32 {
+    hash(&baseline_text(baseline))
+}
+
+fn config_text(config: &Config) -> String {
+    // Without `..`, so that a new field cannot be forgotten here.
+    let Config {
+        steps,
+        margin_bins,
+        alpha,
+        warm_up_seconds,
+        on_inconclusive,
+        objectives,
+        error_rate_max,
+        predictions,
+        change,
+        is_first_revision,
+    } = config;
+    let error_rate_max = error_rate_max.map_or_else(|| "None".to_owned(), |max| format!("Some({max:?})"));
+    format!(
+        "Config {{ steps: [{}], margin_bins: {margin_bins}, alpha: {alpha:?}, warm_up_seconds: {warm_up_seconds}, \
+         on_inconclusive: {}, objectives: [{}], error_rate_max: {error_rate_max}, predictions: [{}], change: {}, \
+         is_first_revision: {is_first_revision} }}",
+        joined(steps, step),
+        match on_inconclusive {
+            OnInconclusive::Pause => "Pause",
+            OnInconclusive::Rollback => "Rollback",
+            OnInconclusive::Promote => "Promote",
+        },
+        joined(objectives, objective),
+        joined(predictions, prediction),
+        match change {
+            Change::Any => "Any",
+            Change::Engine => "Engine",
+            Change::Agent => "Agent",
+        },
+    )
+}
+
+fn step(Step { weight_percent, min_soak_seconds, max_soak_seconds }: &Step) -> String {
+    format!(
+        "Step {{ weight_percent: {weight_percent:?}, min_soak_seconds: {min_soak_seconds}, \
+         max_soak_seconds: {max_soak_seconds} }}"
+    )
+}
+
+fn objective(Objective { metric, percentile, max_microseconds }: &Objective) -> String {
+    let (metric, parts) = (metric.as_str(), percentile.parts_per_ten_thousand());
+    format!("Objective {{ metric: {metric}, percentile: Quantile({parts}), max_microseconds: {max_microseconds} }}")
+}
+
+fn prediction(Prediction { metric, ratio_percent }: &Prediction) -> String {
+    format!("Prediction {{ metric: {}, ratio_percent: {ratio_percent} }}", metric.as_str())
+}
+
+fn baseline_text(baseline: &Baseline) -> String {
+    let Baseline { identity, promoted_seconds, counted } = baseline;
+    let identity: Vec<_> = identity.iter().map(|(name, value)| format!("{name:?}: {value:?}")).collect();
+    let metric = |metric: Metric| {
+        let strata: Vec<_> = counted.strata(metric).collect();
+        let strata = joined(&strata, |(stratum, of)| format!("{stratum:?}: {}", counts(of)));
+        format!("{}: {{{strata}}}", metric.as_str())
+    };
+    let metrics: Vec<_> = counted.metrics().map(metric).collect();
+    format!(
+        "Baseline {{ identity: {{{}}}, promoted_seconds: {promoted_seconds}, counted: Counted {{ metrics: {{{}}} }} }}",
+        identity.join(", "),
+        metrics.join(", ")
+    )
+}
+
+fn counts(Counts { count, errors, buckets }: &Counts) -> String {
+    let pairs: Vec<_> = buckets.pairs().map(|(index, count)| format!("({index}, {count})")).collect();
+    let buckets = format!("Histogram {{ counts: [{}] }}", pairs.join(", "));
+    format!("Counts {{ count: {count}, errors: {errors}, buckets: {buckets} }}")
+}
+
+fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use slipway_vocabulary::evidence::{Histogram, Quantile};
+
+    use super::*;
+
+    /// A configuration with something in every field.
+    fn config() -> Config {
+        Config {
+            steps: vec![Step { weight_percent: 12.5, min_soak_seconds: 60, max_soak_seconds: 600 }],
+            objectives: vec![Objective {
+                metric: Metric::AgentRunLatency,
+                percentile: Quantile::P95,
+                max_microseconds: 500_000,
+            }],
+            error_rate_max: Some(0.02),
+            predictions: vec![Prediction { metric: Metric::RequestLatency, ratio_percent: 120 }],
+            change: Change::Engine,
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_configuration_stays() {
+        let text = "Config { steps: [Step { weight_percent: 12.5, min_soak_seconds: 60, max_soak_seconds: 600 }], \
+                    margin_bins: 4, alpha: 0.01, warm_up_seconds: 0, on_inconclusive: Pause, objectives: [Objective { \
+                    metric: AgentRunLatency, percentile: Quantile(9500), max_microseconds: 500000 }], error_rate_max: \
+                    Some(0.02), predictions: [Prediction { metric: RequestLatency, ratio_percent: 120 }], change: \
+                    Engine, is_first_revision: false }";
+        assert_eq!(config_text(&config()), text);
+    }
+
+    #[test]
+    fn the_text_of_a_baseline_stays() {
+        let identity = [("engine", "sha256:1"), ("gpu", "H100")].map(|(name, of)| (name.to_owned(), of.to_owned()));
+        let mut baseline = Baseline::new(identity.into(), 600);
+        let buckets = Histogram::from_pairs([(16, 1), (17, 3)]).expect("buckets of the table");
+        baseline.counted.set(Metric::ModelTime, "miss/p9/f0".to_owned(), Counts { count: 5, errors: 1, buckets });
+        baseline.counted.set(Metric::RunSuccess, String::new(), Counts { count: 5, errors: 1, ..Counts::default() });
+        let text = "Baseline { identity: {\"engine\": \"sha256:1\", \"gpu\": \"H100\"}, promoted_seconds: 600, counted: \
+                    Counted { metrics: {ModelTime: {\"miss/p9/f0\": Counts { count: 5, errors: 1, buckets: Histogram { \
+                    counts: [(16, 1), (17, 3)] } }}, RunSuccess: {\"\": Counts { count: 5, errors: 1, buckets: \
+                    Histogram { counts: [] } }}} } }";
+        assert_eq!(baseline_text(&baseline), text);
+    }
+}
