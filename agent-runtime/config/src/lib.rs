@@ -13,6 +13,7 @@ mod url_template;
 mod validate;
 
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::serving::TextDialect;
 
 pub use objective::{Objective, ObjectiveMetric};
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
@@ -35,8 +36,9 @@ pub struct RuntimeConfig {
     pub agent_name: String,
     /// The revision this pod belongs to; stamped on every response as `x-slipway-revision`.
     pub revision: String,
-    /// Where generations are made.
-    pub triton: Triton,
+    /// Where generations are made. The file says `triton`, whatever serves.
+    #[serde(rename = "triton")]
+    pub engine: Engine,
     /// Instructions rendered into the prompt; empty means none.
     #[serde(default)]
     pub system_prompt: String,
@@ -69,13 +71,13 @@ pub struct RuntimeConfig {
     pub objectives: Vec<Objective>,
 }
 
-/// The server beside this sidecar: Triton, but for [`TextDialect::OpenAi`].
+/// The engine beside this sidecar, and how it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Triton {
-    /// Address of its gRPC port, such as `http://127.0.0.1:8001`; with [`TextDialect::OpenAi`] of its HTTP port.
+pub struct Engine {
+    /// Address of Triton's gRPC port, such as `http://127.0.0.1:8001`, or of the HTTP port of an engine's own server.
     pub endpoint: String,
-    /// Name of the text-generation entry in the model repository.
+    /// Name of the model that is asked.
     #[serde(default = "default_model_name")]
     pub model_name: String,
     /// Folder of the checkpoint's tokenizer, if the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent if
@@ -85,28 +87,6 @@ pub struct Triton {
     /// How an entry takes text.
     #[serde(default, skip_serializing_if = "TextDialect::is_default")]
     pub dialect: TextDialect,
-}
-
-/// The tensors by which an entry takes and gives text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TextDialect {
-    /// Our own: the names of TensorRT-LLM's ensemble without a batch dimension, and with the reason of the end.
-    #[default]
-    Text,
-    /// Those of TensorRT-LLM's ensemble and BLS.
-    Ensemble,
-    /// Those of Triton's vLLM backend.
-    Vllm,
-    /// Those of TensorRT-LLM's `llmapi` model.
-    LlmApi,
-    /// None: vLLM's own server, which takes and gives JSON over HTTP.
-    OpenAi,
-}
-
-impl TextDialect {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// The shapes that are generated once before the pod reports ready.
@@ -170,7 +150,7 @@ impl RuntimeConfig {
         Self {
             agent_name: agent_name.into(),
             revision: revision.into(),
-            triton: Triton {
+            engine: Engine {
                 endpoint: triton_endpoint.into(),
                 model_name: default_model_name(),
                 tokenizer: None,

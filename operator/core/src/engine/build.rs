@@ -29,7 +29,6 @@ use crate::{
         claim_volume, common_labels, empty_dir, install_worker, job, mount, read_only, shared_memory_volume,
         worker_container, worker_in,
     },
-    serving::Serving,
 };
 
 const OUTPUT_VOLUME: &str = "output";
@@ -207,12 +206,7 @@ fn task(world: &EngineWorld, name: &str, order: Order) -> ConfigMap {
         Order::TensorRtLlm(order) => (Some(order), None),
         Order::NoBuild(order) => (None, Some(order)),
     };
-    let serving = Serving {
-        tensorrt_llm_ranks: tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel),
-        entry: world.spec.build.tensorrt_llm.as_ref().map(|of| of.options.entry).unwrap_or_default(),
-        no_build: None,
-    };
-    let model = serving.model().to_owned();
+    let model = world.spec.build.served_by().model().to_owned();
     let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
     let build = CustomBuild {
         precision: world.spec.build.precision.as_str().to_owned(),
