@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use slipway_operator::args::Args;
-use slipway_operator_core::failure;
+use slipway_vocabulary::failure::chain;
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
@@ -14,7 +14,7 @@ async fn main() -> ExitCode {
     match Args::parse().run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = failure::chain(&error), "the operator ended");
+            tracing::error!(error = chain(&error), "the operator ended");
             ExitCode::FAILURE
         }
     }

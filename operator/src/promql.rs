@@ -9,7 +9,8 @@ use std::{
 
 use prometheus_http_query::{Client, Error};
 use reqwest::header::{AUTHORIZATION, HeaderValue, InvalidHeaderValue};
-use slipway_operator_core::{failure::chain, settings::PrometheusSettings};
+use slipway_operator_core::settings::PrometheusSettings;
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 
 use crate::{

@@ -10,10 +10,10 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::{conditions::Reason, identity::IdentityError};
 use slipway_operator_core::{
-    failure::chain,
     plan::{Note, Plan},
     settings::Settings,
 };
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 use tracing::{debug, info};
 

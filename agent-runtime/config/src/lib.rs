@@ -6,7 +6,6 @@
 //! Everything here is pure: no file, clock or network.
 
 pub mod metrics;
-mod objective;
 mod prompt_template;
 mod tool;
 mod url_template;
@@ -15,9 +14,8 @@ mod validate;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::TextDialect;
 
-pub use objective::{Objective, ObjectiveMetric};
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
-pub use slipway_vocabulary::Percentile;
+pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile};
 pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
 pub use validate::{Problem, Problems};
@@ -68,7 +66,7 @@ pub struct RuntimeConfig {
     pub warm_up: WarmUp,
     /// The latency objectives whose good and bad events are counted.
     #[serde(default)]
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<LatencyObjective>,
 }
 
 /// The engine beside this sidecar, and how it is asked.

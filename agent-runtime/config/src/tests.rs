@@ -26,9 +26,9 @@ fn demo() -> RuntimeConfig {
             Tool { name: "lookup".into(), description: "A property of an entity.".into(), kind: http },
             Tool { name: "calc".into(), description: String::new(), kind: ToolKind::Calculator },
         ],
-        objectives: vec![Objective {
+        objectives: vec![LatencyObjective {
             name: "answer-tail".into(),
-            metric: ObjectiveMetric::AgentRunLatency,
+            metric: LatencyMetric::AgentRunLatency,
             percentile: Percentile::P99_9,
             max_microseconds: 4_000_000,
         }],
@@ -169,7 +169,7 @@ fn names_must_be_distinct() {
     );
     assert_eq!(
         problems(|config| {
-            let again = Objective { name: "again".into(), ..config.objectives[0].clone() };
+            let again = LatencyObjective { name: "again".into(), ..config.objectives[0].clone() };
             config.objectives.push(again);
         }),
         ["objectives[1]: a second objective for AgentRunLatency p99.9; keep one"]

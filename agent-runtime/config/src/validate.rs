@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
 use crate::{
-    HttpMethod, HttpTool, Objective, PromptTemplate, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    HttpMethod, HttpTool, LatencyObjective, PromptTemplate, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
     UrlTemplate,
 };
 
@@ -229,13 +229,13 @@ fn validate_url(check: &mut Check, field: &str, url: &str, names: &[&str], metho
     }
 }
 
-fn validate_objectives(check: &mut Check, objectives: &[Objective]) {
+fn validate_objectives(check: &mut Check, objectives: &[LatencyObjective]) {
     check.that(objectives.len() <= MAX_OBJECTIVES, "objectives", || {
         format!("has {} entries; at most {MAX_OBJECTIVES}", objectives.len())
     });
     check.distinct("objectives", "name", objectives.iter().map(|objective| objective.name.as_str()));
     let mut seen = BTreeSet::new();
-    for (i, Objective { name, metric, percentile, max_microseconds }) in objectives.iter().enumerate() {
+    for (i, LatencyObjective { name, metric, percentile, max_microseconds }) in objectives.iter().enumerate() {
         kubernetes_name(check, &format!("objectives[{i}].name"), name);
         check.that(seen.insert((metric, percentile)), &format!("objectives[{i}]"), || {
             format!("a second objective for {} {}; keep one", metric.as_str(), percentile.as_str())

@@ -11,7 +11,7 @@ use std::{
 use async_stream::stream;
 use futures::{Stream, StreamExt};
 use slipway_runtime_config::{
-    Objective,
+    LatencyObjective,
     metrics::{Blame, RunOutcome},
 };
 use slipway_vocabulary::evidence::{CacheState, Stratum};
@@ -111,7 +111,7 @@ impl Service {
     }
 
     /// Judges runs by these objectives from now on.
-    pub fn set_objectives(&self, objectives: Vec<Objective>) {
+    pub fn set_objectives(&self, objectives: Vec<LatencyObjective>) {
         let before = self.recorder().set_objectives(objectives.clone());
         self.metrics.set_objectives(&before, &objectives);
     }

@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use slipway_runtime_config::{
-    Objective,
+    LatencyObjective,
     metrics::{RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL},
 };
 
@@ -124,7 +124,7 @@ struct ToolLabels {
 impl Metrics {
     /// Registers every metric. Objectives and outcomes start at zero, so that rates exist from the first scrape and
     /// include the first event.
-    pub fn new(identity: MetricsIdentity<'_>, objectives: &[Objective]) -> Self {
+    pub fn new(identity: MetricsIdentity<'_>, objectives: &[LatencyObjective]) -> Self {
         let mut registry = Registry::default();
         let r = &mut registry;
         let metrics = Self {
@@ -199,8 +199,8 @@ impl Metrics {
 
     /// Exports these objectives instead of the previous ones. An objective that keeps its name keeps its events; its
     /// target and threshold are those that judge it now.
-    pub fn set_objectives(&self, before: &[Objective], objectives: &[Objective]) {
-        let is_gone = |known: &&Objective| objectives.iter().all(|objective| objective.name != known.name);
+    pub fn set_objectives(&self, before: &[LatencyObjective], objectives: &[LatencyObjective]) {
+        let is_gone = |known: &&LatencyObjective| objectives.iter().all(|objective| objective.name != known.name);
         for name in before.iter().filter(is_gone).map(|objective| &objective.name) {
             for good in GOOD {
                 self.slo_events.remove(&SloLabels { objective: name.clone(), good });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use slipway_runtime_config::Objective;
+use slipway_runtime_config::LatencyObjective;
 use slipway_vocabulary::evidence::{
     CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
 };
@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 
 use super::{
     load::LoadMeter,
-    values::{Progress, RUN_METRICS, RunValues, evidence_metric},
+    values::{Progress, RUN_METRICS, RunValues},
 };
 
 /// Who reports.
@@ -70,7 +70,7 @@ pub enum Session {
 pub struct Recorder {
     identity: Identity,
     started_at: Timestamp,
-    objectives: Vec<Objective>,
+    objectives: Vec<LatencyObjective>,
     closed: VecDeque<Window>,
     /// The window that contains the latest moment seen.
     open: u64,
@@ -100,7 +100,7 @@ struct InFlight {
 
 impl Recorder {
     /// Starts counting at `started_at`.
-    pub fn new(identity: Identity, objectives: Vec<Objective>, started_at: Timestamp) -> Self {
+    pub fn new(identity: Identity, objectives: Vec<LatencyObjective>, started_at: Timestamp) -> Self {
         Self {
             identity,
             started_at,
@@ -115,7 +115,7 @@ impl Recorder {
     }
 
     /// Judges runs by these objectives from now on, those in flight too. Returns the ones of before.
-    pub fn set_objectives(&mut self, objectives: Vec<Objective>) -> Vec<Objective> {
+    pub fn set_objectives(&mut self, objectives: Vec<LatencyObjective>) -> Vec<LatencyObjective> {
         std::mem::replace(&mut self.objectives, objectives)
     }
 
@@ -224,7 +224,7 @@ impl Recorder {
     fn is_past_objectives(&self, run: &InFlight, now: Timestamp) -> bool {
         let mut loosest: BTreeMap<Metric, u64> = BTreeMap::new();
         for objective in &self.objectives {
-            let max = loosest.entry(evidence_metric(objective.metric)).or_default();
+            let max = loosest.entry(Metric::of(objective.metric)).or_default();
             *max = objective.max_microseconds.max(*max);
         }
         loosest.into_iter().any(|(metric, max)| run.progress.at_least(metric, run.started, now) > max)
@@ -292,8 +292,13 @@ impl Counts {
 }
 
 /// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
-fn is_good_event(objective: &Objective, run: &InFlight, now: Timestamp, completion: &Completion) -> Option<bool> {
-    let metric = evidence_metric(objective.metric);
+fn is_good_event(
+    objective: &LatencyObjective,
+    run: &InFlight,
+    now: Timestamp,
+    completion: &Completion,
+) -> Option<bool> {
+    let metric = Metric::of(objective.metric);
     match completion {
         Completion::Succeeded(values) => values.of(metric).map(|value| value <= objective.max_microseconds),
         Completion::Failed => Some(false),

@@ -1,6 +1,5 @@
 //! The values of one run, finished or under way. Pure.
 
-use slipway_runtime_config::ObjectiveMetric;
 use slipway_vocabulary::evidence::Metric;
 
 use crate::clock::Timestamp;
@@ -119,15 +118,5 @@ impl Progress {
             Metric::InterTokenLatency | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => 0,
             Metric::TaskSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => 0,
         }
-    }
-}
-
-/// The metric of the evidence that an objective is about.
-pub(super) fn evidence_metric(metric: ObjectiveMetric) -> Metric {
-    match metric {
-        ObjectiveMetric::AgentRunLatency => Metric::AgentRunLatency,
-        ObjectiveMetric::RequestLatency => Metric::RequestLatency,
-        ObjectiveMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        ObjectiveMetric::InterTokenLatency => Metric::InterTokenLatency,
     }
 }

@@ -6,13 +6,13 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::api::admission::Readiness;
-use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile};
+use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile};
 use slipway_vocabulary::evidence::{Evidence, Metric};
 
 use crate::fixture::{Reply, Sidecar, get, post, sidecar, sidecar_with};
 
-fn objective(name: &str, metric: ObjectiveMetric, max_microseconds: u64) -> Objective {
-    Objective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
+fn objective(name: &str, metric: LatencyMetric, max_microseconds: u64) -> LatencyObjective {
+    LatencyObjective { name: name.into(), metric, percentile: Percentile::P99, max_microseconds }
 }
 
 /// Two runs of 40 virtual milliseconds (two calls, first tokens after 10 ms each), and one that fails.
@@ -26,8 +26,8 @@ async fn after_three_runs() -> Sidecar {
     ];
     let sidecar = sidecar_with(replies, |config| {
         config.objectives = vec![
-            objective("answer", ObjectiveMetric::AgentRunLatency, 50_000),
-            objective("token", ObjectiveMetric::TimeToFirstToken, 9_000),
+            objective("answer", LatencyMetric::AgentRunLatency, 50_000),
+            objective("token", LatencyMetric::TimeToFirstToken, 9_000),
         ];
     });
     for _ in 0..3 {

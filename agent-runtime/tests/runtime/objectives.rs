@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use slipway_agent_runtime::{app::App, failure::with_causes, objectives::Look};
-use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile, RuntimeConfig};
+use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile, RuntimeConfig};
 use tempfile::TempDir;
 
 use crate::fixture::{Reply, Sidecar, calculator, get, post, sidecar_with};
@@ -17,7 +17,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    fn new(objectives: Vec<Objective>) -> Self {
+    fn new(objectives: Vec<LatencyObjective>) -> Self {
         let mut config = RuntimeConfig::new("support", "support-1", "http://127.0.0.1:8001");
         config.tools = vec![calculator()];
         config.objectives = objectives;
@@ -47,9 +47,9 @@ impl Mounted {
     }
 }
 
-fn objective(name: &str, max_microseconds: u64) -> Objective {
+fn objective(name: &str, max_microseconds: u64) -> LatencyObjective {
     let percentile = if name == "answer" { Percentile::P95 } else { Percentile::P50 };
-    Objective { name: name.into(), metric: ObjectiveMetric::AgentRunLatency, percentile, max_microseconds }
+    LatencyObjective { name: name.into(), metric: LatencyMetric::AgentRunLatency, percentile, max_microseconds }
 }
 
 async fn run(app: &App) {

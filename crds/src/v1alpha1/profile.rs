@@ -4,11 +4,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::MeasurementVerdict;
 
 use super::{
     agent_deployment::{
-        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, LatencyObjective, NoBuildBackend,
-        OptimizeFor, ProfilingBudget, ProfilingDriver, ServedBy, ThroughputObjective,
+        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
+        ProfilingBudget, ProfilingDriver, ServedBy, ThroughputObjective, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -73,7 +74,7 @@ pub struct ProfileInputs {
     pub agent_trace: Option<FrozenData>,
     /// Latency objectives.
     #[schemars(length(max = 16))]
-    pub objectives: Vec<LatencyObjective>,
+    pub objectives: Vec<WrittenObjective>,
     /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
@@ -266,20 +267,6 @@ pub enum MeasurementPurpose {
     Explore,
     /// To predict serving: arrivals at the target rate, at full length.
     Confirm,
-}
-
-/// Verdicts of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum MeasurementVerdict {
-    /// Every measured objective is met, by its bound.
-    Feasible,
-    /// An objective is missed, by its bound.
-    Infeasible,
-    /// Some objective has too few requests to be decided. It is never chosen.
-    Unbounded,
-    /// The measurement failed.
-    Failed,
 }
 
 /// Measurement of one configuration at one level.

@@ -1,4 +1,6 @@
-//! What a failure is, and so whether the operator tries again.
+//! How a failure is told: its class, and so whether the operator tries again, and its causes on one line.
+
+use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,5 +40,69 @@ impl FailureClass {
             Self::Infrastructure => true,
             Self::InsufficientMemory | Self::UnsupportedPrecision | Self::BadModel | Self::ImageMismatch => false,
         }
+    }
+}
+
+/// An error with its causes on one line, outermost first; a log's formatter shows the error alone. Some libraries write the
+/// cause into the error itself: nothing is said twice.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.contains(&text) {
+            words.push_str(": ");
+            words.push_str(&text);
+        }
+        cause = error.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use pretty_assertions::assert_eq;
+
+    use super::{Error, chain};
+
+    #[derive(Debug)]
+    struct Failure {
+        words: &'static str,
+        cause: Option<Box<Failure>>,
+    }
+
+    impl fmt::Display for Failure {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.words)
+        }
+    }
+
+    impl Error for Failure {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.cause.as_deref().map(|cause| cause as &dyn Error)
+        }
+    }
+
+    fn failure(words: &'static str, cause: Option<Failure>) -> Failure {
+        Failure { words, cause: cause.map(Box::new) }
+    }
+
+    #[test]
+    fn every_cause_is_told_outermost_first() {
+        let error =
+            failure("failed to connect", Some(failure("failed to read /x", Some(failure("no such file", None)))));
+        assert_eq!(chain(&error), "failed to connect: failed to read /x: no such file");
+    }
+
+    #[test]
+    fn a_cause_that_the_error_names_itself_is_said_once() {
+        let read = failure("failed to read /x: no such file", Some(failure("no such file", None)));
+        assert_eq!(
+            chain(&failure("failed to connect", Some(read))),
+            "failed to connect: failed to read /x: no such file"
+        );
     }
 }

@@ -1,14 +1,21 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
-//! [`evidence`] is what pods count and judges read; [`Percentile`] is what objectives bound, and [`FailureClass`] how a
-//! Job fails. [`serving`] is what serves an engine. The crate depends on serde alone: it is linked into the operator,
-//! the sidecar, the worker and the analysis. Of these, only the operator depends on the API's own crate. The feature
-//! `schema` adds the schemas that the API is generated from. Doc comments of words that the API uses are part of it.
+//! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a [`LatencyMetric`],
+//! and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and [`serving`] what serves
+//! an engine.
+//!
+//! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator depends on
+//! the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc comments of
+//! [`FailureClass`] and of the other words of the API are its descriptions.
 
 pub mod evidence;
-mod failure;
+pub mod failure;
+mod latency;
+mod measurement;
 mod percentile;
 pub mod serving;
 
 pub use failure::FailureClass;
+pub use latency::{LatencyMetric, LatencyObjective};
+pub use measurement::MeasurementVerdict;
 pub use percentile::Percentile;

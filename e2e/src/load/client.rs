@@ -1,7 +1,6 @@
 //! Sends the requests. Reads the clock; reads and writes IO.
 
 use std::{
-    error::Error,
     future::Future,
     time::{Duration, SystemTime},
 };
@@ -11,6 +10,7 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use serde_json::json;
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 use tokio::{
     sync::mpsc,
@@ -194,18 +194,6 @@ async fn send(request: RequestBuilder, due: Instant) -> Outcome {
         Err(error) => Err(format!("status {}, then {}", status.as_u16(), chain(&error))),
     };
     Outcome { revision, result }
-}
-
-/// An error with its causes; reqwest's own text ends before the reason.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Milliseconds of the Unix epoch, now.

@@ -9,11 +9,11 @@ mod regress;
 mod replay;
 mod trace;
 
-use std::error::Error as _;
 use std::io::{BufWriter, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use slipway_vocabulary::failure::chain;
 
 use self::error::CliError;
 
@@ -67,16 +67,4 @@ fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
         Verb::Pareto(args) => pareto::run(args, out),
         Verb::Trace(args) => trace::run(args, out),
     }
-}
-
-/// Joins an error and its sources, for `Display` never repeats a source.
-fn chain(error: &CliError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

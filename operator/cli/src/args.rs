@@ -9,13 +9,13 @@ use std::{
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use slipway_crds::values::DurationText;
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 
 use crate::{
     cluster::{Cluster, ClusterError, Place},
     conversation::{Run, conversation},
     decision::{Decision, NothingToDecide, word},
-    failure::chain,
     measured::Measurements,
     overview::overview,
     report::{Material, report},

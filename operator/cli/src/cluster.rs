@@ -274,9 +274,9 @@ fn refused(action: String) -> impl FnOnce(kube::Error) -> ClusterError {
 mod tests {
     use kube::core::Status;
     use pretty_assertions::assert_eq;
+    use slipway_vocabulary::failure::chain;
 
     use super::*;
-    use crate::failure::chain;
 
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named_once_with_its_reason() {

@@ -3,7 +3,8 @@
 use std::{io::Write as _, process::ExitCode};
 
 use clap::Parser;
-use kubectl_slipway::{args::Args, failure::chain};
+use kubectl_slipway::args::Args;
+use slipway_vocabulary::failure::chain;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use slipway_crds::{v1alpha1::agent_deployment::LatencyMetric, values::Percentile};
-use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, Quantile};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Quantile};
 
 /// Latencies that pods counted, by metric.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,7 +33,7 @@ impl Measurements {
     pub fn of(pods: &[Evidence]) -> Self {
         let mut metrics: BTreeMap<LatencyMetric, Counted> = BTreeMap::new();
         for window in pods.iter().flat_map(|pod| &pod.windows).flat_map(|window| &window.metrics) {
-            if let Some(metric) = bounded(window.metric) {
+            if let Some(metric) = window.metric.latency() {
                 let counted = metrics.entry(metric).or_default();
                 counted.finished += window.count;
                 counted.succeeded.merge(&window.buckets);
@@ -54,16 +54,6 @@ impl Measurements {
         let value = counted.succeeded.value_at_rank(Quantile::from(percentile).rank(counted.finished))?;
         Some(MeasuredPercentile { upper_microseconds: value.upper, count: counted.finished })
     }
-}
-
-fn bounded(metric: Metric) -> Option<LatencyMetric> {
-    let latencies = [
-        LatencyMetric::RequestLatency,
-        LatencyMetric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency,
-    ];
-    latencies.into_iter().find(|latency| latency.as_str() == metric.as_str())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, Profile,
-    agent_deployment::{DriftStatus, EngineChoice, LatencyMetric, LatencyObjective, MeasuredQuality, ObjectiveStatus},
+    agent_deployment::{DriftStatus, EngineChoice, LatencyMetric, MeasuredQuality, ObjectiveStatus, WrittenObjective},
 };
 
 use crate::{
@@ -201,7 +201,7 @@ fn with_gap(entry: &ObjectiveStatus) -> String {
 }
 
 /// A bucket's upper edge: what is said is never better than what was.
-fn at_most(objective: &LatencyObjective, measurements: &Measurements) -> String {
+fn at_most(objective: &WrittenObjective, measurements: &Measurements) -> String {
     match measurements.percentile(objective.metric, objective.percentile) {
         Some(measured) => format!("≤ {}", duration(measured.upper_microseconds)),
         None if measurements.count(objective.metric) > 0 => "beyond what succeeded".to_owned(),

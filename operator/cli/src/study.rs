@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     Profile, ProfileStatus,
-    agent_deployment::{LatencyObjective, ProfilingDriver},
+    agent_deployment::{ProfilingDriver, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
@@ -101,7 +101,7 @@ impl<'a> Study<'a> {
     }
 
     /// The objective by which points are compared: the first, where measurements have it.
-    pub fn judged(&self) -> Option<&'a LatencyObjective> {
+    pub fn judged(&self) -> Option<&'a WrittenObjective> {
         let first = self.inputs.objectives.first()?;
         let has = |row: &Measurement| find(row, first).is_some();
         self.status.measurements.iter().any(has).then_some(first)
@@ -168,7 +168,7 @@ fn is_of(choice: &slipway_crds::v1alpha1::profile::ProfileChoice, row: &Measurem
     choice.engine == row.engine && choice.configuration == row.configuration && choice.level == row.level
 }
 
-fn find<'a>(row: &'a Measurement, objective: &LatencyObjective) -> Option<&'a MeasuredLatency> {
+fn find<'a>(row: &'a Measurement, objective: &WrittenObjective) -> Option<&'a MeasuredLatency> {
     row.latencies.iter().find(|l| l.metric == objective.metric && l.percentile == objective.percentile)
 }
 

@@ -8,7 +8,6 @@ pub mod agent_deployment;
 pub mod artifact_store;
 pub mod conditions;
 pub mod engine;
-pub mod failure;
 pub mod inference_pool;
 pub mod jobs;
 pub mod leader;

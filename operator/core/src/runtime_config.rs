@@ -2,11 +2,10 @@
 
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::v1alpha1::agent_deployment::{
-    Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, LatencyMetric, LatencyObjective, ServedBy,
-    Tool as ApiTool, ToolType,
+    Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
 };
 use slipway_runtime_config::{
-    HttpMethod, HttpTool, Objective, ObjectiveMetric, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
+    HttpMethod, HttpTool, LatencyObjective, Parameter, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -35,21 +34,13 @@ pub fn runtime_config(
     agent_deployment: &str,
     revision: &str,
     plan: ServedAgent<'_>,
-    objectives: &[LatencyObjective],
+    objectives: &[WrittenObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
     set_engine(&mut config, plan.served_by);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
-    config.objectives = objectives
-        .iter()
-        .map(|objective| Objective {
-            name: objective.name.clone(),
-            metric: metric(objective.metric),
-            percentile: objective.percentile,
-            max_microseconds: objective.max.microseconds(),
-        })
-        .collect();
+    config.objectives = objectives.iter().map(LatencyObjective::from).collect();
     config
 }
 
@@ -127,13 +118,4 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     result.idempotent = http.idempotent;
     result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
     result
-}
-
-fn metric(metric: LatencyMetric) -> ObjectiveMetric {
-    match metric {
-        LatencyMetric::RequestLatency => ObjectiveMetric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => ObjectiveMetric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => ObjectiveMetric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => ObjectiveMetric::AgentRunLatency,
-    }
 }

@@ -9,7 +9,6 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use reqwest::{Client, header::RETRY_AFTER};
 use slipway_operator_core::{
-    failure::chain,
     notifications::{
         build::{Request, TemplateError},
         decide::{Answer, Delivery, Next, Offered, Outbox, Policy, Settled, answer},
@@ -17,6 +16,7 @@ use slipway_operator_core::{
     },
     settings::Notifications,
 };
+use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

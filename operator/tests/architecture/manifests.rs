@@ -53,7 +53,7 @@ const ARROWS: [(&str, Place); 15] = [
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
     ("operator/cli", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
-    ("e2e", Place::Above(&["slipway-crds"])),
+    ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 
 const SERIALIZATION: [&str; 3] = ["serde", "serde_json", "thiserror"];

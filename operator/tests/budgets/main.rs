@@ -20,7 +20,7 @@ use slipway_operator::{
     promql::{AskError, Prometheus, Series},
     settings_file,
 };
-use slipway_operator_core::failure::chain;
+use slipway_vocabulary::failure::chain;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 

@@ -2,24 +2,13 @@
 
 use std::error::Error;
 
+pub use slipway_vocabulary::failure::chain;
 use slipway_worker_contract::{FailureClass, Message};
 
 /// An error that says whether another attempt can help.
 pub trait Classify: Error {
     /// Returns the failure class that the operator records.
     fn class(&self) -> FailureClass;
-}
-
-/// Writes an error and its sources on one line, outermost first.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Makes the termination message of a failed verb; boxed, for it travels as an error.

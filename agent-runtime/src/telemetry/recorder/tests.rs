@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_runtime_config::{ObjectiveMetric, Percentile};
+use slipway_runtime_config::{LatencyMetric, Percentile};
 use slipway_vocabulary::evidence::{CacheState, Load};
 
 use super::*;
@@ -20,15 +20,15 @@ fn stratum() -> Stratum {
 }
 
 fn recorder() -> Recorder {
-    let objective = |name: &str, metric, max_microseconds| Objective {
+    let objective = |name: &str, metric, max_microseconds| LatencyObjective {
         name: name.into(),
         metric,
         percentile: Percentile::P99,
         max_microseconds,
     };
     let objectives = vec![
-        objective("answer", ObjectiveMetric::AgentRunLatency, 4_000_000),
-        objective("token", ObjectiveMetric::TimeToFirstToken, 300_000),
+        objective("answer", LatencyMetric::AgentRunLatency, 4_000_000),
+        objective("token", LatencyMetric::TimeToFirstToken, 300_000),
     ];
     Recorder::new(Identity { revision: "agent-1".into(), pod: "agent-1-x".into() }, objectives, START)
 }

@@ -52,8 +52,8 @@ pub use rollout_status::{
 };
 pub use serving::{Hardware, Serving};
 pub use slo::{
-    ErrorRateObjective, LatencyMetric, LatencyObjective, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
-    QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit,
+    ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator, QualityObjective,
+    ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,

@@ -3,6 +3,8 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::LatencyMetric;
+use slipway_vocabulary::LatencyObjective;
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
@@ -19,7 +21,7 @@ pub struct ServiceLevelObjectives {
     #[x_kube(validation = Rule::new(
         "self.all(a, self.exists_one(b, b.metric == a.metric && b.percentile == a.percentile))")
         .message("two objectives bound the same metric and percentile: keep one of them"))]
-    pub objectives: Vec<LatencyObjective>,
+    pub objectives: Vec<WrittenObjective>,
     /// How much worse than the reference an engine may answer. An engine that may be worse by more is refused before
     /// its configurations are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +140,7 @@ pub struct QualityDataset {
 /// A bound on one percentile of one latency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct LatencyObjective {
+pub struct WrittenObjective {
     /// Name of the objective in status and metrics.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
@@ -150,28 +152,8 @@ pub struct LatencyObjective {
     pub max: DurationText,
 }
 
-/// Latencies that an objective can bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum LatencyMetric {
-    /// One model request, from sending to the last token.
-    RequestLatency,
-    /// One model request, from sending to the first token.
-    TimeToFirstToken,
-    /// Mean time between two tokens of one model request.
-    InterTokenLatency,
-    /// One run of the agent, from the question to the answer, tools included.
-    AgentRunLatency,
-}
-
-impl LatencyMetric {
-    /// The name in the API and in the evidence.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RequestLatency => "RequestLatency",
-            Self::TimeToFirstToken => "TimeToFirstToken",
-            Self::InterTokenLatency => "InterTokenLatency",
-            Self::AgentRunLatency => "AgentRunLatency",
-        }
+impl From<&WrittenObjective> for LatencyObjective {
+    fn from(WrittenObjective { name, metric, percentile, max }: &WrittenObjective) -> Self {
+        Self { name: name.clone(), metric: *metric, percentile: *percentile, max_microseconds: max.microseconds() }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::Histogram;
+use crate::{LatencyMetric, evidence::Histogram};
 
 /// Everything a pod has to report after the window the reader named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +140,37 @@ impl Metric {
         Self::Shed,
         Self::TaskSuccess,
     ];
+
+    /// The metric by which the evidence counts what an objective can bound.
+    #[must_use]
+    pub const fn of(latency: LatencyMetric) -> Self {
+        match latency {
+            LatencyMetric::RequestLatency => Self::RequestLatency,
+            LatencyMetric::TimeToFirstToken => Self::TimeToFirstToken,
+            LatencyMetric::InterTokenLatency => Self::InterTokenLatency,
+            LatencyMetric::AgentRunLatency => Self::AgentRunLatency,
+        }
+    }
+
+    /// The latency that it counts, if an objective can bound it.
+    #[must_use]
+    pub const fn latency(self) -> Option<LatencyMetric> {
+        match self {
+            Self::RequestLatency => Some(LatencyMetric::RequestLatency),
+            Self::TimeToFirstToken => Some(LatencyMetric::TimeToFirstToken),
+            Self::InterTokenLatency => Some(LatencyMetric::InterTokenLatency),
+            Self::AgentRunLatency => Some(LatencyMetric::AgentRunLatency),
+            Self::ModelTime
+            | Self::ToolTime
+            | Self::ModelCallsPerRun
+            | Self::OutputTokensPerRun
+            | Self::RunSuccess
+            | Self::ApprovalWait
+            | Self::Cancelled
+            | Self::Shed
+            | Self::TaskSuccess => None,
+        }
+    }
 
     /// The metric's name on the wire.
     #[must_use]

@@ -3,7 +3,7 @@
 use slipway_vocabulary::evidence::{Histogram, bucket};
 
 use super::{
-    config::Objective,
+    config::CountedObjective,
     hang::Hung,
     hypergeometric::Table,
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
@@ -60,7 +60,7 @@ impl Absolute {
     }
 
     /// Reads all successes of the canary in a window, and the units that became too old to meet the objective.
-    pub fn update_one_sample(&mut self, objective: &Objective, canary: &Histogram, hung: Hung) {
+    pub fn update_one_sample(&mut self, objective: &CountedObjective, canary: &Histogram, hung: Hung) {
         let (count, above) = (canary.count(), canary.count_from(edge(objective)));
         // A unit that was counted when it hung is not counted again when it finishes at last.
         let again = u64::from(self.hung).min(above);
@@ -72,7 +72,7 @@ impl Absolute {
     }
 
     /// Reads the strata that are present in both arms.
-    pub fn update_two_sample(&mut self, objective: &Objective, pairs: &[Pair<'_>], margins: Margins) {
+    pub fn update_two_sample(&mut self, objective: &CountedObjective, pairs: &[Pair<'_>], margins: Margins) {
         let mut sums = [0.0; TILTS.len()];
         for pair in pairs {
             let fast = table(objective, pair, margins.fast);
@@ -119,11 +119,11 @@ pub(super) struct Margins {
 }
 
 /// The bucket from which values are certainly above the objective's limit.
-fn edge(objective: &Objective) -> u16 {
+fn edge(objective: &CountedObjective) -> u16 {
     bucket::index(objective.max_microseconds) + 1
 }
 
-fn table(objective: &Objective, (canary, stable): &Pair<'_>, margin: u16) -> Table {
+fn table(objective: &CountedObjective, (canary, stable): &Pair<'_>, margin: u16) -> Table {
     let edge = edge(objective);
     let (above_canary, above_stable) = (canary.count_from(edge.saturating_add(margin)), stable.count_from(edge));
     Table {
@@ -141,11 +141,11 @@ mod tests {
         evidence::{Histogram, Metric},
     };
 
-    use super::{Absolute, Hung, Margins, Objective, TILTS, ln_bernoulli};
+    use super::{Absolute, CountedObjective, Hung, Margins, TILTS, ln_bernoulli};
     use crate::judge::hypergeometric::ln_choose;
 
-    const OBJECTIVE: Objective =
-        Objective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 };
+    const OBJECTIVE: CountedObjective =
+        CountedObjective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 };
 
     fn histogram(fast: u64, slow: u64) -> Histogram {
         let mut histogram = Histogram::new();

@@ -4,7 +4,7 @@ mod written;
 
 use serde::{Deserialize, Serialize};
 use slipway_vocabulary::{
-    Percentile,
+    LatencyObjective, Percentile,
     evidence::{Metric, bucket},
 };
 use thiserror::Error;
@@ -23,7 +23,7 @@ pub struct Config {
     /// What to do when a step's longest soak passes without a verdict.
     pub on_inconclusive: OnInconclusive,
     /// Latency objectives.
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<CountedObjective>,
     /// The largest tolerated share of errors.
     pub error_rate_max: Option<f64>,
     /// What the confirm runs predict of a metric where the serving plan changed.
@@ -63,15 +63,26 @@ pub enum OnInconclusive {
     Promote,
 }
 
-/// A latency objective: the `percentile` of `metric` is at most `max_microseconds`.
+/// A latency objective on a metric of the evidence: its `percentile` is at most `max_microseconds`. Any time that pods
+/// count can be bounded, so it is wider than a [`LatencyObjective`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Objective {
+pub struct CountedObjective {
     /// The metric.
     pub metric: Metric,
     /// The percentile.
     pub percentile: Percentile,
     /// The limit in microseconds.
     pub max_microseconds: u64,
+}
+
+impl From<&LatencyObjective> for CountedObjective {
+    fn from(objective: &LatencyObjective) -> Self {
+        Self {
+            metric: Metric::of(objective.metric),
+            percentile: objective.percentile,
+            max_microseconds: objective.max_microseconds,
+        }
+    }
 }
 
 /// The ratio of canary to stable that the confirm runs predict; below one it counts as one.
@@ -229,7 +240,7 @@ impl Config {
             return Err(ConfigError::TooManyObjectives { count: self.objectives.len() });
         }
         for (index, objective) in self.objectives.iter().enumerate() {
-            let Objective { metric, percentile, max_microseconds } = *objective;
+            let CountedObjective { metric, percentile, max_microseconds } = *objective;
             if !is_latency(metric) {
                 return Err(ConfigError::NoLatency { index, metric });
             }

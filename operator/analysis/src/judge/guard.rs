@@ -9,7 +9,7 @@ use slipway_vocabulary::{
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},
-    config::{Config, Objective, is_latency},
+    config::{Config, CountedObjective, is_latency},
     hang::{self, Hang, Hung},
     hypergeometric::Table,
     observation::{Arms, Key},
@@ -313,7 +313,7 @@ impl Guard {
     }
 
     /// The objectives on this metric, with their positions in the configuration.
-    fn objectives<'a>(&self, config: &'a Config) -> impl Iterator<Item = (usize, &'a Objective)> + use<'a> {
+    fn objectives<'a>(&self, config: &'a Config) -> impl Iterator<Item = (usize, &'a CountedObjective)> + use<'a> {
         let metric = self.key.metric;
         config.objectives.iter().enumerate().filter(move |(_, objective)| objective.metric == metric)
     }

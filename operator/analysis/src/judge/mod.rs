@@ -3,7 +3,7 @@
 //! Every window of ten seconds each pod reports exact counts. Two lanes compare the canary with its reference: *lane F*,
 //! the conditional hypergeometric law of each window ([`hypergeometric`]), fast, at a wide margin; and *lane S*, a
 //! sequential t over blocks of a minute ([`process`]), slow, robust to noise that a pod's units share, at a narrow one.
-//! Errors, units that hang, and objectives ([`config::Objective`]) have processes of their own. Each is an e-process: under
+//! Errors, units that hang, and objectives ([`config::CountedObjective`]) have processes of their own. Each is an e-process: under
 //! "no harm" its expectation never exceeds one, so the judge may look after every window, and rolls back when the weighted
 //! mean of all reaches `1 / alpha` (Ville's inequality; Ramdas et al., arXiv 2210.01948). Promotion needs evidence too:
 //! that the canary is *not* slower by the margin.
@@ -30,7 +30,7 @@ pub mod state;
 pub(crate) mod strata;
 pub mod verdict;
 
-pub use config::{Change, Config, ConfigError, Objective, OnInconclusive, Prediction, Step};
+pub use config::{Change, Config, ConfigError, CountedObjective, OnInconclusive, Prediction, Step};
 pub use expected::{Expectation, Reference};
 pub use guard::{Evidence, Harm};
 pub use observation::{Arm, Key, Observation, Window};

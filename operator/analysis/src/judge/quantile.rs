@@ -1,19 +1,10 @@
 //! Confidence sequences for quantiles: what dashboards show, never what decides. Pure.
 
-use slipway_vocabulary::evidence::{Histogram, Quantile, ValueBounds};
+use slipway_vocabulary::evidence::Quantile;
 use statrs::function::beta::ln_beta;
 
 /// The number of samples for which the sequence is tightest.
 pub const OPTIMAL_SAMPLES: f64 = 1_000.0;
-
-/// Bounds that contain a quantile at every time at once with probability `1 - alpha`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuantileBounds {
-    /// Lower bound in microseconds; `None` when the samples do not bound it.
-    pub lower: Option<u64>,
-    /// Upper bound in microseconds; `None` when the samples do not bound it.
-    pub upper: Option<u64>,
-}
 
 /// Returns the ranks, counted from one, of the order statistics that bound a quantile of `n` samples at level `alpha`.
 ///
@@ -41,17 +32,6 @@ pub fn rank_bounds(n: u64, quantile: Quantile, alpha: f64) -> (Option<u64>, Opti
     ((lower > 0).then_some(lower), (upper <= n).then_some(upper))
 }
 
-/// Returns bounds on a quantile of a histogram, widened to the edges of the buckets.
-#[must_use]
-pub fn quantile_bounds(histogram: &Histogram, quantile: Quantile, alpha: f64) -> QuantileBounds {
-    let (lower, upper) = rank_bounds(histogram.count(), quantile, alpha);
-    let at = |rank: Option<u64>| rank.and_then(|rank| histogram.value_at_rank(rank));
-    QuantileBounds {
-        lower: at(lower).map(|ValueBounds { lower, .. }| lower),
-        upper: at(upper).map(|ValueBounds { upper, .. }| upper),
-    }
-}
-
 /// The largest `k` in `low..=high` with `holds(k)`, which holds at `low` and is monotone.
 fn partition(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (low, high);
@@ -65,17 +45,14 @@ fn partition(low: u64, high: u64, holds: impl Fn(u64) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use slipway_vocabulary::evidence::{Histogram, Quantile};
+    use slipway_vocabulary::evidence::Quantile;
 
-    use super::{QuantileBounds, quantile_bounds, rank_bounds};
+    use super::rank_bounds;
 
     #[test]
     fn few_samples_do_not_bound_a_high_quantile() {
         assert_eq!(rank_bounds(10, Quantile::P99, 0.05).1, None);
-        assert_eq!(
-            quantile_bounds(&Histogram::new(), Quantile::P50, 0.05),
-            QuantileBounds { lower: None, upper: None }
-        );
+        assert_eq!(rank_bounds(0, Quantile::P50, 0.05), (None, None));
     }
 
     #[test]

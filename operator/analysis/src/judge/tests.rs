@@ -10,8 +10,8 @@ use slipway_vocabulary::{
 };
 
 use super::{
-    Arm, Blame, Change, Config, Judge, Judgement, Objective, Observation, OnInconclusive, Prediction, Step, Verdict,
-    Window,
+    Arm, Blame, Change, Config, CountedObjective, Judge, Judgement, Observation, OnInconclusive, Prediction, Step,
+    Verdict, Window,
     expected::{Expectation, Reference},
     rollout::BLOCK_SECONDS,
     state::MAX_STATE_BYTES,
@@ -251,7 +251,11 @@ fn a_plan_that_is_predicted_slower_is_judged_by_its_prediction_and_its_objective
     let slower = rollout().slower(2.0);
     let objective = |max_microseconds| Config {
         predictions: vec![Prediction { metric: Metric::RequestLatency, ratio_percent: 200 }],
-        objectives: vec![Objective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds }],
+        objectives: vec![CountedObjective {
+            metric: Metric::RequestLatency,
+            percentile: Percentile::P95,
+            max_microseconds,
+        }],
         ..Config::default()
     };
     let reason = |config| judge_all(config, &slower.windows(8)).1.last().unwrap().reason.code();
@@ -269,7 +273,7 @@ fn a_first_revision_is_judged_by_its_objectives_alone() {
         }
         let config = Config {
             is_first_revision: true,
-            objectives: vec![Objective {
+            objectives: vec![CountedObjective {
                 metric: Metric::RequestLatency,
                 percentile: Percentile::P95,
                 max_microseconds: 800_000,
@@ -404,7 +408,7 @@ fn the_fullest_state_fits_its_field() {
     let wide = Rollout { strata, windows_per_step: 240, per_window: 60, ..rollout() }.with_metrics(&metrics);
     let metrics = [Metric::AgentRunLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency, Metric::ModelTime];
     let objectives = metrics.iter().flat_map(|metric| {
-        [Percentile::P50, Percentile::P95].map(|percentile| Objective {
+        [Percentile::P50, Percentile::P95].map(|percentile| CountedObjective {
             metric: *metric,
             percentile,
             max_microseconds: 900_000,
@@ -435,7 +439,7 @@ proptest! {
         let rollout = Rollout { canary_answers, strata: vec!["miss/p9/f0", "miss/p9/f1"], ..rollout() }.slower(ratio);
         let windows = rollout.windows(seed);
         let config = Config {
-            objectives: vec![Objective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 }],
+            objectives: vec![CountedObjective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 }],
             ..Config::default()
         };
         let (whole, judgements) = judge_all(config.clone(), &windows);

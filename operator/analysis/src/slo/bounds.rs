@@ -21,9 +21,9 @@ pub struct QuantileBounds {
     pub samples: u64,
 }
 
-/// What a sample says about an objective.
+/// What a sample says about one objective. A measurement's verdict follows from those on all its objectives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verdict {
+pub enum SampleVerdict {
     /// Shown to be met.
     Feasible,
     /// Shown to be missed.
@@ -104,15 +104,15 @@ pub fn least_sample(quantile: Quantile, confidence: f64) -> u64 {
 /// when the upper order-statistic bound of the percentile meets the limit, and Infeasible exactly when the lower one
 /// misses it.
 #[must_use]
-pub fn judge_counts(exceeding: u64, samples: u64, quantile: Quantile, confidence: f64) -> Verdict {
-    let Ok(below) = Binomial::new(quantile.probability(), samples) else { return Verdict::Unbounded };
+pub fn judge_counts(exceeding: u64, samples: u64, quantile: Quantile, confidence: f64) -> SampleVerdict {
+    let Ok(below) = Binomial::new(quantile.probability(), samples) else { return SampleVerdict::Unbounded };
     let meeting = samples.saturating_sub(exceeding);
     // The ranks of `quantile_bounds`, in the same arithmetic: the two never differ by a rounding.
     if exceeding > 0 && below.sf(meeting) >= confidence {
-        return Verdict::Infeasible;
+        return SampleVerdict::Infeasible;
     }
     if meeting > 0 && below.cdf(meeting - 1) >= confidence {
-        return Verdict::Feasible;
+        return SampleVerdict::Feasible;
     }
-    if samples < least_sample(quantile, confidence) { Verdict::Unbounded } else { Verdict::Undecided }
+    if samples < least_sample(quantile, confidence) { SampleVerdict::Unbounded } else { SampleVerdict::Undecided }
 }

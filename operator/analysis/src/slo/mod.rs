@@ -9,7 +9,9 @@ mod sequential;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::bounds::{QuantileBounds, Verdict, judge_counts, least_sample, quantile, quantile_bounds, rate_bounds};
+pub use self::bounds::{
+    QuantileBounds, SampleVerdict, judge_counts, least_sample, quantile, quantile_bounds, rate_bounds,
+};
 pub use self::nearest::{Nearest, Shortfall, nearest};
 pub use self::sequential::{RateTest, Side};
 

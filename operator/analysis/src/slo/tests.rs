@@ -21,12 +21,12 @@ fn below_the_least_sample_a_quantile_is_unbounded(#[case] quantile: Quantile, #[
     let upper = |n: u64| quantile_bounds(&sorted(n), quantile, CONFIDENCE).unwrap().upper;
     assert_eq!((upper(least - 1), upper(least)), (None, Some((least - 1) as f64)));
     let verdict = |n: u64| judge_counts(0, n, quantile, CONFIDENCE);
-    assert_eq!((verdict(least - 1), verdict(least)), (Verdict::Unbounded, Verdict::Feasible));
+    assert_eq!((verdict(least - 1), verdict(least)), (SampleVerdict::Unbounded, SampleVerdict::Feasible));
 }
 
 #[test]
 fn an_objective_can_be_refuted_by_a_sample_too_small_to_prove_it() {
-    assert_eq!(judge_counts(5, 10, Quantile::P99, CONFIDENCE), Verdict::Infeasible);
+    assert_eq!(judge_counts(5, 10, Quantile::P99, CONFIDENCE), SampleVerdict::Infeasible);
 }
 
 #[rstest]
@@ -79,7 +79,7 @@ proptest! {
     fn more_exceedances_are_never_better_news(n in 1u64..2000, hits in 0u64..2000, per_mille in prop::sample::select(vec![500u16, 900, 950, 990, 999])) {
         let hits = hits.min(n - 1);
         let quantile = Quantile::from_parts(10 * per_mille).unwrap();
-        let rank = |verdict| match verdict { Verdict::Feasible => 0, Verdict::Undecided | Verdict::Unbounded => 1, Verdict::Infeasible => 2 };
+        let rank = |verdict| match verdict { SampleVerdict::Feasible => 0, SampleVerdict::Undecided | SampleVerdict::Unbounded => 1, SampleVerdict::Infeasible => 2 };
         let fewer = judge_counts(hits, n, quantile, CONFIDENCE);
         let more = judge_counts(hits + 1, n, quantile, CONFIDENCE);
         prop_assert!(rank(more) >= rank(fewer), "{fewer:?} then {more:?}");
@@ -108,8 +108,8 @@ proptest! {
         let exceeding = sample.iter().filter(|v| **v > limit).count() as u64;
         let bounds = quantile_bounds(&sample, quantile, CONFIDENCE).unwrap();
         let verdict = judge_counts(exceeding, sample.len() as u64, quantile, CONFIDENCE);
-        prop_assert_eq!(verdict == Verdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
-        prop_assert_eq!(verdict == Verdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
+        prop_assert_eq!(verdict == SampleVerdict::Feasible, bounds.upper.is_some_and(|u| u <= limit));
+        prop_assert_eq!(verdict == SampleVerdict::Infeasible, bounds.lower.is_some_and(|l| l > limit));
     }
 }
 

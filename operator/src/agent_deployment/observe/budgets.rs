@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec, AgentDeploymentStatus};
-use slipway_operator_core::{
-    agent_deployment::monitoring::{
-        build::alerts::{BudgetQueries, Scope, budget_queries},
-        error_budget::{self, BudgetsView, JudgedRuns},
-    },
-    failure::chain,
+use slipway_operator_core::agent_deployment::monitoring::{
+    build::alerts::{BudgetQueries, Scope, budget_queries},
+    error_budget::{self, BudgetsView, JudgedRuns},
 };
+use slipway_vocabulary::failure::chain;
 use tracing::warn;
 
 use crate::promql::{AskError, Prometheus, Series};

@@ -13,9 +13,9 @@ use slipway_operator_core::{
         },
         world::PodEvidence,
     },
-    failure,
     jobs::view,
 };
+use slipway_vocabulary::failure::chain;
 
 /// Whether a block is over that is not remembered. Whatever a pod keeps is copied only then.
 pub fn is_due(memory: &MemoryView, now: Timestamp) -> bool {
@@ -47,7 +47,7 @@ pub fn memory(config_maps: &[ConfigMap], agent_deployment: &str) -> MemoryView {
     };
     match Memory::read(text) {
         Ok(memory) => MemoryView::Read(Box::new(memory)),
-        Err(error) => MemoryView::Unreadable { problem: failure::chain(&error) },
+        Err(error) => MemoryView::Unreadable { problem: chain(&error) },
     }
 }
 

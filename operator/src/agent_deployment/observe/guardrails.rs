@@ -8,10 +8,8 @@ use slipway_crds::v1alpha1::{
     AgentDeployment,
     agent_deployment::{Guardrail, RolloutStatus},
 };
-use slipway_operator_core::{
-    agent_deployment::rollout::guardrails::{GuardrailView, expression, is_due},
-    failure::chain,
-};
+use slipway_operator_core::agent_deployment::rollout::guardrails::{GuardrailView, expression, is_due};
+use slipway_vocabulary::failure::chain;
 
 use super::{is_compared, rollout_of};
 use crate::promql::{Prometheus, Series};

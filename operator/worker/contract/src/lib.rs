@@ -8,6 +8,7 @@ mod digest;
 mod manifest;
 mod message;
 mod no_build;
+mod objective;
 pub mod paths;
 mod profile;
 mod quality;
@@ -15,7 +16,7 @@ mod row;
 mod task;
 mod tensorrt_llm;
 
-pub use slipway_vocabulary::{FailureClass, Percentile};
+pub use slipway_vocabulary::{FailureClass, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile};
 
 pub use crate::{
     digest::{Digest, InvalidDigest},
@@ -26,13 +27,13 @@ pub use crate::{
     },
     no_build::NoBuild,
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, Metric, Objective, OptimizeFor,
-        OtherEngine, ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
+        RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{
         Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
-        Phase, ProfileEnd, Progress, Row, RowTooLarge, Verdict, WhyNotMeasured,
+        Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured,
     },
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,

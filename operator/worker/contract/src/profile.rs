@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::Percentile;
+use slipway_vocabulary::LatencyObjective;
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -37,7 +37,8 @@ pub struct ProfileTask {
     /// The traffic.
     pub workloads: Vec<Workload>,
     /// The limits on latency that decide feasible or not.
-    pub objectives: Vec<Objective>,
+    #[serde(with = "crate::objective")]
+    pub objectives: Vec<LatencyObjective>,
     /// Most failed requests in parts per million, where the spec has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate_max_ppm: Option<u32>,
@@ -195,33 +196,6 @@ pub struct DataFile {
     pub path: String,
     /// SHA-256 of its text.
     pub digest: Digest,
-}
-
-/// A latency that can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Metric {
-    /// From sending a model request to its last response.
-    RequestLatency,
-    /// From sending a model request to its first token.
-    TimeToFirstToken,
-    /// A request's mean time between tokens.
-    InterTokenLatency,
-    /// From a question to the agent's answer.
-    AgentRunLatency,
-}
-
-/// A limit on one percentile of one latency.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Objective {
-    /// Its name in the spec.
-    pub name: String,
-    /// What is measured.
-    pub metric: Metric,
-    /// Which percentile.
-    pub percentile: Percentile,
-    /// The limit in microseconds.
-    pub max_micros: u64,
 }
 
 /// What the search looks for.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, EngineRef, FailureClass, Metric, Percentile};
+use crate::{Digest, EngineRef, FailureClass, LatencyMetric, MeasurementVerdict, Percentile};
 
 /// Most bytes of a row's compact JSON.
 pub const MAX_ROW_BYTES: usize = 512;
@@ -25,7 +25,7 @@ pub struct Row {
     /// Requests or runs in flight.
     pub level: u32,
     /// What was concluded.
-    pub verdict: Verdict,
+    pub verdict: MeasurementVerdict,
     /// Requests or runs that succeeded.
     pub count: u32,
     /// Requests or runs that failed.
@@ -56,25 +56,12 @@ pub struct Row {
     pub reason: String,
 }
 
-/// What was concluded from a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Verdict {
-    /// Every objective is met, by its bound.
-    Feasible,
-    /// An objective is missed, by its bound.
-    Infeasible,
-    /// Some objective has too few requests to be decided; never chosen.
-    Unbounded,
-    /// The measurement did not come about.
-    Failed,
-}
-
 /// A percentile with its confidence bounds, in microseconds; `[metric, percentile, value, lower, upper]` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "LatencyTuple", into = "LatencyTuple")]
 pub struct Latency {
     /// What is measured.
-    pub metric: Metric,
+    pub metric: LatencyMetric,
     /// Which percentile.
     pub percentile: Percentile,
     /// The sample percentile.
@@ -85,7 +72,7 @@ pub struct Latency {
     pub upper_micros: Option<u64>,
 }
 
-type LatencyTuple = (Metric, Percentile, u64, u64, Option<u64>);
+type LatencyTuple = (LatencyMetric, Percentile, u64, u64, Option<u64>);
 
 /// The GPU while a level ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

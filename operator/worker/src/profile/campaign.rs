@@ -8,7 +8,8 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, FailureClass, Metric, Phase, ProfileTask, Row, ServeConfig, Verdict, paths,
+    AgentRunSettings, Arm, Digest, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
+    ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -178,7 +179,7 @@ impl Campaign<'_> {
         self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: *level, count: 0 });
         let seed = seed(&self.task.input_hash, &arm.id, *level);
-        let watch = Watch::new(&drivers::measurable(self.task), Metric::AgentRunLatency);
+        let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency);
         let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref(), *level), seed).await;
         self.agent_row(arm, *level, started, driven).map_err(LevelError::Fatal)
     }
@@ -223,14 +224,14 @@ impl Campaign<'_> {
     fn agent_row(&self, arm: &Arm, level: u32, started: &Instant, driven: Driven) -> Result<Row, ProfileError> {
         let Driven { chunks, errors, arrivals_per_kilosecond, reason } = driven;
         let circumstances = Circumstances { errors, arrivals_per_kilosecond, ..self.circumstances(started, reason) };
-        let metric = Metric::AgentRunLatency;
+        let metric = LatencyMetric::AgentRunLatency;
         self.judged(&Records { format_version: 1, metric, arm: arm.id.clone(), level, circumstances, chunks })
     }
 
     /// A campaign of which nothing came is a failed Job.
     fn conclude(&self, ended: Ended, class: FailureClass) -> Result<Ended, ProfileError> {
         let rows = self.board.snapshot().rows;
-        let failed = |row: &Row| row.verdict == Verdict::Failed;
+        let failed = |row: &Row| row.verdict == MeasurementVerdict::Failed;
         match rows.first() {
             Some(first) if self.task.measured.is_empty() && rows.iter().all(failed) => {
                 Err(ProfileError::AllFailed { class, reason: first.reason.clone() })
@@ -333,7 +334,7 @@ impl Campaign<'_> {
         // perf_analyzer ends a run at its first error: a level with records has none.
         let model_analyzer = Some(model_analyzer);
         let circumstances = Circumstances { gpu, model_analyzer, ..self.circumstances(started, ended) };
-        let metric = Metric::RequestLatency;
+        let metric = LatencyMetric::RequestLatency;
         self.judged(&Records { format_version: 1, metric, arm: arm.id.clone(), level, circumstances, chunks })
     }
 
@@ -360,9 +361,9 @@ impl Campaign<'_> {
     fn failed(&self, arm: &Arm, level: u32, started: &Instant, reason: String) -> Row {
         tracing::warn!(arm = arm.id, level, reason, "failed");
         let circumstances = self.circumstances(started, reason);
-        let (metric, arm, chunks) = (Metric::RequestLatency, arm.id.clone(), Vec::new());
+        let (metric, arm, chunks) = (LatencyMetric::RequestLatency, arm.id.clone(), Vec::new());
         let records = Records { format_version: 1, metric, arm, level, circumstances, chunks };
-        Row { verdict: Verdict::Failed, ..judge::row(&records, &Rules::default()) }
+        Row { verdict: MeasurementVerdict::Failed, ..judge::row(&records, &Rules::default()) }
     }
 
     fn add(&self, row: Row) -> Result<(), ProfileError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use slipway_backends::no_build;
 use slipway_vocabulary::serving::Server;
-use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, Metric, ProfileTask};
+use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, ProfileTask};
 
 use super::drivers;
 
@@ -63,11 +63,11 @@ pub enum TaskProblem {
         /// The first objective.
         objective: String,
         /// What it limits.
-        metric: Metric,
+        metric: LatencyMetric,
         /// The driver.
         driver: &'static str,
         /// What it measures.
-        measures: &'static [Metric],
+        measures: &'static [LatencyMetric],
         /// A driver that measures more.
         other: &'static str,
     },
@@ -166,8 +166,8 @@ fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
 #[cfg(test)]
 mod tests {
     use slipway_worker_contract::{
-        DataFile, Digest, EngineEntry, EngineRef, MeasureSettings, NoBuildBackend, Objective, OptimizeFor, Percentile,
-        ServeConfig,
+        DataFile, Digest, EngineEntry, EngineRef, LatencyObjective, MeasureSettings, NoBuildBackend, OptimizeFor,
+        Percentile, ServeConfig,
     };
 
     use super::*;
@@ -215,14 +215,14 @@ mod tests {
     #[test]
     fn objectives_none_of_which_the_driver_can_measure_are_refused_with_the_remedy() {
         let mut task = explore(&["a"], &[1], 1, 90_000);
-        let (metric, percentile, max_micros) = (Metric::TimeToFirstToken, Percentile::P95, 1);
-        task.objectives = vec![Objective { name: "first".into(), metric, percentile, max_micros }];
+        let (metric, percentile, max_microseconds) = (LatencyMetric::TimeToFirstToken, Percentile::P95, 1);
+        task.objectives = vec![LatencyObjective { name: "first".into(), metric, percentile, max_microseconds }];
         assert_eq!(
             problem(&task),
             "objective \"first\" limits TimeToFirstToken, and driver ModelAnalyzer measures none of the objectives \
              ([RequestLatency] only): add an objective on what it measures, or set profiling.driver to AgentRun"
         );
-        let of_requests = Objective { metric: Metric::RequestLatency, ..task.objectives[0].clone() };
+        let of_requests = LatencyObjective { metric: LatencyMetric::RequestLatency, ..task.objectives[0].clone() };
         task.objectives.push(of_requests.clone());
         assert!(CheckedTask::new(&task).is_ok(), "the other one is judged by the confirm run");
         assert_eq!(drivers::measurable(&task), [of_requests]);

@@ -1,14 +1,19 @@
 //! Which latencies each driver can measure. Pure.
 
-use slipway_worker_contract::{Campaign, Driver, Metric, Objective, ProfileTask};
+use slipway_worker_contract::{Campaign, Driver, LatencyMetric, LatencyObjective, ProfileTask};
 
 /// Returns a driver's name and what it measures.
-pub fn measures(driver: &Driver) -> (&'static str, &'static [Metric]) {
+pub fn measures(driver: &Driver) -> (&'static str, &'static [LatencyMetric]) {
     match driver {
-        Driver::ModelAnalyzer => ("ModelAnalyzer", &[Metric::RequestLatency]),
+        Driver::ModelAnalyzer => ("ModelAnalyzer", &[LatencyMetric::RequestLatency]),
         Driver::AgentRun(_) => (
             "AgentRun",
-            &[Metric::AgentRunLatency, Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency],
+            &[
+                LatencyMetric::AgentRunLatency,
+                LatencyMetric::RequestLatency,
+                LatencyMetric::TimeToFirstToken,
+                LatencyMetric::InterTokenLatency,
+            ],
         ),
     }
 }
@@ -21,7 +26,7 @@ pub fn driver(task: &ProfileTask) -> &Driver {
 }
 
 /// Returns the objectives that the campaign's driver can measure, in their order.
-pub fn measurable(task: &ProfileTask) -> Vec<Objective> {
+pub fn measurable(task: &ProfileTask) -> Vec<LatencyObjective> {
     let (_, metrics) = measures(driver(task));
     task.objectives.iter().filter(|o| metrics.contains(&o.metric)).cloned().collect()
 }

@@ -2,7 +2,9 @@
 
 use slipway_analysis::slo;
 use slipway_vocabulary::evidence::Quantile;
-use slipway_worker_contract::{Digest, Latency, Metric, Objective, Percentile, ProfileTask, Row, RowTooLarge, Verdict};
+use slipway_worker_contract::{
+    Digest, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, Percentile, ProfileTask, Row, RowTooLarge,
+};
 
 use super::{
     drivers,
@@ -16,7 +18,7 @@ const CONFIDENCE: f64 = slo::CONFIDENCE;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The objectives that the driver can measure.
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<LatencyObjective>,
     /// Most errors in parts per million, where there is a limit.
     pub error_rate_max_ppm: Option<u32>,
     /// The throughput that an open loop must reach, per 1,000 seconds.
@@ -86,20 +88,21 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
 ///
 /// Parts are kept whether or not an objective names them: a rollout of the choice is judged by them too, against what
 /// was measured.
-fn latencies(records: &Records, objectives: &[Objective]) -> Vec<Latency> {
+fn latencies(records: &Records, objectives: &[LatencyObjective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
-    let parts = [Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency];
+    let parts = [LatencyMetric::RequestLatency, LatencyMetric::TimeToFirstToken, LatencyMetric::InterTokenLatency];
     let parts = parts.map(|metric| (metric, Percentile::P50));
     let asked = objectives.iter().map(|o| (o.metric, o.percentile));
-    let mut all: Vec<(Metric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
+    let mut all: Vec<(LatencyMetric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
     all.sort();
     all.dedup();
-    let of =
-        |(metric, percentile): (Metric, Percentile)| latency(metric, &records.latencies_micros(metric), percentile);
+    let of = |(metric, percentile): (LatencyMetric, Percentile)| {
+        latency(metric, &records.latencies_micros(metric), percentile)
+    };
     all.into_iter().filter_map(of).collect()
 }
 
-fn latency(metric: Metric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
+fn latency(metric: LatencyMetric, sorted: &[f64], percentile: Percentile) -> Option<Latency> {
     let bounds = slo::quantile_bounds(sorted, percentile.into(), CONFIDENCE)?;
     Some(Latency {
         metric,
@@ -134,41 +137,41 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
 }
 
 /// Judges errors, throughput and all objectives; the worst decides: missed, then undecided, then met.
-fn verdict(records: &Records, rules: &Rules) -> (Verdict, String) {
+fn verdict(records: &Records, rules: &Rules) -> (MeasurementVerdict, String) {
     let errors = too_many_errors(records.circumstances.errors, records.count(), rules.error_rate_max_ppm);
     match errors.or_else(|| too_slow(records, rules.target_per_kilosecond)) {
-        Some(found) => (Verdict::Infeasible, found),
+        Some(found) => (MeasurementVerdict::Infeasible, found),
         None => latency_verdict(records, &rules.objectives),
     }
 }
 
-fn latency_verdict(records: &Records, objectives: &[Objective]) -> (Verdict, String) {
+fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
     let mut unbounded = None;
     for objective in objectives {
         let sorted = records.latencies_micros(objective.metric);
-        let limit = objective.max_micros as f64;
+        let limit = objective.max_microseconds as f64;
         let exceeding = sorted.iter().filter(|latency| **latency > limit).count() as u64;
         let quantile = Quantile::from(objective.percentile);
         let samples = sorted.len() as u64;
         match slo::judge_counts(exceeding, samples, quantile, CONFIDENCE) {
-            slo::Verdict::Feasible => {}
-            slo::Verdict::Infeasible => {
+            slo::SampleVerdict::Feasible => {}
+            slo::SampleVerdict::Infeasible => {
                 let share = exceeding as f64 * 100.0 / samples.max(1) as f64;
                 let text = format!("{} is missed: {share:.1} % of {samples} are above its limit", objective.name);
-                return (Verdict::Infeasible, text);
+                return (MeasurementVerdict::Infeasible, text);
             }
-            slo::Verdict::Undecided => {
+            slo::SampleVerdict::Undecided => {
                 unbounded = Some(format!("{} lies within the bounds of {samples} requests", objective.name));
             }
-            slo::Verdict::Unbounded => {
+            slo::SampleVerdict::Unbounded => {
                 let needed = slo::least_sample(quantile, CONFIDENCE);
                 unbounded = Some(format!("{} needs {needed} requests, {samples} were measured", objective.name));
             }
         }
     }
     match unbounded {
-        Some(text) => (Verdict::Unbounded, text),
-        None => (Verdict::Feasible, String::new()),
+        Some(text) => (MeasurementVerdict::Unbounded, text),
+        None => (MeasurementVerdict::Feasible, String::new()),
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
         let circumstances = Circumstances::default();
         Records {
             format_version: 1,
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             arm: "i1".into(),
             level: 4,
             circumstances,
@@ -197,15 +200,15 @@ mod tests {
         }
     }
 
-    fn rules(objectives: &[Objective]) -> Rules {
+    fn rules(objectives: &[LatencyObjective]) -> Rules {
         Rules { objectives: objectives.to_vec(), ..Rules::default() }
     }
 
-    fn objective(percentile: Percentile, max_micros: u64) -> Objective {
-        Objective { name: "fast".into(), metric: Metric::RequestLatency, percentile, max_micros }
+    fn objective(percentile: Percentile, max_microseconds: u64) -> LatencyObjective {
+        LatencyObjective { name: "fast".into(), metric: LatencyMetric::RequestLatency, percentile, max_microseconds }
     }
 
-    fn judged(count: u64, objectives: &[Objective]) -> (Verdict, String) {
+    fn judged(count: u64, objectives: &[LatencyObjective]) -> (MeasurementVerdict, String) {
         let row = row(&records(count), &rules(objectives));
         (row.verdict, row.reason)
     }
@@ -216,7 +219,7 @@ mod tests {
             Circumstances { gpu_millis: 9_000, ended: "all requests measured".into(), ..Circumstances::default() };
         let row = row(&Records { circumstances, ..records(420) }, &rules(&[objective(Percentile::P95, 100_000)]));
         let latency = |percentile, micros, lower_micros, upper_micros| Latency {
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile,
             micros,
             lower_micros,
@@ -225,7 +228,7 @@ mod tests {
         let expected = Row {
             arm: "i1".into(),
             level: 4,
-            verdict: Verdict::Feasible,
+            verdict: MeasurementVerdict::Feasible,
             count: 420,
             errors: 0,
             millis: 4_200,
@@ -248,15 +251,21 @@ mod tests {
     #[test]
     fn an_objective_is_missed_met_or_left_open_by_its_bound() {
         let p95 = |max| [objective(Percentile::P95, max)];
-        assert_eq!(judged(420, &p95(100_000)).0, Verdict::Feasible);
+        assert_eq!(judged(420, &p95(100_000)).0, MeasurementVerdict::Feasible);
         assert_eq!(
             judged(420, &p95(50_000)),
-            (Verdict::Infeasible, "fast is missed: 10.0 % of 420 are above its limit".to_owned())
+            (MeasurementVerdict::Infeasible, "fast is missed: 10.0 % of 420 are above its limit".to_owned())
         );
         let (verdict, reason) = judged(420, &[objective(Percentile::P90, 50_000)]);
-        assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast lies within the bounds of 420 requests"));
+        assert_eq!(
+            (verdict, reason.as_str()),
+            (MeasurementVerdict::Unbounded, "fast lies within the bounds of 420 requests")
+        );
         let (verdict, reason) = judged(58, &p95(100_000));
-        assert_eq!((verdict, reason.as_str()), (Verdict::Unbounded, "fast needs 59 requests, 58 were measured"));
+        assert_eq!(
+            (verdict, reason.as_str()),
+            (MeasurementVerdict::Unbounded, "fast needs 59 requests, 58 were measured")
+        );
     }
 
     #[test]
@@ -267,9 +276,9 @@ mod tests {
             let row = row(&Records { circumstances, ..records(420) }, &rules);
             (row.verdict, row.errors, row.reason)
         };
-        assert_eq!(judged(5, Some(20_000)), (Verdict::Feasible, 5, String::new()));
-        assert_eq!(judged(5, Some(10_000)), (Verdict::Infeasible, 5, "5 of 425 failed".to_owned()));
-        assert_eq!(judged(5, None).0, Verdict::Feasible);
+        assert_eq!(judged(5, Some(20_000)), (MeasurementVerdict::Feasible, 5, String::new()));
+        assert_eq!(judged(5, Some(10_000)), (MeasurementVerdict::Infeasible, 5, "5 of 425 failed".to_owned()));
+        assert_eq!(judged(5, None).0, MeasurementVerdict::Feasible);
     }
 
     #[test]
@@ -283,7 +292,7 @@ mod tests {
 
     /// 300 runs of 20 ms whose first token came after 5 ms, but after 50 ms in every tenth.
     fn runs() -> Records {
-        let mut runs = Records { metric: Metric::AgentRunLatency, ..records(300) };
+        let mut runs = Records { metric: LatencyMetric::AgentRunLatency, ..records(300) };
         for (i, run) in runs.chunks[0].requests.iter_mut().enumerate() {
             let first_token = if i % 10 == 0 { 50_000 } else { 5_000 };
             run.worst = Worst { first_token: Some(first_token), ..Worst::default() };
@@ -293,17 +302,17 @@ mod tests {
 
     #[test]
     fn each_objective_of_a_run_is_judged_by_its_own_metric() {
-        let judged = |metric, max_micros| {
-            let of = Objective { name: "it".into(), metric, percentile: Percentile::P95, max_micros };
+        let judged = |metric, max_microseconds| {
+            let of = LatencyObjective { name: "it".into(), metric, percentile: Percentile::P95, max_microseconds };
             let row = row(&runs(), &rules(&[of]));
             (row.verdict, row.reason)
         };
-        assert_eq!(judged(Metric::AgentRunLatency, 90_000).0, Verdict::Feasible);
-        assert_eq!(judged(Metric::TimeToFirstToken, 60_000).0, Verdict::Feasible);
+        assert_eq!(judged(LatencyMetric::AgentRunLatency, 90_000).0, MeasurementVerdict::Feasible);
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 60_000).0, MeasurementVerdict::Feasible);
         let missed = "it is missed: 10.0 % of 300 are above its limit".to_owned();
-        assert_eq!(judged(Metric::TimeToFirstToken, 40_000), (Verdict::Infeasible, missed));
+        assert_eq!(judged(LatencyMetric::TimeToFirstToken, 40_000), (MeasurementVerdict::Infeasible, missed));
         let unseen = "it needs 59 requests, 0 were measured".to_owned();
-        assert_eq!(judged(Metric::InterTokenLatency, 1), (Verdict::Unbounded, unseen));
+        assert_eq!(judged(LatencyMetric::InterTokenLatency, 1), (MeasurementVerdict::Unbounded, unseen));
     }
 
     #[test]
@@ -311,9 +320,9 @@ mod tests {
         let row = row(&runs(), &Rules::default());
         let found: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile, l.micros)).collect();
         let expected = [
-            (Metric::AgentRunLatency, Percentile::P50, 20_000),
-            (Metric::AgentRunLatency, Percentile::P99, 80_000),
-            (Metric::TimeToFirstToken, Percentile::P50, 5_000),
+            (LatencyMetric::AgentRunLatency, Percentile::P50, 20_000),
+            (LatencyMetric::AgentRunLatency, Percentile::P99, 80_000),
+            (LatencyMetric::TimeToFirstToken, Percentile::P50, 5_000),
         ];
         assert_eq!(found.into_iter().collect::<std::collections::BTreeSet<_>>(), expected.into_iter().collect());
     }
@@ -327,17 +336,21 @@ mod tests {
             (row.verdict, row.reason)
         };
         // 420 in 4.2 s: 430 are within chance of it, 470 are not.
-        assert_eq!(judged(Some(102_000), 102_381).0, Verdict::Feasible);
+        assert_eq!(judged(Some(102_000), 102_381).0, MeasurementVerdict::Feasible);
         let reason = "throughput is missed: 100.00 of 111.91 a second were served".to_owned();
-        assert_eq!(judged(Some(111_905), 111_905), (Verdict::Infeasible, reason));
-        assert_eq!(judged(None, 111_905).0, Verdict::Feasible, "a closed loop at a low level is slow by its nature");
+        assert_eq!(judged(Some(111_905), 111_905), (MeasurementVerdict::Infeasible, reason));
+        assert_eq!(
+            judged(None, 111_905).0,
+            MeasurementVerdict::Feasible,
+            "a closed loop at a low level is slow by its nature"
+        );
     }
 
     #[test]
     fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
         let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
-        let of = |metric| all.map(|p| Objective { metric, ..objective(p, 9_000_000) });
-        let objectives = [of(Metric::TimeToFirstToken), of(Metric::AgentRunLatency)].concat();
+        let of = |metric| all.map(|p| LatencyObjective { metric, ..objective(p, 9_000_000) });
+        let objectives = [of(LatencyMetric::TimeToFirstToken), of(LatencyMetric::AgentRunLatency)].concat();
         let digest = Digest::from_bytes(&[7; 32]);
         let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();
         let kept: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile)).collect();

@@ -4,7 +4,7 @@
 //! (`--profile-export-file`), times in nanoseconds.
 
 use serde::{Deserialize, Serialize};
-use slipway_worker_contract::{Gpu, Metric, ModelAnalyzerRow};
+use slipway_worker_contract::{Gpu, LatencyMetric, ModelAnalyzerRow};
 
 /// A request or run that was answered, in nanoseconds of the client's clock; in JSON `[sent, answered]`, and of a run
 /// `[sent, answered, request, firstToken, interToken]`, the last three in microseconds or null.
@@ -47,7 +47,7 @@ pub struct Records {
     /// 1.
     pub format_version: u32,
     /// What a request's time from sending to answer is.
-    pub metric: Metric,
+    pub metric: LatencyMetric,
     /// The arm's id.
     pub arm: String,
     /// Requests in flight.
@@ -163,7 +163,7 @@ impl Records {
     }
 
     /// One latency of every kept request that has it, in microseconds, ascending.
-    pub fn latencies_micros(&self, metric: Metric) -> Vec<f64> {
+    pub fn latencies_micros(&self, metric: LatencyMetric) -> Vec<f64> {
         let requests = self.chunks.iter().flat_map(|c| &c.requests);
         let mut all: Vec<f64> = requests.filter_map(|r| r.micros(metric, self.metric)).collect();
         all.sort_by(f64::total_cmp);
@@ -190,13 +190,13 @@ impl Request {
     }
 
     /// One of its latencies in microseconds, where its own time from sending to answer is `own`.
-    pub fn micros(&self, metric: Metric, own: Metric) -> Option<f64> {
+    pub fn micros(&self, metric: LatencyMetric, own: LatencyMetric) -> Option<f64> {
         let worst = match metric {
             metric if metric == own => return Some(self.latency_micros()),
-            Metric::RequestLatency => self.worst.request,
-            Metric::TimeToFirstToken => self.worst.first_token,
-            Metric::InterTokenLatency => self.worst.inter_token,
-            Metric::AgentRunLatency => None,
+            LatencyMetric::RequestLatency => self.worst.request,
+            LatencyMetric::TimeToFirstToken => self.worst.first_token,
+            LatencyMetric::InterTokenLatency => self.worst.inter_token,
+            LatencyMetric::AgentRunLatency => None,
         };
         worst.map(|micros| micros as f64)
     }
@@ -278,7 +278,7 @@ mod tests {
             let requests = sent.iter().map(request).collect();
             let records = Records {
                 format_version: 1,
-                metric: Metric::RequestLatency,
+                metric: LatencyMetric::RequestLatency,
                 arm: "a".into(),
                 level: 1,
                 circumstances: Circumstances { errors: 2, ended: "enough".into(), ..Circumstances::default() },

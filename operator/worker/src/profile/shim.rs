@@ -11,7 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use slipway_agent_runtime::backend::{BackendError, Entry, tokens::TokenizerError};
-use slipway_worker_contract::{EngineEntry, MeasureSettings, Metric, NoBuildBackend, Objective, Workload};
+use slipway_worker_contract::{
+    EngineEntry, LatencyMetric, LatencyObjective, MeasureSettings, NoBuildBackend, Workload,
+};
 
 use super::{
     chunks::{self, SoFar},
@@ -54,7 +56,7 @@ pub struct Order {
     /// How long a level runs.
     pub measure: MeasureSettings,
     /// What ends it early.
-    pub objectives: Vec<Objective>,
+    pub objectives: Vec<LatencyObjective>,
     /// What else ends it early.
     #[serde(default)]
     pub to_beat: Option<ToBeat>,
@@ -275,7 +277,8 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let spoken = Spoken { tokenizer: order.tokenizer.as_deref(), entry: order.entry, no_build: order.no_build };
     let entry = spoken.entry().map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
-    let mut watch = Watch::new(&order.objectives, Metric::RequestLatency).against(order.to_beat.as_ref(), call.level);
+    let mut watch =
+        Watch::new(&order.objectives, LatencyMetric::RequestLatency).against(order.to_beat.as_ref(), call.level);
     let warm_up = level.run(Part::WarmUp, u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };

@@ -1,14 +1,14 @@
 //! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
 
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
-use slipway_worker_contract::{Metric, Objective, Percentile};
+use slipway_worker_contract::{LatencyMetric, LatencyObjective, Percentile};
 
 use super::{records::Chunk, search::ToBeat};
 
 /// Gives the number of requests that a level needs to end as shown. The strictest objective's percentile must have a
 /// bound (p95 needs 59, p99 299, p99.9 2,995); 180 give a throughput within some percent in any case.
-fn least_requests(objectives: &[Objective]) -> u64 {
-    let needed = |objective: &Objective| match objective.percentile {
+fn least_requests(objectives: &[LatencyObjective]) -> u64 {
+    let needed = |objective: &LatencyObjective| match objective.percentile {
         Percentile::P50 | Percentile::P90 | Percentile::P95 => 180,
         Percentile::P99 => 299,
         Percentile::P99_9 => 2_995,
@@ -29,16 +29,16 @@ pub enum Decision {
 /// The evidence of one level.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    objectives: Vec<Objective>,
+    objectives: Vec<LatencyObjective>,
     evidence: EarlyWatch,
     rival: Option<(IncumbentTest, ToBeat)>,
-    own: Metric,
+    own: LatencyMetric,
     seen: u64,
 }
 
 impl Watch {
     /// Watches a level against its objectives, where a request's time from sending to answer is `own`.
-    pub fn new(objectives: &[Objective], own: Metric) -> Self {
+    pub fn new(objectives: &[LatencyObjective], own: LatencyMetric) -> Self {
         let quantiles: Vec<_> = objectives.iter().map(|o| o.percentile.into()).collect();
         let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
         Self { objectives: objectives.to_vec(), evidence, rival: None, own, seen: 0 }
@@ -57,7 +57,7 @@ impl Watch {
     pub fn observe(&mut self, chunk: &Chunk) {
         self.seen += chunk.requests.len() as u64;
         for (position, objective) in self.objectives.iter().enumerate() {
-            let limit = objective.max_micros as f64;
+            let limit = objective.max_microseconds as f64;
             let values = || chunk.requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
             let exceeding = values().filter(|micros| *micros > limit).count() as u64;
             self.evidence.observe(position, exceeding, values().count() as u64 - exceeding);
@@ -103,9 +103,13 @@ mod tests {
     }
 
     fn decision(percentile: Percentile, chunks: &[(u64, u64)]) -> Decision {
-        let objective =
-            Objective { name: "fast".into(), metric: Metric::RequestLatency, percentile, max_micros: 100_000 };
-        let mut watch = Watch::new(&[objective], Metric::RequestLatency);
+        let objective = LatencyObjective {
+            name: "fast".into(),
+            metric: LatencyMetric::RequestLatency,
+            percentile,
+            max_microseconds: 100_000,
+        };
+        let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency);
         chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
         watch.decide()
     }
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
-        let mut watch = Watch::new(&[], Metric::RequestLatency);
+        let mut watch = Watch::new(&[], LatencyMetric::RequestLatency);
         watch.observe(&chunk(298, 0));
         assert_eq!(watch.decide(), Decision::GoOn);
         watch.observe(&chunk(1, 0));
@@ -139,13 +143,13 @@ mod tests {
         let decision = |per_kilosecond, count| {
             let rival = ToBeat { per_kilosecond, of: "i2 at 8".into() };
             // Four in flight of 50 ms each are 80 a second.
-            let limit = Objective {
+            let limit = LatencyObjective {
                 name: "fast".into(),
-                metric: Metric::RequestLatency,
+                metric: LatencyMetric::RequestLatency,
                 percentile: Percentile::P99,
-                max_micros: 100_000,
+                max_microseconds: 100_000,
             };
-            let mut watch = Watch::new(&[limit], Metric::RequestLatency).against(Some(&rival), 4);
+            let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency).against(Some(&rival), 4);
             watch.observe(&chunk(count, 0));
             watch.decide()
         };

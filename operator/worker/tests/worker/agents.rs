@@ -6,8 +6,8 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use slipway_worker::failure;
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, Driver, MeasureSettings, Metric, Objective, Percentile, ProfileTask, ServeConfig,
-    Verdict,
+    AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, LatencyObjective, MeasureSettings, MeasurementVerdict,
+    Percentile, ProfileTask, ServeConfig,
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -42,10 +42,10 @@ async fn bench_with(endpoint: &str, campaign: impl FnOnce(Driver) -> Campaign, t
     fs::write(bench.path("trace.jsonl"), trace).unwrap();
     let trace = data_file(&bench.path("trace.jsonl"));
     let agent = AgentRunSettings { endpoint: endpoint.to_owned(), trace, timeout_millis: 10_000 };
-    let (name, metric, percentile) = ("runs".to_owned(), Metric::AgentRunLatency, Percentile::P95);
+    let (name, metric, percentile) = ("runs".to_owned(), LatencyMetric::AgentRunLatency, Percentile::P95);
     bench.task = ProfileTask {
         campaign: campaign(Driver::AgentRun(agent)),
-        objectives: vec![Objective { name, metric, percentile, max_micros: 10_000_000 }],
+        objectives: vec![LatencyObjective { name, metric, percentile, max_microseconds: 10_000_000 }],
         error_rate_max_ppm: Some(10_000),
         measure: MeasureSettings { max_requests: 400, warm_up: 2, ..MeasureSettings::default() },
         ..bench.task.clone()
@@ -65,9 +65,9 @@ fn confirm(driver: Driver) -> Campaign {
 async fn agents_in_a_closed_loop_give_a_row_of_runs() {
     let (endpoint, server) = sidecar().await;
     let row = bench(&endpoint, explore, false).await.run().await.unwrap().rows.remove(0);
-    assert_eq!((row.verdict, row.errors, row.level), (Verdict::Feasible, 0, 3));
+    assert_eq!((row.verdict, row.errors, row.level), (MeasurementVerdict::Feasible, 0, 3));
     assert!(row.count >= 180, "{}", row.count);
-    assert!(row.latencies.iter().all(|latency| latency.metric == Metric::AgentRunLatency));
+    assert!(row.latencies.iter().all(|latency| latency.metric == LatencyMetric::AgentRunLatency));
     server.abort();
 }
 
@@ -75,7 +75,7 @@ async fn agents_in_a_closed_loop_give_a_row_of_runs() {
 async fn a_call_that_the_trace_does_not_have_fails_its_run() {
     let (endpoint, server) = sidecar().await;
     let row = bench(&endpoint, explore, true).await.run().await.unwrap().rows.remove(0);
-    assert_eq!(row.verdict, Verdict::Infeasible);
+    assert_eq!(row.verdict, MeasurementVerdict::Infeasible);
     assert!(row.errors > 50, "{}", row.errors);
     assert!(
         row.reason.contains(" failed; ") && row.reason.contains("a tool call had no recorded result"),
@@ -92,7 +92,7 @@ async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
     let row = &result.rows[0];
     // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson count.
     assert!((40..160).contains(&row.count), "{}", row.count);
-    assert_eq!((result.rows.len(), row.verdict), (1, Verdict::Feasible), "{}", row.reason);
+    assert_eq!((result.rows.len(), row.verdict), (1, MeasurementVerdict::Feasible), "{}", row.reason);
     assert_eq!(result.reason, "the point was run at 25000 arrivals in 1,000 s");
     server.abort();
 }

@@ -35,9 +35,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, MeasureSettings, Metric,
-    ModelAnalyzerRow, Objective, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row,
-    ServeConfig, Task, Verdict, WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, LatencyObjective,
+    MeasureSettings, MeasurementVerdict, ModelAnalyzerRow, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult,
+    ProfileTask, Progress, Row, ServeConfig, Task, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -245,11 +245,11 @@ fn task(engine: EngineRef, prompts: &Path) -> ProfileTask {
             driver: Driver::ModelAnalyzer,
         },
         workloads: vec![Workload { name: "chat".into(), weight: 1, prompts: data_file(prompts) }],
-        objectives: vec![Objective {
+        objectives: vec![LatencyObjective {
             name: "fast".into(),
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
-            max_micros: 50_000,
+            max_microseconds: 50_000,
         }],
         error_rate_max_ppm: None,
         optimize_for: OptimizeFor::Throughput,
@@ -264,7 +264,7 @@ fn instances(count: u32) -> Arm {
     Arm { id: format!("instances-{count}"), config: ServeConfig { instances: Some(count), ..ServeConfig::default() } }
 }
 
-fn summary(rows: &[Row]) -> Vec<(&str, u32, Verdict, u64)> {
+fn summary(rows: &[Row]) -> Vec<(&str, u32, MeasurementVerdict, u64)> {
     rows.iter().map(|r| (r.arm.as_str(), r.level, r.verdict, r.latencies.first().map_or(0, |l| l.micros))).collect()
 }
 
@@ -275,10 +275,10 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
     let result = bench.run().await.unwrap();
 
     let expected = [
-        ("instances-1", 1, Verdict::Feasible, 20_000),
-        ("instances-2", 1, Verdict::Feasible, 20_000),
-        ("instances-1", 4, Verdict::Infeasible, 80_000),
-        ("instances-2", 4, Verdict::Feasible, 40_000),
+        ("instances-1", 1, MeasurementVerdict::Feasible, 20_000),
+        ("instances-2", 1, MeasurementVerdict::Feasible, 20_000),
+        ("instances-1", 4, MeasurementVerdict::Infeasible, 80_000),
+        ("instances-2", 4, MeasurementVerdict::Feasible, 40_000),
     ];
     assert_eq!(summary(&result.rows), expected);
     assert_eq!(result.reason, "every arm was walked up to its limit");
@@ -304,7 +304,7 @@ async fn a_model_that_is_loaded_at_the_start_stays_and_keeps_its_configuration()
     materialize::run(&bench.setup().engine).unwrap();
     bench.arms(&[("a", ServeConfig::default()), ("b", instances(2).config)]);
     let rows = bench.run().await.unwrap().rows;
-    assert!(rows.iter().filter(|row| row.arm == "a").all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+    assert!(rows.iter().filter(|row| row.arm == "a").all(|row| row.verdict != MeasurementVerdict::Failed), "{rows:?}");
     let refused: Vec<_> = rows.iter().filter(|row| row.arm == "b").map(|row| row.reason.as_str()).collect();
     let words = "an engine that is split over GPUs is loaded once, with the configuration that it was built with: remove \
                  search.parameters";
@@ -321,7 +321,7 @@ async fn a_model_that_takes_tokens_is_measured_with_tokens() {
     bench.script("perf_analyzer", &bench.perf_analyzer().replace("grep -c text_input", "grep -c input_ids"));
     bench.arms(&[("a", ServeConfig::default())]);
     let rows = bench.run().await.unwrap().rows;
-    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != MeasurementVerdict::Failed), "{rows:?}");
 }
 
 /// The settings are the engine's, whichever model is asked.
@@ -333,7 +333,7 @@ async fn an_engine_behind_models_of_text_is_loaded_with_them_and_gets_the_settin
     bench.arms(&[("a", ServeConfig { parameters: [("mode".into(), "fast".into())].into(), ..Default::default() })]);
     assert_eq!(entry::configured(&bench.task.model, bench.task.entry), "tensorrt_llm");
     let rows = bench.run().await.unwrap().rows;
-    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != Verdict::Failed), "{rows:?}");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.verdict != MeasurementVerdict::Failed), "{rows:?}");
     let expected = [
         "-tensorrt_llm_bls",
         "-postprocessing",
@@ -385,11 +385,11 @@ async fn an_arm_that_triton_cannot_load_is_a_failed_row_and_the_others_go_on() {
     let broken = ServeConfig { parameters, ..ServeConfig::default() };
     bench.arms(&[("broken", broken.clone()), ("sound", ServeConfig::default())]);
     let rows = bench.run().await.unwrap().rows;
-    assert_eq!(rows[0].verdict, Verdict::Failed);
+    assert_eq!(rows[0].verdict, MeasurementVerdict::Failed);
     let words = "Triton cannot load \"agent\": load failed for model 'agent': version 1 is at UNAVAILABLE state: \
                  Internal: no such weights";
     assert_eq!(rows[0].reason, words);
-    assert_eq!(summary(&rows[1..2]), [("sound", 1, Verdict::Feasible, 20_000)]);
+    assert_eq!(summary(&rows[1..2]), [("sound", 1, MeasurementVerdict::Feasible, 20_000)]);
 
     bench.arms(&[("broken", broken)]);
     let error = bench.run().await.unwrap_err();
@@ -418,7 +418,7 @@ async fn progress_is_read_while_it_grows_and_acknowledged_only_at_the_end() {
     let row = judge::row(
         &Records {
             format_version: 1,
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             arm: "a".into(),
             level: 1,
             circumstances: Circumstances { gpu_millis: 5, ..Circumstances::default() },
@@ -505,7 +505,7 @@ fn recompute(bench: &Bench, records: &Path) -> Result<Row, String> {
 
 /// The choice among rows: the feasible one on the front of throughput and p99 with the most throughput.
 fn chosen(rows: &[Row]) -> &Row {
-    let feasible: Vec<&Row> = rows.iter().filter(|row| row.verdict == Verdict::Feasible).collect();
+    let feasible: Vec<&Row> = rows.iter().filter(|row| row.verdict == MeasurementVerdict::Feasible).collect();
     let p99 = |row: &Row| row.latencies.iter().find(|l| l.percentile == Percentile::P99).unwrap().micros as f64;
     let points: Vec<Vec<f64>> = feasible.iter().map(|row| vec![row.per_kilosecond as f64, p99(row)]).collect();
     let front = Front::of(&points, &[Direction::Maximize, Direction::Minimize]).unwrap();

@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_vocabulary::{Percentile, evidence::Metric};
 
-use super::{Config, Objective, OnInconclusive, Prediction, Step};
+use super::{Config, CountedObjective, OnInconclusive, Prediction, Step};
 
 fn message(text: &str) -> String {
     serde_json::from_str::<Config>(text).unwrap_err().to_string()
@@ -31,7 +31,7 @@ fn a_full_configuration_is_read_as_people_write_it() {
         alpha: 0.005,
         warm_up_seconds: 30,
         on_inconclusive: OnInconclusive::Rollback,
-        objectives: vec![Objective {
+        objectives: vec![CountedObjective {
             metric: Metric::RequestLatency,
             percentile: Percentile::P99_9,
             max_microseconds: 500_000,

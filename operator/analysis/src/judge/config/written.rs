@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{
-    Change, Config, ConfigError, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, Objective, OnInconclusive, Prediction,
-    Step, margin_bins,
+    Change, Config, ConfigError, CountedObjective, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, OnInconclusive,
+    Prediction, Step, margin_bins,
 };
 
 /// The configuration as it is written; every field may be absent.
@@ -74,7 +74,7 @@ impl TryFrom<Written> for Config {
             written.error_rate_max.map(|percent| percent.fraction("errorRateMax", 0.0, 99.0)).transpose()?;
         let objectives = written.objectives.into_iter().enumerate().map(|(index, objective)| {
             let WrittenObjective { metric, percentile, max_microseconds } = objective;
-            Ok(Objective { metric, percentile: percentile.known(index)?, max_microseconds })
+            Ok(CountedObjective { metric, percentile: percentile.known(index)?, max_microseconds })
         });
         let config = Self {
             steps,

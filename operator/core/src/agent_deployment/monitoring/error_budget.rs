@@ -16,7 +16,7 @@ use slipway_crds::{
     },
 };
 
-use super::build::alerts::{Objective, objectives};
+use super::build::alerts::{BudgetedObjective, objectives};
 use crate::{agent_deployment::world::World, conditions::Draft};
 
 /// How long a figure stands: a budget of 30 days moves slowly, and every figure is a write of the status.
@@ -61,9 +61,9 @@ pub enum BudgetsView {
 pub fn is_due(slo: &ServiceLevelObjectives, status: &AgentDeploymentStatus, now: Timestamp) -> bool {
     let serves = status.rollout.as_ref().is_some_and(|rollout| rollout.stable.is_some());
     let stands = |budget: &ErrorBudget| now.duration_since(budget.at.0) < FIGURE_STANDS;
-    let known = |objective: &Objective| status.slo.iter().find(|entry| entry.name == objective.name);
+    let known = |objective: &BudgetedObjective| status.slo.iter().find(|entry| entry.name == objective.name);
     let has_figure =
-        |objective: &Objective| known(objective).and_then(|entry| entry.budget.as_ref()).is_some_and(stands);
+        |objective: &BudgetedObjective| known(objective).and_then(|entry| entry.budget.as_ref()).is_some_and(stands);
     serves && !objectives(slo).iter().all(has_figure)
 }
 

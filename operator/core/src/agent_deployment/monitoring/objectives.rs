@@ -8,7 +8,7 @@ use slipway_analysis::slo::rate_bounds;
 use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{ErrorRateObjective, LatencyMetric, LatencyObjective, ObjectiveStatus, ThroughputUnit},
+        agent_deployment::{ErrorRateObjective, LatencyMetric, ObjectiveStatus, ThroughputUnit, WrittenObjective},
         profile::{Measurement, MeasurementPurpose},
     },
     values::readable_duration,
@@ -61,16 +61,16 @@ impl ObservedObjectives {
     }
 
     fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
-        self.metrics.get(&counted_as(metric))
+        self.metrics.get(&Metric::of(metric))
     }
 
     /// Says that more units were beyond an objective's bound than it allows for, where that is no chance: the lower bound of their share is
     /// above what may be.
-    pub fn surely_missed(&self, objective: &LatencyObjective) -> Option<String> {
+    pub fn surely_missed(&self, objective: &WrittenObjective) -> Option<String> {
         let counted = self.of_metric(objective.metric)?;
         let beyond = counted.beyond(objective.max.microseconds());
         let may = 1.0 - objective.percentile.probability();
-        let LatencyObjective { name, metric, percentile, max } = objective;
+        let WrittenObjective { name, metric, percentile, max } = objective;
         (rate_bounds(beyond, counted.count, SURE).0 > may).then(|| {
             format!(
                 "{name}: {} {percentile} is above {max}, by {beyond} of {} in the last hour",
@@ -92,16 +92,6 @@ impl Counted {
     /// Units that were slower for sure, and those that failed.
     fn beyond(&self, microseconds: u64) -> u64 {
         self.values.count_above(microseconds).at_least + self.errors
-    }
-}
-
-/// The metric of the evidence that an objective is about.
-pub const fn counted_as(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }
 
@@ -190,8 +180,8 @@ fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
     }
 }
 
-fn latency(world: &World, objective: &LatencyObjective, predicted: Option<&Measurement>) -> ObjectiveStatus {
-    let LatencyObjective { name, metric, percentile, max } = objective;
+fn latency(world: &World, objective: &WrittenObjective, predicted: Option<&Measurement>) -> ObjectiveStatus {
+    let WrittenObjective { name, metric, percentile, max } = objective;
     let is_it = |value: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
         value.metric == *metric && value.percentile == *percentile
     };
@@ -281,7 +271,7 @@ mod tests {
     #[test]
     fn an_objective_is_missed_for_sure_only_where_chance_does_not_explain_it() {
         let json = serde_json::json!({"name": "reply", "metric": "AgentRunLatency", "percentile": "p95", "max": "5s"});
-        let objective: LatencyObjective = serde_json::from_value(json).unwrap();
+        let objective: WrittenObjective = serde_json::from_value(json).unwrap();
         let words = "reply: AgentRunLatency p95 is above 5s, by 90 of 1000 in the last hour";
         assert_eq!(runs(1_000, 80, 10).surely_missed(&objective).as_deref(), Some(words));
         assert_eq!(

@@ -6,17 +6,20 @@ use std::{cell::LazyCell, ops::Deref, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
-    Arm, Change, Config, Expectation, Judge, Judgement, Objective, Observation, OnInconclusive as JudgeOnInconclusive,
-    Reference, Step, Suspect, Verdict, Window, config,
+    Arm, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation,
+    OnInconclusive as JudgeOnInconclusive, Reference, Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, TrafficType},
 };
-use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id};
+use slipway_vocabulary::{
+    LatencyObjective,
+    evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id},
+};
 
 use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
-use crate::agent_deployment::{monitoring::objectives::counted_as, world::PodEvidence};
+use crate::agent_deployment::world::PodEvidence;
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
@@ -139,11 +142,7 @@ impl Case<'_> {
             min_soak_seconds: step.min_soak_seconds,
             max_soak_seconds: step.max_soak_seconds,
         });
-        let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(|objective| Objective {
-            metric: counted_as(objective.metric),
-            percentile: objective.percentile,
-            max_microseconds: objective.max.microseconds(),
-        });
+        let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(LatencyObjective::from);
         Config {
             steps: steps.collect(),
             margin_bins: config::margin_bins(rollout.judge.max_regression.ratio()),
@@ -154,7 +153,7 @@ impl Case<'_> {
                 OnInconclusive::Rollback => JudgeOnInconclusive::Rollback,
                 OnInconclusive::Promote => JudgeOnInconclusive::Promote,
             },
-            objectives: objectives.collect(),
+            objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
             error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
             predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
             change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),

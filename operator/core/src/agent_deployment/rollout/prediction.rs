@@ -3,7 +3,7 @@
 use slipway_analysis::judge::Prediction;
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::{LatencyMetric, LatencyObjective},
+    agent_deployment::{LatencyMetric, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
 use slipway_vocabulary::evidence::Metric;
@@ -64,7 +64,7 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
         (text(before), text(after))
     };
     let mut lines = Vec::new();
-    for LatencyObjective { name, metric, percentile, max } in &world.spec.slo.objectives {
+    for WrittenObjective { name, metric, percentile, max } in &world.spec.slo.objectives {
         let is_it = |value: &&MeasuredLatency| value.metric == *metric && value.percentile == *percentile;
         let (before, after) =
             both(&|row| row.latencies.iter().find(is_it).map(|value| milliseconds(value.microseconds)));

@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
     profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, DataFile, Driver, EngineRef, InvalidDigest, MeasureSettings, Objective,
+    AgentRunSettings, Arm, Campaign, DataFile, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings,
     OptimizeFor, OtherEngine, ProfileTask, Workload,
 };
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     profile::decide::{
-        rows::{Subject, measured_metrics, metric, recorded, unsigned},
+        rows::{Subject, measured_metrics, recorded, unsigned},
         select,
     },
     serving::{serve_config, tokenizer_folder},
@@ -124,20 +124,13 @@ fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
 }
 
 /// A driver refuses an objective on what it does not measure.
-fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<Objective> {
+fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<LatencyObjective> {
     let measured = measured_metrics(match driver {
         Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
         Driver::AgentRun(_) => ProfilingDriver::AgentRun,
     });
     let objectives = inputs.objectives.iter().filter(|objective| measured.contains(&objective.metric));
-    objectives
-        .map(|objective| Objective {
-            name: objective.name.clone(),
-            metric: metric(objective.metric),
-            percentile: objective.percentile,
-            max_micros: objective.max.microseconds(),
-        })
-        .collect()
+    objectives.map(LatencyObjective::from).collect()
 }
 
 fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Vec<OtherEngine> {

@@ -4,7 +4,7 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{LatencyObjective, ProfilingDriver},
+        agent_deployment::{ProfilingDriver, WrittenObjective},
         profile::{
             MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileInputs,
             ProfiledEngine,
@@ -122,7 +122,7 @@ enum Standing {
     Open,
 }
 
-fn standing(objective: &LatencyObjective, row: &Measurement) -> Standing {
+fn standing(objective: &WrittenObjective, row: &Measurement) -> Standing {
     let is_it = |latency: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
         (latency.metric, latency.percentile) == (objective.metric, objective.percentile)
     };

@@ -2,7 +2,7 @@
 
 use slipway_analysis::slo::{Bound, Limit, nearest};
 use slipway_crds::v1alpha1::{
-    agent_deployment::LatencyObjective,
+    agent_deployment::WrittenObjective,
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
@@ -51,7 +51,7 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
 }
 
 /// The objectives that the rows of a purpose are judged by.
-pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<LatencyObjective> {
+pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<WrittenObjective> {
     let metrics = measured_metrics(select::driver_for(inputs, purpose));
     inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
 }
@@ -60,7 +60,7 @@ fn target(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> u64 {
     select::target_per_kilosecond(inputs, select::driver_for(inputs, purpose)).unwrap_or(0)
 }
 
-fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
+fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
     let latencies = objectives.iter().map(|o| Limit::new(&o.name, Bound::AtMost(o.max.microseconds() as f64)));
     let most_errors = inputs.error_rate.as_ref().map_or(1e6, |rate| f64::from(rate.max.parts_per_million()));
     latencies
@@ -73,12 +73,12 @@ fn limits(inputs: &ProfileInputs, objectives: &[LatencyObjective], purpose: Meas
 
 /// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much would be met
 /// beyond doubt.
-fn values(inputs: &ProfileInputs, objectives: &[LatencyObjective], measurement: &Measurement) -> Vec<Option<f64>> {
+fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: &Measurement) -> Vec<Option<f64>> {
     let is_measured = match measurement.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
         MeasurementVerdict::Failed => false,
     };
-    let latency = |objective: &LatencyObjective| {
+    let latency = |objective: &WrittenObjective| {
         let found = measurement
             .latencies
             .iter()
@@ -99,7 +99,7 @@ fn only_misses(limits: &[Limit], row: Vec<Option<f64>>) -> Vec<Option<f64>> {
 
 fn undecided(
     inputs: &ProfileInputs,
-    objectives: &[LatencyObjective],
+    objectives: &[WrittenObjective],
     measurements: &[Measurement],
     purpose: MeasurementPurpose,
 ) -> Infeasible {

@@ -3,9 +3,9 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::{LatencyMetric, ProfilingDriver},
-    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
+    profile::{MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
 };
-use slipway_worker_contract::{self as contract, Latency, Metric, Phase, Progress, Row, Verdict};
+use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
 use super::cut;
 use crate::{
@@ -115,12 +115,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         configuration: row.arm.clone(),
         level: signed(row.level),
         purpose: subject.purpose,
-        verdict: match row.verdict {
-            Verdict::Feasible => MeasurementVerdict::Feasible,
-            Verdict::Infeasible => MeasurementVerdict::Infeasible,
-            Verdict::Unbounded => MeasurementVerdict::Unbounded,
-            Verdict::Failed => MeasurementVerdict::Failed,
-        },
+        verdict: row.verdict,
         count: signed(row.count),
         errors: signed(row.errors),
         milliseconds: long(row.millis),
@@ -137,12 +132,7 @@ fn row(measurement: &Measurement) -> Row {
     Row {
         arm: measurement.configuration.clone(),
         level: unsigned(measurement.level),
-        verdict: match measurement.verdict {
-            MeasurementVerdict::Feasible => Verdict::Feasible,
-            MeasurementVerdict::Infeasible => Verdict::Infeasible,
-            MeasurementVerdict::Unbounded => Verdict::Unbounded,
-            MeasurementVerdict::Failed => Verdict::Failed,
-        },
+        verdict: measurement.verdict,
         count: unsigned(measurement.count),
         errors: unsigned(measurement.errors),
         millis: natural(measurement.milliseconds),
@@ -159,12 +149,7 @@ fn row(measurement: &Measurement) -> Row {
 
 fn measured_latency(latency: &Latency) -> MeasuredLatency {
     MeasuredLatency {
-        metric: match latency.metric {
-            Metric::RequestLatency => LatencyMetric::RequestLatency,
-            Metric::TimeToFirstToken => LatencyMetric::TimeToFirstToken,
-            Metric::InterTokenLatency => LatencyMetric::InterTokenLatency,
-            Metric::AgentRunLatency => LatencyMetric::AgentRunLatency,
-        },
+        metric: latency.metric,
         percentile: latency.percentile,
         microseconds: long(latency.micros),
         lower: long(latency.lower_micros),
@@ -174,21 +159,11 @@ fn measured_latency(latency: &Latency) -> MeasuredLatency {
 
 fn latency(measured: &MeasuredLatency) -> Latency {
     Latency {
-        metric: metric(measured.metric),
+        metric: measured.metric,
         percentile: measured.percentile,
         micros: natural(measured.microseconds),
         lower_micros: natural(measured.lower),
         upper_micros: measured.upper.map(natural),
-    }
-}
-
-/// A latency, as the worker knows it.
-pub fn metric(metric: LatencyMetric) -> Metric {
-    match metric {
-        LatencyMetric::RequestLatency => Metric::RequestLatency,
-        LatencyMetric::TimeToFirstToken => Metric::TimeToFirstToken,
-        LatencyMetric::InterTokenLatency => Metric::InterTokenLatency,
-        LatencyMetric::AgentRunLatency => Metric::AgentRunLatency,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The scenarios, their gates, and the loop that measures them.
 
-use slipway_analysis::judge::{Config, Judge, Objective, Prediction, Step, Verdict};
+use slipway_analysis::judge::{Config, CountedObjective, Judge, Prediction, Step, Verdict};
 use slipway_vocabulary::{
     Percentile,
     evidence::{Metric, Quantile},
@@ -167,7 +167,7 @@ fn loaded() -> Vec<Row> {
 }
 
 fn config_with_objective(max_microseconds: f64) -> Config {
-    let objectives = vec![Objective {
+    let objectives = vec![CountedObjective {
         metric: Metric::RequestLatency,
         percentile: Percentile::P95,
         max_microseconds: max_microseconds as u64,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use slipway_analysis::judge::{Arm, Config, Judge, Objective, Observation, Window};
+use slipway_analysis::judge::{Arm, Config, CountedObjective, Judge, Observation, Window};
 use slipway_vocabulary::{
     Percentile,
     evidence::{Histogram, Metric, Unit},
@@ -39,7 +39,7 @@ pub fn measure(requests_per_second: u64) -> Timing {
 
 fn config() -> Config {
     let metrics = [Metric::AgentRunLatency, Metric::TimeToFirstToken];
-    let objective = |metric| Objective { metric, percentile: Percentile::P95, max_microseconds: 900_000 };
+    let objective = |metric| CountedObjective { metric, percentile: Percentile::P95, max_microseconds: 900_000 };
     Config { objectives: metrics.map(objective).to_vec(), ..Config::default() }
 }
 

@@ -1,7 +1,7 @@
 //! Messages fit, keep their data, and say what is wrong with them.
 
 use super::*;
-use crate::{Verdict, WhyNotMeasured};
+use crate::{MeasurementVerdict, WhyNotMeasured};
 
 fn failed(text: String) -> Message {
     Message::Failed { class: FailureClass::BadModel, text }
@@ -11,7 +11,7 @@ fn row(level: u32) -> Row {
     Row {
         arm: "instances-2".into(),
         level,
-        verdict: Verdict::Feasible,
+        verdict: MeasurementVerdict::Feasible,
         count: 420,
         errors: 0,
         millis: 21_000,

@@ -4,7 +4,7 @@ use super::*;
 
 fn row(reason: &str) -> Row {
     let latency = |percentile| Latency {
-        metric: Metric::InterTokenLatency,
+        metric: LatencyMetric::InterTokenLatency,
         percentile,
         micros: 12_345_678,
         lower_micros: 12_345_678,
@@ -13,7 +13,7 @@ fn row(reason: &str) -> Row {
     Row {
         arm: "a".repeat(40),
         level: 1024,
-        verdict: Verdict::Infeasible,
+        verdict: MeasurementVerdict::Infeasible,
         count: 4000,
         errors: 4000,
         millis: 120_000,

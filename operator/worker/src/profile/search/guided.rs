@@ -9,8 +9,8 @@ use slipway_analysis::{
     slo::Bound,
 };
 use slipway_worker_contract::{
-    Arm, Latency, Metric, NotMeasured, Objective, OptimizeFor, OtherEngine, Percentile, ProfileEnd, ProfileTask, Row,
-    Verdict, WhyNotMeasured,
+    Arm, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor, OtherEngine,
+    Percentile, ProfileEnd, ProfileTask, Row, WhyNotMeasured,
 };
 
 use super::{
@@ -30,9 +30,9 @@ const MOST_CONFIRMS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Guided {
     plan: Plan,
-    objectives: Vec<Objective>,
+    objectives: Vec<LatencyObjective>,
     /// What is optimised when it is a latency.
-    latency: (Metric, Percentile),
+    latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
     target_per_kilosecond: Option<u64>,
     gpus: u32,
@@ -96,7 +96,7 @@ impl Guided {
         let own = rows.iter().map(|row| (row, self.gpus, None));
         let others = self.others.iter();
         let others = others.flat_map(|other| other.rows.iter().map(|row| (row, other.gpus.max(1), Some(&other.name))));
-        own.chain(others).filter(|(row, ..)| row.verdict == Verdict::Feasible).map(|(row, gpus, name)| {
+        own.chain(others).filter(|(row, ..)| row.verdict == MeasurementVerdict::Feasible).map(|(row, gpus, name)| {
             let per_kilosecond = match self.optimize_for {
                 OptimizeFor::Cost => row.per_kilosecond * u64::from(self.gpus) / u64::from(gpus),
                 OptimizeFor::Throughput | OptimizeFor::Latency => row.per_kilosecond,
@@ -173,7 +173,7 @@ impl View {
         let position = |level: u32| levels.binary_search(&level).ok();
         let mut space = space(search, &levels);
         let failed: BTreeSet<usize> =
-            known.iter().filter(|(_, row)| row.verdict == Verdict::Failed).map(|(arm, _)| *arm).collect();
+            known.iter().filter(|(_, row)| row.verdict == MeasurementVerdict::Failed).map(|(arm, _)| *arm).collect();
         for (index, arm) in space.arms.iter_mut().enumerate() {
             let ours = index < search.plan.arms.len() && !failed.contains(&index);
             let seen = |level: u32| known.iter().any(|(arm, row)| *arm == index && row.level == level);
@@ -275,19 +275,19 @@ fn throughput(search: &Guided) -> analysis::Metric {
 }
 
 /// The latencies that are limited or optimised, each once, in the order of the space's metrics after the throughput.
-fn measured(search: &Guided) -> Vec<(Metric, Percentile)> {
+fn measured(search: &Guided) -> Vec<(LatencyMetric, Percentile)> {
     let limited = search.objectives.iter().map(|o| (o.metric, o.percentile));
     limited.chain([search.latency]).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn position(search: &Guided, latency: (Metric, Percentile)) -> usize {
+fn position(search: &Guided, latency: (LatencyMetric, Percentile)) -> usize {
     1 + measured(search).iter().position(|l| *l == latency).unwrap_or(0)
 }
 
 fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
-    let latency = |o: &Objective| analysis::Constraint {
+    let latency = |o: &LatencyObjective| analysis::Constraint {
         metric: position(search, (o.metric, o.percentile)),
-        bound: Bound::AtMost(o.max_micros as f64),
+        bound: Bound::AtMost(o.max_microseconds as f64),
     };
     let target = search.target_per_kilosecond.map(|target| {
         let target = match search.optimize_for {
@@ -299,11 +299,11 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
     search.objectives.iter().map(latency).chain(target).collect()
 }
 
-fn latency_metric(metric: Metric, percentile: Percentile) -> analysis::Metric {
+fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> analysis::Metric {
     let kind = match metric {
-        Metric::RequestLatency | Metric::AgentRunLatency => analysis::MetricKind::Latency,
-        Metric::TimeToFirstToken => analysis::MetricKind::FirstToken,
-        Metric::InterTokenLatency => analysis::MetricKind::PerToken,
+        LatencyMetric::RequestLatency | LatencyMetric::AgentRunLatency => analysis::MetricKind::Latency,
+        LatencyMetric::TimeToFirstToken => analysis::MetricKind::FirstToken,
+        LatencyMetric::InterTokenLatency => analysis::MetricKind::PerToken,
     };
     analysis::Metric { name: format!("{metric:?} {percentile:?}"), kind, prior: Vec::new() }
 }
@@ -347,9 +347,11 @@ fn measurement(
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
     let log_sd = log_sd(row);
     let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
-        (Verdict::Failed, _) => analysis::Outcome::Failed,
-        (Verdict::Feasible | Verdict::Unbounded, Some(values)) => analysis::Outcome::Measured { values, log_sd },
-        (Verdict::Feasible | Verdict::Unbounded | Verdict::Infeasible, _) => {
+        (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
+        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
+            analysis::Outcome::Measured { values, log_sd }
+        }
+        (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
             analysis::Outcome::Aborted { values, log_sd }
         }
     };
@@ -363,12 +365,12 @@ fn measurement(
 }
 
 /// A percentile of a row. A feasible row that had no room for it still says that it is below its limit.
-fn value(search: &Guided, row: &Row, (metric, percentile): (Metric, Percentile)) -> Option<f64> {
+fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Percentile)) -> Option<f64> {
     const BELOW: f64 = 0.8;
     let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
     let limit = || {
         let of = search.objectives.iter().find(|o| (o.metric, o.percentile) == (metric, percentile))?;
-        (row.verdict == Verdict::Feasible).then_some(of.max_micros as f64 * BELOW)
+        (row.verdict == MeasurementVerdict::Feasible).then_some(of.max_microseconds as f64 * BELOW)
     };
     found.map(|l| l.micros.max(1) as f64).or_else(limit)
 }

@@ -1,6 +1,6 @@
 //! The walk through a small space. Pure.
 
-use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, Row, Verdict};
+use slipway_worker_contract::{Arm, MeasurementVerdict, NotMeasured, ProfileEnd, Row};
 
 use super::{Ended, Next, Plan, Search, ToBeat, reasons};
 
@@ -20,8 +20,8 @@ impl Ladder {
     fn next_level(&self, arm: &Arm, rows: &[Row]) -> Option<u32> {
         let of_arm = || rows.iter().filter(|row| row.arm == arm.id);
         let left = of_arm().any(|row| match row.verdict {
-            Verdict::Infeasible | Verdict::Failed => true,
-            Verdict::Feasible | Verdict::Unbounded => false,
+            MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => true,
+            MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded => false,
         });
         let open = |level: &u32| !of_arm().any(|row| row.level == *level);
         if left { None } else { self.plan.levels.iter().copied().find(open) }

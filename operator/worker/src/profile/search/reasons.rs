@@ -1,6 +1,8 @@
 //! Why something has no row. Pure.
 
-use slipway_worker_contract::{Arm, MAX_NOT_MEASURED, NotMeasured, ProfileEnd, Row, Verdict, WhyNotMeasured};
+use slipway_worker_contract::{
+    Arm, MAX_NOT_MEASURED, MeasurementVerdict, NotMeasured, ProfileEnd, Row, WhyNotMeasured,
+};
 
 use super::Plan;
 
@@ -55,10 +57,11 @@ fn of_arm(plan: &Plan, arm: &Arm, rows: &[Row], otherwise: impl Fn() -> Why) -> 
 
 /// What the arm's own rows say about another level of it.
 fn of_level(own: &[&Row], level: u32) -> Option<Why> {
-    let lowest = |verdict: Verdict| own.iter().filter(|row| row.verdict == verdict).min_by_key(|row| row.level);
-    if let Some(row) = lowest(Verdict::Failed) {
+    let lowest =
+        |verdict: MeasurementVerdict| own.iter().filter(|row| row.verdict == verdict).min_by_key(|row| row.level);
+    if let Some(row) = lowest(MeasurementVerdict::Failed) {
         return Some((WhyNotMeasured::Failed, format!("level {} failed: {}", row.level, row.reason)));
     }
-    let row = lowest(Verdict::Infeasible).filter(|row| row.level < level)?;
+    let row = lowest(MeasurementVerdict::Infeasible).filter(|row| row.level < level)?;
     Some((WhyNotMeasured::Infeasible, format!("level {} is infeasible already: {}", row.level, row.reason)))
 }

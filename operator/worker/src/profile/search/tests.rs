@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, MeasureSettings, Metric, Objective, OptimizeFor,
-    OtherEngine, Percentile, ServeConfig, Verdict, WhyNotMeasured,
+    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
+    MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig, WhyNotMeasured,
 };
 
 use super::*;
@@ -19,7 +19,7 @@ fn ladder(ids: &[&str], levels: &[u32], max_measurements: u32, earlier: usize) -
     Ladder::new(Plan::new(&arms(ids), levels, max_measurements, earlier))
 }
 
-fn row(arm: &str, level: u32, verdict: Verdict) -> Row {
+fn row(arm: &str, level: u32, verdict: MeasurementVerdict) -> Row {
     Row {
         arm: arm.into(),
         level,
@@ -45,7 +45,7 @@ fn walk(search: &dyn Search, mut rows: Vec<Row>) -> (Vec<(String, u32)>, Ended) 
             Next::Done(ended) => return (rows.into_iter().map(|r| (r.arm, r.level)).collect(), ended),
             Next::Measure { arm, level } => {
                 let missed = arm == 0 && level >= 4;
-                let verdict = if missed { Verdict::Infeasible } else { Verdict::Feasible };
+                let verdict = if missed { MeasurementVerdict::Infeasible } else { MeasurementVerdict::Feasible };
                 rows.push(row(["a", "b"][arm], level, verdict));
             }
         }
@@ -66,8 +66,8 @@ fn a_walk_resumes_from_any_prefix_of_its_rows() {
     let (whole, _) = walk(&search, Vec::new());
     for length in 0..whole.len() {
         let verdict = |arm: &str, level| match (arm, level) {
-            ("a", 4..) => Verdict::Infeasible,
-            _ => Verdict::Feasible,
+            ("a", 4..) => MeasurementVerdict::Infeasible,
+            _ => MeasurementVerdict::Feasible,
         };
         let prefix: Vec<Row> = whole[..length].iter().map(|(a, l)| row(a, *l, verdict(a, *l))).collect();
         assert_eq!(walk(&search, prefix).0, whole);
@@ -76,7 +76,7 @@ fn a_walk_resumes_from_any_prefix_of_its_rows() {
 
 #[test]
 fn the_budget_counts_the_rows_of_this_job_only() {
-    let earlier = vec![row("a", 1, Verdict::Feasible)];
+    let earlier = vec![row("a", 1, MeasurementVerdict::Feasible)];
     let (cells, ended) = walk(&ladder(&["a", "b"], &[1, 2, 4], 2, 1), earlier);
     assert_eq!((cells.len(), ended), (3, Ended::budget_used("the budget of 2 measurements is used")));
 }
@@ -88,7 +88,11 @@ fn entry(arm: &str, levels: Option<(u32, u32)>, why: WhyNotMeasured, reason: &st
 #[test]
 fn what_a_walk_leaves_out_has_a_reason() {
     let search = ladder(&["a", "b", "c"], &[1, 2, 4, 8], 20, 0);
-    let mut rows = vec![row("a", 1, Verdict::Feasible), row("a", 2, Verdict::Infeasible), row("b", 1, Verdict::Failed)];
+    let mut rows = vec![
+        row("a", 1, MeasurementVerdict::Feasible),
+        row("a", 2, MeasurementVerdict::Infeasible),
+        row("b", 1, MeasurementVerdict::Failed),
+    ];
     rows[1].reason = "fast is missed".into();
     rows[2].reason = "no memory".into();
     let ended = |end| search.not_measured(&rows, end);
@@ -126,11 +130,11 @@ fn large_space(optimize_for: OptimizeFor) -> ProfileTask {
             driver: Driver::ModelAnalyzer,
         },
         workloads: Vec::new(),
-        objectives: vec![Objective {
+        objectives: vec![LatencyObjective {
             name: "fast".into(),
-            metric: Metric::RequestLatency,
+            metric: LatencyMetric::RequestLatency,
             percentile: Percentile::P95,
-            max_micros: 400_000,
+            max_microseconds: 400_000,
         }],
         error_rate_max_ppm: None,
         optimize_for,
@@ -157,19 +161,23 @@ fn serve(task: &ProfileTask, arm: usize, level: u32, (speed, tail): (f64, f64)) 
     let throughput = capacity * in_flight / (in_flight + instances * batch.sqrt());
     let micros = (in_flight / throughput * 1e6 * tail) as u64;
     let latency = |percentile| Latency {
-        metric: Metric::RequestLatency,
+        metric: LatencyMetric::RequestLatency,
         percentile,
         micros,
         lower_micros: micros * 98 / 100,
         upper_micros: Some(micros * 102 / 100),
     };
-    let feasible = micros <= task.objectives[0].max_micros;
+    let feasible = micros <= task.objectives[0].max_microseconds;
     Row {
         latencies: [Percentile::P95, Percentile::P99].map(latency).to_vec(),
         per_kilosecond: (throughput * 1e3) as u64,
         millis: 20_000,
         gpu_millis: 30_000,
-        ..row(&plan.arms[arm].id, level, if feasible { Verdict::Feasible } else { Verdict::Infeasible })
+        ..row(
+            &plan.arms[arm].id,
+            level,
+            if feasible { MeasurementVerdict::Feasible } else { MeasurementVerdict::Infeasible },
+        )
     }
 }
 
@@ -188,11 +196,11 @@ fn best(task: &ProfileTask, truth: (f64, f64)) -> Option<u64> {
     let plan = plan(task, 1, 0);
     let all = (0..plan.arms.len()).flat_map(|arm| plan.levels.iter().map(move |level| (arm, *level)));
     let rows = all.map(|(arm, level)| serve(task, arm, level, truth));
-    rows.filter(|row| row.verdict == Verdict::Feasible).map(|row| row.per_kilosecond).max()
+    rows.filter(|row| row.verdict == MeasurementVerdict::Feasible).map(|row| row.per_kilosecond).max()
 }
 
 fn found(rows: &[Row]) -> Option<u64> {
-    rows.iter().filter(|row| row.verdict == Verdict::Feasible).map(|row| row.per_kilosecond).max()
+    rows.iter().filter(|row| row.verdict == MeasurementVerdict::Feasible).map(|row| row.per_kilosecond).max()
 }
 
 #[test]
@@ -200,7 +208,7 @@ fn small_spaces_are_walked_and_large_ones_or_small_budgets_searched() {
     let task = large_space(OptimizeFor::Throughput);
     let a_b = |levels: &[u32], most| choose(&task, Plan::new(&arms(&["a", "b"]), levels, most, 0));
     // Only a walk begins every arm at its lowest level, and knows no throughput to beat.
-    let rows = [row("a", 1, Verdict::Feasible)];
+    let rows = [row("a", 1, MeasurementVerdict::Feasible)];
     assert_eq!(a_b(&[1, 2, 4], 6).to_beat(&rows), None);
     assert!(a_b(&[1, 2, 4], 5).to_beat(&rows).is_some());
     assert!(choose(&task, plan(&task, 48, 0)).to_beat(&rows).is_some());
@@ -242,7 +250,7 @@ fn an_arm_that_failed_is_not_asked_for_again() {
     let task = large_space(OptimizeFor::Cost);
     let search = Guided::new(&task, plan(&task, 48, 0));
     let Next::Measure { arm, level } = search.next(&[]) else { panic!("there is much to measure") };
-    let failed = row(&plan(&task, 1, 0).arms[arm].id, level, Verdict::Failed);
+    let failed = row(&plan(&task, 1, 0).arms[arm].id, level, MeasurementVerdict::Failed);
     let mut rows = vec![failed.clone()];
     while let Next::Measure { arm, level } = search.next(&rows) {
         rows.push(serve(&task, arm, level, (20.0, 1.3)));

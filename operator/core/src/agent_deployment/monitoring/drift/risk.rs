@@ -5,7 +5,7 @@ use slipway_analysis::drift::live::{Family, LiveTest, Signal};
 use slipway_crds::v1alpha1::agent_deployment::{DriftRisk, DriftStatus, DriftVerdict};
 use slipway_vocabulary::evidence::Metric;
 
-use crate::agent_deployment::{monitoring::objectives::counted_as, world::World};
+use crate::agent_deployment::world::World;
 
 /// Characters of a message, as the schema has it.
 const MAX_MESSAGE: usize = 256;
@@ -42,7 +42,7 @@ fn is_of_tools(shown: &[Signal]) -> bool {
 fn drifted(world: &World, shown: &[Signal]) -> Option<String> {
     let slo = &world.spec.slo;
     let is_slower = |metric| shown.contains(&Signal::Slower(metric));
-    let slower = slo.objectives.iter().find(|objective| is_slower(counted_as(objective.metric)));
+    let slower = slo.objectives.iter().find(|objective| is_slower(Metric::of(objective.metric)));
     if let Some(objective) = slower {
         let metric = objective.metric.as_str();
         return Some(format!("{}: {metric} is slower than on the first day", objective.name));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::v1alpha1::profile::ProfilePhase;
 use slipway_worker_contract::{
-    Campaign, Digest, EngineRef, FailureClass, Latency, Metric, Outcome, Percentile, Phase, ProfileEnd, ProfileResult,
-    ProfileTask, Progress, Row, Task, Verdict,
+    Campaign, Digest, EngineRef, FailureClass, Latency, LatencyMetric, MeasurementVerdict, Outcome, Percentile, Phase,
+    ProfileEnd, ProfileResult, ProfileTask, Progress, Row, Task,
 };
 
 use super::super::*;
@@ -51,7 +51,7 @@ pub struct Cluster {
     /// Engines whose Jobs fail.
     pub broken: Vec<&'static str>,
     /// Verdicts of confirm runs by configuration; feasible where none is given.
-    pub confirms: BTreeMap<&'static str, Verdict>,
+    pub confirms: BTreeMap<&'static str, MeasurementVerdict>,
 }
 
 pub fn cluster() -> Cluster {
@@ -146,7 +146,7 @@ impl Cluster {
                     .collect()
             }
             Campaign::Confirm { arm, level, .. } => {
-                let verdict = self.confirms.get(arm.id.as_str()).copied().unwrap_or(Verdict::Feasible);
+                let verdict = self.confirms.get(arm.id.as_str()).copied().unwrap_or(MeasurementVerdict::Feasible);
                 vec![Row { verdict, ..row(&arm.id, *level, (500, 900_000)) }]
             }
         }
@@ -238,14 +238,18 @@ pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
     Row {
         arm: arm.to_owned(),
         level,
-        verdict: if micros + micros / 10 <= 200_000 { Verdict::Feasible } else { Verdict::Infeasible },
+        verdict: if micros + micros / 10 <= 200_000 {
+            MeasurementVerdict::Feasible
+        } else {
+            MeasurementVerdict::Infeasible
+        },
         count: 120,
         errors: 0,
         millis: 10_000,
         per_kilosecond,
         latencies: vec![
-            latency(Metric::RequestLatency, Percentile::P50),
-            latency(Metric::RequestLatency, Percentile::P95),
+            latency(LatencyMetric::RequestLatency, Percentile::P50),
+            latency(LatencyMetric::RequestLatency, Percentile::P95),
         ],
         gpu: None,
         gpu_millis: 12_000,

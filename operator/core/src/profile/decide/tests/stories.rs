@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_crds::v1alpha1::profile::{MeasuredEngine, MeasurementPurpose, ProfileChoice, ProfilePhase};
-use slipway_worker_contract::{Campaign, Driver, Phase, ProfileEnd, Verdict};
+use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
 
 use super::{
     super::{rows, *},
@@ -191,7 +191,7 @@ fn the_choice_is_confirmed_by_runs_where_there_is_a_trace() {
 #[test]
 fn a_point_that_fails_its_confirm_run_makes_room_for_the_next() {
     let mut cluster = cluster().with_trace();
-    cluster.confirms.insert("instances-2", Verdict::Infeasible);
+    cluster.confirms.insert("instances-2", MeasurementVerdict::Infeasible);
     let choice = cluster.finish().choice.clone().expect("a choice");
     assert_eq!((choice.engine.as_str(), choice.configuration.as_str(), choice.level), ("engine-b", "instances-1", 4));
 }
@@ -199,8 +199,8 @@ fn a_point_that_fails_its_confirm_run_makes_room_for_the_next() {
 #[test]
 fn three_failed_confirm_runs_end_the_campaign() {
     let mut cluster = cluster().with_trace();
-    cluster.confirms.insert("instances-1", Verdict::Infeasible);
-    cluster.confirms.insert("instances-2", Verdict::Infeasible);
+    cluster.confirms.insert("instances-1", MeasurementVerdict::Infeasible);
+    cluster.confirms.insert("instances-2", MeasurementVerdict::Infeasible);
     let status = cluster.finish();
     assert_eq!(status.phase, Some(ProfilePhase::Infeasible));
     assert!(status.message.starts_with("three candidates failed their confirm run: "), "{}", status.message);
@@ -219,7 +219,7 @@ fn an_infeasible_campaign_names_the_objective_and_what_it_would_take() {
         if let crate::jobs::view::JobPhase::Succeeded { outcome, .. } = phase
             && let slipway_worker_contract::Outcome::Profile(result) = outcome.as_mut()
         {
-            result.rows.iter_mut().for_each(|row| row.verdict = Verdict::Infeasible);
+            result.rows.iter_mut().for_each(|row| row.verdict = MeasurementVerdict::Infeasible);
         }
     }
     let infeasible = cluster.finish().infeasible.clone().expect("an answer");

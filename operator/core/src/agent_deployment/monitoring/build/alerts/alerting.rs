@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use slipway_runtime_config::metrics::{RUNS_TOTAL, SLO_EVENTS_TOTAL};
 
 use super::{
-    Objective, Scope,
+    BudgetedObjective, Scope,
     objective::{ERROR_RATE, Share},
     recording::{bad_events, bad_ratio, events},
     window::{BURN_PAIRS, MISS_PAIRS, Pair, Severity, burning_share},
@@ -33,7 +33,7 @@ const MISSED_FROM: Share = Share::from_parts_per_million(100_000);
 const ABSENT_FOR: &str = "15m";
 
 /// The alert for when Prometheus knows none of the agent's counters. There is none while the agent has no pods by wish.
-pub fn absence(scope: &Scope<'_>, objectives: &[Objective]) -> Option<AlertingRule> {
+pub fn absence(scope: &Scope<'_>, objectives: &[BudgetedObjective]) -> Option<AlertingRule> {
     if scope.replicas == 0 {
         return None;
     }
@@ -63,7 +63,7 @@ pub fn absence(scope: &Scope<'_>, objectives: &[Objective]) -> Option<AlertingRu
 }
 
 /// The alerts of an objective, each with the pair of windows that it reads.
-pub fn alerts(scope: &Scope<'_>, objective: &Objective) -> Vec<(Pair, AlertingRule)> {
+pub fn alerts(scope: &Scope<'_>, objective: &BudgetedObjective) -> Vec<(Pair, AlertingRule)> {
     if objective.allowed >= MISSED_FROM {
         MISS_PAIRS.into_iter().map(|pair| (pair, missed(scope, objective, pair))).collect()
     } else {
@@ -71,7 +71,7 @@ pub fn alerts(scope: &Scope<'_>, objective: &Objective) -> Vec<(Pair, AlertingRu
     }
 }
 
-fn burning(scope: &Scope<'_>, objective: &Objective, (pair, tenths): (Pair, u32)) -> AlertingRule {
+fn burning(scope: &Scope<'_>, objective: &BudgetedObjective, (pair, tenths): (Pair, u32)) -> AlertingRule {
     let Pair { long, short, .. } = pair;
     let selector = scope.selector_of(objective);
     let threshold = burning_share(objective.allowed, tenths);
@@ -92,7 +92,7 @@ fn burning(scope: &Scope<'_>, objective: &Objective, (pair, tenths): (Pair, u32)
 }
 
 /// A share of n runs strays by sqrt(allowed (1 - allowed) / n) when the objective is just met.
-fn missed(scope: &Scope<'_>, objective: &Objective, pair: Pair) -> AlertingRule {
+fn missed(scope: &Scope<'_>, objective: &BudgetedObjective, pair: Pair) -> AlertingRule {
     let Pair { long, short, .. } = pair;
     let selector = scope.selector_of(objective);
     let at = objective.allowed.decimal();
@@ -113,7 +113,7 @@ fn missed(scope: &Scope<'_>, objective: &Objective, pair: Pair) -> AlertingRule 
 
 fn alert(
     scope: &Scope<'_>,
-    objective: &Objective,
+    objective: &BudgetedObjective,
     (alert, pair): (&str, Pair),
     (expr, description): (String, String),
 ) -> AlertingRule {

@@ -21,7 +21,7 @@ use slipway_crds::{
 
 pub use alerting::ALERTS;
 pub use budget::{BudgetQueries, budget_queries};
-pub use objective::{Objective, objectives};
+pub use objective::{BudgetedObjective, objectives};
 
 use self::window::Window;
 use crate::{
@@ -79,7 +79,7 @@ impl Scope<'_> {
         format!(r#"{{namespace="{}",agent_deployment="{}"}}"#, self.namespace, self.name)
     }
 
-    fn selector_of(&self, objective: &Objective) -> String {
+    fn selector_of(&self, objective: &BudgetedObjective) -> String {
         let Self { namespace, name, .. } = self;
         format!(r#"{{namespace="{namespace}",agent_deployment="{name}",objective="{}"}}"#, objective.name)
     }
@@ -112,7 +112,7 @@ pub fn rules(scope: &Scope<'_>, slo: &ServiceLevelObjectives) -> Option<RuleFile
 
 /// The series of the windows, then the alerts with one of them as their long window. The short window of the last pair is recorded
 /// by the other group.
-fn group(scope: &Scope<'_>, objectives: &[Objective], (name, windows): (&str, &[Window])) -> RuleGroup {
+fn group(scope: &Scope<'_>, objectives: &[BudgetedObjective], (name, windows): (&str, &[Window])) -> RuleGroup {
     let recorded = windows.iter().flat_map(|window| recording::recording_rules(scope, objectives, *window));
     let alerts = objectives.iter().flat_map(|objective| alerting::alerts(scope, objective));
     let own = alerts.filter(|(pair, _)| windows.contains(&pair.long)).map(|(_, rule)| Rule::Alerting(rule));

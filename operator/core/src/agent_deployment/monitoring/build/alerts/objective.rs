@@ -48,7 +48,7 @@ fn decimal(value: u64, places: u32) -> String {
 
 /// An objective whose runs are good or bad.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Objective {
+pub struct BudgetedObjective {
     /// Name of the objective: the label `objective` of its series.
     pub name: String,
     /// What it bounds, for people.
@@ -58,13 +58,13 @@ pub struct Objective {
 }
 
 /// The objectives that are judged by every run; capacity and quality are not.
-pub fn objectives(slo: &ServiceLevelObjectives) -> Vec<Objective> {
-    let latencies = slo.objectives.iter().map(|objective| Objective {
+pub fn objectives(slo: &ServiceLevelObjectives) -> Vec<BudgetedObjective> {
+    let latencies = slo.objectives.iter().map(|objective| BudgetedObjective {
         name: objective.name.clone(),
         bounds: format!("{} {} ≤ {}", objective.metric.as_str(), objective.percentile, objective.max),
         allowed: Share::from_parts_per_million(1_000 * (1_000 - u32::from(objective.percentile.per_mille()))),
     });
-    let failures = slo.error_rate.iter().map(|objective| Objective {
+    let failures = slo.error_rate.iter().map(|objective| BudgetedObjective {
         name: ERROR_RATE.to_owned(),
         bounds: format!("errors ≤ {}", objective.max),
         allowed: Share::from_parts_per_million(objective.max.parts_per_million()),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use slipway_runtime_config::metrics::{Blame, RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL};
 
-use super::{Objective, Scope, objective::ERROR_RATE, window::Window};
+use super::{BudgetedObjective, Scope, objective::ERROR_RATE, window::Window};
 use crate::prometheus::RecordingRule;
 
 /// Runs that an objective judged in a window.
@@ -26,7 +26,7 @@ pub fn bad_ratio(window: Window) -> String {
 ///
 /// Counters are added up pod by pod, so that the runs of pods that are gone since count too; those of a canary do, for they were
 /// users' runs.
-pub fn recording_rules(scope: &Scope<'_>, objectives: &[Objective], window: Window) -> Vec<RecordingRule> {
+pub fn recording_rules(scope: &Scope<'_>, objectives: &[BudgetedObjective], window: Window) -> Vec<RecordingRule> {
     let mut rules = Vec::new();
     let has_latencies = objectives.iter().any(|objective| objective.name != ERROR_RATE);
     let has_failures = objectives.iter().any(|objective| objective.name == ERROR_RATE);

@@ -1,0 +1,17 @@
+//! What a measurement says.
+
+use serde::{Deserialize, Serialize};
+
+/// Verdicts of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub enum MeasurementVerdict {
+    /// Every measured objective is met, by its bound.
+    Feasible,
+    /// An objective is missed, by its bound.
+    Infeasible,
+    /// Some objective has too few requests to be decided. It is never chosen.
+    Unbounded,
+    /// The measurement failed.
+    Failed,
+}
