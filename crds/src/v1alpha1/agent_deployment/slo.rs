@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use slipway_vocabulary::LatencyMetric;
+pub use slipway_vocabulary::{LatencyMetric, ThroughputUnit};
 use slipway_vocabulary::LatencyObjective;
 
 use crate::{
@@ -48,16 +48,6 @@ pub struct ThroughputObjective {
     pub min: PositiveDecimal,
     /// What to count.
     pub unit: ThroughputUnit,
-}
-
-/// Units of throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum ThroughputUnit {
-    /// Runs of the agent, from question to answer.
-    Runs,
-    /// Requests to the model.
-    Requests,
 }
 
 /// Tolerated failures.

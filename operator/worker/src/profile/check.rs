@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use slipway_backends::no_build;
-use slipway_vocabulary::serving::Server;
+use slipway_vocabulary::{ProfilingDriver, serving::Server};
 use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, ProfileTask};
 
 use super::drivers;
@@ -153,10 +153,11 @@ fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
 
 /// What a driver cannot measure is judged by another measurement; only a task without anything to judge is refused.
 fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
-    let (driver, measures) = drivers::measures(drivers::driver(task));
+    let driver = drivers::driver(task);
     match task.objectives.first() {
         Some(o) if drivers::measurable(task).is_empty() => {
-            let (objective, metric, other) = (o.name.clone(), o.metric, "AgentRun");
+            let (objective, metric, other) = (o.name.clone(), o.metric, ProfilingDriver::AgentRun.as_str());
+            let (driver, measures) = (driver.as_str(), driver.measures());
             Err(TaskProblem::Metric { objective, metric, driver, measures, other })
         }
         Some(_) | None => Ok(()),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     profile::decide::{
-        rows::{Subject, measured_metrics, recorded, unsigned},
+        rows::{Subject, recorded, unsigned},
         select,
     },
     serving::{serve_config, tokenizer_folder},
@@ -125,10 +125,7 @@ fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
 
 /// A driver refuses an objective on what it does not measure.
 fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<LatencyObjective> {
-    let measured = measured_metrics(match driver {
-        Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
-        Driver::AgentRun(_) => ProfilingDriver::AgentRun,
-    });
+    let measured = driver.kind().measures();
     let objectives = inputs.objectives.iter().filter(|objective| measured.contains(&objective.metric));
     objectives.map(LatencyObjective::from).collect()
 }
