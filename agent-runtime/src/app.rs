@@ -107,7 +107,7 @@ impl App {
         let metrics = MetricsIdentity {
             agent: &config.agent_name,
             revision: &config.revision,
-            model: &config.triton.model_name,
+            model: &config.engine.model_name,
             version: env!("CARGO_PKG_VERSION"),
             max_in_flight: config.max_in_flight,
         };

@@ -9,7 +9,8 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use slipway_runtime_config::{DEFAULT_CONFIG_PATH, TextDialect};
+use slipway_runtime_config::{DEFAULT_CONFIG_PATH, Engine};
+use slipway_vocabulary::serving::Dialect;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -18,10 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, Listeners, Parts, ServeError, SetUpError},
-    backend::{
-        Backend, EndpointError, Entry, OpenAi, OpenAiError, Triton,
-        tokens::{Tokenizer, TokenizerError},
-    },
+    backend::{Asked, Backend, ConnectError, connect},
     clock::{Clock, Timestamp},
     config_file::{self, ConfigFileError},
 };
@@ -90,15 +88,9 @@ pub enum CliError {
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The engine's address cannot be used.
-    #[error("failed to set up the engine's client")]
-    Endpoint(#[source] EndpointError),
-    /// The same of vLLM's own server.
-    #[error("failed to set up the client of vLLM's server")]
-    OpenAi(#[source] OpenAiError),
-    /// The engine's tokenizer cannot be used.
-    #[error("failed to set up the engine's tokenizer (triton.tokenizer)")]
-    Tokenizer(#[source] TokenizerError),
+    /// What the configuration says of the engine cannot be used.
+    #[error("failed to set up the engine's client (triton)")]
+    Engine(#[source] ConnectError),
     /// The sidecar cannot be set up.
     #[error("failed to set up the agent")]
     SetUp(#[source] SetUpError),
@@ -161,7 +153,7 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     start_logging(&log)?;
     let json = config_file::read(&path).await.map_err(CliError::Config)?;
     let config = config_file::parse(&path, &json).map_err(CliError::Config)?;
-    let backend = backend(&config.triton)?;
+    let backend = backend(&config.engine).map_err(CliError::Engine)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
     let parts = Parts { config, pod: pod_name, backend, clock: Clock::system(origin) };
@@ -171,19 +163,13 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     app.serve(listeners, terminate).await.map_err(CliError::Serve)
 }
 
-fn backend(config: &slipway_runtime_config::Triton) -> Result<Arc<dyn Backend>, CliError> {
-    let slipway_runtime_config::Triton { endpoint, model_name, tokenizer, dialect } = config;
-    let entry = match (tokenizer, dialect) {
-        (Some(folder), _) => Entry::Tokens(Arc::new(Tokenizer::read(Path::new(folder)).map_err(CliError::Tokenizer)?)),
-        (None, TextDialect::Text) => Entry::Text,
-        (None, TextDialect::Ensemble) => Entry::Ensemble,
-        (None, TextDialect::Vllm) => Entry::Vllm,
-        (None, TextDialect::LlmApi) => Entry::LlmApi,
-        (None, TextDialect::OpenAi) => {
-            return Ok(Arc::new(OpenAi::new(endpoint, model_name).map_err(CliError::OpenAi)?));
-        }
+fn backend(engine: &Engine) -> Result<Arc<dyn Backend>, ConnectError> {
+    let Engine { endpoint, model_name, tokenizer, dialect } = engine;
+    let (dialect, tokenizer) = match tokenizer {
+        Some(folder) => (Dialect::Tokens, Path::new(folder)),
+        None => (Dialect::Text(*dialect), Path::new("")),
     };
-    Ok(Arc::new(Triton::new(endpoint, model_name, entry).map_err(CliError::Endpoint)?))
+    connect(Asked { dialect, tokenizer, endpoint, model: model_name })
 }
 
 fn start_logging(directives: &str) -> Result<(), CliError> {

@@ -12,7 +12,10 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde::Serialize;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{AgentDeployment, Engine};
+use slipway_crds::v1alpha1::{
+    AgentDeployment, Engine,
+    agent_deployment::{NoBuildBlock, ProfilingDriver, ServedBy},
+};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -44,6 +47,31 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
+}
+
+/// What a driver can measure is said once, in the vocabulary; the rules say the same.
+#[rstest]
+#[case("good-tensorrt-llm")]
+#[case("good-tensorrt-llm-ensemble")]
+#[case("good-tensorrt-llm-pytorch")]
+#[case("good-vllm")]
+#[case("good-vllm-open-ai")]
+fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str) {
+    let (_, mut object) = fixture(name);
+    let engine = &object.spec.engine;
+    let entry = engine.tensorrt_llm.as_ref().map(|engine| engine.options.entry);
+    let no_build = NoBuildBlock::of(engine).map(|block| block.backend);
+    let served_by = ServedBy::of(entry.map(|_| 1), entry.unwrap_or_default(), no_build);
+    object.spec.profiling = serde_json::from_value(json!({
+        "driver": "ModelAnalyzer",
+        "workloads": [
+            {"name": "chat", "prompts": {"configMap": {"name": "chat", "key": "prompts.jsonl"}}},
+            {"name": "runs", "agentTrace": {"configMap": {"name": "runs", "key": "trace.jsonl"}}},
+        ],
+    }))
+    .unwrap();
+    let is_measured = served_by.is_measured_by(ProfilingDriver::ModelAnalyzer);
+    assert_eq!(check(&object, None).is_ok(), is_measured, "{served_by:?}");
 }
 
 /// The manifests that people are shown first.

@@ -12,6 +12,7 @@ mod url_template;
 mod validate;
 
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::serving::TextDialect;
 
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile};
@@ -33,8 +34,9 @@ pub struct RuntimeConfig {
     pub agent_name: String,
     /// The revision this pod belongs to; stamped on every response as `x-slipway-revision`.
     pub revision: String,
-    /// Where generations are made.
-    pub triton: Triton,
+    /// Where generations are made. The file says `triton`, whatever serves.
+    #[serde(rename = "triton")]
+    pub engine: Engine,
     /// Instructions rendered into the prompt; empty means none.
     #[serde(default)]
     pub system_prompt: String,
@@ -67,13 +69,13 @@ pub struct RuntimeConfig {
     pub objectives: Vec<LatencyObjective>,
 }
 
-/// The server beside this sidecar: Triton, but for [`TextDialect::OpenAi`].
+/// The engine beside this sidecar, and how it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Triton {
-    /// Address of its gRPC port, such as `http://127.0.0.1:8001`; with [`TextDialect::OpenAi`] of its HTTP port.
+pub struct Engine {
+    /// Address of Triton's gRPC port, such as `http://127.0.0.1:8001`, or of the HTTP port of an engine's own server.
     pub endpoint: String,
-    /// Name of the text-generation entry in the model repository.
+    /// Name of the model that is asked.
     #[serde(default = "default_model_name")]
     pub model_name: String,
     /// Folder of the checkpoint's tokenizer, if the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent if
@@ -83,28 +85,6 @@ pub struct Triton {
     /// How an entry takes text.
     #[serde(default, skip_serializing_if = "TextDialect::is_default")]
     pub dialect: TextDialect,
-}
-
-/// The tensors by which an entry takes and gives text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TextDialect {
-    /// Our own: the names of TensorRT-LLM's ensemble without a batch dimension, and with the reason of the end.
-    #[default]
-    Text,
-    /// Those of TensorRT-LLM's ensemble and BLS.
-    Ensemble,
-    /// Those of Triton's vLLM backend.
-    Vllm,
-    /// Those of TensorRT-LLM's `llmapi` model.
-    LlmApi,
-    /// None: vLLM's own server, which takes and gives JSON over HTTP.
-    OpenAi,
-}
-
-impl TextDialect {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// The shapes that are generated once before the pod reports ready.
@@ -168,7 +148,7 @@ impl RuntimeConfig {
         Self {
             agent_name: agent_name.into(),
             revision: revision.into(),
-            triton: Triton {
+            engine: Engine {
                 endpoint: triton_endpoint.into(),
                 model_name: default_model_name(),
                 tokenizer: None,

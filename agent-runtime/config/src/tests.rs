@@ -109,9 +109,9 @@ fn all_problems_come_at_once() {
     let found = problems(|config| {
         config.agent_name = "Support Agent".into();
         config.max_steps = 0;
-        config.triton.endpoint = "127.0.0.1:8001".into();
-        config.triton.tokenizer = Some("tokenizer".into());
-        config.triton.dialect = TextDialect::Vllm;
+        config.engine.endpoint = "127.0.0.1:8001".into();
+        config.engine.tokenizer = Some("tokenizer".into());
+        config.engine.dialect = TextDialect::Vllm;
     });
     assert_eq!(
         found,

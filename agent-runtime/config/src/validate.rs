@@ -123,7 +123,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     let RuntimeConfig {
         agent_name,
         revision,
-        triton,
+        engine,
         system_prompt: _, // any text is a system prompt
         prompt_template,
         tools,
@@ -138,13 +138,13 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
     kubernetes_name(&mut check, "revision", revision);
-    endpoint(&mut check, &triton.endpoint);
-    check.that(!triton.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
-    if let Some(folder) = &triton.tokenizer {
+    endpoint(&mut check, &engine.endpoint);
+    check.that(!engine.model_name.is_empty(), "triton.modelName", || "is empty; name the model's folder".into());
+    if let Some(folder) = &engine.tokenizer {
         check.that(folder.starts_with('/'), "triton.tokenizer", || {
             format!("{folder:?} is not an absolute path; name the directory that holds tokenizer.json")
         });
-        check.that(triton.dialect == TextDialect::Text, "triton.dialect", || {
+        check.that(engine.dialect == TextDialect::Text, "triton.dialect", || {
             "is one of text, and triton.tokenizer is of an entry that takes tokens; remove one of them".into()
         });
     }

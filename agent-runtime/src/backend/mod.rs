@@ -1,5 +1,6 @@
 //! Where text is generated: one trait, and behind it Triton over KServe gRPC and vLLM's own server. Imports no other layer.
 
+mod connect;
 mod open_ai;
 mod overflow;
 pub mod tokens;
@@ -14,6 +15,7 @@ use std::error::Error;
 
 use futures::{future::BoxFuture, stream::BoxStream};
 
+pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{OpenAi, OpenAiError};
 pub use triton::{EndpointError, Entry, Triton};
 

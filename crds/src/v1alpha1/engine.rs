@@ -10,7 +10,7 @@ pub use slipway_vocabulary::FailureClass;
 
 use super::{
     agent_deployment::{
-        Backend, KvCachePrecision, NoBuildBackend, NoBuildOptions, Precision, TensorRtLlmOptions, VllmServer,
+        self, Backend, KvCachePrecision, NoBuildOptions, Precision, ServedBy, TensorRtLlmOptions, VllmServer,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, Toleration},
 };
@@ -85,10 +85,23 @@ pub struct EngineBuild {
 }
 
 impl EngineBuild {
-    /// Gives what serves the engine if nothing is built.
-    pub fn served_by(&self) -> Option<NoBuildBackend> {
+    /// Gives what serves the engine.
+    pub fn served_by(&self) -> ServedBy {
         let server = self.no_build.as_ref().map_or(VllmServer::default(), |of| of.server);
-        self.backend.no_build().map(|backend| server.serves(backend))
+        match (&self.tensorrt_llm, agent_deployment::no_build_backend(self.backend, server)) {
+            (_, Some(backend)) => ServedBy::NoBuild(backend),
+            (Some(of), None) => ServedBy::TensorRtLlm { ranks: self.gpus(), entry: of.options.entry },
+            (None, None) => ServedBy::Custom,
+        }
+    }
+
+    /// Number of GPUs that the engine is split over: 1 with backend Custom, whose engines are not.
+    pub fn gpus(&self) -> u32 {
+        let of_tensorrt_llm = self.tensorrt_llm.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
+        let of_no_build = self.no_build.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
+        // Numbers of the API are signed and bounded below by 1.
+        let positive = |number: i32| u32::try_from(number).unwrap_or(1).max(1);
+        of_tensorrt_llm.or(of_no_build).map_or(1, |(tensor, pipeline)| positive(tensor) * positive(pipeline))
     }
 }
 

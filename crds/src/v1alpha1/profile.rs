@@ -9,7 +9,7 @@ pub use slipway_vocabulary::MeasurementVerdict;
 use super::{
     agent_deployment::{
         Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
-        ProfilingBudget, ProfilingDriver, ThroughputObjective, WrittenObjective,
+        ProfilingBudget, ProfilingDriver, ServedBy, ThroughputObjective, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
@@ -119,6 +119,14 @@ pub struct ProfiledEngine {
     /// Backend of an engine without a build. Absent with other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
+}
+
+impl ProfiledEngine {
+    /// Gives what serves the engine.
+    pub fn served_by(&self) -> ServedBy {
+        let ranks = self.tensorrt_llm_ranks.and_then(|ranks| u32::try_from(ranks).ok());
+        ServedBy::of(ranks, self.tensorrt_llm_entry, self.no_build)
+    }
 }
 
 /// A configuration with its name in the rows.

@@ -1,18 +1,22 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
-//! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told.
+//! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and
+//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator depends
 //! on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc comments of
 //! [`FailureClass`] and of the other words of the API are its descriptions.
 
+mod driver;
 pub mod evidence;
 pub mod failure;
 mod latency;
 mod measurement;
 mod percentile;
+pub mod serving;
 
+pub use driver::{ProfilingDriver, ThroughputUnit};
 pub use failure::FailureClass;
 pub use latency::{LatencyMetric, LatencyObjective};
 pub use measurement::MeasurementVerdict;

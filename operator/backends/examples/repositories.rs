@@ -8,7 +8,8 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use slipway_backends::repository::{BatchSchedulerPolicy, Entry, Serving, repository};
+use slipway_backends::tensorrt_llm::repository::{BatchSchedulerPolicy, Serving, repository};
+use slipway_vocabulary::serving::EngineEntry;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,12 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for release in fs::read_dir(templates)? {
         let release = release?;
         let filled = release_templates(&release.path())?;
-        for entry in [Entry::Engine, Entry::Ensemble, Entry::Bls] {
+        for entry in [EngineEntry::Engine, EngineEntry::Ensemble, EngineEntry::BLS] {
             for (name, serving) in
                 [("plain", Serving::new("/models/engine", "/models/tokenizer", 64)), ("all", all_set())]
             {
                 let repository = repository(entry, &serving, &filled)?;
-                let folder = format!("{}-{}-{name}", release.file_name().to_string_lossy(), entry.name());
+                let folder = format!("{}-{}-{name}", release.file_name().to_string_lossy(), entry.model());
                 for (model, text) in repository.configs {
                     let folder = Path::new(out).join(&folder).join(model);
                     fs::create_dir_all(&folder)?;

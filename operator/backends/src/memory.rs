@@ -16,8 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::Parallelism;
-use crate::recipe::{KvCachePrecision, Precision};
+use crate::formats::{KvCachePrecision, Parallelism, Precision};
 
 /// A GiB in bytes.
 pub const GIB: f64 = 1_073_741_824.0;

@@ -1,107 +1,125 @@
-//! Backends without a build: Triton serves the checkpoint itself, by what a generated file tells the engine. Pure.
+//! Backends without a build: a checkpoint is served as it is, by what a generated file tells the engine. Pure.
 //!
-//! - *vLLM*: Triton's vLLM backend reads `<version>/model.json`, the arguments of vLLM's `AsyncEngineArgs`
-//!   (<https://github.com/triton-inference-server/vllm_backend/blob/r25.01/README.md>).
-//! - *PyTorch*: TensorRT-LLM's `llmapi` model reads `<version>/model.yaml`, the arguments of `tensorrt_llm.LLM` and, in
-//!   `triton_config`, those of Triton's configuration
-//!   (<https://github.com/NVIDIA/TensorRT-LLM/tree/main/triton_backend/all_models/llmapi/tensorrt_llm>). It is in the images beside the
-//!   templates of engines, and the only one that 1.3 keeps.
+//! [`of`] is the table. Each backend has a folder of its own beside this module, with one [`Backend`] for each of its
+//! servers: its versions and images, what its GPUs compute with, its share of memory, and its arguments. Everything
+//! else is here, and names no backend.
 //!
-//! - *vLLM's own server*: `vllm serve` reads `server/config.yaml`, its options in their long form
-//!   (<https://docs.vllm.ai/en/stable/configuration/serve_args.html>); they are made of what the vLLM backend is told.
-//!
-//! All files are written as JSON, which is YAML too. Options whose defaults differ among versions are always written.
+//! All files of arguments are written as JSON, which is YAML too. Options whose defaults differ among versions are
+//! always written.
 
+mod check;
 mod extra;
-mod open_ai;
 mod release;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use slipway_vocabulary::serving::NoBuildBackend;
 
+pub use self::check::{Checkpoint, Unbuilt, check_no_build};
 pub use self::extra::ArgumentError;
-pub use self::open_ai::{PORT as OPEN_AI_PORT, command as open_ai_command, health_command as open_ai_health_command};
+pub(crate) use self::extra::merge;
+pub(crate) use self::release::{Oldest, numbers};
 pub use self::release::{ReleaseError, image};
-use crate::options::{Dtype, Parallelism};
-use crate::recipe::{KvCachePrecision, Precision};
+use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
+use crate::memory::Estimate;
 
-/// A backend without a build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
-    /// Triton's vLLM backend.
-    Vllm,
-    /// vLLM's own server, without Triton.
-    VllmOpenAi,
-    /// TensorRT-LLM's PyTorch flow, as the `llmapi` model.
-    PyTorch,
+/// Port of a server that takes Triton's place.
+pub const OWN_SERVER_PORT: u16 = 8000;
+/// Where such a server listens: on loopback alone, because it asks nobody for a key.
+pub(crate) const OWN_SERVER_HOST: &str = "127.0.0.1";
+/// The file that such a server reads, below the artifact's folder. Servers want this extension.
+pub(crate) const OWN_SERVER_FILE: &str = "server/config.yaml";
+
+/// What is known of one backend without a build.
+#[derive(Debug)]
+pub struct Backend {
+    /// Value of `engine.backend`.
+    pub name: &'static str,
+    /// Name of its block below `engine`.
+    pub block: &'static str,
+    /// The engine, as people call it.
+    pub product: &'static str,
+    /// Name under which its version is recorded with an artifact.
+    pub tool: &'static str,
+    /// Its versions and images.
+    pub releases: Releases,
+    /// Precisions in which it serves a checkpoint that is not quantized. What is not of 16 bits, it makes while it
+    /// loads.
+    pub serves_plain: &'static [Precision],
+    /// Whether it computes with weights of a precision on GPUs of an architecture, such as 89 for SM89.
+    pub runs: fn(Precision, u32) -> bool,
+    /// What an engine of some sizes needs, by its share of memory and the memory of a GPU.
+    pub room: fn(&Estimate, f64, f64) -> Room,
+    /// Writes its arguments.
+    pub arguments: fn(&Request) -> Result<Map<String, Value>, ArgumentError>,
+    /// The file that holds them: below the model's folder, or below the artifact's with a server of its own.
+    pub arguments_file: &'static str,
+    /// Variables of its container.
+    pub environment: &'static [(&'static str, &'static str)],
+    /// What serves, and what the image must have for that.
+    pub serving: Serving,
 }
 
-impl Backend {
-    /// The name in the API.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vllm | Self::VllmOpenAi => "VLLM",
-            Self::PyTorch => "TensorRTLLMPyTorch",
-        }
-    }
+/// Versions and images of a backend.
+#[derive(Debug)]
+pub struct Releases {
+    /// A version, to show how one is written.
+    pub example: &'static str,
+    /// The first version that is served.
+    pub oldest: Oldest,
+    /// The newest image of a version, if there is one.
+    pub image: fn(&str) -> Option<String>,
+    /// Versions with an image, oldest first; empty where every version has one.
+    pub carried: fn() -> Vec<String>,
+}
 
-    /// The path of a field of its block in an `AgentDeployment`'s spec.
-    #[must_use]
-    pub fn field(self, name: &str) -> String {
-        let block = match self {
-            Self::Vllm | Self::VllmOpenAi => "vllm",
-            Self::PyTorch => "tensorRTLLMPyTorch",
-        };
-        format!("engine.{block}.{name}")
-    }
+/// Memory that an engine needs of one GPU for a sequence, and what it may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Room {
+    /// The least bytes with which one sequence is served.
+    pub needed: f64,
+    /// The bytes that it may take.
+    pub available: f64,
+    /// Whose they are, in a sentence.
+    pub words: &'static str,
+}
 
-    /// The file that holds the arguments, below the model's folder; that of vLLM's own server, which has no such folder, below the
-    /// artifact's.
-    #[must_use]
-    pub const fn arguments_file(self) -> &'static str {
-        match self {
-            Self::Vllm => "1/model.json",
-            Self::VllmOpenAi => open_ai::FILE,
-            Self::PyTorch => "1/model.yaml",
-        }
-    }
+/// What serves, and what the image must have for that.
+#[derive(Debug)]
+pub enum Serving {
+    /// A backend of Triton's, and a model whose configuration is ours.
+    TritonBackend {
+        /// Its folder below Triton's backends.
+        folder: &'static str,
+        /// Writes `config.pbtxt` of a model of this name.
+        configuration: fn(&str) -> String,
+    },
+    /// A model that the image has, under our name.
+    TritonModel,
+    /// The engine's own server, without Triton.
+    Own(OwnServer),
+}
 
-    /// Precisions in which it serves a checkpoint that is not quantized, in words.
-    #[must_use]
-    pub const fn plain_precisions(self) -> &'static str {
-        match self {
-            Self::Vllm | Self::VllmOpenAi => "FP16, BF16 or FP8",
-            Self::PyTorch => "FP16 or BF16",
-        }
-    }
-
-    /// Whether it serves a checkpoint that is not quantized in this precision. vLLM makes FP8 weights while it loads.
-    #[must_use]
-    pub const fn serves_plain(self, precision: Precision) -> bool {
-        match precision {
-            Precision::Fp16 | Precision::Bf16 => true,
-            Precision::Fp8 => matches!(self, Self::Vllm | Self::VllmOpenAi),
-            _ => false,
-        }
-    }
-
-    /// Whose memory is available, in a sentence.
-    pub(crate) const fn room(self) -> &'static str {
-        match self {
-            Self::Vllm | Self::VllmOpenAi => "engine.vllm.gpuMemoryUtilization leaves it",
-            Self::PyTorch => "a GPU has",
-        }
-    }
+/// A server that takes Triton's place.
+#[derive(Debug)]
+pub struct OwnServer {
+    /// Tells the worker's `supervise` to run it for the engine in a folder.
+    pub ordered: fn(&str) -> Vec<String>,
+    /// The program that the image must have.
+    pub program: &'static str,
+    /// The module that it runs, where it is an interpreter of Python.
+    pub module: Option<&'static str>,
+    /// The command that serves the artifact in a folder, with the checkpoint in a folder of it.
+    pub command: fn(&str, &str) -> Vec<String>,
 }
 
 /// What an engine is told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The backend.
-    pub backend: Backend,
+    pub backend: NoBuildBackend,
     /// Its version.
     pub version: String,
-    /// The name by which vLLM's own server is asked for the model; Triton's is that of its folder.
+    /// The name by which an engine's own server is asked for the model; Triton's is that of its folder.
     pub model: String,
     /// Folder of the checkpoint where it is served.
     pub checkpoint: String,
@@ -121,7 +139,7 @@ pub struct Request {
     pub max_batch_size: u32,
     /// Tokens of an iteration.
     pub max_num_tokens: u32,
-    /// The share of memory, in parts per million: of all for everything with vLLM, of what is left for the KV cache with PyTorch.
+    /// The share of memory, in parts per million; [`Backend::room`] says of what.
     pub memory_ppm: u32,
     /// Whether prompts with the same beginning share the KV cache.
     pub prefix_caching: bool,
@@ -131,98 +149,83 @@ pub struct Request {
     pub extra: Vec<String>,
 }
 
+/// What is known of a backend.
+#[must_use]
+pub fn of(backend: NoBuildBackend) -> &'static Backend {
+    match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => &crate::tensorrt_llm_pytorch::BACKEND,
+        NoBuildBackend::VLLM => &crate::vllm::BEHIND_TRITON,
+        NoBuildBackend::VLLMOpenAI => &crate::vllm::OWN_SERVER,
+    }
+}
+
 /// The text of the arguments file.
 ///
 /// # Errors
 /// An extra argument is none, belongs to the Job, or contradicts a field.
 pub fn arguments(request: &Request) -> Result<String, ArgumentError> {
-    let field = request.backend.field("extraArgs");
-    let all = match request.backend {
-        Backend::Vllm => extra::merge(vllm(request), &request.extra, &field, &[])?,
-        Backend::PyTorch => extra::merge(py_torch(request), &request.extra, &field, &[])?,
-        Backend::VllmOpenAi => {
-            let typed = open_ai::with_defaults(vllm(request));
-            open_ai::options(extra::merge(typed, &request.extra, &field, &open_ai::RESERVED)?, &request.model)
-        }
-    };
+    let all = (of(request.backend).arguments)(request)?;
     Ok(format!("{:#}\n", Value::Object(all)))
 }
 
-fn dtype(request: &Request) -> &'static str {
-    match (request.precision, request.dtype) {
-        (Precision::Fp16, _) | (_, Some(Dtype::Float16)) => "float16",
-        (Precision::Bf16, _) | (_, Some(Dtype::Bfloat16)) => "bfloat16",
-        (_, Some(Dtype::Float32)) => "float32",
-        (_, None) => "auto",
+/// The command that succeeds in the container of an engine's own server once it is healthy: nobody outside of the pod
+/// could ask.
+#[must_use]
+pub fn health_command() -> Vec<String> {
+    let url = format!("http://{OWN_SERVER_HOST}:{OWN_SERVER_PORT}/health");
+    let ask = format!("import urllib.request; urllib.request.urlopen('{url}', timeout=2)");
+    vec!["python3".to_owned(), "-c".to_owned(), ask]
+}
+
+impl Backend {
+    /// The path of a field of its block in an `AgentDeployment`'s spec.
+    #[must_use]
+    pub fn field(&self, name: &str) -> String {
+        format!("engine.{}.{name}", self.block)
+    }
+
+    /// Its own server, if it has one.
+    #[must_use]
+    pub const fn own_server(&self) -> Option<&OwnServer> {
+        match &self.serving {
+            Serving::Own(server) => Some(server),
+            Serving::TritonBackend { .. } | Serving::TritonModel => None,
+        }
     }
 }
 
-fn share(request: &Request) -> f64 {
-    f64::from(request.memory_ppm) / 1e6
+impl Request {
+    /// The word for the data type.
+    pub(crate) const fn dtype_word(&self) -> &'static str {
+        match (self.precision, self.dtype) {
+            (Precision::Fp16, _) | (_, Some(Dtype::Float16)) => "float16",
+            (Precision::Bf16, _) | (_, Some(Dtype::Bfloat16)) => "bfloat16",
+            (_, Some(Dtype::Float32)) => "float32",
+            (_, None) => "auto",
+        }
+    }
+
+    /// The share of memory, from 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        f64::from(self.memory_ppm) / 1e6
+    }
+
+    /// Adds the user's arguments to typed ones; `reserved` are further names that belong to the Job.
+    pub(crate) fn merged(
+        &self,
+        typed: Map<String, Value>,
+        reserved: &[&str],
+    ) -> Result<Map<String, Value>, ArgumentError> {
+        merge(typed, &self.extra, &of(self.backend).field("extraArgs"), reserved)
+    }
 }
 
-fn vllm(request: &Request) -> Map<String, Value> {
-    let mut arguments = object(json!({
-        "model": request.checkpoint,
-        "dtype": dtype(request),
-        "kv_cache_dtype": if request.kv_cache == KvCachePrecision::Fp8 { "fp8" } else { "auto" },
-        "tensor_parallel_size": request.parallelism.tensor,
-        "pipeline_parallel_size": request.parallelism.pipeline,
-        "max_model_len": request.max_seq_len,
-        "max_num_seqs": request.max_batch_size,
-        "max_num_batched_tokens": request.max_num_tokens,
-        "gpu_memory_utilization": share(request),
-        "enable_prefix_caching": request.prefix_caching,
-        "enable_chunked_prefill": request.chunked_prefill,
-    }));
-    if request.is_quantized_at_load {
-        arguments.insert("quantization".to_owned(), "fp8".into());
-    }
-    // Earlier versions write every prompt to the log unless told otherwise; later ones do not know the argument.
-    if release::logs_requests(&request.version) {
-        arguments.insert("disable_log_requests".to_owned(), true.into());
-    }
-    arguments
-}
-
-fn py_torch(request: &Request) -> Map<String, Value> {
-    let mut kv_cache = object(json!({
-        "enable_block_reuse": request.prefix_caching,
-        "free_gpu_memory_fraction": share(request),
-    }));
-    if request.kv_cache == KvCachePrecision::Fp8 {
-        kv_cache.insert("dtype".to_owned(), "fp8".into());
-    }
-    object(json!({
-        "model": request.checkpoint,
-        "backend": "pytorch",
-        "dtype": dtype(request),
-        "tensor_parallel_size": request.parallelism.tensor,
-        "pipeline_parallel_size": request.parallelism.pipeline,
-        "max_seq_len": request.max_seq_len,
-        "max_batch_size": request.max_batch_size,
-        "max_num_tokens": request.max_num_tokens,
-        "enable_chunked_prefill": request.chunked_prefill,
-        "kv_cache_config": kv_cache,
-        // The model batches by itself, and a stream is more than one response.
-        "triton_config": {"max_batch_size": 0, "decoupled": true},
-    }))
-}
-
-fn object(value: Value) -> Map<String, Value> {
+/// The members of an object that is written in place.
+pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,
         _ => Map::new(),
     }
-}
-
-/// `config.pbtxt` of a model that Triton's vLLM backend serves. Inputs and outputs are the backend's own, which it adds.
-#[must_use]
-pub fn vllm_configuration(model: &str) -> String {
-    format!(
-        "name: \"{model}\"\nbackend: \"vllm\"\nmax_batch_size: 0\nmodel_transaction_policy {{\n  decoupled: true\n}}\n\
-         instance_group {{\n  count: 1\n  kind: KIND_MODEL\n}}\n"
-    )
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@ use std::process::{Command as Process, Stdio};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value, json};
-use slipway_backends::options::{
-    BuildOptions, Calibration, ConvertOptions, Dtype, GemmPlugin, Parallelism, QuantFormat, QuantKvCache,
-    QuantizeOptions, SmoothQuant, Toggle, WeightOnly,
+use slipway_backends::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
+use slipway_backends::tensorrt_llm::options::{
+    BuildOptions, Calibration, ConvertOptions, GemmPlugin, QuantFormat, QuantKvCache, QuantizeOptions, SmoothQuant,
+    Toggle, WeightOnly,
 };
-use slipway_backends::recipe::{
-    Command, EngineRequest, ExtraArguments, Folders, KvCachePrecision, Precision, RecipeError, Tool, commands,
-    gemm_plugin,
+use slipway_backends::tensorrt_llm::recipe::{
+    Command, EngineRequest, ExtraArguments, Folders, RecipeError, Tool, commands, gemm_plugin,
 };
-use slipway_backends::version::{RELEASES, Release, Version, find};
+use slipway_backends::tensorrt_llm::version::{RELEASES, Release, Version, find};
 
 mod upstream;
 

@@ -94,10 +94,11 @@ impl<'a> Study<'a> {
 
     /// What a measurement counts, in the plural.
     pub fn unit(&self, purpose: MeasurementPurpose) -> &'static str {
-        match (purpose, self.inputs.driver) {
-            (MeasurementPurpose::Explore, ProfilingDriver::ModelAnalyzer) => "requests",
-            (MeasurementPurpose::Explore, ProfilingDriver::AgentRun) | (MeasurementPurpose::Confirm, _) => "runs",
-        }
+        let driver = match purpose {
+            MeasurementPurpose::Explore => self.inputs.driver,
+            MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
+        };
+        driver.unit().words()
     }
 
     /// The objective by which points are compared: the first, where measurements have it.

@@ -1,16 +1,16 @@
 //! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
-use slipway_backends::no_build::OPEN_AI_PORT;
+use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::v1alpha1::agent_deployment::{
-    Agent, EngineEntry, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, NoBuildBackend, Tool as ApiTool, ToolType,
-    WrittenObjective,
+    Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
 };
 use slipway_runtime_config::{
     Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick, RuntimeConfig, TextDialect, Tool,
     ToolKind,
 };
+use slipway_vocabulary::serving::{Dialect, Server};
 
-use crate::serving::{Serving, tokenizer_folder};
+use crate::serving::tokenizer_folder;
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
@@ -24,8 +24,8 @@ const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 pub struct ServedAgent<'a> {
     /// The agent.
     pub agent: &'a Agent,
-    /// How its engine is served.
-    pub serving: Serving,
+    /// What serves its engine.
+    pub served_by: ServedBy,
     /// Runs in flight.
     pub max_in_flight: i32,
 }
@@ -38,27 +38,23 @@ pub fn runtime_config(
     objectives: &[WrittenObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
-    set_dialect(&mut config, plan.serving);
+    set_engine(&mut config, plan.served_by);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
     config.objectives = objectives.iter().map(LatencyObjective::from).collect();
     config
 }
 
-/// Sets how a sidecar asks the engine: it turns prompts into tokens itself where the engine is one of TensorRT-LLM, and sends
-/// text in the tensors of whatever else takes it, or to vLLM's own server.
-pub fn set_dialect(config: &mut RuntimeConfig, serving: Serving) {
-    serving.model().clone_into(&mut config.triton.model_name);
-    config.triton.tokenizer = serving.takes_tokens().then(tokenizer_folder);
-    config.triton.dialect = match (serving.no_build, serving.entry) {
-        (None, EngineEntry::Engine) => TextDialect::Text,
-        (None, EngineEntry::Ensemble | EngineEntry::BLS) => TextDialect::Ensemble,
-        (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => TextDialect::LlmApi,
-        (Some(NoBuildBackend::VLLM), _) => TextDialect::Vllm,
-        (Some(NoBuildBackend::VLLMOpenAI), _) => TextDialect::OpenAi,
+/// Sets whom a sidecar asks, and how. It turns prompts into tokens itself where the engine takes nothing else.
+pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
+    let engine = &mut config.engine;
+    served_by.model().clone_into(&mut engine.model_name);
+    (engine.tokenizer, engine.dialect) = match served_by.dialect() {
+        Dialect::Tokens => (Some(tokenizer_folder()), TextDialect::default()),
+        Dialect::Text(dialect) => (None, dialect),
     };
-    if config.triton.dialect == TextDialect::OpenAi {
-        config.triton.endpoint = format!("http://127.0.0.1:{OPEN_AI_PORT}");
+    if served_by.server() == Server::Own {
+        engine.endpoint = format!("http://127.0.0.1:{OWN_SERVER_PORT}");
     }
 }
 

@@ -7,9 +7,8 @@
 use std::{error::Error, fs, path::Path};
 
 use slipway_backends::{
-    no_build::{Backend, Request, arguments},
-    options::Parallelism,
-    recipe::{KvCachePrecision, Precision},
+    formats::{KvCachePrecision, Parallelism, Precision},
+    no_build::{Request, arguments},
 };
 use slipway_worker::{
     hash,
@@ -23,18 +22,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: no-build-repositories LLMAPI OUT".into());
     };
     let out = Path::new(out);
-    let (checkpoint, vllm) = (out.join("checkpoint"), out.join("backend"));
-    write(&vllm.join("model.py"))?;
+    let (checkpoint, triton) = (out.join("checkpoint"), out.join("backends"));
+    write(&triton.join("vllm/model.py"))?;
     for name in ["config.json", "model.safetensors", "tokenizer.json"] {
         write(&checkpoint.join(name))?;
     }
-    let backends = [
-        ("vllm", NoBuildBackend::VLLM, Backend::Vllm, "0.11.0"),
-        ("llmapi", NoBuildBackend::TensorRTLLMPyTorch, Backend::PyTorch, "1.2.1"),
-    ];
-    for (name, backend, of, version) in backends {
+    let backends = [("vllm", NoBuildBackend::VLLM, "0.11.0"), ("llmapi", NoBuildBackend::TensorRTLLMPyTorch, "1.2.1")];
+    for (name, backend, version) in backends {
         let parts = Parts {
-            vllm: vllm.clone(),
+            backends: triton.clone(),
             programs: Vec::new(),
             llm_api: llm_api.into(),
             checkpoint: checkpoint.clone(),
@@ -44,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             backend,
             version: version.to_owned(),
             checkpoint: hash::bytes(b"checkpoint"),
-            arguments: arguments_of(of, version)?,
+            arguments: arguments_of(backend, version)?,
         };
         no_build::run(&task(&order), &order, &parts)?;
     }
@@ -61,7 +57,7 @@ fn task(order: &NoBuild) -> BuildTask {
     }
 }
 
-fn arguments_of(backend: Backend, version: &str) -> Result<String, Box<dyn Error>> {
+fn arguments_of(backend: NoBuildBackend, version: &str) -> Result<String, Box<dyn Error>> {
     let request = Request {
         backend,
         version: version.to_owned(),

@@ -8,7 +8,8 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use slipway_backends::launch::ENGINE_MODEL;
+use slipway_backends::no_build::{self, OwnServer};
+use slipway_vocabulary::serving::ENGINE_MODEL;
 use slipway_worker_contract::{Digest, EngineEntry, EngineRef, NoBuildBackend, ProfileTask, ServeConfig, paths};
 
 use crate::{
@@ -190,8 +191,8 @@ pub struct EvaluateArgs {
     /// What of the repository of an engine of TensorRT-LLM is asked: Engine, Ensemble or BLS.
     #[arg(long, default_value = "Engine", value_parser = engine_entry)]
     pub entry: EngineEntry,
-    /// The backend of an engine without a build, VLLM, VLLMOpenAI or TensorRTLLMPyTorch: its model takes text.
-    #[arg(long, value_parser = no_build)]
+    /// The backend of an engine without a build, such as VLLM or TensorRTLLMPyTorch: its model takes text.
+    #[arg(long, value_parser = no_build_backend)]
     pub no_build: Option<NoBuildBackend>,
     /// Folder of its tokenizer.
     #[arg(long, default_value_t = format!("{}/{}", paths::ENGINE_DIR, paths::TOKENIZER))]
@@ -239,9 +240,9 @@ pub struct AssembleArgs {
     /// The image's model for TensorRT-LLM without a build.
     #[arg(long, default_value = "/app/all_models/llmapi/tensorrt_llm")]
     pub llm_api: PathBuf,
-    /// The image's vLLM backend.
-    #[arg(long, default_value = "/opt/tritonserver/backends/vllm")]
-    pub vllm: PathBuf,
+    /// The image's backends of Triton, a folder each.
+    #[arg(long, default_value = "/opt/tritonserver/backends")]
+    pub backends: PathBuf,
     /// The fetched checkpoint.
     #[arg(long, default_value = paths::CHECKPOINT_DIR)]
     pub checkpoint: PathBuf,
@@ -266,8 +267,14 @@ pub struct SuperviseArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "load_model")]
     pub tensorrt_llm_ranks: Option<u32>,
     /// Serve the engine in this folder with vLLM's own server in place of Triton.
-    #[arg(long, conflicts_with_all = ["load_model", "tensorrt_llm_ranks", "server"])]
+    #[arg(long, conflicts_with_all = ["load_model", "tensorrt_llm_ranks", "server", "own_server"])]
     pub vllm_engine: Option<PathBuf>,
+    /// Serve the engine with the own server of this backend in place of Triton.
+    #[arg(long, conflicts_with_all = ["load_model", "tensorrt_llm_ranks", "server"], value_parser = own_server)]
+    pub own_server: Option<&'static OwnServer>,
+    /// The engine's folder, for its own server.
+    #[arg(long, default_value = paths::ENGINE_DIR)]
+    pub engine: PathBuf,
     /// More arguments for the server.
     #[arg(last = true)]
     pub extra: Vec<String>,
@@ -322,8 +329,13 @@ pub struct RecomputeArgs {
     pub records: PathBuf,
 }
 
-fn no_build(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
+fn no_build_backend(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
+}
+
+fn own_server(text: &str) -> Result<&'static OwnServer, String> {
+    let backend = no_build_backend(text).map_err(|error| error.to_string())?;
+    no_build::of(backend).own_server().ok_or_else(|| format!("{text} has no server of its own"))
 }
 
 fn engine_entry(text: &str) -> Result<EngineEntry, serde_json::Error> {

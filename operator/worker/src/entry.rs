@@ -1,13 +1,9 @@
-//! How the model of an engine is spoken to.
+//! How the model of an engine is spoken to, by what its task says.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use slipway_agent_runtime::backend::{
-    Entry,
-    tokens::{Tokenizer, TokenizerError},
-};
-use slipway_backends::{launch::ENGINE_MODEL, repository};
-use slipway_worker_contract::{EngineEntry, NoBuildBackend};
+use slipway_agent_runtime::backend::{Entry, tokens::TokenizerError};
+use slipway_vocabulary::serving::{Dialect, ENGINE_MODEL, EngineEntry, NoBuildBackend, TextDialect};
 
 /// What decides how a model is spoken to.
 #[derive(Clone, Copy, Debug)]
@@ -20,28 +16,22 @@ pub struct Spoken<'a> {
     pub no_build: Option<NoBuildBackend>,
 }
 
-/// The entry of a model in Triton: the tensors of a backend without a build, or of the models around an engine of TensorRT-LLM, else
-/// tokens where there is a tokenizer, else text. None where Triton does not serve it.
-///
-/// # Errors
-/// The tokenizer cannot be used.
-pub fn entry(spoken: Spoken<'_>) -> Result<Option<Entry>, TokenizerError> {
-    Ok(Some(match (spoken.no_build, spoken.entry, spoken.tokenizer) {
-        (Some(NoBuildBackend::VLLMOpenAI), ..) => return Ok(None),
-        (Some(NoBuildBackend::VLLM), ..) => Entry::Vllm,
-        (Some(NoBuildBackend::TensorRTLLMPyTorch), ..) => Entry::LlmApi,
-        (None, EngineEntry::Ensemble | EngineEntry::BLS, _) => Entry::Ensemble,
-        (None, EngineEntry::Engine, Some(folder)) => Entry::Tokens(Arc::new(Tokenizer::read(folder)?)),
-        (None, EngineEntry::Engine, None) => Entry::Text,
-    }))
-}
+impl Spoken<'_> {
+    /// How requests are put. An engine without a tokenizer is one of the user's builder.
+    pub fn dialect(self) -> Dialect {
+        match (self.no_build, self.entry, self.tokenizer) {
+            (Some(backend), ..) => Dialect::Text(backend.dialect()),
+            (None, EngineEntry::Engine, None) => Dialect::Text(TextDialect::Text),
+            (None, entry, _) => entry.dialect(),
+        }
+    }
 
-/// The repository's word for an entry.
-pub fn of_repository(entry: EngineEntry) -> repository::Entry {
-    match entry {
-        EngineEntry::Engine => repository::Entry::Engine,
-        EngineEntry::Ensemble => repository::Entry::Ensemble,
-        EngineEntry::BLS => repository::Entry::Bls,
+    /// The entry of a model in Triton; `None` where Triton does not serve it.
+    ///
+    /// # Errors
+    /// The tokenizer cannot be used.
+    pub fn entry(self) -> Result<Option<Entry>, TokenizerError> {
+        slipway_agent_runtime::backend::entry(self.dialect(), self.tokenizer.unwrap_or(Path::new("")))
     }
 }
 
@@ -49,9 +39,7 @@ pub fn of_repository(entry: EngineEntry) -> repository::Entry {
 pub fn models(model: &str, entry: EngineEntry) -> Vec<String> {
     match entry {
         EngineEntry::Engine => vec![model.to_owned()],
-        EngineEntry::Ensemble | EngineEntry::BLS => {
-            of_repository(entry).models().iter().map(|&model| model.to_owned()).collect()
-        }
+        EngineEntry::Ensemble | EngineEntry::BLS => entry.models().iter().map(|&model| model.to_owned()).collect(),
     }
 }
 

@@ -11,9 +11,9 @@ use std::{
     time::Instant,
 };
 
+use slipway_vocabulary::serving::Server;
 use slipway_worker_contract::{
-    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, NoBuildBackend, QualityResult,
-    paths,
+    BuildResult, BuildTask, BuilderReport, Digest, EngineRef, FailureClass, Manifest, QualityResult, paths,
 };
 
 use crate::{
@@ -156,10 +156,7 @@ pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishErr
 
 /// Whether Triton serves it.
 fn has_repository(task: &BuildTask) -> bool {
-    match task.no_build.as_ref().map(|order| order.backend) {
-        Some(NoBuildBackend::VLLMOpenAI) => false,
-        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => true,
-    }
+    task.no_build.as_ref().is_none_or(|order| order.backend.server() == Server::Triton)
 }
 
 fn check_identity(identity: &str) -> Result<(), FinishError> {

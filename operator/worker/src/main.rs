@@ -8,6 +8,8 @@ use std::{
 };
 
 use clap::Parser;
+use slipway_backends::no_build::of;
+use slipway_vocabulary::serving::NoBuildBackend;
 use slipway_worker::{
     cli::{AssembleArgs, Cli, Common, FinishBuildArgs, SourceArgs, SuperviseArgs, ToolArgs, Verb},
     failure::{self, Classify},
@@ -200,11 +202,11 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
 }
 
 fn run_assemble(task: &BuildTask, args: AssembleArgs) -> Result<(), Box<Message>> {
-    let AssembleArgs { models, llm_api, vllm, checkpoint, output } = args;
+    let AssembleArgs { models, llm_api, backends, checkpoint, output } = args;
     match &task.no_build {
         Some(order) => {
             let programs = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-            let parts = no_build::Parts { vllm, llm_api, programs, checkpoint, output };
+            let parts = no_build::Parts { backends, llm_api, programs, checkpoint, output };
             no_build::run(task, order, &parts).map_err(|e| failure::message(&e))
         }
         None => {
@@ -222,13 +224,21 @@ async fn run_tool(task: &BuildTask, args: ToolArgs) -> Result<Done, Box<Message>
 }
 
 fn server(args: SuperviseArgs) -> Server {
-    let SuperviseArgs { server: program, model_repository, load_model, tensorrt_llm_ranks, vllm_engine, extra } = args;
-    if let Some(engine) = vllm_engine {
-        return supervise::vllm(&engine);
-    }
-    match tensorrt_llm_ranks {
-        None => supervise::triton(&program, &model_repository, &load_model, &extra),
-        Some(ranks) => supervise::tensorrt_llm(&program, &model_repository, ranks, &extra),
+    let SuperviseArgs {
+        server: program,
+        model_repository,
+        load_model,
+        tensorrt_llm_ranks,
+        vllm_engine,
+        own_server,
+        engine,
+        extra,
+    } = args;
+    let of_vllm = vllm_engine.zip(of(NoBuildBackend::VLLMOpenAI).own_server());
+    match (of_vllm.or(own_server.map(|server| (engine, server))), tensorrt_llm_ranks) {
+        (Some((engine, server)), _) => supervise::own_server(server, &engine),
+        (None, Some(ranks)) => supervise::tensorrt_llm(&program, &model_repository, ranks, &extra),
+        (None, None) => supervise::triton(&program, &model_repository, &load_model, &extra),
     }
 }
 

@@ -19,6 +19,7 @@ mod tensorrt_llm;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
 pub use alerts::Alerts;
@@ -27,9 +28,13 @@ pub use baseline::{Baseline, RolloutBaseline};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use guardrail::Guardrail;
 pub use model::{
-    Backend, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace, ServeParameter,
+    Backend, Build, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace,
+    ServeParameter,
 };
-pub use no_build::{NoBuildBackend, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer};
+pub(in crate::v1alpha1) use no_build::no_build_backend;
+pub use no_build::{
+    NoBuildBlock, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
+};
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
     ProfilingWorkload,
@@ -55,8 +60,8 @@ pub use status::{
     ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ToldFact,
 };
 pub use tensorrt_llm::{
-    EngineCalibration, EngineDtype, EngineEntry, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision,
-    TensorRtLlmEngine, TensorRtLlmOptions,
+    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
+    TensorRtLlmOptions,
 };
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    no_build::{NoBuildBackend, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer},
+    no_build::{TensorRtLlmPyTorchEngine, VllmEngine},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
 };
 use crate::v1alpha1::shared::{self, LocalObjectReference};
@@ -80,21 +80,44 @@ pub enum Backend {
     VLLM,
 }
 
-impl EngineConfiguration {
-    /// Gives what serves engines that need no build; `None` for other backends.
-    pub fn served_by(&self) -> Option<NoBuildBackend> {
-        let server = self.vllm.as_ref().map_or(VllmServer::default(), |vllm| vllm.server);
-        self.backend.no_build().map(|backend| server.serves(backend))
-    }
+/// How a backend comes to its engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// The user's builder writes them.
+    Custom,
+    /// TensorRT-LLM's tools build them.
+    Tools,
+    /// Nothing is built.
+    Nothing,
 }
 
 impl Backend {
-    /// Gives the backend without a build, behind its default server; `None` for other backends.
-    pub(in crate::v1alpha1) const fn no_build(self) -> Option<NoBuildBackend> {
+    /// How it comes to its engines.
+    pub const fn build(self) -> Build {
         match self {
-            Self::Custom | Self::TensorRTLLM => None,
-            Self::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
-            Self::VLLM => Some(NoBuildBackend::VLLM),
+            Self::Custom => Build::Custom,
+            Self::TensorRTLLM => Build::Tools,
+            Self::TensorRTLLMPyTorch | Self::VLLM => Build::Nothing,
+        }
+    }
+
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Custom => "Custom",
+            Self::TensorRTLLM => "TensorRTLLM",
+            Self::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
+            Self::VLLM => "VLLM",
+        }
+    }
+
+    /// Path of its block.
+    pub const fn block(self) -> &'static str {
+        match self {
+            Self::Custom => "spec.engine.custom",
+            Self::TensorRTLLM => "spec.engine.tensorRTLLM",
+            Self::TensorRTLLMPyTorch => "spec.engine.tensorRTLLMPyTorch",
+            Self::VLLM => "spec.engine.vllm",
         }
     }
 }

@@ -2,21 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::serving::NoBuildBackend;
 
-use super::tensorrt_llm::EngineDtype;
+use super::{
+    model::{Backend, EngineConfiguration},
+    tensorrt_llm::EngineDtype,
+};
 use crate::values::Percent;
-
-/// Backends without a build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum NoBuildBackend {
-    /// TensorRT-LLM's PyTorch flow.
-    TensorRTLLMPyTorch,
-    /// vLLM, behind Triton.
-    VLLM,
-    /// vLLM's own server.
-    VLLMOpenAI,
-}
 
 /// What takes requests for vLLM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,13 +26,68 @@ impl VllmServer {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
 
-    /// Gives what serves an engine of a backend behind this server. Only vLLM has a choice.
-    pub const fn serves(self, backend: NoBuildBackend) -> NoBuildBackend {
-        match (backend, self) {
-            (NoBuildBackend::VLLM, Self::OpenAI) => NoBuildBackend::VLLMOpenAI,
-            (backend, Self::Triton | Self::OpenAI) => backend,
+/// The block of a backend without a build, whichever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoBuildBlock<'a> {
+    /// What serves.
+    pub backend: NoBuildBackend,
+    /// Its version.
+    pub version: &'a str,
+    /// The image, if it is named.
+    pub image: Option<&'a str>,
+    /// The share of memory that the engine gets.
+    pub memory: &'a Percent,
+    /// Its further options.
+    pub options: &'a NoBuildOptions,
+}
+
+impl<'a> NoBuildBlock<'a> {
+    /// Gives the block of `engine.backend`; `None` with a backend that builds, or where the block is missing.
+    pub fn of(engine: &'a EngineConfiguration) -> Option<Self> {
+        match engine.backend {
+            Backend::Custom | Backend::TensorRTLLM => None,
+            Backend::TensorRTLLMPyTorch => engine.tensorrt_llm_py_torch.as_ref().map(|block| Self {
+                backend: NoBuildBackend::TensorRTLLMPyTorch,
+                version: &block.version,
+                image: block.image.as_deref(),
+                memory: &block.kv_cache_free_gpu_memory,
+                options: &block.options,
+            }),
+            Backend::VLLM => engine.vllm.as_ref().map(|block| Self {
+                backend: vllm(block.server),
+                version: &block.version,
+                image: block.image.as_deref(),
+                memory: &block.gpu_memory_utilization,
+                options: &block.options,
+            }),
         }
+    }
+}
+
+/// Gives how an Engine names a backend without a build: by its `backend` and `noBuild.server`.
+pub const fn backend_and_server(backend: NoBuildBackend) -> (Backend, VllmServer) {
+    match backend {
+        NoBuildBackend::TensorRTLLMPyTorch => (Backend::TensorRTLLMPyTorch, VllmServer::Triton),
+        NoBuildBackend::VLLM => (Backend::VLLM, VllmServer::Triton),
+        NoBuildBackend::VLLMOpenAI => (Backend::VLLM, VllmServer::OpenAI),
+    }
+}
+
+/// Gives the backend that [`backend_and_server`] named so; `None` with a backend that builds.
+pub(in crate::v1alpha1) const fn no_build_backend(backend: Backend, server: VllmServer) -> Option<NoBuildBackend> {
+    match backend {
+        Backend::Custom | Backend::TensorRTLLM => None,
+        Backend::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
+        Backend::VLLM => Some(vllm(server)),
+    }
+}
+
+const fn vllm(server: VllmServer) -> NoBuildBackend {
+    match server {
+        VllmServer::Triton => NoBuildBackend::VLLM,
+        VllmServer::OpenAI => NoBuildBackend::VLLMOpenAI,
     }
 }
 

@@ -3,6 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::ProfilingDriver;
 
 use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 
@@ -121,17 +122,6 @@ impl Approval {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// What sends the load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum ProfilingDriver {
-    /// NVIDIA Model Analyzer in remote mode, with perf_analyzer's record of every request.
-    #[default]
-    ModelAnalyzer,
-    /// Runs of the agent through the agent runtime, with replayed tool results.
-    AgentRun,
 }
 
 /// One kind of traffic: prompts, or recorded runs.

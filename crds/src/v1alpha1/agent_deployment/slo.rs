@@ -3,8 +3,8 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use slipway_vocabulary::LatencyMetric;
 use slipway_vocabulary::LatencyObjective;
+pub use slipway_vocabulary::{LatencyMetric, ThroughputUnit};
 
 use crate::{
     v1alpha1::shared::ConfigMapKeyReference,
@@ -48,16 +48,6 @@ pub struct ThroughputObjective {
     pub min: PositiveDecimal,
     /// What to count.
     pub unit: ThroughputUnit,
-}
-
-/// Units of throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum ThroughputUnit {
-    /// Runs of the agent, from question to answer.
-    Runs,
-    /// Requests to the model.
-    Requests,
 }
 
 /// Tolerated failures.

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::serving::EngineEntry;
 
 use crate::v1alpha1::shared::ConfigMapKeyReference;
 
@@ -141,26 +142,6 @@ pub enum EngineGemmPlugin {
     FP8,
     /// TensorRT's own kernels.
     Disable,
-}
-
-/// Models of the image's serving repository that can receive requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum EngineEntry {
-    /// The engine itself. The sidecar converts text to tokens and back.
-    #[default]
-    Engine,
-    /// Triton's ensemble of tokenizer, engine and detokenizer.
-    Ensemble,
-    /// The same in Python, with Triton's business logic scripting.
-    BLS,
-}
-
-impl EngineEntry {
-    /// Whether it is the default, which is omitted when written.
-    pub fn is_engine(&self) -> bool {
-        *self == Self::Engine
-    }
 }
 
 /// Numeric formats of a KV cache.

@@ -13,7 +13,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(field: impl Into<String>, problem: Problem) -> Self {
+    pub(crate) fn new(field: impl Into<String>, problem: Problem) -> Self {
         Self { field: field.into(), problem }
     }
 }
@@ -82,7 +82,7 @@ pub enum Problem {
         /// The backend.
         backend: &'static str,
         /// What it serves the checkpoint in.
-        others: &'static str,
+        others: String,
     },
     /// A KV cache that the backend lacks.
     #[error("{backend} has no KV cache in INT8; use Auto or FP8")]

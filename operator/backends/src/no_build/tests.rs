@@ -2,10 +2,11 @@
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use slipway_vocabulary::serving::Server;
 
 use super::*;
 
-fn request(backend: Backend, version: &str) -> Request {
+fn request(backend: NoBuildBackend, version: &str) -> Request {
     Request {
         backend,
         version: version.into(),
@@ -42,7 +43,7 @@ fn vllm_is_told_everything_that_a_field_says() {
   "tensor_parallel_size": 2
 }
 "#;
-    assert_eq!(arguments(&request(Backend::Vllm, "0.11.0")).unwrap(), expected);
+    assert_eq!(arguments(&request(NoBuildBackend::VLLM, "0.11.0")).unwrap(), expected);
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn vllms_own_server_is_told_the_same_by_its_options() {
         is_quantized_at_load: true,
         precision: Precision::Fp8,
         extra: vec!["compilation_config.level=3".into(), "enforce_eager=false".into(), "async_scheduling=true".into()],
-        ..request(Backend::VllmOpenAi, "0.11.0")
+        ..request(NoBuildBackend::VLLMOpenAI, "0.11.0")
     };
     let expected = r#"{
   "async-scheduling": true,
@@ -76,8 +77,9 @@ fn vllms_own_server_is_told_the_same_by_its_options() {
 }
 "#;
     assert_eq!(arguments(&asked).unwrap(), expected);
+    let server = of(NoBuildBackend::VLLMOpenAI).own_server().unwrap();
     assert_eq!(
-        open_ai_command("/slipway/engine", "checkpoint").join(" "),
+        (server.command)("/slipway/engine", "checkpoint").join(" "),
         "vllm serve /slipway/engine/checkpoint --config /slipway/engine/server/config.yaml"
     );
 }
@@ -90,7 +92,7 @@ fn vllms_own_server_is_told_the_same_by_its_options() {
 )]
 #[case("served_model_name=other", "served_model_name belongs to the Job: remove it")]
 fn what_vllms_own_server_is_told_by_the_job_is_not_for_users(#[case] extra: &str, #[case] message: &str) {
-    let asked = Request { extra: vec![extra.into()], ..request(Backend::VllmOpenAi, "0.11.0") };
+    let asked = Request { extra: vec![extra.into()], ..request(NoBuildBackend::VLLMOpenAI, "0.11.0") };
     assert_eq!(arguments(&asked).unwrap_err().to_string(), format!("engine.vllm.extraArgs[0]: {message}"));
 }
 
@@ -101,7 +103,7 @@ fn tensorrt_llm_is_told_everything_that_a_field_says() {
         memory_ppm: 850_000,
         prefix_caching: false,
         extra: vec!["cuda_graph_config.enable_padding=true".into()],
-        ..request(Backend::PyTorch, "1.2.1")
+        ..request(NoBuildBackend::TensorRTLLMPyTorch, "1.2.1")
     };
     let expected = r#"{
   "backend": "pytorch",
@@ -144,13 +146,13 @@ fn sixteen_bits_are_their_own_data_type_and_others_keep_the_checkpoints(
     #[case] dtype: Option<Dtype>,
     #[case] expected: &str,
 ) {
-    let asked = Request { precision, dtype, ..request(Backend::Vllm, "0.11.0") };
+    let asked = Request { precision, dtype, ..request(NoBuildBackend::VLLM, "0.11.0") };
     assert_eq!(told(&asked, "dtype"), Some(expected.into()));
 }
 
 #[test]
 fn only_weights_that_are_not_in_fp8_yet_are_quantized_while_they_are_loaded() {
-    let stored = Request { precision: Precision::Fp8, ..request(Backend::Vllm, "0.11.0") };
+    let stored = Request { precision: Precision::Fp8, ..request(NoBuildBackend::VLLM, "0.11.0") };
     assert_eq!(told(&stored, "quantization"), None);
     let made = Request { is_quantized_at_load: true, ..stored };
     assert_eq!(told(&made, "quantization"), Some("fp8".into()));
@@ -158,16 +160,23 @@ fn only_weights_that_are_not_in_fp8_yet_are_quantized_while_they_are_loaded() {
 
 #[test]
 fn early_versions_of_vllm_are_told_to_log_no_prompts() {
-    assert_eq!(told(&request(Backend::Vllm, "0.9.2"), "disable_log_requests"), Some(true.into()));
-    assert_eq!(told(&request(Backend::Vllm, "0.11.0"), "disable_log_requests"), None);
+    assert_eq!(told(&request(NoBuildBackend::VLLM, "0.9.2"), "disable_log_requests"), Some(true.into()));
+    assert_eq!(told(&request(NoBuildBackend::VLLM, "0.11.0"), "disable_log_requests"), None);
 }
 
 #[test]
 fn an_argument_against_a_field_is_refused() {
-    let asked = Request { extra: vec!["max_num_seqs=8".into()], ..request(Backend::Vllm, "0.11.0") };
+    let asked = Request { extra: vec!["max_num_seqs=8".into()], ..request(NoBuildBackend::VLLM, "0.11.0") };
     assert_eq!(
         arguments(&asked).unwrap_err().to_string(),
         "engine.vllm.extraArgs[0]: max_num_seqs=8 contradicts max_num_seqs=64: change the field or the element that sets it, and \
          remove this one"
     );
+}
+
+#[test]
+fn the_table_and_the_vocabulary_agree_on_what_takes_requests() {
+    for backend in NoBuildBackend::ALL {
+        assert_eq!(of(backend).own_server().is_some(), backend.server() == Server::Own, "{}", backend.as_str());
+    }
 }

@@ -1,10 +1,11 @@
 //! Upstream's command lines as typed options; the texts are in `data/upstream`.
 
-use slipway_backends::options::{
-    BuildOptions, Calibration, ConvertOptions, Dtype, GemmPlugin, Lora, LoraSource, Parallelism, PluginDtype,
-    QuantFormat, QuantKvCache, QuantizeOptions, SmoothQuant, Speculation, SpeculativeMode, Toggle, WeightOnly,
+use slipway_backends::formats::{Dtype, Parallelism};
+use slipway_backends::tensorrt_llm::options::{
+    BuildOptions, Calibration, ConvertOptions, GemmPlugin, Lora, LoraSource, PluginDtype, QuantFormat, QuantKvCache,
+    QuantizeOptions, SmoothQuant, Speculation, SpeculativeMode, Toggle, WeightOnly,
 };
-use slipway_backends::version::Version;
+use slipway_backends::tensorrt_llm::version::Version;
 
 const VERSION: Version = Version::new(1, 0, 0);
 

@@ -29,7 +29,6 @@ use crate::{
             worker_in,
         },
     },
-    serving::Serving,
 };
 
 const OUTPUT_VOLUME: &str = "output";
@@ -205,12 +204,7 @@ fn config_map(world: &EngineWorld, name: &str, order: &Order) -> ConfigMap {
         Order::TensorRtLlm(order) => (Some(order.clone()), None),
         Order::NoBuild(order) => (None, Some(order.clone())),
     };
-    let serving = Serving {
-        tensorrt_llm_ranks: tensorrt_llm.as_ref().map(|build| build.tensor_parallel * build.pipeline_parallel),
-        entry: world.spec.build.tensorrt_llm.as_ref().map(|of| of.options.entry).unwrap_or_default(),
-        no_build: None,
-    };
-    let model = serving.model().to_owned();
+    let model = world.spec.build.served_by().model().to_owned();
     let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
     let files = match order {
         Order::Custom => BTreeMap::from([("build.json".to_owned(), custom_build(world))]),

@@ -1,19 +1,18 @@
 //! From an engine's identity to what its backend is told. Pure.
 
 use slipway_backends::{
-    no_build::{ArgumentError, Backend, Request, arguments},
-    options::{Dtype, Parallelism},
+    formats::{Dtype, Parallelism},
+    no_build::{ArgumentError, Request, arguments},
 };
 use slipway_crds::v1alpha1::{
     EngineSpec,
-    agent_deployment::{Backend as ApiBackend, EngineDtype, NoBuildBackend},
+    agent_deployment::{Backend, EngineDtype},
     engine::{EngineBuild, NoBuild},
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
 use thiserror::Error;
 
 use super::tensorrt_llm::{kv_cache, positive, precision};
-use crate::serving::Serving;
 
 /// Why an engine cannot be told what to do.
 #[derive(Debug, Error)]
@@ -28,7 +27,7 @@ pub enum OrderError {
     },
     /// The build is of another backend.
     #[error("build.backend: {0:?} is none without a build")]
-    Backend(ApiBackend),
+    Backend(Backend),
     /// An argument contradicts a field.
     #[error("{0}")]
     Argument(ArgumentError),
@@ -37,36 +36,18 @@ pub enum OrderError {
     SourceDigest(InvalidDigest),
 }
 
-/// The crate's word for a backend of the API.
-pub fn of_api(backend: NoBuildBackend) -> Backend {
-    match backend {
-        NoBuildBackend::TensorRTLLMPyTorch => Backend::PyTorch,
-        NoBuildBackend::VLLM => Backend::Vllm,
-        NoBuildBackend::VLLMOpenAI => Backend::VllmOpenAi,
-    }
-}
-
-/// The worker's word for a backend of the API.
-pub fn on_the_wire(backend: NoBuildBackend) -> contract::NoBuildBackend {
-    match backend {
-        NoBuildBackend::TensorRTLLMPyTorch => contract::NoBuildBackend::TensorRTLLMPyTorch,
-        NoBuildBackend::VLLM => contract::NoBuildBackend::VLLM,
-        NoBuildBackend::VLLMOpenAI => contract::NoBuildBackend::VLLMOpenAI,
-    }
-}
-
 /// The order to the worker.
 ///
 /// # Errors
 /// [`OrderError`]: what cannot be served, or an argument against a field.
 pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, OrderError> {
-    let api = build.served_by().ok_or(OrderError::Backend(build.backend))?;
-    let backend = of_api(api);
-    let unserved = OrderError::Precision { backend: backend.name(), precision: build.precision.as_str() };
+    let served_by = build.served_by();
+    let backend = served_by.no_build().ok_or(OrderError::Backend(build.backend))?;
+    let unserved = OrderError::Precision { backend: build.backend.as_str(), precision: build.precision.as_str() };
     let request = Request {
         backend,
         version: of.version.clone(),
-        model: Serving::default().model().to_owned(),
+        model: served_by.model().to_owned(),
         checkpoint: format!("{}/{}", paths::ENGINE_DIR, paths::CHECKPOINT),
         precision: precision(build.precision).ok_or(unserved)?,
         is_quantized_at_load: of.quantized_at_load,
@@ -85,7 +66,7 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
         extra: of.options.extra_args.clone(),
     };
     Ok(contract::NoBuild {
-        backend: on_the_wire(api),
+        backend,
         version: of.version.clone(),
         checkpoint: build.source_digest.parse::<Digest>().map_err(OrderError::SourceDigest)?,
         arguments: arguments(&request).map_err(OrderError::Argument)?,

@@ -1,9 +1,12 @@
 //! From an engine's identity to the command lines of TensorRT-LLM's tools. Pure.
 
 use slipway_backends::{
-    options::{BuildOptions, Calibration, Dtype, GemmPlugin, Parallelism, Toggle},
-    recipe::{self, Command, EngineRequest, ExtraArguments, Folders, RecipeError, Tool},
-    version::{self, VersionError},
+    formats::{self, Dtype, Parallelism},
+    tensorrt_llm::{
+        options::{BuildOptions, Calibration, GemmPlugin, Toggle},
+        recipe::{self, Command, EngineRequest, ExtraArguments, Folders, RecipeError, Tool},
+        version::{self, VersionError},
+    },
 };
 use slipway_crds::v1alpha1::{
     EngineSpec,
@@ -13,8 +16,6 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, ToolStep, paths};
 use thiserror::Error;
-
-use crate::serving::on_the_wire;
 
 /// The resource of NVIDIA's device plugin.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
@@ -45,27 +46,27 @@ pub fn gpus(resources: &ContainerResources) -> Option<u32> {
 }
 
 /// The crate's word for a precision of the API.
-pub fn precision(precision: Precision) -> Option<recipe::Precision> {
+pub fn precision(precision: Precision) -> Option<formats::Precision> {
     Some(match precision {
         Precision::FP32 | Precision::INT8 => return None,
-        Precision::FP16 => recipe::Precision::Fp16,
-        Precision::BF16 => recipe::Precision::Bf16,
-        Precision::FP8 => recipe::Precision::Fp8,
-        Precision::INT8WeightOnly => recipe::Precision::Int8WeightOnly,
-        Precision::INT4WeightOnly => recipe::Precision::Int4WeightOnly,
-        Precision::INT8SmoothQuant => recipe::Precision::Int8SmoothQuant,
-        Precision::INT4AWQ => recipe::Precision::Int4Awq,
-        Precision::W4A8AWQ => recipe::Precision::W4A8Awq,
-        Precision::NVFP4 => recipe::Precision::Nvfp4,
+        Precision::FP16 => formats::Precision::Fp16,
+        Precision::BF16 => formats::Precision::Bf16,
+        Precision::FP8 => formats::Precision::Fp8,
+        Precision::INT8WeightOnly => formats::Precision::Int8WeightOnly,
+        Precision::INT4WeightOnly => formats::Precision::Int4WeightOnly,
+        Precision::INT8SmoothQuant => formats::Precision::Int8SmoothQuant,
+        Precision::INT4AWQ => formats::Precision::Int4Awq,
+        Precision::W4A8AWQ => formats::Precision::W4A8Awq,
+        Precision::NVFP4 => formats::Precision::Nvfp4,
     })
 }
 
 /// The crate's word for a KV cache's precision.
-pub fn kv_cache(precision: KvCachePrecision) -> recipe::KvCachePrecision {
+pub fn kv_cache(precision: KvCachePrecision) -> formats::KvCachePrecision {
     match precision {
-        KvCachePrecision::Auto => recipe::KvCachePrecision::Auto,
-        KvCachePrecision::FP8 => recipe::KvCachePrecision::Fp8,
-        KvCachePrecision::INT8 => recipe::KvCachePrecision::Int8,
+        KvCachePrecision::Auto => formats::KvCachePrecision::Auto,
+        KvCachePrecision::FP8 => formats::KvCachePrecision::Fp8,
+        KvCachePrecision::INT8 => formats::KvCachePrecision::Int8,
     }
 }
 
@@ -90,7 +91,7 @@ pub fn order(
         max_batch_size: positive(of.max_batch_size),
         kv_cache_reuse: of.options.kv_cache_reuse,
         chunked_context: of.options.chunked_context,
-        entry: on_the_wire(of.options.entry),
+        entry: of.options.entry,
     })
 }
 
@@ -131,7 +132,7 @@ fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineR
     })
 }
 
-fn build_options(precision: recipe::Precision, of: &TensorRtLlmBuild) -> BuildOptions {
+fn build_options(precision: formats::Precision, of: &TensorRtLlmBuild) -> BuildOptions {
     let TensorRtLlmOptions {
         entry: _,
         dtype: _,

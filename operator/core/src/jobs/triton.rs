@@ -1,17 +1,14 @@
-//! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. vLLM's own server takes its
-//! place where that serves. Pure.
+//! Triton as a native sidecar of a Job, under our supervisor: it waits for a model, and says how it ended. An engine's
+//! own server takes its place where that serves. Pure.
 
 use k8s_openapi::{
     api::core::v1::{Container, EnvVar, HTTPGetAction, Probe, Volume},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_crds::v1alpha1::{
-    agent_deployment::{EngineEntry, NoBuildBackend},
-    shared::ContainerResources,
-};
+use slipway_backends::no_build;
+use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResources};
+use slipway_vocabulary::serving::Server;
 use slipway_worker_contract::paths;
-
-use crate::serving::Serving;
 
 use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, empty_dir, mount, shared_memory_volume, worker_in};
 
@@ -29,18 +26,18 @@ pub struct Served<'a> {
     pub image: &'a str,
     /// What it gets.
     pub resources: &'a ContainerResources,
-    /// How it serves the engine.
-    pub serving: Serving,
+    /// What serves the engine.
+    pub served_by: ServedBy,
 }
 
-/// Variables of a Triton that serves an engine without a build, or one behind models of text. Their libraries write caches below a
-/// home and under a user's name, and the image knows neither for ours; nothing is looked up on a hub, and nothing is reported to
-/// anybody.
-pub fn environment(serving: Serving) -> Option<Vec<EnvVar>> {
-    let own: &[(&str, &str)] = match (serving.no_build, serving.entry) {
-        (None, EngineEntry::Engine) => return None,
-        (None, EngineEntry::Ensemble | EngineEntry::BLS) | (Some(NoBuildBackend::TensorRTLLMPyTorch), _) => &[],
-        (Some(NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI), _) => &[("VLLM_NO_USAGE_STATS", "1")],
+/// Variables of a Triton that serves an engine without a build, or one behind models of text. Their libraries write
+/// caches below a home and under a user's name, and the image knows neither for ours; nothing is looked up on a hub,
+/// and nothing is reported to anybody.
+pub fn environment(served_by: ServedBy) -> Option<Vec<EnvVar>> {
+    let own = match served_by {
+        ServedBy::NoBuild(backend) => no_build::of(backend).environment,
+        ServedBy::TensorRtLlm { entry, .. } if !entry.is_engine() => &[],
+        ServedBy::Custom | ServedBy::TensorRtLlm { .. } => return None,
     };
     let common = [("HOME", "/tmp"), ("USER", "slipway"), ("HF_HUB_OFFLINE", "1")];
     let variable = |(name, value): &(&str, &str)| EnvVar {
@@ -51,21 +48,17 @@ pub fn environment(serving: Serving) -> Option<Vec<EnvVar>> {
     Some(common.iter().chain(own).map(variable).collect())
 }
 
-/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it. vLLM's own server loads at
-/// its start, and again and again where it cannot: it has no probe, and the worker reads how it ended.
+/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it. An engine's
+/// own server loads at its start, and again and again where it cannot: it has no probe, and the worker reads how it
+/// ended.
 pub fn sidecar(served: Served<'_>) -> Container {
-    let ranks = served.serving.tensorrt_llm_ranks.map(|ranks| format!("--tensorrt-llm-ranks={ranks}"));
-    let own_server = match served.serving.no_build {
-        Some(NoBuildBackend::VLLMOpenAI) => Some(format!("--vllm-engine={}", paths::ENGINE_DIR)),
-        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => None,
-    };
-    let arguments: Vec<&str> =
-        std::iter::once("supervise").chain(ranks.as_deref()).chain(own_server.as_deref()).collect();
+    let how = supervised(served.served_by);
+    let arguments: Vec<&str> = std::iter::once("supervise").chain(how.iter().map(String::as_str)).collect();
     let mut container = worker_in(served.image, "triton", &arguments);
-    container.env = environment(served.serving);
+    container.env = environment(served.served_by);
     container.restart_policy = Some("Always".to_owned());
     container.resources = Some(served.resources.to_requirements());
-    container.startup_probe = own_server.is_none().then(|| Probe {
+    container.startup_probe = (served.served_by.server() == Server::Triton).then(|| Probe {
         http_get: Some(HTTPGetAction {
             path: Some("/v2/health/live".to_owned()),
             port: IntOrString::Int(TRITON_HTTP_PORT),
@@ -81,6 +74,18 @@ pub fn sidecar(served: Served<'_>) -> Container {
         .get_or_insert_default()
         .extend([mount(ENGINE_VOLUME, paths::ENGINE_DIR), mount(SHARED_MEMORY_VOLUME, SHARED_MEMORY)]);
     container
+}
+
+/// How the supervisor is told what to run.
+fn supervised(served_by: ServedBy) -> Vec<String> {
+    match served_by {
+        ServedBy::Custom => Vec::new(),
+        ServedBy::TensorRtLlm { ranks, .. } => vec![format!("--tensorrt-llm-ranks={ranks}")],
+        ServedBy::NoBuild(backend) => {
+            let own_server = no_build::of(backend).own_server();
+            own_server.map(|server| (server.ordered)(paths::ENGINE_DIR)).unwrap_or_default()
+        }
+    }
 }
 
 /// The volumes that it mounts beside the worker's binary.

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{
     Profile, ProfileSpec, ProfileStatus,
-    agent_deployment::{ConfigMapSource, Profiling, ProfilingWorkload},
+    agent_deployment::{ConfigMapSource, NoBuildBlock, Profiling, ProfilingWorkload},
     profile::ProfileInputs,
 };
 use slipway_operator_core::{
@@ -75,7 +75,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMEntry"] = json!(entry(world));
         configurations = json!([{"name": "default", "settings": {}}]);
     }
-    if let Some(backend) = world.spec.engine.served_by() {
+    if let Some(NoBuildBlock { backend, .. }) = NoBuildBlock::of(&world.spec.engine) {
         engine["noBuild"] = json!(backend);
         configurations = json!([{"name": "default", "settings": {}}]);
     }

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus,
-    agent_deployment::{Baseline, CustomEngine, EngineEntry},
+    agent_deployment::{Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, backend_and_server},
     engine::EngineBuild,
     shared::ServingConfiguration,
 };
@@ -34,7 +34,6 @@ use slipway_operator_core::{
     artifact_store,
     engine::{build::build_job, decide::EngineWorld},
     plan::Child,
-    serving::Serving,
     settings::Settings,
 };
 use slipway_vocabulary::evidence::Metric;
@@ -196,11 +195,7 @@ fn quality(world: &World, custom: &CustomEngine) -> Vec<Value> {
         prompts: "{\"id\":\"1\",\"prompt\":\"Question: 1+1?\",\"maxTokens\":8,\"stopWords\":[]}\n",
         dataset: &objective.dataset.config_map,
         custom,
-        serving: Serving {
-            tensorrt_llm_ranks: ranks(world),
-            entry: entry(world),
-            no_build: world.spec.engine.served_by(),
-        },
+        served_by: served_by(world),
     };
     let engine = EngineRef { identity: "engine-0123456789".to_owned(), manifest_digest: digest("c") };
     let (task, job) = engines::build::quality_job::quality_job(world, "quality-0123456789-1", &engine, inputs);
@@ -230,6 +225,12 @@ pub fn ranks(world: &World) -> Option<u32> {
     world.spec.engine.tensorrt_llm.as_ref().map(|_| 2)
 }
 
+/// What serves the fixture's engine.
+fn served_by(world: &World) -> ServedBy {
+    let no_build = NoBuildBlock::of(&world.spec.engine).map(|block| block.backend);
+    ServedBy::of(ranks(world), entry(world), no_build)
+}
+
 /// What is asked of the fixture's engine.
 pub fn entry(world: &World) -> EngineEntry {
     world.spec.engine.tensorrt_llm.as_ref().map(|engine| engine.options.entry).unwrap_or_default()
@@ -248,12 +249,8 @@ fn tensorrt_llm(world: &World) -> Option<Value> {
 
 /// One engine without a build, split over two GPUs.
 fn no_build(world: &World) -> Option<Value> {
-    let vllm = world.spec.engine.vllm.as_ref();
-    let of_vllm = vllm.map(|block| (&block.version, &block.gpu_memory_utilization, &block.options));
-    let py_torch = world.spec.engine.tensorrt_llm_py_torch.as_ref();
-    let of_py_torch = py_torch.map(|block| (&block.version, &block.kv_cache_free_gpu_memory, &block.options));
-    let (version, memory, options) = of_vllm.or(of_py_torch)?;
-    let server = vllm.map(|block| block.server).unwrap_or_default();
+    let NoBuildBlock { backend, version, image: _, memory, options } = NoBuildBlock::of(&world.spec.engine)?;
+    let (_, server) = backend_and_server(backend);
     Some(serde_json::json!({
         "version": version, "server": server, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
         "kvCachePrecision": "FP8", "maxBatchSize": 64, "maxNumTokens": 8192, "memory": memory, "options": options,
@@ -301,9 +298,7 @@ fn plan(world: &World) -> RevisionPlan {
             name: "engine-0123456789".to_owned(),
             manifest_digest: digest("c"),
             display_name: "fp32".to_owned(),
-            tensorrt_llm_ranks: ranks(world),
-            tensorrt_llm_entry: entry(world),
-            no_build: world.spec.engine.served_by(),
+            served_by: served_by(world),
         },
         configuration: ServingConfiguration::default(),
         max_in_flight: 8,

@@ -25,7 +25,7 @@ pub use crate::{
         BuildResult, EncodeError, FetchResult, MESSAGE_FORMAT_VERSION, MaterializeResult, Message, ModelShape, Outcome,
         ParseError, ProfileResult, ResolveResult, message_budget,
     },
-    no_build::{NoBuild, NoBuildBackend},
+    no_build::NoBuild,
     profile::{
         AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
         RecordedCall, ServeConfig, TraceLine, Workload,
@@ -39,5 +39,6 @@ pub use crate::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,
     },
-    tensorrt_llm::{EngineEntry, TensorRtLlmBuild, ToolStep},
+    tensorrt_llm::{TensorRtLlmBuild, ToolStep},
 };
+pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend};

@@ -2,18 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Digest;
-
-/// The backends that serve a checkpoint as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NoBuildBackend {
-    /// TensorRT-LLM's `llmapi` model.
-    TensorRTLLMPyTorch,
-    /// Triton's vLLM backend.
-    VLLM,
-    /// vLLM's own server.
-    VLLMOpenAI,
-}
+use crate::{Digest, NoBuildBackend};
 
 /// Orders a serving repository around a checkpoint of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

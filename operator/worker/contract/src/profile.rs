@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::LatencyObjective;
+use slipway_vocabulary::{LatencyObjective, ProfilingDriver};
 
 use crate::{Digest, EngineEntry, EngineRef, NoBuildBackend, Row};
 
@@ -110,6 +110,16 @@ pub enum Driver {
     ModelAnalyzer,
     /// Whole agent runs through the sidecar, tool results replayed.
     AgentRun(AgentRunSettings),
+}
+
+impl Driver {
+    /// What it is, whatever its settings.
+    pub const fn kind(&self) -> ProfilingDriver {
+        match self {
+            Self::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
+            Self::AgentRun(_) => ProfilingDriver::AgentRun,
+        }
+    }
 }
 
 /// How agent runs are driven.

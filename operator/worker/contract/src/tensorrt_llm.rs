@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Digest;
+use crate::{Digest, EngineEntry};
 
 /// Orders the steps of a build: upstream's tools one after the other, then the serving repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,25 +28,6 @@ pub struct TensorRtLlmBuild {
     /// What of the image's repository is asked.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,
-}
-
-/// What of upstream's repository is asked for an engine of TensorRT-LLM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EngineEntry {
-    /// The engine itself: tokens in, tokens out.
-    #[default]
-    Engine,
-    /// Triton's ensemble of tokenizer, engine and detokenizer: text in, text out.
-    Ensemble,
-    /// The same in Python, by Triton's business logic scripting.
-    BLS,
-}
-
-impl EngineEntry {
-    /// Whether the engine itself is asked, as with all orders that name no entry.
-    pub fn is_engine(&self) -> bool {
-        *self == Self::Engine
-    }
 }
 
 /// One tool.

@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
-use slipway_backends::no_build::{Backend, vllm_configuration};
-use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, NoBuild, NoBuildBackend, paths};
+use slipway_backends::no_build::{self, OwnServer, Serving};
+use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, NoBuild, paths};
 
 use crate::{
     failure::Classify,
@@ -18,7 +19,7 @@ use crate::{
     tree::{self, TreeError},
 };
 
-/// Weights that vLLM and TensorRT-LLM load.
+/// Weights that engines load.
 const WEIGHTS: [&str; 3] = [".safetensors", ".bin", ".pt"];
 /// One of these turns text into tokens.
 const TOKENIZERS: [&str; 4] = ["tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json"];
@@ -36,11 +37,13 @@ pub enum AssembleError {
         /// The version of the task.
         version: String,
     },
-    /// The image lacks a program.
-    #[error("the image has no program {program}: is it an image of vLLM {version}?")]
-    NoProgram {
-        /// The program.
-        program: &'static str,
+    /// The image lacks an engine's own server.
+    #[error("the image has no {lacks}: is it an image of {name} {version}?")]
+    NoServer {
+        /// What it lacks.
+        lacks: String,
+        /// The backend, as people call it.
+        name: &'static str,
         /// The version of the task.
         version: String,
     },
@@ -78,7 +81,7 @@ pub enum AssembleError {
 impl Classify for AssembleError {
     fn class(&self) -> FailureClass {
         match self {
-            Self::NoBackend { .. } | Self::NoProgram { .. } | Self::Configuration { .. } => FailureClass::ImageMismatch,
+            Self::NoBackend { .. } | Self::NoServer { .. } | Self::Configuration { .. } => FailureClass::ImageMismatch,
             Self::Checkpoint { .. } => FailureClass::BadModel,
             Self::List(_) | Self::File { .. } => FailureClass::Infrastructure,
         }
@@ -88,8 +91,8 @@ impl Classify for AssembleError {
 /// Where the parts lie.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// Folder of Triton's vLLM backend in the image.
-    pub vllm: PathBuf,
+    /// Folder of Triton's backends in the image.
+    pub backends: PathBuf,
     /// Folder of the `llmapi` model in the image.
     pub llm_api: PathBuf,
     /// Folders of the image's programs.
@@ -100,31 +103,37 @@ pub struct Parts {
     pub output: PathBuf,
 }
 
-/// Writes the repository of a task's model, or the file that vLLM's own server reads.
+/// Writes the repository of a task's model, or the file that an engine's own server reads.
 ///
 /// # Errors
 /// [`AssembleError`]: the image lacks the backend, or the checkpoint what is served.
 pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), AssembleError> {
     check_checkpoint(&parts.checkpoint)?;
+    let backend = no_build::of(order.backend);
     let model = parts.output.join(paths::MODEL_REPOSITORY).join(&task.model);
-    let (folder, backend, tool) = match order.backend {
-        NoBuildBackend::VLLM => {
-            require(&parts.vllm.join("model.py"), "vLLM", order)?;
-            write(&model.join(CONFIG_FILE), &vllm_configuration(&task.model))?;
-            (&model, Backend::Vllm, "vllm")
+    let missing = |path| AssembleError::NoBackend { path, name: backend.product, version: order.version.clone() };
+    let folder = match &backend.serving {
+        Serving::TritonBackend { folder, configuration } => {
+            require(parts.backends.join(folder).join("model.py")).map_err(missing)?;
+            write(&model.join(CONFIG_FILE), &configuration(&task.model))?;
+            &model
         }
-        NoBuildBackend::VLLMOpenAI => {
-            require_program("vllm", order, &parts.programs)?;
-            (&parts.output, Backend::VllmOpenAi, "vllm")
+        Serving::TritonModel => {
+            require(parts.llm_api.join("1/model.py")).map_err(missing)?;
+            copy_llm_api(&parts.llm_api, &model, (&task.model, backend.arguments_file))?;
+            &model
         }
-        NoBuildBackend::TensorRTLLMPyTorch => {
-            require(&parts.llm_api.join("1/model.py"), "TensorRT-LLM", order)?;
-            copy_llm_api(&parts.llm_api, &model, &task.model)?;
-            (&model, Backend::PyTorch, "tensorrt_llm")
+        Serving::Own(server) => {
+            require_server(server, &parts.programs).map_err(|lacks| AssembleError::NoServer {
+                lacks,
+                name: backend.product,
+                version: order.version.clone(),
+            })?;
+            &parts.output
         }
     };
-    write(&folder.join(backend.arguments_file()), &order.arguments)?;
-    let versions = BTreeMap::from([(tool.to_owned(), order.version.clone())]);
+    write(&folder.join(backend.arguments_file), &order.arguments)?;
+    let versions = BTreeMap::from([(backend.tool.to_owned(), order.version.clone())]);
     let report = BuilderReport { versions, durations_millis: BTreeMap::new() };
     let text = serde_json::to_string(&report).expect("a report holds only texts and numbers");
     write(&parts.output.join(paths::BUILDER_REPORT), &text)
@@ -145,23 +154,25 @@ fn check_checkpoint(folder: &Path) -> Result<(), AssembleError> {
     Err(AssembleError::Checkpoint { lacks })
 }
 
-fn require(path: &Path, name: &'static str, order: &NoBuild) -> Result<(), AssembleError> {
-    if path.is_file() {
-        return Ok(());
-    }
-    Err(AssembleError::NoBackend { path: path.to_owned(), name, version: order.version.clone() })
+/// Whether a file is there; the file itself if it is not.
+fn require(path: PathBuf) -> Result<(), PathBuf> {
+    if path.is_file() { Ok(()) } else { Err(path) }
 }
 
-fn require_program(program: &'static str, order: &NoBuild, folders: &[PathBuf]) -> Result<(), AssembleError> {
-    if folders.iter().any(|folder| folder.join(program).is_file()) {
-        return Ok(());
-    }
-    Err(AssembleError::NoProgram { program, version: order.version.clone() })
+/// Whether the image has a server; what it lacks if not. A module is looked for and not imported, which could need a
+/// GPU.
+fn require_server(server: &OwnServer, folders: &[PathBuf]) -> Result<(), String> {
+    let program = folders.iter().map(|folder| folder.join(server.program)).find(|path| path.is_file());
+    let program = program.ok_or_else(|| format!("program {}", server.program))?;
+    let Some(module) = server.module else { return Ok(()) };
+    let look = format!("import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)");
+    let found = Command::new(program).args(["-c", &look]).stdin(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) { Ok(()) } else { Err(format!("module {module} of Python")) }
 }
 
 /// The image's own model but for its arguments: its programs and its configuration change together.
-fn copy_llm_api(template: &Path, model: &Path, name: &str) -> Result<(), AssembleError> {
-    let ours = [CONFIG_FILE, Backend::PyTorch.arguments_file()];
+fn copy_llm_api(template: &Path, model: &Path, (name, arguments): (&str, &str)) -> Result<(), AssembleError> {
+    let ours = [CONFIG_FILE, arguments];
     let files = tree::files(template).map_err(AssembleError::List)?;
     for file in files.iter().filter(|file| !ours.contains(&file.as_str()) && !file.contains("__pycache__")) {
         let from = template.join(file);

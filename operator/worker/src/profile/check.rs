@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, NoBuildBackend, ProfileTask};
+use slipway_backends::no_build;
+use slipway_vocabulary::{ProfilingDriver, serving::Server};
+use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, ProfileTask};
 
 use super::drivers;
 
@@ -74,9 +76,9 @@ pub enum TaskProblem {
     Zero(&'static str),
     /// Model Analyzer has no way to it.
     #[error(
-        "Model Analyzer speaks to Triton, and vLLM's own server serves this engine: set profiling.driver to AgentRun"
+        "Model Analyzer speaks to Triton, and {0}'s own server serves this engine: set profiling.driver to AgentRun"
     )]
-    ServerDriver,
+    ServerDriver(&'static str),
     /// Model Analyzer has no open loop.
     #[error("a confirm run needs driver AgentRun: Model Analyzer sends requests in a closed loop")]
     ConfirmDriver,
@@ -97,8 +99,8 @@ impl<'a> CheckedTask<'a> {
                 check_arms(arms)?;
                 check_levels(levels)?;
                 check_objectives(task)?;
-                if *driver == Driver::ModelAnalyzer && task.no_build == Some(NoBuildBackend::VLLMOpenAI) {
-                    return Err(TaskProblem::ServerDriver);
+                if let (Driver::ModelAnalyzer, Some(product)) = (driver, own_server(task)) {
+                    return Err(TaskProblem::ServerDriver(product));
                 }
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
                 Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
@@ -120,6 +122,12 @@ impl<'a> CheckedTask<'a> {
             }
         }
     }
+}
+
+/// Whose own server serves the engine, if Triton does not.
+fn own_server(task: &ProfileTask) -> Option<&'static str> {
+    let backend = task.no_build.filter(|backend| backend.server() == Server::Own)?;
+    Some(no_build::of(backend).product)
 }
 
 fn check_levels(levels: &[u32]) -> Result<(), TaskProblem> {
@@ -145,10 +153,11 @@ fn check_arms(arms: &[Arm]) -> Result<(), TaskProblem> {
 
 /// What a driver cannot measure is judged by another measurement; only a task without anything to judge is refused.
 fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
-    let (driver, measures) = drivers::measures(drivers::driver(task));
+    let driver = drivers::driver(task);
     match task.objectives.first() {
         Some(o) if drivers::measurable(task).is_empty() => {
-            let (objective, metric, other) = (o.name.clone(), o.metric, "AgentRun");
+            let (objective, metric, other) = (o.name.clone(), o.metric, ProfilingDriver::AgentRun.as_str());
+            let (driver, measures) = (driver.as_str(), driver.measures());
             Err(TaskProblem::Metric { objective, metric, driver, measures, other })
         }
         Some(_) | None => Ok(()),
@@ -158,8 +167,8 @@ fn check_objectives(task: &ProfileTask) -> Result<(), TaskProblem> {
 #[cfg(test)]
 mod tests {
     use slipway_worker_contract::{
-        DataFile, Digest, EngineEntry, EngineRef, LatencyObjective, MeasureSettings, OptimizeFor, Percentile,
-        ServeConfig,
+        DataFile, Digest, EngineEntry, EngineRef, LatencyObjective, MeasureSettings, NoBuildBackend, OptimizeFor,
+        Percentile, ServeConfig,
     };
 
     use super::*;

@@ -23,7 +23,7 @@ use super::{
     watch::{Decision, Watch},
     workload::{Traffic, WorkloadError},
 };
-use crate::entry::{Spoken, entry};
+use crate::entry::Spoken;
 
 /// The environment variable that makes the worker a shim; names the order.
 pub const ORDER_ENV: &str = "SLIPWAY_SHIM";
@@ -275,7 +275,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
     let traffic = Traffic::read(&order.workloads).map_err(ShimError::Workload)?;
     let spoken = Spoken { tokenizer: order.tokenizer.as_deref(), entry: order.entry, no_build: order.no_build };
-    let entry = entry(spoken).map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
+    let entry = spoken.entry().map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
     let mut watch =
         Watch::new(&order.objectives, LatencyMetric::RequestLatency).against(order.to_beat.as_ref(), call.level);

@@ -1,4 +1,4 @@
-//! What serves in a Job: Triton's repository API, which model is loaded, and with what; or vLLM's own server.
+//! What serves in a Job: Triton's repository API, which model is loaded, and with what; or an engine's own server.
 //!
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_model_repository.md>
 
@@ -10,6 +10,8 @@ use std::{
 
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
+use slipway_backends::no_build;
+use slipway_vocabulary::serving::Server;
 use slipway_worker_contract::{FailureClass, Message, NoBuildBackend, paths};
 
 use crate::failure::Classify;
@@ -17,7 +19,7 @@ use crate::failure::Classify;
 /// How often a state is asked for.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A Triton with explicit model control, or vLLM's own server in its place.
+/// A Triton with explicit model control, or an engine's own server in its place.
 #[derive(Clone, Debug)]
 pub struct Triton {
     /// The connections.
@@ -35,8 +37,10 @@ pub struct Triton {
 pub enum ServerKind {
     /// Triton, whose repository API loads models.
     Triton,
-    /// vLLM's own server, which loads its model before it lives.
-    OpenAi {
+    /// The engine's own server, which loads its model before it lives.
+    Own {
+        /// The engine, as people call it.
+        product: &'static str,
         /// Where its supervisor says how it ended.
         ended: PathBuf,
     },
@@ -45,23 +49,23 @@ pub enum ServerKind {
 impl ServerKind {
     /// What serves an engine of this backend that lies in this folder.
     pub fn of(no_build: Option<NoBuildBackend>, engine: &Path) -> Self {
-        match no_build {
-            Some(NoBuildBackend::VLLMOpenAI) => Self::OpenAi { ended: engine.join(paths::SERVER_ENDED) },
-            None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => Self::Triton,
+        match no_build.map(|backend| (backend.server(), no_build::of(backend).product)) {
+            Some((Server::Own, product)) => Self::Own { product, ended: engine.join(paths::SERVER_ENDED) },
+            None | Some((Server::Triton, _)) => Self::Triton,
         }
     }
 
     /// Its name, and the path that answers once it lives.
-    const fn health(&self) -> (&'static str, &'static str) {
+    fn health(&self) -> (String, &'static str) {
         match self {
-            Self::Triton => ("Triton", "v2/health/live"),
-            Self::OpenAi { .. } => ("vLLM's server", "health"),
+            Self::Triton => ("Triton".to_owned(), "v2/health/live"),
+            Self::Own { product, .. } => (format!("{product}'s server"), "health"),
         }
     }
 
     /// How it ended, if it did.
     fn ended(&self) -> Result<(), TritonError> {
-        let Self::OpenAi { ended } = self else { return Ok(()) };
+        let Self::Own { ended, .. } = self else { return Ok(()) };
         let Ok(text) = fs::read(ended) else { return Ok(()) };
         match serde_json::from_slice(&text) {
             Ok(Message::Failed { class, text }) => Err(TritonError::Ended { class, text }),
@@ -78,7 +82,7 @@ pub enum TritonError {
     #[error("{server} at {url} was not live after {seconds} s: its container's log says why")]
     NotLive {
         /// What serves.
-        server: &'static str,
+        server: String,
         /// The address.
         url: String,
         /// Waited.
@@ -146,7 +150,7 @@ struct IndexEntry {
 }
 
 impl Triton {
-    /// Waits until the server lives; Triton has no model then, vLLM's own server has its only one.
+    /// Waits until the server lives; Triton has no model then, an engine's own server has its only one.
     ///
     /// # Errors
     /// [`TritonError::NotLive`], or [`TritonError::Ended`].
@@ -239,7 +243,7 @@ impl Triton {
     /// # Errors
     /// [`TritonError::Load`] with Triton's words.
     pub async fn ensure(&self, model: &str) -> Result<(), TritonError> {
-        if let ServerKind::OpenAi { .. } = self.kind {
+        if let ServerKind::Own { .. } = self.kind {
             return self.wait_live().await;
         }
         let index = self.index().await?;

@@ -4,17 +4,15 @@
 use std::{fs, io, path::PathBuf, sync::Arc};
 
 use futures::StreamExt;
-use slipway_agent_runtime::backend::{
-    Backend, BackendError, EndpointError, Generation, OpenAi, OpenAiError, Triton as Engine, tokens::TokenizerError,
-};
+use slipway_agent_runtime::backend::{Asked, Backend, BackendError, ConnectError, Generation, connect};
 use slipway_worker_contract::{EngineEntry, FailureClass, NoBuildBackend, QualityPrompt};
 use tokio::task::{JoinError, JoinSet};
 
 use super::{OutputLine, QualityError, lines};
 use crate::{
-    entry::{Spoken, entry, models},
+    entry::{Spoken, models},
     failure::Classify,
-    profile::triton::{Triton, TritonError},
+    profile::triton::{ServerKind, Triton, TritonError},
 };
 
 /// Whom to ask what.
@@ -46,15 +44,9 @@ pub enum EvaluateError {
     /// The questions cannot be read.
     #[error("the questions cannot be read")]
     Questions(#[source] QualityError),
-    /// The tokenizer cannot be used.
-    #[error("failed to read the engine's tokenizer")]
-    Tokenizer(#[source] TokenizerError),
-    /// The address is none.
-    #[error("failed to set up the engine's client")]
-    Endpoint(#[source] EndpointError),
-    /// The same of vLLM's own server.
-    #[error("failed to set up the client of vLLM's server")]
-    OpenAi(#[source] OpenAiError),
+    /// The engine has no client.
+    #[error("the engine cannot be asked")]
+    Connect(#[source] ConnectError),
     /// Triton does not serve the engine.
     #[error("the engine cannot be asked")]
     Triton(#[source] TritonError),
@@ -86,11 +78,11 @@ impl Classify for EvaluateError {
         match self {
             Self::Questions(source) => source.class(),
             Self::Triton(source) => source.class(),
-            Self::Tokenizer(_) => FailureClass::BadModel,
+            Self::Connect(ConnectError::Tokenizer(_)) => FailureClass::BadModel,
             Self::Engine { source, .. } => class_of(source),
-            Self::Endpoint(_) | Self::OpenAi(_) | Self::Interrupted(_) | Self::Write { .. } => {
-                FailureClass::Infrastructure
-            }
+            Self::Connect(ConnectError::Triton(_) | ConnectError::OpenAi(_))
+            | Self::Interrupted(_)
+            | Self::Write { .. } => FailureClass::Infrastructure,
         }
     }
 }
@@ -122,10 +114,12 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
 /// Who is asked: Triton, or what serves in its place.
 fn engine(order: &Evaluation) -> Result<Arc<dyn Backend>, EvaluateError> {
     let spoken = Spoken { tokenizer: Some(&order.tokenizer), entry: order.entry, no_build: order.no_build };
-    Ok(match entry(spoken).map_err(EvaluateError::Tokenizer)? {
-        Some(entry) => Arc::new(Engine::new(&order.endpoint, &order.model, entry).map_err(EvaluateError::Endpoint)?),
-        None => Arc::new(OpenAi::new(&order.triton.url, &order.model).map_err(EvaluateError::OpenAi)?),
-    })
+    let endpoint = match order.triton.kind {
+        ServerKind::Triton => &order.endpoint,
+        ServerKind::Own { .. } => &order.triton.url,
+    };
+    let (dialect, tokenizer) = (spoken.dialect(), order.tokenizer.as_path());
+    connect(Asked { dialect, tokenizer, endpoint, model: &order.model }).map_err(EvaluateError::Connect)
 }
 
 /// Processes that belong together have loaded the engine at their start.

@@ -4,7 +4,7 @@
 //! of compressed-tensors (<https://github.com/neuralmagic/compressed-tensors>) and of NVIDIA's Model Optimizer.
 
 use serde_json::Value;
-use slipway_backends::recipe::Precision;
+use slipway_backends::formats::Precision;
 
 /// Names the precision of a `quantization_config`, or else its method; `None` where it says nothing of a method.
 pub fn word(config: &Value) -> Option<String> {

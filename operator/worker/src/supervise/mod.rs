@@ -1,4 +1,4 @@
-//! `supervise`: runs tritonserver, or vLLM's own server, as the first process of its container.
+//! `supervise`: runs tritonserver, or an engine's own server, as the first process of its container.
 //!
 //! Triton starts without a model and under explicit control, because a sidecar that loads at start and fails restarts
 //! for ever. As the first process the supervisor forwards signals, collects every orphan (Triton's Python stubs), and
@@ -23,7 +23,7 @@ use std::{
 
 pub use ending::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
-use slipway_backends::{launch, no_build::open_ai_command};
+use slipway_backends::{no_build::OwnServer, tensorrt_llm::launch};
 use slipway_worker_contract::{FailureClass, Message, paths};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -98,10 +98,10 @@ pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]
     Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES, ended: None }
 }
 
-/// Composes the command line of vLLM's own server for the engine in a folder. The server loads the model when it
+/// Composes the command line of a backend's own server for the engine in a folder. The server loads the model when it
 /// starts, and exits if it cannot; its last log lines are left beside the engine.
-pub fn vllm(engine: &Path) -> Server {
-    let mut command = open_ai_command(&engine.to_string_lossy(), paths::CHECKPOINT).into_iter();
+pub fn own_server(server: &OwnServer, engine: &Path) -> Server {
+    let mut command = (server.command)(&engine.to_string_lossy(), paths::CHECKPOINT).into_iter();
     Server {
         program: command.next().unwrap_or_default(),
         arguments: command.collect(),

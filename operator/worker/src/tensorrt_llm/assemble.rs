@@ -8,15 +8,16 @@ use std::{
 
 use slipway_agent_runtime::backend::tokens::{Tokenizer, TokenizerError};
 use slipway_backends::{
-    engine::{self, Engine, EngineError, File},
-    options::Parallelism,
-    repository::{self, RepositoryError, Serving},
-    version::VersionError,
+    formats::Parallelism,
+    tensorrt_llm::{
+        engine::{self, Engine, EngineError, File},
+        repository::{self, RepositoryError, Serving},
+        version::VersionError,
+    },
 };
 use slipway_worker_contract::{BuildTask, BuilderReport, FailureClass, TensorRtLlmBuild, paths};
 
 use crate::{
-    entry::of_repository,
     failure::Classify,
     tree::{self, TreeError},
 };
@@ -141,7 +142,7 @@ fn write_tokenizer(parts: &Parts) -> Result<(), AssembleError> {
 
 /// The image's own models, filled: templates and the programs beside them change together.
 fn write_models(build: &TensorRtLlmBuild, engine: &Engine, parts: &Parts) -> Result<(), AssembleError> {
-    let entry = of_repository(build.entry);
+    let entry = build.entry;
     let template = |model: &&str| {
         let text = fs::read_to_string(parts.models.join(model).join("config.pbtxt")).ok()?;
         Some(((*model).to_owned(), text))

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use slipway_backends::{
+use slipway_backends::tensorrt_llm::{
     failure::{self, Failure},
     help::{self, Missing},
 };

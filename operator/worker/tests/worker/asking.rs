@@ -286,7 +286,8 @@ async fn open_ai(bench: &mut Bench, is_up: bool) -> JoinHandle<()> {
     let router = Router::new().route("/v1/completions", post(complete));
     let router = if is_up { router.route("/health", get(|| async {})) } else { router };
     let ended = bench.dir.path().join("server-ended.json");
-    bench.evaluation.triton = Triton { url, kind: ServerKind::OpenAi { ended }, ..bench.evaluation.triton.clone() };
+    bench.evaluation.triton =
+        Triton { url, kind: ServerKind::Own { product: "vLLM", ended }, ..bench.evaluation.triton.clone() };
     bench.evaluation.no_build = Some(NoBuildBackend::VLLMOpenAI);
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() })
 }

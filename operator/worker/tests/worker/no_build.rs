@@ -77,7 +77,7 @@ impl Bench {
 
     fn assemble(&self, backend: NoBuildBackend) -> Result<BuildTask, no_build::AssembleError> {
         let parts = Parts {
-            vllm: self.path("backends/vllm"),
+            backends: self.path("backends"),
             llm_api: self.path("llmapi"),
             programs: vec![self.path("empty"), self.path("bin")],
             checkpoint: self.checkpoint(),

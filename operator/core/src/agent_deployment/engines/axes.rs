@@ -9,7 +9,6 @@ use slipway_crds::v1alpha1::{
     engine::EngineBuild,
 };
 
-use super::tensorrt_llm::ranks;
 use crate::{
     agent_deployment::{resolve::Resolved, world::World},
     engine::tensorrt_llm::{self as steps, positive},
@@ -99,7 +98,7 @@ pub(super) fn too_much(world: &World, points: &[Point]) -> Option<(&'static str,
         return Some(("search", format!("{} engines are more than {MOST_ENGINES}: name fewer values", points.len())));
     }
     let gpus = steps::gpus(&world.spec.serving.triton_resources);
-    let needed = points.iter().map(|point| ranks(&point.build)).max().unwrap_or(1);
+    let needed = points.iter().map(|point| point.build.gpus()).max().unwrap_or(1);
     gpus.is_none_or(|gpus| gpus < needed).then(|| {
         let problem = format!("{needed} GPUs are needed: set {} to {needed} or more", steps::GPU_RESOURCE);
         ("serving.tritonResources.limits", problem)

@@ -13,13 +13,15 @@ use slipway_crds::{
     identity::{IdentityError, engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, Precision, SelectedConfiguration},
+        agent_deployment::{
+            Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, SelectedConfiguration, ServedBy,
+        },
         engine::{EngineArtifact, EngineBuild},
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
-use self::{axes::Point, no_build::Block};
+use self::axes::Point;
 use super::{
     draft::Draft,
     profiling::{self, Choice},
@@ -29,7 +31,6 @@ use super::{
 use crate::{
     agent_deployment::rollout::revision::{PlannedEngine, RevisionPlan},
     plan::Child,
-    serving::Serving,
     why::{Step, Why},
 };
 
@@ -38,7 +39,7 @@ struct Candidate<'a> {
     name: String,
     display_name: String,
     precision: Precision,
-    serving: Serving,
+    served_by: ServedBy,
     status: Option<&'a EngineStatus>,
 }
 
@@ -47,8 +48,8 @@ struct Candidate<'a> {
 pub(super) struct BuiltEngine {
     pub(super) reference: EngineRef,
     pub(super) display_name: String,
-    /// How it is served.
-    pub(super) serving: Serving,
+    /// What serves it.
+    pub(super) served_by: ServedBy,
 }
 
 /// The engines that may serve, in the order of preference.
@@ -80,7 +81,7 @@ pub(super) fn decide(
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
-        built.push(BuiltEngine { reference, display_name, serving: candidate.serving });
+        built.push(BuiltEngine { reference, display_name, served_by: candidate.served_by });
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
@@ -97,7 +98,7 @@ pub(super) fn decide(
 /// The points of the build axes, in the order of preference.
 pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
     let engine = &world.spec.engine;
-    if let Some(block) = Block::of(engine) {
+    if let Some(block) = NoBuildBlock::of(engine) {
         return no_build::points(world, resolved, &block);
     }
     match &engine.tensorrt_llm {
@@ -134,26 +135,17 @@ fn candidates<'a>(
         let name = engine_name(&engine_identity(&build)?);
         let status = world.engines.get(&name);
         let precision = build.precision;
-        let serving = serving(&build);
+        let served_by = build.served_by();
         if status.is_none() {
             let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
             draft.children.push(Child::Engine(Box::new(engine)));
         }
-        candidates.push(Candidate { name, display_name, precision, serving, status });
+        candidates.push(Candidate { name, display_name, precision, served_by, status });
     }
     // Two variants that come to the same build are one engine.
     let mut seen = std::collections::BTreeSet::new();
     candidates.retain(|candidate| seen.insert(candidate.name.clone()));
     Ok(candidates)
-}
-
-fn serving(build: &EngineBuild) -> Serving {
-    let of_tensorrt_llm = build.tensorrt_llm.as_ref();
-    Serving {
-        tensorrt_llm_ranks: of_tensorrt_llm.map(|_| tensorrt_llm::ranks(build)),
-        entry: of_tensorrt_llm.map(|of| of.options.entry).unwrap_or_default(),
-        no_build: build.served_by(),
-    }
 }
 
 fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
@@ -176,8 +168,7 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
 /// The plan that serves what was chosen.
 pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
     let Choice { engine, configuration, level, why } = choice;
-    let BuiltEngine { reference, display_name, serving } = engine;
-    let Serving { tensorrt_llm_ranks, entry, no_build } = *serving;
+    let BuiltEngine { reference, display_name, served_by } = engine;
     let selected = SelectedConfiguration {
         display_name: display_name.clone(),
         engine: reference.identity.clone(),
@@ -196,9 +187,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
             name: reference.identity.clone(),
             manifest_digest: reference.manifest_digest.clone(),
             display_name: display_name.clone(),
-            tensorrt_llm_ranks,
-            tensorrt_llm_entry: entry,
-            no_build,
+            served_by: *served_by,
         },
         configuration: configuration.clone(),
         max_in_flight: *level,

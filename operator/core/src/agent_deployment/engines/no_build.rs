@@ -1,17 +1,9 @@
 //! The engines without a build that a spec asks for, and why some cannot be. Pure.
 
-use slipway_backends::{
-    check::{Checkpoint, Unbuilt, check_no_build},
-    no_build,
-};
-use slipway_crds::{
-    v1alpha1::{
-        agent_deployment::{
-            Backend, EngineConfiguration, EngineDtype, NoBuildBackend, NoBuildOptions, Precision, VllmServer,
-        },
-        engine::{EngineBuild, NoBuild},
-    },
-    values::Percent,
+use slipway_backends::no_build::{Checkpoint, Unbuilt, check_no_build};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{EngineDtype, NoBuildBlock, Precision, backend_and_server},
+    engine::{EngineBuild, NoBuild},
 };
 
 use super::axes::{self, Axes, Point, Values};
@@ -20,45 +12,9 @@ use crate::{
     engine::no_build::{self as order, OrderError},
     why::{Step, Why},
 };
-/// The block of a backend without a build.
-pub(in crate::agent_deployment) struct Block<'a> {
-    /// The backend.
-    pub(in crate::agent_deployment) backend: NoBuildBackend,
-    version: &'a str,
-    image: Option<&'a str>,
-    memory: &'a Percent,
-    options: &'a NoBuildOptions,
-}
-
-impl<'a> Block<'a> {
-    /// The block of a spec; none with another backend, or where it is missing.
-    pub(in crate::agent_deployment) fn of(engine: &'a EngineConfiguration) -> Option<Self> {
-        let backend = engine.served_by()?;
-        Some(match backend {
-            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => {
-                let block = engine.vllm.as_ref()?;
-                let (version, image, options) = (&block.version, block.image.as_deref(), &block.options);
-                Self { backend, version, image, memory: &block.gpu_memory_utilization, options }
-            }
-            NoBuildBackend::TensorRTLLMPyTorch => {
-                let block = engine.tensorrt_llm_py_torch.as_ref()?;
-                let (version, image, options) = (&block.version, block.image.as_deref(), &block.options);
-                Self { backend, version, image, memory: &block.kv_cache_free_gpu_memory, options }
-            }
-        })
-    }
-
-    /// The image that serves it.
-    ///
-    /// # Errors
-    /// The version is none, too old, or in no image.
-    pub(in crate::agent_deployment) fn image(&self) -> Result<String, no_build::ReleaseError> {
-        no_build::image(order::of_api(self.backend), self.version, self.image)
-    }
-}
 
 /// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched.
-pub(super) fn points(world: &World, resolved: &Resolved, block: &Block<'_>) -> Step<Vec<Point>> {
+pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_>) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String, others: usize| {
         Step::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others })
     };
@@ -70,7 +26,7 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &Block<'_>) -> S
     let checkpoint = Checkpoint::of_word(shape.quantization.as_deref());
     let asked = axes::asked(world, shape, gpu, (block.version, block.options.max_seq_len));
     let unbuilt = Unbuilt {
-        backend: order::of_api(block.backend),
+        backend: block.backend,
         checkpoint: checkpoint.clone(),
         chunked_prefill: block.options.chunked_prefill,
         memory_share: block.memory.ratio(),
@@ -98,7 +54,7 @@ fn unservable(build: &EngineBuild) -> Option<OrderError> {
 /// What all points share.
 struct Base<'a> {
     resolved: &'a Resolved,
-    block: &'a Block<'a>,
+    block: &'a NoBuildBlock<'a>,
     product: &'a str,
     /// Whether the checkpoint is not quantized.
     is_plain: bool,
@@ -106,15 +62,13 @@ struct Base<'a> {
 
 impl Base<'_> {
     fn build(&self, values: Values) -> EngineBuild {
-        let backend = match self.block.backend {
-            NoBuildBackend::TensorRTLLMPyTorch => Backend::TensorRTLLMPyTorch,
-            NoBuildBackend::VLLM | NoBuildBackend::VLLMOpenAI => Backend::VLLM,
-        };
+        let (backend, _) = backend_and_server(self.block.backend);
         EngineBuild { no_build: Some(self.of(values)), ..axes::bare_build(self.resolved, backend, values.precision) }
     }
 
     fn of(&self, values: Values) -> NoBuild {
         let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
+        let (_, server) = backend_and_server(self.block.backend);
         let own = match precision {
             Precision::FP16 => Some(EngineDtype::Float16),
             Precision::BF16 => Some(EngineDtype::Bfloat16),
@@ -124,10 +78,7 @@ impl Base<'_> {
         options.dtype = own.or(options.dtype);
         NoBuild {
             version: self.block.version.to_owned(),
-            server: match self.block.backend {
-                NoBuildBackend::VLLMOpenAI => VllmServer::OpenAI,
-                NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch => VllmServer::Triton,
-            },
+            server,
             gpu_product: self.product.to_owned(),
             tensor_parallel: tensor,
             pipeline_parallel: pipeline,

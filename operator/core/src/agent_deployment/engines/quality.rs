@@ -170,7 +170,7 @@ fn measure(
                 prompts: case.prompts,
                 dataset,
                 custom: &resolved.custom,
-                serving: case.engine.serving,
+                served_by: case.engine.served_by,
             };
             let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, inputs);
             draft.children.push(Child::ConfigMap(Box::new(config_map)));

@@ -1,9 +1,12 @@
 //! The engines of TensorRT-LLM that a spec asks for, and why some cannot be. Pure.
 
 use slipway_backends::{
-    check::{self, Asked},
-    gpu,
-    repository::{TunableError, check_tunable},
+    check::Asked,
+    formats, gpu,
+    tensorrt_llm::{
+        check,
+        repository::{TunableError, check_tunable},
+    },
 };
 use slipway_crds::v1alpha1::{
     agent_deployment::{
@@ -18,7 +21,7 @@ use crate::{
         resolve::Resolved,
         world::{CalibrationView, World},
     },
-    engine::tensorrt_llm::{self as steps, StepsError, positive},
+    engine::tensorrt_llm::{self as steps, StepsError},
     why::{Step, Why},
 };
 
@@ -64,7 +67,7 @@ fn unusable(world: &World, points: &[Point]) -> Option<Unusable> {
         return field(path, problem);
     }
     let resources = &world.spec.serving.triton_resources;
-    let ranks = points.iter().map(|point| ranks(&point.build)).max().unwrap_or(1);
+    let ranks = points.iter().map(|point| point.build.gpus()).max().unwrap_or(1);
     if let Some((path, error)) = untunable(&world.spec.search) {
         return field(&path, error.to_string());
     }
@@ -86,13 +89,6 @@ fn untunable(search: &SearchSpace) -> Option<(String, TunableError)> {
         let error = parameter.values.iter().find_map(|value| check_tunable(&parameter.name, value).err())?;
         Some((format!("search.parameters[{at}]"), error))
     })
-}
-
-/// GPUs of an engine.
-pub(super) fn ranks(build: &EngineBuild) -> u32 {
-    let of_tensorrt_llm = build.tensorrt_llm.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
-    let of_no_build = build.no_build.as_ref().map(|of| (of.tensor_parallel, of.pipeline_parallel));
-    of_tensorrt_llm.or(of_no_build).map_or(1, |(tensor, pipeline)| positive(tensor) * positive(pipeline))
 }
 
 fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Result<Option<CalibrationIdentity>, Why> {
@@ -133,8 +129,7 @@ impl Base<'_> {
         let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
         let mut options = self.engine.options.clone();
         options.dtype = Some(dtype(precision, options.dtype, self.shape.dtype.as_deref()));
-        let needs_calibration = steps::precision(precision)
-            .is_some_and(slipway_backends::recipe::Precision::needs_calibration)
+        let needs_calibration = steps::precision(precision).is_some_and(formats::Precision::needs_calibration)
             || kv_cache != KvCachePrecision::Auto;
         TensorRtLlmBuild {
             version: self.engine.version.clone(),

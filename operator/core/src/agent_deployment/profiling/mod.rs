@@ -28,7 +28,6 @@ use crate::{
         world::{OwnedObject, WorkloadView},
     },
     plan::{Child, Note, SOON},
-    serving::Serving,
     why::{Step, Why},
 };
 
@@ -248,14 +247,14 @@ fn freeze(
 }
 
 fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
-    let Serving { tensorrt_llm_ranks, entry, no_build } = engine.serving;
+    let served_by = engine.served_by;
     ProfiledEngine {
         name: engine.reference.identity.clone(),
         manifest_digest: engine.reference.manifest_digest.to_string(),
         display_name: engine.display_name.clone(),
-        tensorrt_llm_ranks: tensorrt_llm_ranks.map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
-        tensorrt_llm_entry: entry,
-        no_build,
+        tensorrt_llm_ranks: served_by.ranks().map(|ranks| i32::try_from(ranks).unwrap_or(i32::MAX)),
+        tensorrt_llm_entry: served_by.entry(),
+        no_build: served_by.no_build(),
     }
 }
 

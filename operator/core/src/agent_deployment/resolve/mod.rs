@@ -4,12 +4,14 @@ pub mod build;
 pub mod fetch;
 
 use serde::Serialize;
-use slipway_backends::version;
+use slipway_backends::{no_build, tensorrt_llm::version};
 use slipway_crds::{
     conditions::Reason,
     identity::{IdentityError, content_hash},
     v1alpha1::{
-        agent_deployment::{Backend, CustomEngine, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine},
+        agent_deployment::{
+            Build, CustomEngine, NoBuildBlock, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine,
+        },
         shared::LocalObjectReference,
     },
 };
@@ -17,7 +19,6 @@ use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
 use super::{draft::Draft, job_step::JobStep, world::World};
 use crate::{
-    agent_deployment::engines::no_build::Block,
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
     why::{Step, Why},
@@ -37,20 +38,16 @@ pub(super) struct Resolved {
 /// # Errors
 /// The backend's block is missing, or its version is in no image.
 fn builder(world: &World) -> Result<CustomEngine, Why> {
-    let missing = |field, backend: &str| Why::SpecRefused {
-        field,
-        problem: format!("is required when engine.backend is {backend}"),
-    };
     let engine = &world.spec.engine;
-    match engine.backend {
-        Backend::Custom => engine.custom.clone().ok_or_else(|| missing("spec.engine.custom", "Custom")),
-        Backend::TensorRTLLM => {
-            let block = engine.tensorrt_llm.as_ref();
-            let block = block.ok_or_else(|| missing("spec.engine.tensorRTLLM", "TensorRTLLM"))?;
-            Ok(vendor(vendor_image(block)?))
-        }
-        Backend::TensorRTLLMPyTorch => without_build(world, "spec.engine.tensorRTLLMPyTorch", "TensorRTLLMPyTorch"),
-        Backend::VLLM => without_build(world, "spec.engine.vllm", "VLLM"),
+    let backend = engine.backend;
+    let missing = || Why::SpecRefused {
+        field: backend.block(),
+        problem: format!("is required when engine.backend is {}", backend.as_str()),
+    };
+    match backend.build() {
+        Build::Custom => engine.custom.clone().ok_or_else(missing),
+        Build::Tools => vendor_image(engine.tensorrt_llm.as_ref().ok_or_else(missing)?).map(vendor),
+        Build::Nothing => image(&NoBuildBlock::of(engine).ok_or_else(missing)?).map(vendor),
     }
 }
 
@@ -60,10 +57,10 @@ fn vendor(image: String) -> CustomEngine {
     CustomEngine { builder_image: image.clone(), triton_image: image, options, variants }
 }
 
-fn without_build(world: &World, field: &'static str, backend: &str) -> Result<CustomEngine, Why> {
-    let missing = || Why::SpecRefused { field, problem: format!("is required when engine.backend is {backend}") };
-    let block = Block::of(&world.spec.engine).ok_or_else(missing)?;
-    block.image().map(vendor).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })
+/// The image that serves a checkpoint as it is: the one named, else the vendor's of that version.
+fn image(block: &NoBuildBlock<'_>) -> Result<String, Why> {
+    let image = no_build::image(block.backend, block.version, block.image);
+    image.map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })
 }
 
 /// The image of a version: the one named, else NVIDIA's.
@@ -153,7 +150,7 @@ fn record(
         tokenizer_digest: tokenizer_digest.map(|digest| digest.to_string()),
         size_bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         parameters: shape.as_ref().map(|shape| i64::try_from(shape.parameters).unwrap_or(i64::MAX)),
-        shape: shape.as_deref().filter(|_| world.spec.engine.backend != Backend::Custom).map(resolved_shape),
+        shape: shape.as_deref().filter(|_| world.spec.engine.backend.build() != Build::Custom).map(resolved_shape),
         fetched: false,
     };
     draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));

@@ -9,16 +9,14 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, EngineConfiguration, EngineEntry, Hardware, ModelSource, NoBuildBackend, OnDrift,
-            Profiling, ProfilingBudget, SearchSpace, ServiceLevelObjectives,
+            Agent, Approval, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling, ProfilingBudget,
+            SearchSpace, ServedBy, ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
 };
 use slipway_worker_contract::Digest;
 use thiserror::Error;
-
-use crate::serving::Serving;
 
 /// Annotation with the hash of the inputs that a plan was made from.
 pub const INPUT_HASH: &str = "slipway.dev/plan-input-hash";
@@ -82,23 +80,9 @@ pub struct PlannedEngine {
     pub manifest_digest: Digest,
     /// The engine as people call it.
     pub display_name: String,
-    /// Processes that serve an engine of TensorRT-LLM, each with a GPU; absent with other backends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tensorrt_llm_ranks: Option<u32>,
-    /// What of the repository of an engine of TensorRT-LLM is asked.
-    #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
-    pub tensorrt_llm_entry: EngineEntry,
-    /// The backend of an engine without a build; absent with other backends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_build: Option<NoBuildBackend>,
-}
-
-impl PlannedEngine {
-    /// How it is served.
-    pub fn serving(&self) -> Serving {
-        let Self { tensorrt_llm_ranks, tensorrt_llm_entry, no_build, .. } = *self;
-        Serving { tensorrt_llm_ranks, entry: tensorrt_llm_entry, no_build }
-    }
+    /// What serves it.
+    #[serde(flatten)]
+    pub served_by: ServedBy,
 }
 
 impl RevisionPlan {

@@ -10,14 +10,13 @@ use slipway_worker_contract::paths;
 use super::scope::JobScope;
 use crate::{
     profile::decide::rows::unsigned,
-    runtime_config::{agent_config, set_dialect},
-    serving::Serving,
+    runtime_config::{agent_config, set_engine},
 };
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, scope: &JobScope<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
-    set_dialect(&mut config, Serving::of_profiled(scope.engine()));
+    set_engine(&mut config, scope.engine().served_by());
     config.max_in_flight = unsigned(match scope {
         JobScope::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         JobScope::Confirm { level, .. } => *level,

@@ -26,7 +26,6 @@ use crate::{
         },
         triton::{self, ENGINE_VOLUME, Served},
     },
-    serving::Serving,
 };
 
 mod agent;
@@ -138,14 +137,14 @@ fn triton(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
     triton::sidecar(Served {
         image: &placement.triton_image,
         resources: &placement.triton_resources,
-        serving: Serving::of_profiled(scope.engine()),
+        served_by: scope.engine().served_by(),
     })
 }
 
 /// No probe: it is ready only once the worker has loaded a model.
 fn agent_runtime(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
     let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
-    let takes_tokens = Serving::of_profiled(scope.engine()).takes_tokens();
+    let takes_tokens = scope.engine().served_by().takes_tokens();
     let tokenizer = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
     Container {

@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::{NoBuildBackend, OptimizeFor as ApiOptimizeFor, ProfilingDriver},
+    agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
     profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_worker_contract::{
@@ -17,12 +17,11 @@ use super::{
     scope::JobScope,
 };
 use crate::{
-    engine::no_build::on_the_wire,
     profile::decide::{
-        rows::{Subject, measured_metrics, recorded, unsigned},
+        rows::{Subject, recorded, unsigned},
         select,
     },
-    serving::{Serving, serve_config, tokenizer_folder},
+    serving::{serve_config, tokenizer_folder},
 };
 
 /// The task of a scope.
@@ -36,7 +35,7 @@ pub fn task(
     scope: &JobScope<'_>,
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = scope.engine();
-    let serving = Serving::of_profiled(engine);
+    let served_by = engine.served_by();
     let counted_by = driver_of(inputs, scope);
     let driver = driver(inputs, scope)?;
     let (explored, is_explore) = match scope {
@@ -46,13 +45,11 @@ pub fn task(
     Ok(ProfileTask {
         input_hash: input_hash.to_owned(),
         engine: EngineRef { identity: engine.name.clone(), manifest_digest: engine.manifest_digest.parse()? },
-        model: serving.model().to_owned(),
-        entry: serving.entry_on_the_wire(),
-        tokenizer: serving.takes_tokens().then(tokenizer_folder),
-        no_build: engine.no_build.map(on_the_wire),
-        // Triton's API reaches one process: several have loaded the engine at their start, for good. vLLM's own server has none.
-        loaded_at_start: serving.tensorrt_llm_ranks.is_some_and(|ranks| ranks > 1)
-            || serving.no_build == Some(NoBuildBackend::VLLMOpenAI),
+        model: served_by.model().to_owned(),
+        entry: served_by.entry(),
+        tokenizer: served_by.takes_tokens().then(tokenizer_folder),
+        no_build: served_by.no_build(),
+        loaded_at_start: served_by.is_loaded_at_start(),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, scope, driver.clone()),
         workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },
@@ -128,10 +125,7 @@ fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
 
 /// A driver refuses an objective on what it does not measure.
 fn objectives(inputs: &ProfileInputs, driver: &Driver) -> Vec<LatencyObjective> {
-    let measured = measured_metrics(match driver {
-        Driver::ModelAnalyzer => ProfilingDriver::ModelAnalyzer,
-        Driver::AgentRun(_) => ProfilingDriver::AgentRun,
-    });
+    let measured = driver.kind().measures();
     let objectives = inputs.objectives.iter().filter(|objective| measured.contains(&objective.metric));
     objectives.map(LatencyObjective::from).collect()
 }

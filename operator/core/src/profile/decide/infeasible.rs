@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
-use super::{cut, rows::measured_metrics, select};
+use super::{cut, select};
 
 /// Name of the limit on failures.
 const ERROR_RATE: &str = "error-rate";
@@ -52,7 +52,7 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
 
 /// The objectives that the rows of a purpose are judged by.
 pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<WrittenObjective> {
-    let metrics = measured_metrics(select::driver_for(inputs, purpose));
+    let metrics = select::driver_for(inputs, purpose).measures();
     inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
 }
 

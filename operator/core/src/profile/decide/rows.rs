@@ -2,7 +2,6 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::{LatencyMetric, ProfilingDriver},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
 };
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
@@ -93,19 +92,6 @@ pub fn purpose(status: &ProfileStatus, job: &str) -> Option<MeasurementPurpose> 
 /// The rows of an engine that the status holds for a purpose, as the worker knows them.
 pub fn recorded(status: &ProfileStatus, subject: Subject<'_>) -> Vec<Row> {
     status.measurements.iter().filter(|m| m.engine == subject.engine && m.purpose == subject.purpose).map(row).collect()
-}
-
-/// The latencies that a driver measures, and by which its rows are judged.
-pub fn measured_metrics(driver: ProfilingDriver) -> &'static [LatencyMetric] {
-    match driver {
-        ProfilingDriver::ModelAnalyzer => &[LatencyMetric::RequestLatency],
-        ProfilingDriver::AgentRun => &[
-            LatencyMetric::AgentRunLatency,
-            LatencyMetric::RequestLatency,
-            LatencyMetric::TimeToFirstToken,
-            LatencyMetric::InterTokenLatency,
-        ],
-    }
 }
 
 fn holds(status: &ProfileStatus, subject: Subject<'_>, row: &Row) -> bool {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use slipway_analysis::pareto::{Direction, Front};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{OptimizeFor, ProfilingDriver, ThroughputUnit},
+    agent_deployment::{OptimizeFor, ProfilingDriver},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
@@ -43,11 +43,7 @@ fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
 /// asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
 pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
     let throughput = inputs.throughput.as_ref()?;
-    let counted = match driver {
-        ProfilingDriver::ModelAnalyzer => ThroughputUnit::Requests,
-        ProfilingDriver::AgentRun => ThroughputUnit::Runs,
-    };
-    (throughput.unit == counted).then(|| per_replica(throughput.min.value(), inputs.replicas))
+    (throughput.unit == driver.unit()).then(|| per_replica(throughput.min.value(), inputs.replicas))
 }
 
 /// What generates the load of measurements for a purpose: a confirm run always replays runs.
@@ -159,10 +155,7 @@ fn is_after(ranked: &[usize], best: usize, other: usize) -> bool {
 
 /// A point in words: `int8/instances-2 at 4 in flight, 12.3 requests a second, p95 340ms`.
 pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
-    let unit = match driver_for(inputs, measurement.purpose) {
-        ProfilingDriver::ModelAnalyzer => "requests",
-        ProfilingDriver::AgentRun => "runs",
-    };
+    let unit = driver_for(inputs, measurement.purpose).unit().words();
     let rate = measurement.per_kilosecond as f64 / 1_000.0;
     let latency = latency(inputs, measurement)
         .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));

@@ -49,8 +49,7 @@ impl Guided {
     /// Prepares a search of a task's space.
     pub fn new(task: &ProfileTask, plan: Plan) -> Self {
         let objectives = drivers::measurable(task);
-        let (_, metrics) = drivers::measures(drivers::driver(task));
-        let own = (metrics[0], Percentile::P99);
+        let own = (drivers::driver(task).measures()[0], Percentile::P99);
         Self {
             plan,
             latency: objectives.first().map_or(own, |o| (o.metric, o.percentile)),

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
     v1alpha1::{
-        agent_deployment::{CustomEngine, EngineEntry, NoBuildBackend},
+        agent_deployment::{CustomEngine, ServedBy},
         shared::ConfigMapKeyReference,
     },
 };
@@ -28,7 +28,6 @@ use crate::{
         },
         triton::{self, ENGINE_VOLUME, Served},
     },
-    serving::Serving,
 };
 
 const OUTPUT_VOLUME: &str = "output";
@@ -46,13 +45,13 @@ pub struct QualityInputs<'a> {
     pub dataset: &'a ConfigMapKeyReference,
     /// What built the engine and serves it.
     pub custom: &'a CustomEngine,
-    /// How Triton serves the engine; the builder of a Custom engine answers itself.
-    pub serving: Serving,
+    /// What serves the engine; the builder of a Custom engine answers itself.
+    pub served_by: ServedBy,
 }
 
 /// The task and the Job.
 pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: QualityInputs<'_>) -> (ConfigMap, Job) {
-    let QualityInputs { task: scoring, prompts, dataset, custom, serving } = inputs;
+    let QualityInputs { task: scoring, prompts, dataset, custom, served_by } = inputs;
     let mut container = worker_container(&world.settings, "quality", &["quality"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
@@ -68,11 +67,11 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: Qualit
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
         dataset_volume(dataset),
     ];
-    let init_containers = if serving.tensorrt_llm_ranks.is_none() && serving.no_build.is_none() {
+    let init_containers = if served_by == ServedBy::Custom {
         vec![materialize(world, engine, (OUTPUT_VOLUME, paths::OUTPUT_DIR)), evaluate(world, custom)]
     } else {
         volumes.extend([bin_volume()].into_iter().chain(triton::volumes()));
-        let served = Served { image: &custom.triton_image, resources: &world.spec.serving.triton_resources, serving };
+        let served = Served { image: &custom.triton_image, resources: &world.spec.serving.triton_resources, served_by };
         ask(world, engine, served)
     };
     let parts = JobParts {
@@ -114,24 +113,18 @@ fn evaluate(world: &World, custom: &CustomEngine) -> Container {
 }
 
 /// Tells the worker whom it asks and how, where it is not an engine of TensorRT-LLM itself.
-fn spoken(serving: Serving) -> Vec<String> {
-    let no_build = serving.no_build.map(|backend| match backend {
-        NoBuildBackend::TensorRTLLMPyTorch => "--no-build=TensorRTLLMPyTorch",
-        NoBuildBackend::VLLM => "--no-build=VLLM",
-        NoBuildBackend::VLLMOpenAI => "--no-build=VLLMOpenAI",
-    });
-    let entry = match serving.entry {
-        EngineEntry::Engine => None,
-        EngineEntry::Ensemble => Some("--entry=Ensemble"),
-        EngineEntry::BLS => Some("--entry=BLS"),
+fn spoken(served_by: ServedBy) -> Vec<String> {
+    let how = match served_by {
+        ServedBy::NoBuild(backend) => format!("--no-build={}", backend.as_str()),
+        ServedBy::TensorRtLlm { entry, .. } if !entry.is_engine() => format!("--entry={}", entry.as_str()),
+        ServedBy::Custom | ServedBy::TensorRtLlm { .. } => return Vec::new(),
     };
-    let model = format!("--model={}", serving.model());
-    no_build.or(entry).map(|how| vec![model, how.to_owned()]).unwrap_or_default()
+    vec![format!("--model={}", served_by.model()), how]
 }
 
 /// The engine before Triton, and the worker that asks it.
 fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> {
-    let spoken = spoken(served.serving);
+    let spoken = spoken(served.served_by);
     let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().map(String::as_str)).collect();
     let asking = Container {
         volume_mounts: Some(vec![

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use slipway_crds::{
     labels::{AGENT_DEPLOYMENT, Component},
-    v1alpha1::agent_deployment::{Backend, CustomEngine},
+    v1alpha1::agent_deployment::{Build, CustomEngine},
 };
 use slipway_worker_contract::{ResolveTask, ShapeNeed, Task, paths};
 
@@ -29,9 +29,9 @@ const SECRET_VOLUME: &str = "secret";
 /// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports the digest
 /// of the image; a reference that holds its digest needs no such container.
 pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
-    let shape = match world.spec.engine.backend {
-        Backend::Custom => ShapeNeed::Optional,
-        Backend::TensorRTLLM | Backend::TensorRTLLMPyTorch | Backend::VLLM => ShapeNeed::Required,
+    let shape = match world.spec.engine.backend.build() {
+        Build::Custom => ShapeNeed::Optional,
+        Build::Tools | Build::Nothing => ShapeNeed::Required,
     };
     let task = Task::Resolve(ResolveTask { uri: world.spec.model.uri.clone(), shape });
     let mut container = worker_container(&world.settings, "resolve", &["resolve"]);

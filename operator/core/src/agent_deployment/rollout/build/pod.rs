@@ -8,11 +8,8 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_backends::{
-    launch,
-    no_build::{open_ai_command, open_ai_health_command},
-};
-use slipway_crds::v1alpha1::agent_deployment::NoBuildBackend;
+use slipway_backends::{no_build, tensorrt_llm::launch};
+use slipway_crds::v1alpha1::agent_deployment::ServedBy;
 use slipway_worker_contract::paths;
 
 use crate::{
@@ -26,7 +23,7 @@ use crate::{
         triton::environment,
     },
     runtime_config::HEADERS_FOLDER,
-    serving::{Serving, serve_config},
+    serving::serve_config,
     settings::Settings,
 };
 
@@ -89,8 +86,8 @@ fn materialize(plan: &RevisionPlan) -> Container {
         format!("--manifest-digest={}", plan.engine.manifest_digest),
     ];
     if !plan.configuration.is_default() {
-        let serving = plan.engine.serving();
-        arguments.extend(serving.tensorrt_llm_ranks.map(|_| format!("--model={}", serving.configured())));
+        let served_by = plan.engine.served_by;
+        arguments.extend(served_by.ranks().map(|_| format!("--model={}", served_by.configured())));
         let settings = serde_json::to_string(&serve_config(&plan.configuration)).expect("settings hold only texts");
         arguments.push(format!("--serve-config={settings}"));
     }
@@ -106,21 +103,22 @@ fn materialize(plan: &RevisionPlan) -> Container {
     }
 }
 
-/// Triton, or vLLM's own server in its place and on its port. Both have the one name by which pods are compared.
+/// Triton, or an engine's own server in its place and on its port. Both have the one name by which pods are compared.
 fn triton(plan: &RevisionPlan) -> Container {
-    let serving = plan.engine.serving();
-    let (command, startup_probe) = match serving.no_build {
-        Some(NoBuildBackend::VLLMOpenAI) => (open_ai_command(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
-        None | Some(NoBuildBackend::VLLM | NoBuildBackend::TensorRTLLMPyTorch) => {
+    let served_by = plan.engine.served_by;
+    let own_server = served_by.no_build().and_then(|backend| no_build::of(backend).own_server());
+    let (command, startup_probe) = match own_server {
+        Some(server) => ((server.command)(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
+        None => {
             let probe = probe("/v2/health/ready", TRITON_HTTP_PORT);
-            (triton_command(serving), Probe { failure_threshold: Some(LOAD_SECONDS), ..probe })
+            (triton_command(served_by), Probe { failure_threshold: Some(LOAD_SECONDS), ..probe })
         }
     };
     Container {
         name: "triton".to_owned(),
         image: Some(plan.triton_image.clone()),
         command: Some(command),
-        env: environment(plan.engine.serving()),
+        env: environment(served_by),
         restart_policy: Some("Always".to_owned()),
         startup_probe: Some(startup_probe),
         resources: Some(plan.triton_resources.to_requirements()),
@@ -132,11 +130,11 @@ fn triton(plan: &RevisionPlan) -> Container {
     }
 }
 
-/// vLLM's own server is asked from within. Each question starts an interpreter beside a load, hence seldom.
+/// An engine's own server is asked from within. Each question starts an interpreter beside a load, hence seldom.
 fn own_server_probe() -> Probe {
     const PERIOD_SECONDS: i32 = 5;
     Probe {
-        exec: Some(ExecAction { command: Some(open_ai_health_command()) }),
+        exec: Some(ExecAction { command: Some(no_build::health_command()) }),
         period_seconds: Some(PERIOD_SECONDS),
         timeout_seconds: Some(PERIOD_SECONDS),
         failure_threshold: Some(LOAD_SECONDS / PERIOD_SECONDS),
@@ -145,11 +143,11 @@ fn own_server_probe() -> Probe {
 }
 
 /// One server; of an engine that is split over GPUs one a GPU, of which the first answers.
-fn triton_command(serving: Serving) -> Vec<String> {
+fn triton_command(served_by: ServedBy) -> Vec<String> {
     let repository = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY);
     let exit_timeout = format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}");
-    let models = serving.models();
-    match serving.tensorrt_llm_ranks {
+    let models = served_by.models();
+    match served_by.ranks() {
         None => [
             vec![
                 "tritonserver".to_owned(),
@@ -175,8 +173,8 @@ fn triton_command(serving: Serving) -> Vec<String> {
 fn agent_runtime(plan: &RevisionPlan) -> Container {
     let header_mounts = header_secrets(plan)
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
-    let tokenizer_mount =
-        plan.engine.serving().takes_tokens().then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let takes_tokens = plan.engine.served_by.takes_tokens();
+    let tokenizer_mount = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
         .chain(tokenizer_mount)
         .chain(header_mounts)

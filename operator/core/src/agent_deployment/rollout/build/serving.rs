@@ -53,7 +53,7 @@ fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
 }
 
 fn served_agent(plan: &RevisionPlan) -> ServedAgent<'_> {
-    ServedAgent { agent: &plan.agent, serving: plan.engine.serving(), max_in_flight: plan.max_in_flight }
+    ServedAgent { agent: &plan.agent, served_by: plan.engine.served_by, max_in_flight: plan.max_in_flight }
 }
 
 fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Deployment {

@@ -6,109 +6,13 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::extra::{ExtraError, merge};
-use crate::options::{
-    BuildOptions, Calibration, ConvertOptions, Dtype, GemmPlugin, OptionError, Parallelism, QuantFormat, QuantKvCache,
-    QuantizeOptions, SmoothQuant, Toggle, WeightOnly,
+use super::extra::{ExtraError, merge};
+use super::options::{
+    BuildOptions, Calibration, ConvertOptions, GemmPlugin, OptionError, QuantFormat, QuantKvCache, QuantizeOptions,
+    SmoothQuant, Toggle, WeightOnly,
 };
-use crate::version::Release;
-
-/// Precision of weights and activations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// 16-bit floats.
-    Fp16,
-    /// 16-bit floats of FP32's range.
-    Bf16,
-    /// FP8 weights and activations.
-    Fp8,
-    /// INT8 weights.
-    Int8WeightOnly,
-    /// INT4 weights.
-    Int4WeightOnly,
-    /// INT8 weights and activations.
-    Int8SmoothQuant,
-    /// INT4 weights in groups.
-    Int4Awq,
-    /// INT4 weights in groups, FP8 activations.
-    W4A8Awq,
-    /// FP4 of Blackwell.
-    Nvfp4,
-}
-
-impl Precision {
-    /// Every precision, cheapest to serve last.
-    pub const ALL: [Self; 9] = [
-        Self::Fp16,
-        Self::Bf16,
-        Self::Fp8,
-        Self::Int8WeightOnly,
-        Self::Int8SmoothQuant,
-        Self::Int4WeightOnly,
-        Self::Int4Awq,
-        Self::W4A8Awq,
-        Self::Nvfp4,
-    ];
-
-    /// The word of the API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fp16 => "FP16",
-            Self::Bf16 => "BF16",
-            Self::Fp8 => "FP8",
-            Self::Int8WeightOnly => "INT8WeightOnly",
-            Self::Int4WeightOnly => "INT4WeightOnly",
-            Self::Int8SmoothQuant => "INT8SmoothQuant",
-            Self::Int4Awq => "INT4AWQ",
-            Self::W4A8Awq => "W4A8AWQ",
-            Self::Nvfp4 => "NVFP4",
-        }
-    }
-
-    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in NVFP4.
-    #[must_use]
-    pub fn weight_bits(self) -> f64 {
-        match self {
-            Self::Fp16 | Self::Bf16 => 16.0,
-            Self::Fp8 | Self::Int8WeightOnly | Self::Int8SmoothQuant => 8.0,
-            Self::Int4WeightOnly => 4.0,
-            Self::Int4Awq | Self::W4A8Awq => 4.0 + 16.0 / 128.0,
-            Self::Nvfp4 => 4.0 + 8.0 / 16.0,
-        }
-    }
-
-    /// Whether scales are calibrated on texts.
-    #[must_use]
-    pub fn needs_calibration(self) -> bool {
-        match self {
-            Self::Fp16 | Self::Bf16 | Self::Int8WeightOnly | Self::Int4WeightOnly => false,
-            Self::Fp8 | Self::Int8SmoothQuant | Self::Int4Awq | Self::W4A8Awq | Self::Nvfp4 => true,
-        }
-    }
-}
-
-/// Precision of the KV cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KvCachePrecision {
-    /// As activations: 16 bits.
-    Auto,
-    /// FP8.
-    Fp8,
-    /// INT8.
-    Int8,
-}
-
-impl KvCachePrecision {
-    /// Bits of an element.
-    #[must_use]
-    pub fn bits(self) -> f64 {
-        match self {
-            Self::Auto => 16.0,
-            Self::Fp8 | Self::Int8 => 8.0,
-        }
-    }
-}
+use super::version::Release;
+use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
 
 /// What an engine is made of.
 #[derive(Debug, Clone, PartialEq)]

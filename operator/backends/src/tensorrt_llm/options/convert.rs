@@ -1,7 +1,8 @@
 //! `convert_checkpoint.py` of Llama and its relatives.
 
-use super::words::{Calibration, Dtype, Parallelism};
+use super::words::Calibration;
 use super::{Arguments, OptionError};
+use crate::formats::{Dtype, Parallelism};
 
 /// Weights alone are quantized, without calibration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

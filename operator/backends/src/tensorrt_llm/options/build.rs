@@ -2,7 +2,7 @@
 
 use super::words::{GemmPlugin, KvCacheType, PluginDtype, SpeculativeMode, Toggle};
 use super::{Arguments, OptionError, since};
-use crate::version::Version;
+use crate::tensorrt_llm::version::Version;
 
 /// From here on the options beyond 0.16's are known to exist.
 const TABLE_OF_021: Version = Version::new(0, 21, 0);

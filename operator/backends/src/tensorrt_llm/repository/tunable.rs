@@ -83,7 +83,7 @@ mod tests {
     /// A parameter that a template lacks would be written beside it and read by nobody.
     #[test]
     fn every_release_has_a_place_for_every_parameter() {
-        let releases: Value = serde_json::from_str(include_str!("../../tests/data/placeholders.json")).unwrap();
+        let releases: Value = serde_json::from_str(include_str!("../../../tests/data/placeholders.json")).unwrap();
         for (release, models) in releases.as_object().unwrap() {
             let names = models["tensorrt_llm"]["quoted"].as_array().unwrap();
             let absent: Vec<_> = TUNABLE.iter().filter(|(name, _)| !names.contains(&Value::from(*name))).collect();

@@ -16,13 +16,12 @@ pub use build::{BuildOptions, Lora, LoraSource, Speculation};
 pub use convert::{ConvertOptions, SmoothQuant, WeightOnly};
 pub use quantize::QuantizeOptions;
 pub use words::{
-    Calibration, Dtype, GemmPlugin, KvCacheType, Parallelism, PluginDtype, QuantFormat, QuantKvCache, SpeculativeMode,
-    Toggle,
+    Calibration, GemmPlugin, KvCacheType, PluginDtype, QuantFormat, QuantKvCache, SpeculativeMode, Toggle,
 };
 
 use thiserror::Error;
 
-use crate::version::Version;
+use crate::tensorrt_llm::version::Version;
 
 /// Why options cannot become arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -4,8 +4,7 @@
 //! `launch_triton_server.py` (triton-inference-server/tensorrtllm_backend, v0.16.0), which cannot be a container's command
 //! itself, since it returns as soon as the processes run.
 
-/// The engine's model in the repository.
-pub const ENGINE_MODEL: &str = "tensorrt_llm";
+use slipway_vocabulary::serving::ENGINE_MODEL;
 
 /// A Triton that serves an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]

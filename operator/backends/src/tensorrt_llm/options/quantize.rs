@@ -1,8 +1,9 @@
 //! `examples/quantization/quantize.py`.
 
-use super::words::{Calibration, Dtype, Parallelism, QuantFormat, QuantKvCache};
+use super::words::{Calibration, QuantFormat, QuantKvCache};
 use super::{Arguments, OptionError, since};
-use crate::version::Version;
+use crate::formats::{Dtype, Parallelism};
+use crate::tensorrt_llm::version::Version;
 
 /// Options of `quantize.py`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::extra::option_name;
+use super::extra::option_name;
 
 /// What a tool's help does not have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Error)]
@@ -35,7 +35,7 @@ pub enum Missing {
 pub fn missing(help: &str, arguments: &[String]) -> Vec<Missing> {
     let options = options(help);
     if options.is_empty() {
-        return vec![Missing::NoHelp(crate::failure::last_line(help).to_owned())];
+        return vec![Missing::NoHelp(super::failure::last_line(help).to_owned())];
     }
     arguments.iter().filter_map(|argument| lacks(&options, argument)).collect()
 }

@@ -5,6 +5,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::gpu::by_label;
+use crate::memory::Shape;
 
 const LLAMA_8B: Shape = Shape {
     layers: 32,

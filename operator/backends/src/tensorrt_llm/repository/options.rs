@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entry, RepositoryError};
+use slipway_vocabulary::serving::EngineEntry;
+
+use super::RepositoryError;
 
 /// How a full KV cache is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +202,7 @@ impl Serving {
     }
 
     /// Everything that a model's template is filled with.
-    pub(super) fn values(&self, model: &str, entry: Entry) -> BTreeMap<&'static str, String> {
+    pub(super) fn values(&self, model: &str, entry: EngineEntry) -> BTreeMap<&'static str, String> {
         let mut values = if model == "tensorrt_llm" { self.parameters() } else { self.of_text_models(entry) };
         let logits = if self.has_half_logits { "TYPE_FP16" } else { "TYPE_FP32" };
         values.extend([
@@ -215,13 +217,13 @@ impl Serving {
         values
     }
 
-    fn of_text_models(&self, entry: Entry) -> BTreeMap<&'static str, String> {
+    fn of_text_models(&self, entry: EngineEntry) -> BTreeMap<&'static str, String> {
         let several = self.max_batch_size.min(MAX_TEXT_INSTANCES);
         let postprocessing = match entry {
             // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come: with four, Triton
             // 2.51 gave 27 of 200 answers in order (triton-inference-server/tensorrtllm_backend#614). BLS waits for each.
-            Entry::Engine | Entry::Ensemble => 1,
-            Entry::Bls => several,
+            EngineEntry::Engine | EngineEntry::Ensemble => 1,
+            EngineEntry::BLS => several,
         };
         let is_on = |is_on: bool| if is_on { "True" } else { "False" }.to_owned();
         BTreeMap::from([

@@ -15,18 +15,6 @@ macro_rules! words {
     };
 }
 
-/// Data type of weights and activations that are not quantized. Never `auto`: 2024's scripts lack that word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Dtype {
-    /// `float16`.
-    Float16,
-    /// `bfloat16`.
-    Bfloat16,
-    /// `float32`.
-    Float32,
-}
-words!(Dtype { Float16 => "float16", Bfloat16 => "bfloat16", Float32 => "float32" });
-
 /// Data type of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PluginDtype {
@@ -143,27 +131,6 @@ pub enum QuantKvCache {
     Fp8,
 }
 words!(QuantKvCache { Int8 => "int8", Fp8 => "fp8" });
-
-/// How a checkpoint is split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Parallelism {
-    /// GPUs that a layer is split over.
-    pub tensor: u32,
-    /// Groups that the layers are split into.
-    pub pipeline: u32,
-}
-
-impl Parallelism {
-    /// One GPU.
-    pub const SINGLE: Self = Self { tensor: 1, pipeline: 1 };
-
-    /// GPUs, and files of a checkpoint or an engine.
-    #[must_use]
-    pub fn ranks(self) -> u32 {
-        self.tensor * self.pipeline
-    }
-}
 
 /// Texts that quantization is calibrated with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,7 +41,7 @@ fn on(label: &str, precision: Precision) -> Asked {
     }
 }
 
-fn unbuilt(backend: Backend, checkpoint: Checkpoint) -> Unbuilt {
+fn unbuilt(backend: NoBuildBackend, checkpoint: Checkpoint) -> Unbuilt {
     Unbuilt { backend, checkpoint, chunked_prefill: true, memory_share: 0.9 }
 }
 
@@ -50,13 +50,13 @@ fn messages(asked: &Asked, of: &Unbuilt) -> Vec<String> {
 }
 
 #[rstest]
-#[case(Backend::Vllm, "NVIDIA-L40S", Precision::Bf16, Checkpoint::Plain)]
-#[case::quantized_at_load(Backend::Vllm, "NVIDIA-H100-80GB-HBM3", Precision::Fp8, Checkpoint::Plain)]
-#[case(Backend::Vllm, "Tesla-T4", Precision::Int4Awq, Checkpoint::Quantized(Precision::Int4Awq))]
-#[case(Backend::PyTorch, "NVIDIA-A100-SXM4-80GB", Precision::Fp16, Checkpoint::Plain)]
-#[case(Backend::PyTorch, "NVIDIA-B200", Precision::Nvfp4, Checkpoint::Quantized(Precision::Nvfp4))]
+#[case(NoBuildBackend::VLLM, "NVIDIA-L40S", Precision::Bf16, Checkpoint::Plain)]
+#[case::quantized_at_load(NoBuildBackend::VLLM, "NVIDIA-H100-80GB-HBM3", Precision::Fp8, Checkpoint::Plain)]
+#[case(NoBuildBackend::VLLM, "Tesla-T4", Precision::Int4Awq, Checkpoint::Quantized(Precision::Int4Awq))]
+#[case(NoBuildBackend::TensorRTLLMPyTorch, "NVIDIA-A100-SXM4-80GB", Precision::Fp16, Checkpoint::Plain)]
+#[case(NoBuildBackend::TensorRTLLMPyTorch, "NVIDIA-B200", Precision::Nvfp4, Checkpoint::Quantized(Precision::Nvfp4))]
 fn what_is_served_is_admitted(
-    #[case] backend: Backend,
+    #[case] backend: NoBuildBackend,
     #[case] label: &str,
     #[case] precision: Precision,
     #[case] checkpoint: Checkpoint,
@@ -67,7 +67,7 @@ fn what_is_served_is_admitted(
 
 #[rstest]
 #[case::the_checkpoint_has_another_format(
-    Backend::Vllm,
+    NoBuildBackend::VLLM,
     "NVIDIA-H100-80GB-HBM3",
     Precision::Bf16,
     Checkpoint::Quantized(Precision::Fp8),
@@ -75,40 +75,40 @@ fn what_is_served_is_admitted(
      not quantized"
 )]
 #[case::nothing_quantizes(
-    Backend::PyTorch,
+    NoBuildBackend::TensorRTLLMPyTorch,
     "NVIDIA-H100-80GB-HBM3",
     Precision::Fp8,
     Checkpoint::Plain,
     "search.precision[0]: TensorRTLLMPyTorch quantizes nothing and the checkpoint is not in FP8; use FP16 or BF16, or a checkpoint in FP8"
 )]
 #[case::a_method_without_a_name(
-    Backend::Vllm, "NVIDIA-H100-80GB-HBM3", Precision::Bf16, Checkpoint::Unknown("bitsandbytes".into()),
+    NoBuildBackend::VLLM, "NVIDIA-H100-80GB-HBM3", Precision::Bf16, Checkpoint::Unknown("bitsandbytes".into()),
     "model.uri: the checkpoint is quantized by \"bitsandbytes\", whose memory and GPUs are not known here; use a checkpoint in FP8, \
      AWQ, GPTQ, compressed-tensors or ModelOpt's formats, or backend Custom"
 )]
 #[case::the_gpu_lacks_it(
-    Backend::Vllm,
+    NoBuildBackend::VLLM,
     "NVIDIA-A100-SXM4-80GB",
     Precision::Fp8,
     Checkpoint::Plain,
     "search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16"
 )]
 #[case::the_flow_lacks_it(
-    Backend::PyTorch,
+    NoBuildBackend::TensorRTLLMPyTorch,
     "NVIDIA-L40S",
     Precision::Int8WeightOnly,
     Checkpoint::Quantized(Precision::Int8WeightOnly),
     "search.precision[0]: INT8WeightOnly engines do not run on l40s (SM89); it runs FP16, BF16, FP8, INT4WeightOnly, INT4AWQ, W4A8AWQ"
 )]
 #[case::the_gpu_lacks_all(
-    Backend::PyTorch,
+    NoBuildBackend::TensorRTLLMPyTorch,
     "Tesla-V100-SXM2-32GB",
     Precision::Fp16,
     Checkpoint::Plain,
     "search.precision[0]: FP16 engines do not run on v100 (SM70); it runs nothing of TensorRTLLMPyTorch"
 )]
 fn a_format_that_is_not_served_says_what_is(
-    #[case] backend: Backend,
+    #[case] backend: NoBuildBackend,
     #[case] label: &str,
     #[case] precision: Precision,
     #[case] checkpoint: Checkpoint,
@@ -126,7 +126,7 @@ fn every_field_that_cannot_work_is_named_at_once() {
         max_seq_len: 200_000,
         ..on("NVIDIA-A100-SXM4-80GB", Precision::Bf16)
     };
-    let of = Unbuilt { chunked_prefill: false, ..unbuilt(Backend::Vllm, Checkpoint::Plain) };
+    let of = Unbuilt { chunked_prefill: false, ..unbuilt(NoBuildBackend::VLLM, Checkpoint::Plain) };
     assert_eq!(
         messages(&asked, &of),
         [
@@ -145,7 +145,7 @@ fn every_field_that_cannot_work_is_named_at_once() {
 #[test]
 fn what_does_not_fit_names_the_room_and_what_would() {
     let asked = on("NVIDIA-A10G", Precision::Bf16);
-    let vllm = Unbuilt { memory_share: 0.5, ..unbuilt(Backend::Vllm, Checkpoint::Plain) };
+    let vllm = Unbuilt { memory_share: 0.5, ..unbuilt(NoBuildBackend::VLLM, Checkpoint::Plain) };
     assert_eq!(
         messages(&asked, &vllm),
         [
@@ -155,7 +155,7 @@ fn what_does_not_fit_names_the_room_and_what_would() {
     );
     let alone = Asked { gpus_per_node: 1, gpu: by_label("Tesla-T4").unwrap(), ..on("Tesla-T4", Precision::Fp16) };
     assert_eq!(
-        messages(&alone, &unbuilt(Backend::PyTorch, Checkpoint::Plain)),
+        messages(&alone, &unbuilt(NoBuildBackend::TensorRTLLMPyTorch, Checkpoint::Plain)),
         [
             "search.precision[0]: FP16 needs 18.2 GiB on each GPU for weights (15.0), activations (0.7), runtime (1.5) and one sequence \
              (1.0), and a GPU has 16.0; choose GPUs with more memory, a shorter maxSeqLen, or a checkpoint of fewer bits"

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 
-const PLACEHOLDERS: &str = include_str!("../../tests/data/placeholders.json");
+const PLACEHOLDERS: &str = include_str!("../../../tests/data/placeholders.json");
 
 fn serving(max_batch_size: u32) -> Serving {
     Serving::new("/models/engine", "/models/tokenizer", max_batch_size)
@@ -87,7 +87,7 @@ fn templates_of_every_release_fill_completely() {
     let releases = releases();
     assert_eq!(releases.len(), 6);
     for (release, templates) in &releases {
-        for entry in [Entry::Engine, Entry::Ensemble, Entry::Bls] {
+        for entry in [EngineEntry::Engine, EngineEntry::Ensemble, EngineEntry::BLS] {
             for serving in [serving(64), all_set()] {
                 let repository = repository(entry, &serving, templates).unwrap();
                 assert_eq!(repository.configs.keys().count(), entry.models().len());
@@ -105,15 +105,16 @@ fn an_unknown_bare_placeholder_fails_and_a_quoted_one_stays() {
     let templates =
         |text: &str| BTreeMap::from([("tensorrt_llm".to_owned(), format!("name: \"x\"\n{text}\n# ${{comment}}\n"))]);
     let serving = serving(8);
-    let error = repository(Entry::Engine, &serving, &templates("max_batch_size: ${new_thing}")).unwrap_err();
+    let error = repository(EngineEntry::Engine, &serving, &templates("max_batch_size: ${new_thing}")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "tensorrt_llm/config.pbtxt: line 2: placeholder new_thing is not known, and unfilled it would be no protobuf \
          text; report the image"
     );
-    let text = &repository(Entry::Engine, &serving, &templates("v: \"${new_thing}\"")).unwrap().configs["tensorrt_llm"];
+    let text =
+        &repository(EngineEntry::Engine, &serving, &templates("v: \"${new_thing}\"")).unwrap().configs["tensorrt_llm"];
     assert_eq!(text, "name: \"x\"\nv: \"${new_thing}\"\n# ${comment}\n");
-    let error = repository(Entry::Engine, &serving, &templates("x: ${open")).unwrap_err();
+    let error = repository(EngineEntry::Engine, &serving, &templates("x: ${open")).unwrap_err();
     assert_eq!(error.to_string(), "tensorrt_llm/config.pbtxt: line 2: a placeholder is not closed");
 }
 
@@ -127,7 +128,7 @@ fn a_value_cannot_leave_its_quotes() {
 fn an_option_without_a_place_is_told() {
     let templates = BTreeMap::from([("tensorrt_llm".to_owned(), "backend: \"${triton_backend}\"\n".to_owned())]);
     let serving = Serving { sink_tokens: Some(4), ..serving(8) };
-    let unused = repository(Entry::Engine, &serving, &templates).unwrap().unused;
+    let unused = repository(EngineEntry::Engine, &serving, &templates).unwrap().unused;
     assert!(unused.contains("sink_token_length") && unused.contains("enable_kv_cache_reuse"));
     assert!(!unused.contains("triton_backend"));
 }
@@ -154,12 +155,12 @@ fn an_option_without_a_place_is_told() {
     "engine.tensorRTLLM.maxBeamWidth: beams cannot be streamed; use 1"
 )]
 fn options_that_contradict_each_other_are_refused(#[case] serving: Serving, #[case] message: &str) {
-    let error = repository(Entry::Engine, &serving, &BTreeMap::new()).unwrap_err();
+    let error = repository(EngineEntry::Engine, &serving, &BTreeMap::new()).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
 /// The values of a repository's placeholders that say how many copies of a model run.
-fn instances(entry: Entry, max_batch_size: u32) -> Vec<String> {
+fn instances(entry: EngineEntry, max_batch_size: u32) -> Vec<String> {
     let releases = releases();
     let configs = repository(entry, &serving(max_batch_size), &releases["0.16.0"]).unwrap().configs;
     let count = |(model, text): (&&str, &String)| {
@@ -171,31 +172,31 @@ fn instances(entry: Entry, max_batch_size: u32) -> Vec<String> {
 
 #[test]
 fn pieces_of_an_ensembles_answer_stay_in_order_and_bls_has_a_copy_for_each_sequence() {
-    assert_eq!(instances(Entry::Ensemble, 16), ["postprocessing 1", "preprocessing 4"]);
-    assert_eq!(instances(Entry::Bls, 16), ["postprocessing 4", "preprocessing 4", "tensorrt_llm_bls 16"]);
-    assert_eq!(instances(Entry::Bls, 2), ["postprocessing 2", "preprocessing 2", "tensorrt_llm_bls 2"]);
+    assert_eq!(instances(EngineEntry::Ensemble, 16), ["postprocessing 1", "preprocessing 4"]);
+    assert_eq!(instances(EngineEntry::BLS, 16), ["postprocessing 4", "preprocessing 4", "tensorrt_llm_bls 16"]);
+    assert_eq!(instances(EngineEntry::BLS, 2), ["postprocessing 2", "preprocessing 2", "tensorrt_llm_bls 2"]);
 }
 
 #[test]
 fn an_engine_of_more_sequences_than_bls_has_processes_is_refused() {
-    let error = repository(Entry::Bls, &serving(256), &BTreeMap::new()).unwrap_err();
+    let error = repository(EngineEntry::BLS, &serving(256), &BTreeMap::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "search.maxBatchSize: entry BLS runs a Python process for each of 256 sequences; use 128 or less, or another \
          engine.tensorRTLLM.entry"
     );
-    assert_eq!(Entry::Ensemble.check(256), Ok(()));
+    assert_eq!(check_entry(EngineEntry::Ensemble, 256), Ok(()));
 }
 
 #[test]
 fn an_image_without_a_template_is_named() {
-    let error = repository(Entry::Engine, &serving(8), &BTreeMap::new()).unwrap_err();
+    let error = repository(EngineEntry::Engine, &serving(8), &BTreeMap::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the image has no template for tensorrt_llm: it is not one of TensorRT-LLM 0.15 to 1.2"
     );
     let engine = BTreeMap::from([("tensorrt_llm".to_owned(), String::new())]);
-    let error = repository(Entry::Ensemble, &serving(8), &engine).unwrap_err();
+    let error = repository(EngineEntry::Ensemble, &serving(8), &engine).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the image has no template for preprocessing: it is not one of TensorRT-LLM 0.15 to 1.2"

@@ -13,60 +13,27 @@ mod tunable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use slipway_vocabulary::serving::EngineEntry;
 use thiserror::Error;
 
 pub use options::{BatchSchedulerPolicy, MAX_BLS_INSTANCES, Serving};
 pub use template::{FillError, Filled, fill};
 pub use tunable::{TunableError, check_tunable};
 
-/// What clients call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
-    /// `tensorrt_llm`: tokens in, tokens out.
-    Engine,
-    /// `ensemble`: text in, text out.
-    Ensemble,
-    /// `tensorrt_llm_bls`: text in, text out, in Python.
-    Bls,
-}
-
-impl Entry {
-    /// The name that clients call.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Engine => "tensorrt_llm",
-            Self::Ensemble => "ensemble",
-            Self::Bls => "tensorrt_llm_bls",
-        }
-    }
-
-    /// Folders of the image's templates that it needs, in the order in which they are loaded: what is called before what calls it.
-    /// `ensemble/1` is empty in the image and must be made.
-    #[must_use]
-    pub const fn models(self) -> &'static [&'static str] {
-        match self {
-            Self::Engine => &["tensorrt_llm"],
-            Self::Ensemble => &["preprocessing", "tensorrt_llm", "postprocessing", "ensemble"],
-            Self::Bls => &["preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"],
-        }
-    }
-
-    /// Whether it can serve an engine that runs so many sequences together.
-    ///
-    /// # Errors
-    /// BLS would need more processes than a machine has.
-    pub fn check(self, max_batch_size: u32) -> Result<(), RepositoryError> {
-        match self {
-            Self::Bls if max_batch_size > MAX_BLS_INSTANCES => Err(RepositoryError::Option {
-                field: "search.maxBatchSize",
-                problem: format!(
-                    "entry BLS runs a Python process for each of {max_batch_size} sequences; use {MAX_BLS_INSTANCES} or less, or \
-                     another engine.tensorRTLLM.entry"
-                ),
-            }),
-            Self::Engine | Self::Ensemble | Self::Bls => Ok(()),
-        }
+/// Whether an entry can serve an engine that runs so many sequences together.
+///
+/// # Errors
+/// BLS would need more processes than a machine has.
+pub fn check_entry(entry: EngineEntry, max_batch_size: u32) -> Result<(), RepositoryError> {
+    match entry {
+        EngineEntry::BLS if max_batch_size > MAX_BLS_INSTANCES => Err(RepositoryError::Option {
+            field: "search.maxBatchSize",
+            problem: format!(
+                "entry BLS runs a Python process for each of {max_batch_size} sequences; use {MAX_BLS_INSTANCES} or less, or \
+                 another engine.tensorRTLLM.entry"
+            ),
+        }),
+        EngineEntry::Engine | EngineEntry::Ensemble | EngineEntry::BLS => Ok(()),
     }
 }
 
@@ -106,16 +73,16 @@ pub struct Repository {
     pub unused: BTreeSet<&'static str>,
 }
 
-/// Fills the image's templates, by the model's folder.
+/// Fills the image's templates, by the model's folder. `ensemble/1` is empty in the image and must be made.
 ///
 /// # Errors
 /// The options contradict each other, a template is missing, or one has a bare placeholder that is unknown.
 pub fn repository(
-    entry: Entry,
+    entry: EngineEntry,
     serving: &Serving,
     templates: &BTreeMap<String, String>,
 ) -> Result<Repository, RepositoryError> {
-    entry.check(serving.max_batch_size)?;
+    check_entry(entry, serving.max_batch_size)?;
     serving.check()?;
     let mut configs = BTreeMap::new();
     let mut unused: BTreeSet<&'static str> = serving.parameters().keys().copied().collect();

@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::options::Parallelism;
-use crate::version::Version;
+use super::version::Version;
+use crate::formats::Parallelism;
 
 /// A file of the engine's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,79 @@
+//! The client of an engine, by how the engine is asked. IO.
+
+use std::{path::Path, sync::Arc};
+
+use slipway_vocabulary::serving::{Dialect, TextDialect};
+
+use super::{
+    Backend, EndpointError, Entry, OpenAi, OpenAiError, Triton,
+    tokens::{Tokenizer, TokenizerError},
+};
+
+/// An engine to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// How.
+    pub dialect: Dialect,
+    /// Folder of its tokenizer; read only if it is asked in tokens.
+    pub tokenizer: &'a Path,
+    /// Address of Triton's gRPC port, or of the HTTP port of the engine's own server.
+    pub endpoint: &'a str,
+    /// Name of the model.
+    pub model: &'a str,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The address of Triton cannot be used.
+    #[error("failed to set up the client of Triton")]
+    Triton(#[source] EndpointError),
+    /// The same of an engine's own server.
+    #[error("failed to set up the client of the engine's own server")]
+    OpenAi(#[source] OpenAiError),
+    /// The tokenizer cannot be used.
+    #[error("failed to set up the engine's tokenizer")]
+    Tokenizer(#[source] TokenizerError),
+}
+
+/// What a dialect is spoken with.
+enum Client {
+    Triton(Entry),
+    OpenAi,
+}
+
+impl Client {
+    fn of(dialect: Dialect, tokenizer: &Path) -> Result<Self, TokenizerError> {
+        Ok(match dialect {
+            Dialect::Tokens => Self::Triton(Entry::Tokens(Arc::new(Tokenizer::read(tokenizer)?))),
+            Dialect::Text(TextDialect::Text) => Self::Triton(Entry::Text),
+            Dialect::Text(TextDialect::Ensemble) => Self::Triton(Entry::Ensemble),
+            Dialect::Text(TextDialect::Vllm) => Self::Triton(Entry::Vllm),
+            Dialect::Text(TextDialect::LlmApi) => Self::Triton(Entry::LlmApi),
+            Dialect::Text(TextDialect::OpenAi) => Self::OpenAi,
+        })
+    }
+}
+
+/// Prepares the client of an engine; nothing is sent yet.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn connect(asked: Asked<'_>) -> Result<Arc<dyn Backend>, ConnectError> {
+    let Asked { dialect, tokenizer, endpoint, model } = asked;
+    Ok(match Client::of(dialect, tokenizer).map_err(ConnectError::Tokenizer)? {
+        Client::Triton(entry) => Arc::new(Triton::new(endpoint, model, entry).map_err(ConnectError::Triton)?),
+        Client::OpenAi => Arc::new(OpenAi::new(endpoint, model).map_err(ConnectError::OpenAi)?),
+    })
+}
+
+/// The entry of Triton's that is asked so; `None` if Triton does not serve.
+///
+/// # Errors
+/// The tokenizer cannot be used.
+pub fn entry(dialect: Dialect, tokenizer: &Path) -> Result<Option<Entry>, TokenizerError> {
+    Ok(match Client::of(dialect, tokenizer)? {
+        Client::Triton(entry) => Some(entry),
+        Client::OpenAi => None,
+    })
+}
