@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_runtime_config::{Objective, ObjectiveMetric, Percentile};
+use slipway_runtime_config::{LatencyMetric, LatencyObjective, Percentile};
 use slipway_vocabulary::evidence::{Evidence, Metric};
 
 use crate::fixture::{Reply, Sidecar, get, post, sidecar_with};
@@ -16,8 +16,8 @@ const TOO_LONG: &str = "This model's maximum context length is 8 tokens. However
 /// A sidecar that misses its objective however fast it is.
 fn strict(replies: impl IntoIterator<Item = Reply>) -> Sidecar {
     sidecar_with(replies, |config| {
-        let (name, metric, percentile) = ("answer".into(), ObjectiveMetric::AgentRunLatency, Percentile::P99);
-        config.objectives = vec![Objective { name, metric, percentile, max_microseconds: 1 }];
+        let (name, metric, percentile) = ("answer".into(), LatencyMetric::AgentRunLatency, Percentile::P99);
+        config.objectives = vec![LatencyObjective { name, metric, percentile, max_microseconds: 1 }];
     })
 }
 

@@ -3,12 +3,12 @@
 //! The texts are what every release has hashed so far, so that a memory in a user's cluster goes on after an upgrade. Their
 //! words are codes, written out here: to rename a type or a field changes none of them.
 
-use slipway_vocabulary::evidence::Metric;
+use slipway_vocabulary::evidence::{Metric, Quantile};
 
 use crate::{
     drift::baseline::{Baseline, Counts},
     judge::{
-        config::{Change, Config, Objective, OnInconclusive, Prediction, Step},
+        config::{Change, Config, CountedObjective, OnInconclusive, Prediction, Step},
         strata::hash,
     },
 };
@@ -65,8 +65,8 @@ fn step(Step { weight_percent, min_soak_seconds, max_soak_seconds }: &Step) -> S
     )
 }
 
-fn objective(Objective { metric, percentile, max_microseconds }: &Objective) -> String {
-    let (metric, parts) = (metric.as_str(), percentile.parts_per_ten_thousand());
+fn objective(CountedObjective { metric, percentile, max_microseconds }: &CountedObjective) -> String {
+    let (metric, parts) = (metric.as_str(), Quantile::from(*percentile).parts_per_ten_thousand());
     format!("Objective {{ metric: {metric}, percentile: Quantile({parts}), max_microseconds: {max_microseconds} }}")
 }
 
@@ -103,7 +103,7 @@ fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use slipway_vocabulary::evidence::{Histogram, Quantile};
+    use slipway_vocabulary::{Percentile, evidence::Histogram};
 
     use super::*;
 
@@ -111,9 +111,9 @@ mod tests {
     fn config() -> Config {
         Config {
             steps: vec![Step { weight_percent: 12.5, min_soak_seconds: 60, max_soak_seconds: 600 }],
-            objectives: vec![Objective {
+            objectives: vec![CountedObjective {
                 metric: Metric::AgentRunLatency,
-                percentile: Quantile::P95,
+                percentile: Percentile::P95,
                 max_microseconds: 500_000,
             }],
             error_rate_max: Some(0.02),

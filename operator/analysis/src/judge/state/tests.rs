@@ -1,12 +1,15 @@
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
-use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Quantile, Unit};
+use slipway_vocabulary::{
+    Percentile,
+    evidence::{Histogram, Metric, MetricWindow, Unit},
+};
 
 use super::{
     StateError,
     codec::{z85_decode, z85_encode},
 };
-use crate::judge::{Arm, Config, Judge, Objective, Observation, Window};
+use crate::judge::{Arm, Config, CountedObjective, Judge, Observation, Window};
 
 fn state() -> String {
     let mut judge = Judge::new(Config::default());
@@ -70,7 +73,8 @@ const STORED: &str = include_str!("stored.txt");
 
 /// A judge with an objective that has seen a few windows of both arms.
 fn seen() -> (Config, Judge) {
-    let objective = Objective { metric: Metric::AgentRunLatency, percentile: Quantile::P95, max_microseconds: 500_000 };
+    let objective =
+        CountedObjective { metric: Metric::AgentRunLatency, percentile: Percentile::P95, max_microseconds: 500_000 };
     let config = Config { objectives: vec![objective], error_rate_max: Some(0.02), ..Config::default() };
     let mut judge = Judge::new(config.clone());
     for window in 1..4 {
