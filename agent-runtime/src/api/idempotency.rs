@@ -87,12 +87,12 @@ pub(super) enum Claim {
     },
 }
 
-/// The duty to say what came of a request. Dropped without an outcome that lasts, its key is free again.
+/// The duty to say what came of a request. Where it is dropped without an outcome, its key is free again.
 pub(super) struct Ticket {
     outcomes: Arc<Outcomes>,
     key: String,
     outcome: watch::Sender<Option<Arc<State>>>,
-    is_kept: bool,
+    is_settled: bool,
 }
 
 impl Outcomes {
@@ -125,7 +125,7 @@ impl Outcomes {
                 let (outcome, receiver) = watch::channel(None);
                 let run = Run { request, id: id.to_owned(), at: now, outcome: receiver };
                 kept.runs.insert(name.clone(), run);
-                Ok(Claim::First(Ticket { outcomes: Arc::clone(self), key: name, outcome, is_kept: false }))
+                Ok(Claim::First(Ticket { outcomes: Arc::clone(self), key: name, outcome, is_settled: false }))
             }
         }
     }
@@ -156,25 +156,29 @@ impl Ticket {
     /// try: an answer, and every end of a run whose tools have changed something.
     pub(super) fn settle(&mut self, state: &State, now: Timestamp) {
         let state = Arc::new(state.clone());
-        self.is_kept = match state.finished() {
+        let is_kept = match state.finished() {
             Some((Outcome::Answered { .. } | Outcome::Failed(Failure::TokenBudget { .. }), _)) => true,
             Some((Outcome::Failed(_), _)) => state.side_effects() == SideEffects::Possible,
             None => false,
         };
-        if self.is_kept {
-            let mut kept = self.outcomes.kept();
+        let mut kept = self.outcomes.kept();
+        if is_kept {
             let bytes = bytes(&state);
             kept.bytes += bytes;
             kept.finished.push_back((self.key.clone(), now, bytes));
             kept.tidy(now);
+        } else {
+            kept.runs.remove(&self.key);
         }
+        drop(kept);
+        self.is_settled = true;
         self.outcome.send_replace(Some(state));
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.is_kept {
+        if !self.is_settled {
             self.outcomes.kept().runs.remove(&self.key);
         }
     }
