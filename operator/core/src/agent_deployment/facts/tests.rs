@@ -56,14 +56,16 @@ fn the_codes_of_stops_stay() {
     ];
     let (spec, engines) = (spec(), [engine("engine-a"), engine("engine-b")]);
     let codes = stops.map(|why| format!("{}/{}", why.reason(), subject(&why, &spec, &engines)));
+    let agent = format!("SpecRefused/spec.agent/{}", hash(&spec.agent));
+    let engine = format!("SpecRefused/spec.engine/{}", hash(&spec.engine));
     let expected = [
-        "SpecRefused/spec.agent/?",
+        agent.as_str(),
         "SpecRefused/status.model",
-        "SpecRefused/spec.engine.backend/?",
-        "SpecRefused/spec.engine/?",
+        "SpecRefused/spec.engine.backend/9e9715d524",
+        engine.as_str(),
         "DatasetUnusable/evaluation",
         "JobFailed/resolve-a461aa8d8f-1/BadModel",
-        "NoEngine/?",
+        "NoEngine/9528b6589e",
         "ProfilingFailed/support-5f0c2a",
         "NoFeasibleConfiguration/support-5f0c2a",
         "RevisionFailing/7c1f9a2b3d",

@@ -210,7 +210,7 @@ fn an_upgrade_tells_nothing_again_and_records_what_was_told() {
     let facts: Vec<_> =
         told.iter().map(|fact| [&fact.about, &fact.reason, &fact.subject].map(String::as_str)).collect();
     let failed = format!("{resolve}/BadModel");
-    let expected = [["Stalled", "JobFailed", &failed], ["ReceiversResolved", "UnknownReceiver", "tema"]];
+    let expected = [["Stalled", "JobFailed", failed.as_str()], ["ReceiversResolved", "UnknownReceiver", "tema"]];
     assert_eq!(facts, expected);
 }
 
