@@ -44,6 +44,7 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
 #[case("good-vllm-open-ai")]
+#[case("good-sglang")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -56,6 +57,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("good-tensorrt-llm-pytorch")]
 #[case("good-vllm")]
 #[case("good-vllm-open-ai")]
+#[case("good-sglang")]
 fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str) {
     let (_, mut object) = fixture(name);
     let engine = &object.spec.engine;
@@ -113,6 +115,10 @@ const NO_RULE: &[&str] = &[
     "bad-tensorrt-llm-version",
     "bad-unknown-field",
     "bad-vllm-version",
+    "bad-vllm-with-sglang",
+    "bad-sglang-driver",
+    "bad-sglang-version",
+    "bad-sglang-without-block",
     "bad-weight",
     "bad-weight-above-100",
 ];
@@ -235,6 +241,7 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
 #[case("no-build-tensorrt-llm-pytorch")]
 #[case("no-build-vllm")]
 #[case("no-build-vllm-open-ai")]
+#[case("no-build-sglang")]
 fn an_example_of_the_documentation_breaks_no_rule(#[case] name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(format!("{name}.yaml"));
     let object: AgentDeployment = serde_norway::from_str(&fs::read_to_string(path).unwrap()).unwrap();

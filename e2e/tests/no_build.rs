@@ -1,5 +1,6 @@
-//! Engines without a build, VLLM and TensorRTLLMPyTorch, served by a STAND-IN image (`e2e/images/slipway-no-build-stand-in`): its
-//! backend, its model and its server have the files, arguments and tensors of upstream's; nothing here ran vLLM, TensorRT-LLM or a GPU.
+//! Engines without a build, VLLM, SGLang and TensorRTLLMPyTorch, served by a STAND-IN image (`e2e/images/slipway-no-build-stand-in`):
+//! its backend, its model and its servers have the files, arguments and tensors of upstream's; nothing here ran vLLM, SGLang,
+//! TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -39,6 +40,13 @@ fn open_ai(extra_args: &Value) -> Value {
     json!({"backend": "VLLM", "vllm": {
         "version": "0.11.0", "server": "OpenAI", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false,
         "extraArgs": extra_args,
+    }})
+}
+
+/// SGLang's own server.
+fn sglang() -> Value {
+    json!({"backend": "SGLang", "sglang": {
+        "version": "0.5.9", "image": IMAGE, "maxSeqLen": 4096, "prefixCaching": false,
     }})
 }
 
@@ -202,14 +210,16 @@ async fn the_py_torch_flow_serves_a_checkpoint_and_stops_where_the_sidecar_has_r
     namespace.delete().await.unwrap();
 }
 
-/// Without Triton: assembled, scored, measured by whole runs, served.
-#[tokio::test]
-async fn vllms_own_server_is_scored_measured_and_answers() {
-    let namespace = namespace_with("vllm-open-ai", H100, &["own-server"]).await;
-    give_questions(&namespace).await;
+/// What an engine's own server was told, and the tokens of an answer: once it was assembled, scored, measured by whole runs and asked.
+async fn told_to_own_server(
+    namespace: &Namespace,
+    (engine, versions): (Value, (&str, &str)),
+    server: &str,
+) -> (Value, u64) {
+    give_questions(namespace).await;
     let runs = (0..4).map(|n| json!({"input": format!("What is {n}?"), "calls": []}));
     namespace.give_lines("runs", "trace.jsonl", runs).await.unwrap();
-    let mut manifest = agent("own-server", H100, (open_ai(&json!([])), "BF16"));
+    let mut manifest = agent("own-server", H100, (engine, "BF16"));
     manifest["spec"]["search"]["concurrency"] = json!([2]);
     manifest["spec"]["slo"] = json!({
         "objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "20s"}],
@@ -226,15 +236,37 @@ async fn vllms_own_server_is_scored_measured_and_answers() {
     let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
     let score = served.engines[0].quality.clone().unwrap();
     assert_eq!((score.samples, score.score_parts_per_million, score.accepted), (200, 1_000_000, true));
-    an_artifact_without_a_gpu(&namespace, "own-server", ("vllm", "0.11.0")).await;
-    assert_eq!(asked(&namespace, "own-server").await, ("42".to_owned(), 10));
-    let pod = serving_pod(&namespace, "own-server").await;
-    let log = namespace.log(&pod.name_any(), "triton").await.unwrap();
-    let told = told(&log, "vllm serve");
+    an_artifact_without_a_gpu(namespace, "own-server", versions).await;
+    let (answer, tokens) = asked(namespace, "own-server").await;
+    assert_eq!(answer, "42");
+    let pod = serving_pod(namespace, "own-server").await;
+    (told(&namespace.log(&pod.name_any(), "triton").await.unwrap(), server), tokens)
+}
+
+#[tokio::test]
+async fn vllms_own_server_is_scored_measured_and_answers() {
+    let namespace = namespace_with("vllm-open-ai", H100, &["own-server"]).await;
+    let engine = (open_ai(&json!([])), ("vllm", "0.11.0"));
+    let (told, tokens) = told_to_own_server(&namespace, engine, "vllm serve").await;
+    assert_eq!(tokens, 10);
     let numbers =
         ["model", "max_num_seqs", "max_model_len", "dtype"].map(|name| told[name].as_str().unwrap_or_default());
     assert_eq!(numbers, ["/slipway/engine/checkpoint", "16", "4096", "bfloat16"]);
     assert_eq!((&told["enable_prefix_caching"], &told["enable_chunked_prefill"]), (&json!(false), &json!(true)));
+    namespace.delete().await.unwrap();
+}
+
+#[tokio::test]
+async fn sglangs_server_is_scored_measured_and_answers() {
+    let namespace = namespace_with("sglang", H100, &["own-server"]).await;
+    let engine = (sglang(), ("sglang", "0.5.9"));
+    let (told, tokens) = told_to_own_server(&namespace, engine, "sglang.launch_server").await;
+    // The tokens of the stop word count, which the sidecar takes out.
+    assert_eq!(tokens, 12);
+    let names = ["model_path", "max_running_requests", "context_length", "dtype"];
+    let numbers = names.map(|name| told[name].as_str().unwrap_or_default());
+    assert_eq!(numbers, ["/slipway/engine/checkpoint", "16", "4096", "bfloat16"]);
+    assert_eq!(told["disable_radix_cache"], json!(true));
     namespace.delete().await.unwrap();
 }
 

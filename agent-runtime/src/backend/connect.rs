@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use slipway_vocabulary::serving::{Dialect, TextDialect};
 
 use super::{
-    Backend, EndpointError, Entry, OpenAi, OpenAiError, Triton,
+    Backend, EndpointError, Entry, OpenAi, OpenAiError, OwnServer, Triton,
     tokens::{Tokenizer, TokenizerError},
 };
 
@@ -39,7 +39,7 @@ pub enum ConnectError {
 /// What a dialect is spoken with.
 enum Client {
     Triton(Entry),
-    OpenAi,
+    OpenAi(OwnServer),
 }
 
 impl Client {
@@ -50,7 +50,8 @@ impl Client {
             Dialect::Text(TextDialect::Ensemble) => Self::Triton(Entry::Ensemble),
             Dialect::Text(TextDialect::Vllm) => Self::Triton(Entry::Vllm),
             Dialect::Text(TextDialect::LlmApi) => Self::Triton(Entry::LlmApi),
-            Dialect::Text(TextDialect::OpenAi) => Self::OpenAi,
+            Dialect::Text(TextDialect::OpenAi) => Self::OpenAi(OwnServer::Vllm),
+            Dialect::Text(TextDialect::SgLang) => Self::OpenAi(OwnServer::SgLang),
         })
     }
 }
@@ -63,7 +64,7 @@ pub fn connect(asked: Asked<'_>) -> Result<Arc<dyn Backend>, ConnectError> {
     let Asked { dialect, tokenizer, endpoint, model } = asked;
     Ok(match Client::of(dialect, tokenizer).map_err(ConnectError::Tokenizer)? {
         Client::Triton(entry) => Arc::new(Triton::new(endpoint, model, entry).map_err(ConnectError::Triton)?),
-        Client::OpenAi => Arc::new(OpenAi::new(endpoint, model).map_err(ConnectError::OpenAi)?),
+        Client::OpenAi(server) => Arc::new(OpenAi::new(server, endpoint, model).map_err(ConnectError::OpenAi)?),
     })
 }
 
@@ -74,6 +75,6 @@ pub fn connect(asked: Asked<'_>) -> Result<Arc<dyn Backend>, ConnectError> {
 pub fn entry(dialect: Dialect, tokenizer: &Path) -> Result<Option<Entry>, TokenizerError> {
     Ok(match Client::of(dialect, tokenizer)? {
         Client::Triton(entry) => Some(entry),
-        Client::OpenAi => None,
+        Client::OpenAi(_) => None,
     })
 }

@@ -1,4 +1,5 @@
-//! Where text is generated: one trait, and behind it Triton over KServe gRPC and vLLM's own server. Imports no other layer.
+//! Where text is generated: one trait, and behind it Triton over KServe gRPC and engines' own servers. Imports no other
+//! layer.
 
 mod connect;
 mod open_ai;
@@ -16,7 +17,7 @@ use std::error::Error;
 use futures::{future::BoxFuture, stream::BoxStream};
 
 pub use connect::{Asked, ConnectError, connect, entry};
-pub use open_ai::{OpenAi, OpenAiError};
+pub use open_ai::{OpenAi, OpenAiError, OwnServer};
 pub use triton::{EndpointError, Entry, Triton};
 
 /// What generates text. One method per thing the sidecar needs from an engine.

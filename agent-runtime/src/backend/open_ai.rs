@@ -1,7 +1,8 @@
-//! vLLM's own server: `POST /v1/completions` over HTTP/1.1, answered by server-sent events. IO.
+//! Engines' own servers: `POST /v1/completions` over HTTP/1.1, answered by server-sent events. IO.
 //!
-//! Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>. A connection that closes
-//! before the end of an answer ends the generation at the engine.
+//! Requests and answers: <https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html>, and
+//! <https://docs.sglang.io/basic_usage/openai_api_completions.html>. A connection that closes before the end of an
+//! answer ends the generation at the engine.
 
 mod events;
 mod reader;
@@ -21,7 +22,7 @@ use self::{
     events::Events,
     reader::{Read, Reader, failure},
 };
-use super::{Backend, BackendError, EngineFault, Generation, Piece};
+use super::{Backend, BackendError, EngineFault, Generation, Piece, tokens::StopWords};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,15 +39,26 @@ const REFUSAL_CHARACTERS: usize = 400;
 #[derive(Clone)]
 pub struct OpenAi {
     client: Client,
+    server: OwnServer,
     endpoint: String,
     model: String,
 }
 
-/// A prompt's tokens, and how many the context holds: what `/tokenize` answers.
+/// A prompt's tokens, and how many the context holds: what vLLM's `/tokenize` answers.
 #[derive(Deserialize)]
 struct Tokenized {
     count: u32,
     max_model_len: u32,
+}
+
+/// Whose server it is, where that makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnServer {
+    /// vLLM's. It keeps back what may become a stop word.
+    Vllm,
+    /// SGLang's. It sends the beginning of a stop word before it knows the word, so that text is cut here: the word is
+    /// left in the text, where it would be taken out of what was sent already.
+    SgLang,
 }
 
 /// Why the client could not be set up.
@@ -71,7 +83,7 @@ impl OpenAi {
     ///
     /// # Errors
     /// [`OpenAiError`].
-    pub fn new(endpoint: &str, model: &str) -> Result<Self, OpenAiError> {
+    pub fn new(server: OwnServer, endpoint: &str, model: &str) -> Result<Self, OpenAiError> {
         let client = Client::builder()
             .tls_certs_only([])
             .no_proxy()
@@ -80,7 +92,8 @@ impl OpenAi {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(OpenAiError::Client)?;
-        let this = Self { client, endpoint: endpoint.trim_end_matches('/').to_owned(), model: model.to_owned() };
+        let this =
+            Self { client, server, endpoint: endpoint.trim_end_matches('/').to_owned(), model: model.to_owned() };
         let endpoint = this.endpoint.clone();
         this.health().build().map_err(|source| OpenAiError::Endpoint { endpoint, source })?;
         Ok(this)
@@ -115,15 +128,15 @@ impl OpenAi {
 
     async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
         let request = self.client.post(format!("{}/v1/completions", self.endpoint));
-        // vLLM names the request so in its log.
-        let request = request.header("x-request-id", &generation.id).json(&body(&self.model, generation));
+        // The server names the request so in its log.
+        let request = request.header("x-request-id", &generation.id).json(&body(self.server, &self.model, generation));
         let response = request.send().await.map_err(|source| self.unreachable(source))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            return Err(not_ready());
+            return Err(self.server.not_ready());
         }
         let text = response.text().await.map_err(|source| self.unreachable(source))?;
         let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
@@ -135,8 +148,9 @@ impl Backend for OpenAi {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let this = self.clone();
         let pieces = try_stream! {
+            let mut reader = Reader::new(this.server.cut_here(&generation.stop_words));
             let mut body = this.ask(generation).await?.bytes_stream();
-            let (mut events, mut reader) = (Events::default(), Reader::default());
+            let mut events = Events::default();
             while let Some(bytes) = body.next().await {
                 let bytes = bytes.map_err(|source| this.unreachable(source))?;
                 for data in events.push(&bytes)? {
@@ -160,17 +174,31 @@ impl Backend for OpenAi {
     fn ready(&self) -> BoxFuture<'_, Result<(), BackendError>> {
         Box::pin(async {
             let answer = self.health().send().await.map_err(|source| self.unreachable(source))?;
-            if answer.status().is_success() { Ok(()) } else { Err(not_ready()) }
+            if answer.status().is_success() { Ok(()) } else { Err(self.server.not_ready()) }
         })
     }
 }
 
-fn not_ready() -> BackendError {
-    BackendError::NotReady { what: "vLLM's server".into() }
+impl OwnServer {
+    fn not_ready(self) -> BackendError {
+        let what = match self {
+            Self::Vllm => "vLLM's server",
+            Self::SgLang => "SGLang's server",
+        };
+        BackendError::NotReady { what: what.into() }
+    }
+
+    /// Stop words that the server leaves to us.
+    fn cut_here(self, stop_words: &[String]) -> StopWords {
+        match self {
+            Self::Vllm => StopWords::default(),
+            Self::SgLang => StopWords::new(stop_words.to_vec()),
+        }
+    }
 }
 
 /// The request of a generation.
-fn body(model: &str, generation: Generation) -> Value {
+fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
     let Generation { id: _, prompt, max_tokens, stop_words } = generation;
     let mut body = json!({
         "model": model,
@@ -184,6 +212,9 @@ fn body(model: &str, generation: Generation) -> Value {
     });
     if !stop_words.is_empty() {
         body["stop"] = json!(stop_words);
+    }
+    if server == OwnServer::SgLang {
+        body["no_stop_trim"] = json!(true);
     }
     body
 }

@@ -1,4 +1,4 @@
-//! The contract with vLLM's own server, against a stand-in that speaks the same protocol over a real connection.
+//! The contract with engines' own servers, against a stand-in that speaks the same protocol over a real connection.
 
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_agent_runtime::backend::{Backend, BackendError, EngineFault, FinishReason, Generation, OpenAi, Piece};
+use slipway_agent_runtime::backend::{
+    Backend, BackendError, EngineFault, FinishReason, Generation, OpenAi, OwnServer, Piece,
+};
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::fixture::or_hang;
@@ -105,23 +107,31 @@ async fn tokenize(Json(asked): Json<Value>) -> Json<Value> {
 }
 
 async fn start(server: StandIn) -> OpenAi {
+    start_as(OwnServer::Vllm, server).await
+}
+
+async fn start_as(of: OwnServer, server: StandIn) -> OpenAi {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("it is bound"));
     let health = |State(server): State<Arc<StandIn>>| async move { server.health };
     let router = Router::new().route("/v1/completions", post(complete)).route("/health", get(health));
     let router = router.route("/tokenize", post(tokenize));
     tokio::spawn(axum::serve(listener, router.with_state(Arc::new(server))).into_future());
-    OpenAi::new(&endpoint, "agent").expect("the endpoint is a URL")
+    OpenAi::new(of, &endpoint, "agent").expect("the endpoint is a URL")
 }
 
 async fn generate(server: StandIn) -> Result<Vec<Piece>, BackendError> {
+    generate_as(OwnServer::Vllm, server).await
+}
+
+async fn generate_as(of: OwnServer, server: StandIn) -> Result<Vec<Piece>, BackendError> {
     let generation = Generation {
         id: "run-1".into(),
         prompt: "Question: é?\n".into(),
         max_tokens: 7,
         stop_words: vec!["\n\n".into()],
     };
-    let pieces: Vec<_> = or_hang(start(server).await.generate(generation).collect()).await;
+    let pieces: Vec<_> = or_hang(start_as(of, server).await.generate(generation).collect()).await;
     pieces.into_iter().collect()
 }
 
@@ -188,6 +198,31 @@ async fn pieces_arrive_with_all_tokens_so_far_and_the_last_once_all_are_counted(
     #[case] pieces: Vec<Piece>,
 ) {
     assert_eq!(generate(StandIn::new(Behavior::Sends(events))).await.expect("the generation succeeds"), pieces);
+}
+
+#[tokio::test]
+async fn sglang_is_asked_to_leave_stop_words_in_the_text() {
+    let server = StandIn::new(Behavior::Sends(vec![chunk("5", 1, Some("length")), event("[DONE]")]));
+    let seen = server.seen.subscribe();
+    generate_as(OwnServer::SgLang, server).await.expect("the generation succeeds");
+    let (_, body) = &seen.borrow().requests[0];
+    assert_eq!((&body["stop"], &body["no_stop_trim"]), (&json!(["\n\n"]), &json!(true)));
+}
+
+/// It sends every piece as it comes, so that a client would have the first half of a stop word already.
+#[rstest]
+#[case::the_word_comes_in_pieces(
+    vec![chunk("42\n", 2, None), chunk("\nmore", 3, Some("stop")), usage(3), event("[DONE]")],
+    vec![piece("42", 2, None), piece("", 3, Some(FinishReason::Stop))]
+)]
+#[case::what_looked_like_one_is_not_lost(
+    vec![chunk("42\n", 2, None), chunk("x\n", 3, Some("stop")), usage(3), event("[DONE]")],
+    vec![piece("42", 2, None), piece("\nx\n", 3, Some(FinishReason::Stop))]
+)]
+#[tokio::test]
+async fn text_of_sglang_is_cut_at_a_stop_word(#[case] events: Vec<Vec<u8>>, #[case] pieces: Vec<Piece>) {
+    let found = generate_as(OwnServer::SgLang, StandIn::new(Behavior::Sends(events))).await;
+    assert_eq!(found.expect("the generation succeeds"), pieces);
 }
 
 #[tokio::test]
@@ -293,7 +328,7 @@ async fn readiness_is_the_servers_health() {
     let sick = StandIn { health: StatusCode::SERVICE_UNAVAILABLE, ..server };
     let error = start(sick).await.ready().await.expect_err("it is not ready");
     assert_eq!((error.to_string().as_str(), error.is_unavailable()), ("vLLM's server is not ready", true));
-    let nobody = OpenAi::new("http://127.0.0.1:9", "agent").expect("a URL");
+    let nobody = OpenAi::new(OwnServer::Vllm, "http://127.0.0.1:9", "agent").expect("a URL");
     let error = nobody.ready().await.expect_err("nobody is there");
     assert_eq!(
         (error.to_string().as_str(), error.kind()),
@@ -303,6 +338,6 @@ async fn readiness_is_the_servers_health() {
 
 #[test]
 fn an_address_that_is_none_names_the_field() {
-    let error = OpenAi::new("vllm", "agent").err().expect("no URL");
+    let error = OpenAi::new(OwnServer::Vllm, "vllm", "agent").err().expect("no URL");
     assert_eq!(error.to_string(), "triton.endpoint: \"vllm\" is not an address; write it as http://127.0.0.1:8000");
 }

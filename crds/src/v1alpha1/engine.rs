@@ -79,7 +79,7 @@ pub struct EngineBuild {
     /// What TensorRT-LLM's tools build, with backend TensorRTLLM.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tensorRTLLM")]
     pub tensorrt_llm: Option<TensorRtLlmBuild>,
-    /// Settings of an engine without a build, with backends TensorRTLLMPyTorch and VLLM.
+    /// Settings of an engine without a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuild>,
 }
@@ -128,7 +128,7 @@ pub struct NoBuild {
     pub max_batch_size: i32,
     /// Maximum number of tokens of one iteration.
     pub max_num_tokens: i32,
-    /// Value of `gpuMemoryUtilization` or `kvCacheFreeGpuMemory`.
+    /// Value of `gpuMemoryUtilization`, `kvCacheFreeGpuMemory` or `memFractionStatic`.
     pub memory: Percent,
     /// Whether the weights are quantized when they are loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

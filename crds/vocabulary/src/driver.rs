@@ -103,6 +103,7 @@ mod tests {
     #[case(ServedBy::TensorRtLlm { ranks: 1, entry: EngineEntry::Ensemble }, false)]
     #[case(ServedBy::NoBuild(NoBuildBackend::VLLM), true)]
     #[case(ServedBy::NoBuild(NoBuildBackend::VLLMOpenAI), false)]
+    #[case(ServedBy::NoBuild(NoBuildBackend::SGLang), false)]
     fn model_analyzer_measures_what_triton_serves_but_for_ensembles(
         #[case] served_by: ServedBy,
         #[case] is_measured: bool,

@@ -35,6 +35,8 @@ pub enum NoBuildBackend {
     VLLM,
     /// vLLM's own server.
     VLLMOpenAI,
+    /// SGLang's own server.
+    SGLang,
 }
 
 /// What serves an engine. It is written as three optional members, of which at most one group is present.
@@ -87,6 +89,8 @@ pub enum TextDialect {
     LlmApi,
     /// JSON over HTTP, as vLLM's own server reads it.
     OpenAi,
+    /// The same, as SGLang's server reads it.
+    SgLang,
 }
 
 /// How [`ServedBy`] is written.
@@ -145,7 +149,7 @@ impl EngineEntry {
 
 impl NoBuildBackend {
     /// Every backend without a build.
-    pub const ALL: [Self; 3] = [Self::TensorRTLLMPyTorch, Self::VLLM, Self::VLLMOpenAI];
+    pub const ALL: [Self; 4] = [Self::TensorRTLLMPyTorch, Self::VLLM, Self::VLLMOpenAI, Self::SGLang];
 
     /// The name in the API.
     pub const fn as_str(self) -> &'static str {
@@ -153,6 +157,7 @@ impl NoBuildBackend {
             Self::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
             Self::VLLM => "VLLM",
             Self::VLLMOpenAI => "VLLMOpenAI",
+            Self::SGLang => "SGLang",
         }
     }
 
@@ -160,7 +165,7 @@ impl NoBuildBackend {
     pub const fn server(self) -> Server {
         match self {
             Self::TensorRTLLMPyTorch | Self::VLLM => Server::Triton,
-            Self::VLLMOpenAI => Server::Own,
+            Self::VLLMOpenAI | Self::SGLang => Server::Own,
         }
     }
 
@@ -170,6 +175,7 @@ impl NoBuildBackend {
             Self::TensorRTLLMPyTorch => TextDialect::LlmApi,
             Self::VLLM => TextDialect::Vllm,
             Self::VLLMOpenAI => TextDialect::OpenAi,
+            Self::SGLang => TextDialect::SgLang,
         }
     }
 }

@@ -53,8 +53,8 @@ fill_stand_in_context() {
 
 fill_no_build_context() {
   build_image slipway-triton
-  rm -rf "$1"/{engine,vllm,llmapi}
-  cp -r "$IMAGES"/slipway-no-build-stand-in/{engine,vllm,llmapi} "$1/"
+  rm -rf "$1"/*/
+  cp -r "$IMAGES"/slipway-no-build-stand-in/*/ "$1/"
 }
 
 # The code that turns a checkpoint into ONNX engines is kept with the model.

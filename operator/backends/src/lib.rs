@@ -1,7 +1,7 @@
 //! What serving backends are told, and what is refused before any GPU time is spent. Pure.
 //!
 //! Each backend has a folder. [`tensorrt_llm`] builds engines with TensorRT-LLM's tools. The others build nothing, and
-//! are entries of one table, [`no_build::of`]: [`tensorrt_llm_pytorch`] and [`vllm`]. They share numeric formats
+//! are entries of one table, [`no_build::of`]: [`sglang`], [`tensorrt_llm_pytorch`] and [`vllm`]. They share numeric formats
 //! ([`formats`]), the figures of GPUs ([`gpu`]), what an engine takes of them ([`memory`]), and what cannot work
 //! whatever the backend ([`check`]).
 //!
@@ -12,6 +12,7 @@ pub mod formats;
 pub mod gpu;
 pub mod memory;
 pub mod no_build;
+pub mod sglang;
 pub mod tensorrt_llm;
 pub mod tensorrt_llm_pytorch;
 pub mod vllm;

@@ -153,6 +153,7 @@ pub struct Request {
 #[must_use]
 pub fn of(backend: NoBuildBackend) -> &'static Backend {
     match backend {
+        NoBuildBackend::SGLang => &crate::sglang::BACKEND,
         NoBuildBackend::TensorRTLLMPyTorch => &crate::tensorrt_llm_pytorch::BACKEND,
         NoBuildBackend::VLLM => &crate::vllm::BEHIND_TRITON,
         NoBuildBackend::VLLMOpenAI => &crate::vllm::OWN_SERVER,

@@ -5,7 +5,10 @@
 
 use serde::Deserialize;
 
-use crate::backend::{BackendError, FinishReason, Piece};
+use crate::backend::{
+    BackendError, FinishReason, Piece,
+    tokens::{Passed, StopWords},
+};
 
 /// The data of the event after the last.
 const DONE: &str = "[DONE]";
@@ -13,6 +16,8 @@ const DONE: &str = "[DONE]";
 /// Reads the events of one completion.
 #[derive(Debug, Default)]
 pub struct Reader {
+    /// Stop words at which the text is cut here.
+    stop_words: StopWords,
     output_tokens: u32,
     /// The piece with the reason of the end, until all tokens are counted.
     last: Option<Piece>,
@@ -70,6 +75,11 @@ pub fn failure(text: &str) -> Option<String> {
 }
 
 impl Reader {
+    /// Reads a completion, and cuts it at these stop words.
+    pub fn new(stop_words: StopWords) -> Self {
+        Self { stop_words, ..Self::default() }
+    }
+
     /// Reads the data of one event.
     pub fn read(&mut self, data: &str) -> Result<Option<Read>, BackendError> {
         if data == DONE {
@@ -89,11 +99,18 @@ impl Reader {
         };
         let Some(Choice { text, finish_reason }) = choice else { return Ok(None) };
         let finish = finish_reason.as_deref().map(finish_of).transpose()?;
-        let piece = Piece { text, output_tokens: self.output_tokens, finish };
+        let output_tokens = self.output_tokens;
+        let text = match self.stop_words.push(&text) {
+            Passed::Text(text) => text,
+            Passed::Stopped(text) => {
+                let finish = Some(FinishReason::Stop);
+                return Ok(Some(Read::Last(Piece { text, output_tokens, finish })));
+            }
+        };
         if finish.is_none() {
-            return Ok(Some(Read::More(piece)));
+            return Ok(Some(Read::More(Piece { text, output_tokens, finish })));
         }
-        self.last = Some(piece);
+        self.last = Some(Piece { text: text + &self.stop_words.rest(), output_tokens, finish });
         Ok(None)
     }
 

@@ -33,7 +33,7 @@ pub use model::{
 };
 pub(in crate::v1alpha1) use no_build::no_build_backend;
 pub use no_build::{
-    NoBuildBlock, NoBuildOptions, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
+    NoBuildBlock, NoBuildOptions, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
 };
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
@@ -126,6 +126,11 @@ pub use tensorrt_llm::{
                   Triton")
         .field_path(".profiling.driver"),
     validation = Rule::new(
+        "!has(self.profiling) || self.engine.backend != 'SGLang' || self.profiling.driver == 'AgentRun'")
+        .message("Model Analyzer supports only Triton, and SGLang has a server of its own: set profiling.driver to \
+                  AgentRun")
+        .field_path(".profiling.driver"),
+    validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")
         .message("alerts.burnRate requires objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate \
@@ -141,12 +146,12 @@ pub use tensorrt_llm::{
     validation = Rule::new(
         "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
          !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
-        .message("search.precision of TensorRT-LLM and vLLM must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
+        .message("search.precision of backends other than Custom must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
                   INT8SmoothQuant, INT4AWQ, W4A8AWQ or NVFP4: name one or more of them")
         .field_path(".search.precision"),
     validation = Rule::new(
         "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")
-        .message("an engine of TensorRT-LLM or vLLM is one instance that batches in flight: remove search.instances, \
+        .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
     validation = Rule::new(
@@ -165,7 +170,7 @@ pub use tensorrt_llm::{
         .field_path(".search.maxBatchSize"),
     validation = Rule::new(
         "self.engine.backend in ['Custom', 'TensorRTLLM'] || !has(self.search) || !has(self.search.parameters)")
-        .message("TensorRTLLMPyTorch and VLLM read no parameters of config.pbtxt: remove search.parameters, or use \
+        .message("backends without a build read no parameters of config.pbtxt: remove search.parameters, or use \
                   extraArgs")
         .field_path(".search.parameters"),
     validation = Rule::new(

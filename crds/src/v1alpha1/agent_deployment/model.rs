@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    no_build::{TensorRtLlmPyTorchEngine, VllmEngine},
+    no_build::{SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
 };
 use crate::v1alpha1::shared::{self, LocalObjectReference};
@@ -47,7 +47,11 @@ pub struct ModelSource {
     validation = Rule::new("self.backend != 'VLLM' || has(self.vllm)")
         .message("engine.vllm is required when engine.backend is VLLM").field_path(".vllm"),
     validation = Rule::new("self.backend == 'VLLM' || !has(self.vllm)")
-        .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm")
+        .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm"),
+    validation = Rule::new("self.backend != 'SGLang' || has(self.sglang)")
+        .message("engine.sglang is required when engine.backend is SGLang").field_path(".sglang"),
+    validation = Rule::new("self.backend == 'SGLang' || !has(self.sglang)")
+        .message("engine.sglang has no effect with another backend: remove it").field_path(".sglang")
 )]
 pub struct EngineConfiguration {
     /// Backend that builds and serves the model.
@@ -64,6 +68,9 @@ pub struct EngineConfiguration {
     /// vLLM, without a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vllm: Option<VllmEngine>,
+    /// SGLang, without a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sglang: Option<SglangEngine>,
 }
 
 /// Backends.
@@ -78,6 +85,8 @@ pub enum Backend {
     TensorRTLLMPyTorch,
     /// vLLM serves the checkpoint as it is, behind Triton's vLLM backend or with its own server.
     VLLM,
+    /// SGLang serves the checkpoint as it is, with its own server.
+    SGLang,
 }
 
 /// How a backend comes to its engines.
@@ -97,7 +106,7 @@ impl Backend {
         match self {
             Self::Custom => Build::Custom,
             Self::TensorRTLLM => Build::Tools,
-            Self::TensorRTLLMPyTorch | Self::VLLM => Build::Nothing,
+            Self::TensorRTLLMPyTorch | Self::VLLM | Self::SGLang => Build::Nothing,
         }
     }
 
@@ -108,6 +117,7 @@ impl Backend {
             Self::TensorRTLLM => "TensorRTLLM",
             Self::TensorRTLLMPyTorch => "TensorRTLLMPyTorch",
             Self::VLLM => "VLLM",
+            Self::SGLang => "SGLang",
         }
     }
 
@@ -118,6 +128,7 @@ impl Backend {
             Self::TensorRTLLM => "spec.engine.tensorRTLLM",
             Self::TensorRTLLMPyTorch => "spec.engine.tensorRTLLMPyTorch",
             Self::VLLM => "spec.engine.vllm",
+            Self::SGLang => "spec.engine.sglang",
         }
     }
 }
@@ -212,7 +223,7 @@ impl Precision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchSpace {
-    /// Numeric formats to build engines for, most exact first. TensorRTLLMPyTorch and VLLM convert nothing: of a
+    /// Numeric formats to build engines for, most exact first. Backends without a build convert nothing: of a
     /// quantized checkpoint they serve its own format.
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
@@ -250,7 +261,7 @@ pub struct SearchSpace {
     pub instances: Vec<i32>,
     /// Parameters of the model's configuration that need no new build, each with the values to choose from. With
     /// TensorRTLLM they are those that `tensorrt_llm` reads when it is loaded, such as
-    /// kv_cache_free_gpu_mem_fraction. Not allowed with TensorRTLLMPyTorch and VLLM.
+    /// kv_cache_free_gpu_mem_fraction. Not allowed with backends without a build.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub parameters: Vec<ServeParameter>,

@@ -55,6 +55,13 @@ impl<'a> NoBuildBlock<'a> {
                 memory: &block.kv_cache_free_gpu_memory,
                 options: &block.options,
             }),
+            Backend::SGLang => engine.sglang.as_ref().map(|block| Self {
+                backend: NoBuildBackend::SGLang,
+                version: &block.version,
+                image: block.image.as_deref(),
+                memory: &block.mem_fraction_static,
+                options: &block.options,
+            }),
             Backend::VLLM => engine.vllm.as_ref().map(|block| Self {
                 backend: vllm(block.server),
                 version: &block.version,
@@ -72,6 +79,7 @@ pub const fn backend_and_server(backend: NoBuildBackend) -> (Backend, VllmServer
         NoBuildBackend::TensorRTLLMPyTorch => (Backend::TensorRTLLMPyTorch, VllmServer::Triton),
         NoBuildBackend::VLLM => (Backend::VLLM, VllmServer::Triton),
         NoBuildBackend::VLLMOpenAI => (Backend::VLLM, VllmServer::OpenAI),
+        NoBuildBackend::SGLang => (Backend::SGLang, VllmServer::Triton),
     }
 }
 
@@ -80,6 +88,7 @@ pub(in crate::v1alpha1) const fn no_build_backend(backend: Backend, server: Vllm
     match backend {
         Backend::Custom | Backend::TensorRTLLM => None,
         Backend::TensorRTLLMPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
+        Backend::SGLang => Some(NoBuildBackend::SGLang),
         Backend::VLLM => Some(vllm(server)),
     }
 }
@@ -112,6 +121,27 @@ pub struct VllmEngine {
     #[serde(default = "most_of_it")]
     pub gpu_memory_utilization: Percent,
     /// Options of vLLM.
+    #[serde(flatten)]
+    pub options: NoBuildOptions,
+}
+
+/// Serves with SGLang's own server. Nothing is built: the checkpoint is served as it is. Only driver AgentRun measures
+/// it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SglangEngine {
+    /// Version of SGLang, 0.5.8 or later.
+    #[schemars(length(min = 5, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+(rc[0-9]+|\.post[0-9]+)?$"))]
+    pub version: String,
+    /// Serving image. Absent means SGLang's own image of that version. With your own image, any version from 0.5.8 on
+    /// works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// Share of a GPU's memory that SGLang uses for weights and KV cache. Activations have the rest.
+    #[serde(default = "static_part")]
+    pub mem_fraction_static: Percent,
+    /// Options of SGLang.
     #[serde(flatten)]
     pub options: NoBuildOptions,
 }
@@ -153,8 +183,8 @@ pub struct NoBuildOptions {
     /// Long prompts are processed in chunks between the steps of running answers.
     #[serde(default = "yes")]
     pub chunked_prefill: bool,
-    /// Arguments that no field covers, as `name=value`: of vLLM's `AsyncEngineArgs`, or of `tensorrt_llm.LLM`, with
-    /// dots for nested ones. An argument that a field sets is refused.
+    /// Arguments that no field covers, as `name=value`: of vLLM's `AsyncEngineArgs`, of SGLang's `ServerArgs`, or of
+    /// `tensorrt_llm.LLM`, with dots for nested ones. An argument that a field sets is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub extra_args: Vec<String>,
@@ -162,6 +192,10 @@ pub struct NoBuildOptions {
 
 fn most_of_it() -> Percent {
     "90%".parse().expect("a percentage")
+}
+
+fn static_part() -> Percent {
+    "85%".parse().expect("a percentage")
 }
 
 fn yes() -> bool {

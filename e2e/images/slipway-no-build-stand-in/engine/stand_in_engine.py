@@ -29,9 +29,12 @@ def check_checkpoint(folder: str) -> None:
         raise ValueError(f"{folder} is no checkpoint: {sorted(names)}")
 
 
-def generate(max_tokens: int, stop_words: list[str], is_cancelled: Callable[[], bool]) -> Iterator[Step]:
+def generate(
+    max_tokens: int, stop_words: list[str], is_cancelled: Callable[[], bool], keeps_stop_word: bool = False
+) -> Iterator[Step]:
     """Generates until a limit, a stop word, the text's end, or until nobody asks any more."""
-    ends = [at for at in (ANSWER.find(word) for word in stop_words) if at >= 0]
+    found = [(ANSWER.find(word), word) for word in stop_words]
+    ends = [at + (len(word) if keeps_stop_word else 0) for at, word in found if at >= 0]
     text = ANSWER[: min(ends, default=len(ANSWER))]
     most = min(max_tokens, len(text))
     for tokens in range(1, most + 1):

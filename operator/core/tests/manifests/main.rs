@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
 
-const FIXTURES: [&str; 10] = [
+const FIXTURES: [&str; 11] = [
     "minimal",
     "full",
     "claim",
@@ -21,6 +21,7 @@ const FIXTURES: [&str; 10] = [
     "tensorrt-llm-pytorch",
     "vllm",
     "vllm-open-ai",
+    "sglang",
 ];
 
 fn fixture(name: &str) -> Objects {

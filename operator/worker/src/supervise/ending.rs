@@ -16,14 +16,16 @@ pub struct Ending {
 }
 
 const SIGKILL: i32 = 9;
-/// Of systems, CUDA and vLLM: texts of vllm/v1/worker/utils.py and vllm/v1/core/kv_cache_utils.py.
-const MEMORY: [&str; 6] = [
+/// Of systems, CUDA and engines: texts of vllm/v1/worker/utils.py, vllm/v1/core/kv_cache_utils.py, and of SGLang's
+/// model_executor/model_runner.py.
+const MEMORY: [&str; 7] = [
     "out of memory",
     "bad_alloc",
     "cannot allocate memory",
     "no available memory for the cache blocks",
     "less than desired gpu memory utilization",
     "larger than the available kv cache memory",
+    "not enough memory. please try to increase --mem-fraction-static",
 ];
 
 impl Ending {

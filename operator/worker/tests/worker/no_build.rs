@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -55,6 +55,7 @@ impl Bench {
         bench.write(&format!("store/{}/checkpoint.json", paths::checkpoint(&hash::bytes(b"model"))), "[]");
         bench.write("backends/vllm/model.py", "import vllm");
         bench.write("bin/vllm", "#!/usr/bin/env python3");
+        bench.program("bin/python3", "#!/bin/sh\n# A module is looked for.\nexit 0\n");
         for (path, text) in LLM_API {
             bench.write(&format!("llmapi/{path}"), text);
         }
@@ -69,6 +70,11 @@ impl Bench {
         let path = self.path(relative);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    fn program(&self, relative: &str, text: &str) {
+        self.write(relative, text);
+        fs::set_permissions(self.path(relative), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn checkpoint(&self) -> PathBuf {
@@ -146,10 +152,12 @@ fn a_checkpoint_and_its_repository_are_one_artifact(#[case] backend: NoBuildBack
     assert_eq!(fs::read_to_string(target.join(paths::MODEL_REPOSITORY).join(arguments)).unwrap(), ARGUMENTS);
 }
 
-#[test]
-fn vllms_own_server_has_a_file_of_options_and_no_repository() {
+#[rstest]
+#[case(NoBuildBackend::VLLMOpenAI)]
+#[case(NoBuildBackend::SGLang)]
+fn an_engines_own_server_has_a_file_of_options_and_no_repository(#[case] backend: NoBuildBackend) {
     let bench = Bench::new();
-    let task = bench.assemble(NoBuildBackend::VLLMOpenAI).unwrap();
+    let task = bench.assemble(backend).unwrap();
     let engine = bench.finish(&task).unwrap();
 
     let artifact = bench.path("store").join(paths::engine(&engine));
@@ -193,6 +201,7 @@ fn refusal(bench: &Bench, backend: NoBuildBackend) -> (FailureClass, String) {
     "the image has no backends/vllm/model.py: is it Triton's image of vLLM 1.2.3?"
 )]
 #[case("bin/vllm", NoBuildBackend::VLLMOpenAI, "the image has no program vllm: is it an image of vLLM 1.2.3?")]
+#[case("bin/python3", NoBuildBackend::SGLang, "the image has no program python3: is it an image of SGLang 1.2.3?")]
 #[case(
     "llmapi/1/model.py",
     NoBuildBackend::TensorRTLLMPyTorch,
@@ -202,6 +211,14 @@ fn an_image_without_the_backend_is_named(#[case] file: &str, #[case] backend: No
     let bench = Bench::new();
     fs::remove_file(bench.path(file)).unwrap();
     assert_eq!(refusal(&bench, backend), (FailureClass::ImageMismatch, text.to_owned()));
+}
+
+#[test]
+fn an_image_with_another_python_is_named() {
+    let bench = Bench::new();
+    bench.program("bin/python3", "#!/bin/sh\nexit 1\n");
+    let text = "the image has no module sglang of Python: is it an image of SGLang 1.2.3?";
+    assert_eq!(refusal(&bench, NoBuildBackend::SGLang), (FailureClass::ImageMismatch, text.to_owned()));
 }
 
 #[rstest]

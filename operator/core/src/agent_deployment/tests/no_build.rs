@@ -34,6 +34,11 @@ backend: VLLM
 vllm: {version: 0.11.0, server: OpenAI, image: example.com/vllm-openai:0.11.0, maxSeqLen: 8192, prefixCaching: false}
 ";
 
+const SGLANG: &str = "
+backend: SGLang
+sglang: {version: 0.5.9, image: example.com/sglang:0.5.9, maxSeqLen: 8192, prefixCaching: false}
+";
+
 fn on(product: &str, engine: &str, precisions: &[Precision]) -> Cluster {
     world().edited(|spec| {
         spec.engine = serde_norway::from_str(engine).expect("a valid block");
@@ -120,6 +125,29 @@ fn vllms_own_server_takes_tritons_place() {
     assert_eq!(
         sidecars_server(&cluster),
         json!({"endpoint": "http://127.0.0.1:8000", "modelName": "agent", "dialect": "OpenAi"})
+    );
+}
+
+#[test]
+fn sglangs_server_takes_tritons_place() {
+    let cluster = h100(SGLANG).resolved().fetched();
+    assert_eq!(
+        told(&cluster),
+        json!({
+            "host": "127.0.0.1", "port": 8000, "served-model-name": "agent", "sampling-defaults": "openai", "dtype": "bfloat16",
+            "kv-cache-dtype": "auto", "tp-size": 1, "pp-size": 1, "context-length": 8192, "max-running-requests": 64,
+            "max-prefill-tokens": 8192, "chunked-prefill-size": 8192, "mem-fraction-static": 0.85, "disable-radix-cache": true,
+        })
+    );
+    let cluster = cluster.with_engine_built(Precision::BF16);
+    let server = serving_container(&cluster, "triton");
+    assert_eq!(server.image.as_deref(), Some("example.com/sglang:0.5.9"));
+    let command = "python3 -m sglang.launch_server --model-path /slipway/engine/checkpoint --config \
+                   /slipway/engine/server/config.yaml";
+    assert_eq!(server.command.unwrap_or_default().join(" "), command);
+    assert_eq!(
+        sidecars_server(&cluster),
+        json!({"endpoint": "http://127.0.0.1:8000", "modelName": "agent", "dialect": "SgLang"})
     );
 }
 
@@ -240,6 +268,13 @@ fn what_cannot_be_served_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clu
 #[rstest]
 #[case(VLLM, "VLLM", NoBuildBackend::VLLM, &["supervise"], true)]
 #[case(OPEN_AI, "VLLMOpenAI", NoBuildBackend::VLLMOpenAI, &["supervise", "--vllm-engine=/slipway/engine"], false)]
+#[case(
+    SGLANG,
+    "SGLang",
+    NoBuildBackend::SGLang,
+    &["supervise", "--own-server=SGLang", "--engine=/slipway/engine"],
+    false
+)]
 fn an_engine_is_scored_and_measured_as_it_is_served(
     #[case] engine: &str,
     #[case] word: &str,
