@@ -32,7 +32,7 @@ pub enum ConnectError {
     #[error("failed to set up the client of the engine's own server")]
     OpenAi(#[source] OpenAiError),
     /// The tokenizer cannot be used.
-    #[error("failed to set up the engine's tokenizer")]
+    #[error("failed to read the engine's tokenizer")]
     Tokenizer(#[source] TokenizerError),
 }
 

@@ -165,7 +165,7 @@ fn the_deadline_cancels_what_is_under_way() {
     run.tool_gives(1, 0, "1");
     let actions = run.happens(EventKind::ShutDown);
     assert_eq!(actions, [Action::CancelTool(CallId { step: 1, index: 1 }), Action::Finish]);
-    assert_eq!(run.failure(), "the pod was shut down before the run finished; send the request again");
+    assert_eq!(run.failure(), "the pod was shut down before the run finished");
 }
 
 #[test]

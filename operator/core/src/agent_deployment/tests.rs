@@ -19,6 +19,7 @@ mod properties;
 mod quality;
 mod reprofiling;
 mod rollouts;
+mod routing;
 mod shown;
 mod stories;
 mod tensorrt_llm;

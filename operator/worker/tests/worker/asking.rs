@@ -272,7 +272,10 @@ async fn an_engine_without_a_tokenizer_is_not_asked() {
     bench.evaluation.tokenizer = bench.dir.path().join("none");
     let error = bench.ask(&["1+1?"]).await.unwrap_err();
     assert_eq!(error.class(), FailureClass::BadModel);
-    assert!(failure::chain(&error).starts_with("failed to read the engine's tokenizer: failed to read "), "{error}");
+    assert!(
+        failure::chain(&error).starts_with("the engine cannot be asked: failed to read the engine's tokenizer: "),
+        "{error}"
+    );
     assert_eq!(bench.loads(), Vec::<String>::new());
 }
 

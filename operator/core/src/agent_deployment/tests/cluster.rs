@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::core::v1::Service,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use slipway_crds::{
     identity::ContentHash,
     labels::{APP_COMPONENT, REVISION},
@@ -18,8 +15,11 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
-pub(super) use super::shown::{lines, metadata_of, name_of};
 use super::tensorrt_llm;
+pub(super) use super::{
+    routing::{routed_to, weights},
+    shown::{lines, metadata_of, name_of},
+};
 use crate::{
     agent_deployment::{
         decide::decide,
@@ -490,16 +490,4 @@ impl Cluster {
 
 fn label(metadata: &ObjectMeta, key: &str) -> Option<String> {
     metadata.labels.as_ref()?.get(key).cloned()
-}
-
-/// The revision to which a Service goes.
-pub(super) fn routed_to(service: &Service) -> Option<String> {
-    service.spec.as_ref()?.selector.as_ref()?.get(REVISION).cloned().filter(|revision| revision != "none")
-}
-
-/// The weights of the rule that asks for no revision, by Service.
-pub(super) fn weights(route: &HttpRoute) -> BTreeMap<String, i32> {
-    let rules = route.spec.rules.iter().flatten().filter(|rule| rule.matches.is_none());
-    let backends = rules.flat_map(|rule| rule.backend_refs.iter().flatten());
-    backends.map(|backend| (backend.name.clone(), backend.weight.unwrap_or(1))).collect()
 }
