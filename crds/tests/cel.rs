@@ -50,6 +50,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[rstest]
 #[case("README.md")]
 #[case("e2e/manifests/demo/agent.yaml")]
+#[case("e2e/manifests/demo/gpu.yaml")]
 #[case("e2e/manifests/demo/latency.yaml")]
 #[case("e2e/manifests/demo/throughput.yaml")]
 fn a_manifest_to_be_copied_breaks_no_rule(#[case] file: &str) {
