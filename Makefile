@@ -35,6 +35,20 @@ demo: ## Go from a bare machine to an agent that answers, on a cluster of its ow
 demo-regression: ## Detect a slow revision by its users' traffic and roll it back, on the demo's cluster (root).
 	@e2e/demo/regression.sh
 
+.PHONY: gpu-parts
+gpu-parts: ## Gather all that a GPU node needs into pieces of 30 MiB, to carry where nothing can be downloaded (root).
+	@e2e/gpu/parts.sh
+
+.PHONY: demo-gpu
+demo-gpu: ## Make this machine with an NVIDIA driver a node, and serve the demo's agent with vLLM on its GPU (root).
+	@e2e/gpu/parts.sh
+	@e2e/gpu/python.sh
+	@e2e/gpu/start.sh
+
+.PHONY: demo-gpu-down
+demo-gpu-down: ## Remove the cluster of `make demo-gpu`.
+	@e2e/cluster/down.sh --name gpu
+
 .PHONY: demo-down
 demo-down: ## Remove what `make demo` created.
 	@e2e/demo/down.sh

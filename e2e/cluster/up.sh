@@ -7,6 +7,10 @@
 # veth pair and one cgroup per hierarchy; images are kept in $SLIPWAY_CACHE.
 # Prints the path of the kubeconfig. A cluster that is up stays as it is.
 # down.sh removes it.
+#
+#   SLIPWAY_CLUSTER_BINARY=FILE, SLIPWAY_COREDNS_BINARY=FILE, SLIPWAY_KUBECTL_BINARY=FILE, SLIPWAY_PAUSE_ARCHIVE=FILE
+#                                 parts that were made elsewhere, instead of building or fetching them
+#   SLIPWAY_RUNTIME_BINARY=FILE   what containerd starts containers with (default: runc)
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -39,13 +43,15 @@ check_machine() {
   done
 }
 
-build_binaries() {
-  CLUSTER_BINARY=${SLIPWAY_CLUSTER_BINARY:-}
-  "$CLUSTER_SCRIPTS/build.sh" >/dev/null
+# What the environment names is taken as it is: a machine with all four needs no compiler and no network.
+find_binaries() {
+  CLUSTER_BINARY=${SLIPWAY_CLUSTER_BINARY:-} COREDNS_BINARY=${SLIPWAY_COREDNS_BINARY:-}
+  KUBECTL_BINARY=${SLIPWAY_KUBECTL_BINARY:-} PAUSE_ARCHIVE=${SLIPWAY_PAUSE_ARCHIVE:-}
+  [[ -n $CLUSTER_BINARY && -n $COREDNS_BINARY && -n $PAUSE_ARCHIVE ]] || "$CLUSTER_SCRIPTS/build.sh" >/dev/null
   [[ -n $CLUSTER_BINARY ]] || CLUSTER_BINARY=$(realpath "$SLIPWAY_CACHE/bin/slipway-cluster")
-  COREDNS_BINARY=$(realpath "$SLIPWAY_CACHE/bin/coredns")
-  KUBECTL_BINARY=$(realpath "$("$CLUSTER_SCRIPTS/../tools/build.sh" kubectl)")
-  PAUSE_ARCHIVE=${SLIPWAY_PAUSE_ARCHIVE:-$("$CLUSTER_SCRIPTS/pause/image.sh")}
+  [[ -n $COREDNS_BINARY ]] || COREDNS_BINARY=$(realpath "$SLIPWAY_CACHE/bin/coredns")
+  [[ -n $KUBECTL_BINARY ]] || KUBECTL_BINARY=$(realpath "$("$CLUSTER_SCRIPTS/../tools/build.sh" kubectl)")
+  [[ -n $PAUSE_ARCHIVE ]] || PAUSE_ARCHIVE=$("$CLUSTER_SCRIPTS/pause/image.sh")
 }
 
 make_folder() {
@@ -146,7 +152,7 @@ main() {
     printf '%s\n' "$DIR/kubeconfig"
     return
   fi
-  build_binaries
+  find_binaries
   make_folder
   trap on_exit EXIT
   trap 'exit 130' INT TERM

@@ -4,16 +4,16 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 export SLIPWAY_CACHE=${SLIPWAY_CACHE:-$HOME/.cache/slipway}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$SLIPWAY_CACHE/target}
-readonly CLUSTER=demo OURS=slipway.dev/demo=true
+readonly CLUSTER=${DEMO_CLUSTER:-demo} OURS=slipway.dev/demo=true
 readonly NAMESPACE=${DEMO_NAMESPACE:-slipway-demo}
 # On a cluster that is not the demo's own everything goes into one namespace.
 [[ -n ${DEMO_KUBECONFIG:-} ]] && SYSTEM_NAMESPACE=$NAMESPACE || SYSTEM_NAMESPACE=slipway-system
-readonly LOGS=$SLIPWAY_CACHE/demo
+readonly LOGS=$SLIPWAY_CACHE/$CLUSTER
 readonly KUBECONFIG_FILE=${DEMO_KUBECONFIG:-${SLIPWAY_CLUSTER_DIR:-$SLIPWAY_CACHE/clusters/$CLUSTER}/kubeconfig}
 readonly CONTEXT=${DEMO_CONTEXT:-}
 # What people look further with: programs under the names that they type, and a copy of the kubeconfig with the demo's namespace.
 readonly HAND_BIN=$LOGS/bin HAND_KUBECONFIG=$LOGS/hand-kubeconfig
-readonly SLIPWAY=("$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug/kubectl-slipway")
+readonly SLIPWAY=("${SLIPWAY_RUST_BINARIES:-$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/debug}/kubectl-slipway")
 unset KUBECONFIG
 
 # Fetches them where they are missing; a warm call costs some milliseconds.

@@ -26,7 +26,7 @@ name_tools
 [[ -r $KUBECONFIG_FILE ]] || { printf 'DEMO_KUBECONFIG is not a readable file: %s\n' "$KUBECONFIG_FILE" >&2; exit 1; }
 mine=$(run_kubectl get namespace --selector "$OURS" --field-selector "metadata.name=$NAMESPACE" --output name)
 if [[ -z $mine ]]; then
-  printf 'The demo's namespace %s does not exist: nothing to remove.\n' "$NAMESPACE"
+  printf 'The namespace %s of the demo does not exist: nothing to remove.\n' "$NAMESPACE"
   exit 0
 fi
 # The agent goes first, while its definition and its operator are there.

@@ -7,6 +7,7 @@ render() {
   sed -e "s|@DIR@|$DIR|g" \
     -e "s|@IMAGE_STORE@|$IMAGE_STORE|g" \
     -e "s|@PAUSE_IMAGE@|$PAUSE_IMAGE|g" \
+    -e "s|@RUNTIME_BINARY@|${SLIPWAY_RUNTIME_BINARY:-runc}|g" \
     -e "s|@NODE_IP@|$(node_ip)|g" \
     -e "s|@DNS_IP@|$DNS_IP|g" \
     -e "s|@POD_SUBNET@|${POD_CIDR%.0/16}.0/24|g" "$1"

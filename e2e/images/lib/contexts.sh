@@ -12,6 +12,7 @@ fill_context() {
     slipway-busybox) fill_busybox_context "$context" ;;
     slipway-traefik) fill_traefik_context "$context" ;;
     slipway-prometheus) fill_prometheus_context "$context" ;;
+    slipway-vllm) fill_vllm_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
       copy_models "$context/models"
@@ -94,6 +95,18 @@ fill_prometheus_context() {
   build_image slipway-python
   binary=$(command -v prometheus) || die "no prometheus: e2e/cluster/prerequisites.sh prometheus installs it"
   [[ $1/prometheus -nt $binary ]] || install -m 755 "$binary" "$1/prometheus"
+}
+
+# A root file system for the node's /usr: with the links of a merged one, and a /tmp for everybody.
+fill_vllm_context() {
+  local name
+  rm -rf "$1"
+  mkdir -p "$1/root"/{tmp,usr,etc}
+  cp -r "$IMAGES/slipway-vllm/root/." "$1/root/"
+  for name in bin lib lib64 sbin; do
+    ln -s "usr/$name" "$1/root/$name"
+  done
+  chmod 1777 "$1/root/tmp"
 }
 
 # Symbols are four fifths of a debug binary and of no use in a pod.

@@ -2,6 +2,8 @@
 
 use slipway_worker_contract::{FailureClass, Message};
 
+use super::exceptions::raised;
+
 /// How the server ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -16,6 +18,8 @@ pub struct Ending {
 }
 
 const SIGKILL: i32 = 9;
+/// Lines by which a failure is classed where no process of vLLM raised anything.
+const LAST_LINES: usize = 40;
 /// Of systems, CUDA and engines: texts of vllm/v1/worker/utils.py, vllm/v1/core/kv_cache_utils.py, and of SGLang's
 /// model_executor/model_runner.py.
 const MEMORY: [&str; 7] = [
@@ -43,7 +47,8 @@ impl Ending {
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended in a way the system does not tell".to_owned(),
         };
-        let last = self.telling_lines().join(" | ");
+        let raised = raised(&self.tail);
+        let last = if raised.is_empty() { self.telling_lines().join(" | ") } else { raised.join(" | ") };
         let text = format!("{} {how}; it wrote last: {last}", self.program);
         Some(Message::Failed { class: self.class(), text })
     }
@@ -57,7 +62,9 @@ impl Ending {
     }
 
     fn class(&self) -> FailureClass {
-        let text = self.tail.join("\n").to_ascii_lowercase();
+        let raised = raised(&self.tail);
+        let last = &self.tail[self.tail.len().saturating_sub(LAST_LINES)..];
+        let text = if raised.is_empty() { last } else { &raised }.join("\n").to_ascii_lowercase();
         let says = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
         if self.signal == Some(SIGKILL) || says(&MEMORY) {
             FailureClass::InsufficientMemory
@@ -121,6 +128,19 @@ mod tests {
         assert_eq!(class("ValueError: No available memory for the cache blocks."), FailureClass::InsufficientMemory);
         assert_eq!(class("vllm: error: unrecognized arguments: --enforce-eagerly"), FailureClass::BadModel);
         assert_eq!(class("something else"), FailureClass::Infrastructure);
+    }
+
+    #[test]
+    fn memory_that_vllms_engine_lacks_is_found_behind_the_servers_own_exception() {
+        let engine = "(EngineCore pid=9) ValueError: No available memory for the cache blocks.".to_owned();
+        let server = "(APIServer pid=1) RuntimeError: Engine core initialization failed.".to_owned();
+        let between = (0..80).map(|n| format!("(APIServer pid=1)   File \"api_server.py\", line {n}"));
+        let tail: Vec<String> = std::iter::once(engine).chain(between).chain([server]).collect();
+        let ending = Ending { program: "vllm".into(), code: Some(1), signal: None, tail };
+        let text = "vllm exited with code 1; it wrote last: ValueError: No available memory for the cache blocks. | \
+                    RuntimeError: Engine core initialization failed.";
+        let expected = Message::Failed { class: FailureClass::InsufficientMemory, text: text.to_owned() };
+        assert_eq!(ending.message(), Some(expected));
     }
 
     #[test]

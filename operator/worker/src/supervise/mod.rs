@@ -5,6 +5,7 @@
 //! at the end says in the termination message how Triton ended and what it wrote last.
 
 mod ending;
+mod exceptions;
 
 use std::{
     collections::VecDeque,
@@ -34,6 +35,8 @@ use crate::failure::Classify;
 
 /// Lines kept of what Triton writes.
 const TAIL_LINES: usize = 40;
+/// Lines kept of what vLLM writes: its server's traceback follows that of the engine's process, which says what went wrong.
+const VLLM_TAIL_LINES: usize = 400;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
 /// How long a container whose server ended at once goes on, so that it is seen: the kubelet looks every second.
@@ -105,7 +108,7 @@ pub fn own_server(server: &OwnServer, engine: &Path) -> Server {
     Server {
         program: command.next().unwrap_or_default(),
         arguments: command.collect(),
-        log_lines: TAIL_LINES,
+        log_lines: VLLM_TAIL_LINES,
         ended: Some(engine.join(paths::SERVER_ENDED)),
     }
 }

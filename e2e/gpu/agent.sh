@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Shows an agent on the GPU node: vLLM's own server is measured with its model and serves it, and it answers by calling
+# tools.
+#
+#   SLIPWAY_GPU_MANIFEST=NAME    a manifest of e2e/manifests/demo (default: gpu.yaml)
+set -euo pipefail
+shopt -s inherit_errexit
+
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/node.sh
+source "$GPU_SCRIPTS/lib/node.sh"
+# shellcheck source=../demo/agent.sh
+source "$REPOSITORY/e2e/demo/agent.sh"
+
+readonly REPORT=$LOGS/facts-agent.html MANIFEST=${SLIPWAY_GPU_MANIFEST:-gpu.yaml}
+
+# The manifest's GPU is an example; the operator wants the model that the node has.
+apply_gpu_agent() {
+  local product
+  product=$(run_kubectl get node "$NODE_NAME" --output 'jsonpath={.metadata.labels.nvidia\.com/gpu\.product}')
+  manifest "$MANIFEST" | sed "s|\(nvidia.com/gpu.product: \).*}|\1$product}|" |
+    run_kubectl --namespace "$NAMESPACE" apply -f -
+  run_slipway wait facts-agent --timeout 15m
+}
+
+# What the container with vLLM has: its user, its GPU, and what vLLM says of itself.
+show_server() {
+  local pod
+  pod=$(run_kubectl --namespace "$NAMESPACE" get pods --output name | grep --max-count 1 '^pod/facts-agent-')
+  run_kubectl --namespace "$NAMESPACE" get "$pod" --output \
+    'jsonpath={range .spec.initContainers[?(@.name=="triton")]}{.command}{"\n"}{.resources}{"\n"}{end}'
+  run_kubectl --namespace "$NAMESPACE" exec "$pod" --container triton -- \
+    sh -c 'id; grep "^CapEff\|^NoNewPrivs" /proc/self/status; ls /dev | grep nvidia
+      python3 -c "import torch, vllm; print(torch.cuda.get_device_name(0), torch.__version__, vllm.__version__)"'
+  run_kubectl --namespace "$NAMESPACE" logs "$pod" --container triton |
+    grep --ignore-case 'version\|backend\|took\|memory\|graph\|throughput' | head -n 40 || true
+}
+
+write_report() { run_slipway report facts-agent --output "$REPORT"; }
+
+main() {
+  local started=$SECONDS
+  name_tools
+  step "start model and look-up servers" "$(kubectl_line) -n $NAMESPACE describe pods" start_servers
+  open_step "deploy the agent" "$(kubectl_line) -n $NAMESPACE describe agd facts-agent" apply_gpu_agent
+  open_step "ask the agent" "$(kubectl_line) -n $NAMESPACE logs deploy/facts" ask_agent
+  open_step "send traffic" "$(kubectl_line) -n $NAMESPACE describe job traffic" send_traffic
+  open_step "status" "$(kubectl_line) -n $NAMESPACE get pods" show_status
+  open_step "the server" "$(kubectl_line) -n $NAMESPACE get pods" show_server
+  step "report" "$(kubectl_line) -n $NAMESPACE get profiles" write_report
+  printf '\n%s\n%-34s %5d s\n' "$(printf '%s\n' "${STEPS[@]}")" "all" "$(seconds_since "$started")"
+  hand_over >/dev/null
+  printf '\nLook further; first, in this shell:\n'
+  exports
+}
+
+main

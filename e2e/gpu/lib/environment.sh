@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# The Python environment with vLLM, which the CDI specification mounts into pods. Sourced by node.sh.
+
+# A Python of the node that has torch brings CUDA's libraries along; the wheels add vLLM, in a folder of their own.
+install_environment() {
+  local python key
+  python=$(find_python)
+  key=$("$python" -c 'import sys, torch; print(sys.executable, sys.version.split()[0], torch.__version__)')
+  printf '%s\n' "$key"
+  key+=" $(cat "$PARTS/wheels.key")"
+  [[ $(cat "$ENVIRONMENT/.key" 2>/dev/null) != "$key" ]] || return 0
+  rm -rf "$ENVIRONMENT"/{vllm,variables,.key} && mkdir -p "$ENVIRONMENT/vllm"
+  "$python" -c 'import vllm' 2>/dev/null || install_wheels "$python"
+  compile_bytecode "$python"
+  write_variables "$python" >"$ENVIRONMENT/variables"
+  chmod -R a+rX "$ENVIRONMENT"
+  check_environment
+  printf '%s\n' "$key" >"$ENVIRONMENT/.key"
+}
+
+install_wheels() {
+  local python=$1
+  "$python" -c 'import sys; assert sys.version_info[:2] == (3, 12)' ||
+    die "$python has no vLLM, and the wheels are for Python 3.12"
+  "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check \
+    --root-user-action ignore --target "$ENVIRONMENT/vllm" "$PARTS"/wheels/*.whl
+}
+
+# Pods can write bytecode nowhere. Without it vLLM's three processes compile some thousand modules at each start.
+compile_bytecode() {
+  local folders
+  mapfile -t folders < <("$1" -c 'import sysconfig
+print(*dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), sep="\n")')
+  # Some files of the packages are for other versions of Python.
+  PYTHONPYCACHEPREFIX=$ENVIRONMENT/bytecode "$1" -W ignore -m compileall -qq -j 0 "${folders[@]}" "$ENVIRONMENT/vllm" ||
+    true
+}
+
+# The modules that the server begins with: what is missing is named here, before a pod starts.
+check_environment() (
+  # shellcheck disable=SC1091 # written before
+  source "$ENVIRONMENT/variables"
+  # shellcheck disable=SC2153 # set there
+  "$PYTHON" -c 'import vllm.entrypoints.openai.api_server, vllm; print("vLLM", vllm.__version__)'
+)
+
+find_python() {
+  local python
+  for python in ${SLIPWAY_GPU_PYTHON:-} "$NODE/python/bin/python3" python3; do
+    python=$(command -v "$python") || continue
+    "$python" -c 'import torch; assert torch.version.cuda' 2>/dev/null || continue
+    printf '%s\n' "$python"
+    return
+  done
+  die "no Python with torch for CUDA; name one with SLIPWAY_GPU_PYTHON, or let e2e/gpu/python.sh install one"
+}
+
+# What the image's programs source. A file, because a specification's variables do not reach processes that are run in
+# a container later, such as probes.
+write_variables() {
+  printf 'PYTHON=%q\n' "$1"
+  printf 'export PYTHONPATH=%q\n' "$ENVIRONMENT/vllm"
+  printf 'export PYTHONPYCACHEPREFIX=%q PYTHONDONTWRITEBYTECODE=1\n' "$ENVIRONMENT/bytecode"
+  # It would be compiled with nvcc at each start; the likeliest token needs none.
+  printf 'export VLLM_USE_FLASHINFER_SAMPLER=0\n'
+  # Triton asks the linker's cache first, which may know no driver.
+  printf 'export TRITON_LIBCUDA_PATH=%q\n' "$(find_driver)"
+  [[ $(find_driver) == /usr/lib* ]] || printf 'export LD_LIBRARY_PATH=%q\n' "$(find_driver)"
+}

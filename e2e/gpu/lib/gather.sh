@@ -1,0 +1,89 @@
+# shellcheck shell=bash
+# Fills a folder for each part. Sourced by parts.sh.
+
+# The files that the node's scripts read, as they are in this checkout.
+gather_tree() {
+  rm -rf "$1" && mkdir -p "$1"
+  git ls-files --cached --others --exclude-standard -z charts e2e/cluster e2e/demo e2e/gpu e2e/manifests \
+    e2e/model/questions.py e2e/model/corpus | xargs -0 cp --parents --target-directory "$1"
+  {
+    printf 'commit %s\n' "$(git rev-parse HEAD)"
+    git status --short --untracked-files=no
+  } >"$1/COMMIT"
+}
+
+rust_binaries() {
+  if [[ -n ${SLIPWAY_RUST_BINARIES:-} ]]; then
+    return
+  fi
+  cargo build --locked --bins --package slipway-operator --package slipway-worker --package slipway-agent-runtime \
+    --package slipway-e2e --package kubectl-slipway
+  export SLIPWAY_RUST_BINARIES=${CARGO_TARGET_DIR:-$SLIPWAY_CACHE/target}/x86_64-unknown-linux-gnu/debug
+}
+
+gather_kubernetes() {
+  local name
+  mkdir -p "$1"
+  e2e/cluster/prerequisites.sh
+  e2e/cluster/build.sh >/dev/null
+  cp --update "$(e2e/cluster/pause/image.sh)" "$1/pause.tar"
+  for name in slipway-cluster coredns; do
+    cp --update --dereference "$SLIPWAY_CACHE/bin/$name" "$1/$name"
+  done
+}
+
+gather_programs() {
+  local name
+  mkdir -p "$1"
+  e2e/tools/build.sh helm kubectl >/dev/null
+  for name in helm kubectl; do
+    cp --update --dereference "$SLIPWAY_CACHE/bin/$name" "$1/$name"
+  done
+  rust_binaries
+  strip --strip-all -o "$1/kubectl-slipway" "$SLIPWAY_RUST_BINARIES/kubectl-slipway"
+  e2e/gpu/build.sh "$1"
+}
+
+# Packages of this machine's Debian; their libraries fit any newer one.
+gather_packages() {
+  local packages
+  mapfile -t packages < <(grep --invert-match '^#' e2e/gpu/packages.txt)
+  if [[ -e $1/.list ]] && cmp --silent e2e/gpu/packages.txt "$1/.list"; then
+    return
+  fi
+  rm -rf "$1" && mkdir -p "$1"
+  (cd "$1" && apt-get download --quiet=2 -o APT::Sandbox::User=root "${packages[@]}")
+  cp e2e/gpu/packages.txt "$1/.list"
+}
+
+gather_images() {
+  mkdir -p "$1"
+  rust_binaries
+  e2e/images/build.sh "${GPU_IMAGES[@]}"
+  # In a shell of its own, for that file has names of its own.
+  (
+    # shellcheck source=../../images/lib/common.sh
+    source e2e/images/lib/common.sh
+    for name in "${GPU_IMAGES[@]}"; do
+      [[ $(cat "$1/$name.id" 2>/dev/null) != "$(image_id "$(tag_of "$name")")" ]] || continue
+      rm -f "$1/$name.tar"
+      run_buildah push --quiet "$(tag_of "$name")" "docker-archive:$1/$name.tar:$(tag_of "$name")"
+      image_id "$(tag_of "$name")" >"$1/$name.id"
+    done
+  )
+}
+
+# For the node's Python, whatever this machine's is. Every version is pinned; nothing is resolved.
+gather_wheels() {
+  local platform platforms=()
+  if [[ -e $1/.list ]] && cmp --silent e2e/gpu/wheels.txt "$1/.list"; then
+    return
+  fi
+  rm -rf "$1" && mkdir -p "$1"
+  for platform in manylinux1_x86_64 manylinux2014_x86_64 manylinux_2_{5,17,24,26,27,28,31,34,35}_x86_64; do
+    platforms+=(--platform "$platform")
+  done
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 \
+    --implementation cp --abi cp312 --abi abi3 --abi none "${platforms[@]}" --requirement e2e/gpu/wheels.txt --dest "$1"
+  cp e2e/gpu/wheels.txt "$1/.list"
+}

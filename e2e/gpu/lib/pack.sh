@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# Packs the parts and cuts them into pieces. Sourced by parts.sh.
+
+readonly PIECE_MIB=30
+
+# What is compressed already is only put together.
+compressor_of() {
+  case $1 in
+    packages | wheels) printf 'cat\n' ;;
+    *) printf '%s\n' "${SLIPWAY_GPU_COMPRESSOR:-xz --threads=0 -2}" ;;
+  esac
+}
+
+content_key() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16); }
+
+# A part that did not change keeps its pieces.
+pack() {
+  local name=$1 key compressor
+  key=$(content_key "$GATHERED/$name")
+  if [[ $(cat "$PIECES/.$name.key" 2>/dev/null) == "$key" ]]; then
+    say "$name: unchanged"
+    return
+  fi
+  rm -f "$PIECES/$name.part-"* "$PIECES/.$name.key"
+  read -ra compressor < <(compressor_of "$name")
+  tar --create --directory "$GATHERED/$name" --sort=name --owner=0 --group=0 . | nice -n 10 "${compressor[@]}" |
+    split --bytes="${PIECE_MIB}M" --numeric-suffixes --suffix-length=2 - "$PIECES/$name.part-"
+  printf '%s\n' "$key" >"$PIECES/.$name.key"
+  say "$name: $(find "$PIECES" -name "$name.part-*" | wc -l) pieces"
+}
+
+pack_all() {
+  local name
+  mkdir -p "$PIECES"
+  for name in "${ALL_PARTS[@]}"; do
+    pack "$name"
+  done
+  cp "$GPU_SCRIPTS/start.sh" "$PIECES/start.sh"
+  (cd "$PIECES" && sha256sum ./*.part-* start.sh >SHA256SUMS)
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Gathers everything that a machine with an NVIDIA driver needs to become a node of a cluster with Slipway and vLLM, and
+# cuts it into pieces for a way that takes little at a time. start.sh, which is among them, puts them together there.
+#
+#   parts.sh        (Debian 12, root; needs the network once)
+#
+# The pieces lie in $SLIPWAY_GPU_PIECES (default: $SLIPWAY_CACHE/gpu-pieces), none above 30 MiB, with SHA256SUMS.
+#   SLIPWAY_RUST_BINARIES=FOLDER     Slipway's programs, instead of building them
+#   SLIPWAY_GPU_COMPRESSOR=COMMAND   xz or gzip with its options (default: xz --threads=0 -2)
+set -euo pipefail
+shopt -s inherit_errexit
+
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+for part in gather pack; do
+  # shellcheck source=/dev/null
+  source "$GPU_SCRIPTS/lib/$part.sh"
+done
+
+cd "$REPOSITORY"
+mkdir -p "$GATHERED"
+for name in "${ALL_PARTS[@]}"; do
+  say "gathering $name"
+  "gather_$name" "$GATHERED/$name"
+done
+pack_all
+pieces=$(find "$PIECES" -name '*.part-*' | wc -l)
+say "$pieces pieces, $(du --summarize --human-readable "$PIECES" | cut -f1), in $PIECES"

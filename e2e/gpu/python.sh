@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# For a machine with a network whose Python has no torch: an environment of its own with vLLM and all that it needs,
+# from the package index. A machine that has a Python with torch for CUDA keeps to that one.
+set -euo pipefail
+shopt -s inherit_errexit
+
+# shellcheck source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/environment.sh
+source "$GPU_SCRIPTS/lib/environment.sh"
+
+version=$(sed -n 's/^vllm==//p' "$GPU_SCRIPTS/wheels.txt")
+if python=$(find_python 2>/dev/null); then
+  say "$python has torch"
+  exit
+fi
+rm -rf "$NODE/python"
+python3 -m venv "$NODE/python"
+"$NODE/python/bin/python3" -m pip install --quiet --disable-pip-version-check "vllm==$version"
+find_python
