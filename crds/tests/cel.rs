@@ -116,10 +116,7 @@ const NO_RULE: &[&str] = &[
     "bad-tensorrt-llm-version",
     "bad-unknown-field",
     "bad-vllm-version",
-    "bad-vllm-with-sglang",
-    "bad-sglang-driver",
     "bad-sglang-version",
-    "bad-sglang-without-block",
     "bad-weight",
     "bad-weight-above-100",
 ];

@@ -171,7 +171,7 @@ impl Cluster {
     pub(super) fn with_job_ended(mut self, prefix: &str, ending: Ending) -> Self {
         self.settle();
         let name = self.running_jobs().into_iter().find(|name| name.starts_with(prefix));
-        self.end_job(&name.expect("such a Job runs"), ending);
+        self.end_job(&name.unwrap_or_else(|| panic!("no such Job runs: {:?}", lines(&self.plan()))), ending);
         self.settle();
         self
     }

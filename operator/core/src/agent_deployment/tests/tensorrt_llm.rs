@@ -54,8 +54,10 @@ pub(super) fn llama_8b() -> ModelShape {
 pub(super) fn builder_images(engine: &EngineConfiguration) -> impl Iterator<Item = String> {
     let vendor = engine.tensorrt_llm.iter().filter_map(|engine| engine.image.clone());
     let vllm = engine.vllm.iter().filter_map(|engine| engine.image.clone());
+    let sglang = engine.sglang.iter().filter_map(|engine| engine.image.clone());
     let py_torch = engine.tensorrt_llm_py_torch.iter().filter_map(|engine| engine.image.clone());
-    engine.custom.iter().map(|custom| custom.builder_image.clone()).chain(vendor).chain(vllm).chain(py_torch)
+    let custom = engine.custom.iter().map(|custom| custom.builder_image.clone());
+    custom.chain(vendor).chain(vllm).chain(sglang).chain(py_torch)
 }
 
 fn on(product: &str, precisions: &[Precision]) -> Cluster {
