@@ -220,12 +220,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error_of_the_object_that_met_it() {
-        let nothing: Option<u32> = None;
-        let panics = async { Ok(Action::requeue(Duration::from_secs(nothing.expect("a number").into()))) };
+        let panics = async {
+            let seconds: Result<u64, _> = "seven".parse();
+            Ok(Action::requeue(Duration::from_secs(seconds.expect("a number"))))
+        };
         let error = caught(panics).await.unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string()),
-            ("panic", "the operator has a defect, please report it: a number".to_owned())
+            (
+                "panic",
+                "the operator has a defect, please report it: a number: ParseIntError { kind: InvalidDigit }"
+                    .to_owned()
+            )
         );
     }
 

@@ -62,7 +62,7 @@ mod tests {
         let ready = condition(ConditionType::Ready, true, 1);
         let stalled = condition(ConditionType::Stalled, false, 1);
         let later = condition(ConditionType::Ready, false, 2);
-        assert_eq!(with(&[ready.clone()], stalled.clone()), [ready.clone(), stalled.clone()]);
+        assert_eq!(with(std::slice::from_ref(&ready), stalled.clone()), [ready.clone(), stalled.clone()]);
         assert_eq!(with(&[ready, stalled.clone()], later.clone()), [later, stalled]);
     }
 }

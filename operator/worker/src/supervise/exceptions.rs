@@ -87,6 +87,6 @@ mod tests {
     #[test]
     fn other_logs_have_none() {
         let log = "ValueError: of no process\nvllm: error: unrecognized arguments: --x\n(core dumped) Error: x";
-        assert_eq!(raised(&lines(log)), [String::new(); 0]);
+        assert_eq!(raised(&lines(log)), Vec::<String>::new());
     }
 }
