@@ -1,6 +1,5 @@
 //! Step 2: the checkpoint in the artifact store. Pure.
 
-use serde::Serialize;
 use slipway_crds::{
     conditions::Reason,
     identity::{IdentityError, content_hash},
@@ -15,17 +14,7 @@ use crate::{
     why::{Step, Why},
 };
 
-/// What decides how a fetch ends. The same content behind another URI, or with another secret, is another attempt: a mirror that
-/// has lost the model must not stop those who reach it elsewhere.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FetchInput<'a> {
-    source_digest: &'a Digest,
-    uri: &'a str,
-    secret: Option<&'a str>,
-}
-
-/// AgentDeployments of one namespace that take the same model from the same place share the Job.
+/// AgentDeployments of one namespace with the same model share the Job: its name is the digest of the source.
 pub(in crate::agent_deployment) fn decide(
     world: &World,
     resolved: &Resolved,
@@ -38,9 +27,7 @@ pub(in crate::agent_deployment) fn decide(
         let problem = format!("status.model.sourceDigest {:?} is no digest", resolved.model.source_digest);
         return Ok(Step::Stopped(Why::SpecRefused { field: "status.model", problem }));
     };
-    let secret = world.spec.model.secret_ref.as_ref().map(|secret| secret.name.as_str());
-    let input = FetchInput { source_digest: &source_digest, uri: &resolved.model.pinned_uri, secret };
-    let input_hash = content_hash(&input)?;
+    let input_hash = content_hash(&source_digest)?;
     let step = JobStep { kind: JobKind::Fetch, input_hash: input_hash.short(), is_single: true };
     Ok(match step.next(world, draft) {
         AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
