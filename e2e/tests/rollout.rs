@@ -106,7 +106,7 @@ async fn slower_revisions_are_rolled_back_and_the_serving_one_never_gets_slower(
     assert_eq!(rolled_back.stable.as_deref(), Some(bench.stable.as_str()));
     let reason = &rolled_back.rejected[0].reason;
     assert!(
-        reason.contains("RelativeHarm") && reason.contains("blame [Engine]"),
+        reason.contains("RelativeHarm") && reason.contains("blame Engine"),
         "the reason names what got worse: {reason}"
     );
     let events = bench.namespace.event_reasons(AGENT).await.unwrap();
