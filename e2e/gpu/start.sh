@@ -3,9 +3,9 @@
 # the GPU. Everything comes from the pieces of parts.sh; nothing is downloaded. A second call goes on where the first
 # one stopped.
 #
-#   start.sh [FOLDER_WITH_PIECES] [node|agent]
+#   start.sh [FOLDER_WITH_PIECES] [node|agent|rollout]
 #
-# Without a word it does both. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
+# Without a word it does the first two. Without a folder it takes its own, or $SLIPWAY_CACHE/gpu-pieces.
 set -euo pipefail
 shopt -s inherit_errexit
 

@@ -54,15 +54,25 @@ allocatable_gpus() {
 
 in_cluster() { "$REPOSITORY/e2e/cluster/enter.sh" --name "$CLUSTER" "$@"; }
 
+# The plugin offers each GPU so often. Pods that share one take turns on it, and nothing keeps their memory apart.
+readonly SHARES=${SLIPWAY_GPU_SHARES:-1}
+
+write_plugin_config() {
+  printf 'version: v1\n'
+  ((SHARES == 1)) || printf 'sharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: %d}\n' "$SHARES"
+}
+
 # A process of the node, as CoreDNS is one; it ends with the cluster. It looks for the kubelet where that usually is.
 start_device_plugin() {
   local attempt
   [[ $(allocatable_gpus) != [1-9]* ]] || return 0
+  write_plugin_config >"$NODE/device-plugin.yaml"
   in_cluster mkdir -p /var/lib/kubelet
   in_cluster ln -sfn "$(cluster_folder)/kubelet/device-plugins" /var/lib/kubelet/device-plugins
   setsid "$REPOSITORY/e2e/cluster/enter.sh" --name "$CLUSTER" \
     env LD_LIBRARY_PATH="$(find_driver)" NODE_NAME="$NODE_NAME" \
-    "$PARTS/programs/nvidia-device-plugin" --device-discovery-strategy=nvml --device-list-strategy=envvar \
+    "$PARTS/programs/nvidia-device-plugin" --config-file "$NODE/device-plugin.yaml" \
+    --device-discovery-strategy=nvml --device-list-strategy=envvar \
     >"$(plugin_log)" 2>&1 </dev/null &
   disown
   for attempt in {1..60}; do
@@ -87,14 +97,16 @@ family_of() {
 
 # GPU feature discovery cannot be built from modules here; these are its labels, of the first GPU.
 label_node() {
-  local name memory driver compute count query=name,memory.total,driver_version,compute_cap
+  local name memory driver compute count query=name,memory.total,driver_version,compute_cap shared='' sharing=none
+  ((SHARES == 1)) || shared=-SHARED sharing=time-slicing
   IFS=, read -r name memory driver compute < <(
     run_nvidia_smi --query-gpu="$query" --format=csv,noheader,nounits | sed 's/, /,/g'
   )
   count=$(run_nvidia_smi --query-gpu=name --format=csv,noheader | wc -l)
   run_kubectl label --overwrite node "$NODE_NAME" nvidia.com/gpu.present=true \
-    "nvidia.com/gpu.product=${name// /-}" "nvidia.com/gpu.memory=$memory" "nvidia.com/gpu.count=$count" \
-    "nvidia.com/gpu.family=$(family_of "$compute")" "nvidia.com/gpu.replicas=1" "nvidia.com/gpu.sharing-strategy=none" \
+    "nvidia.com/gpu.product=${name// /-}$shared" "nvidia.com/gpu.memory=$memory" "nvidia.com/gpu.count=$count" \
+    "nvidia.com/gpu.family=$(family_of "$compute")" "nvidia.com/gpu.replicas=$SHARES" \
+    "nvidia.com/gpu.sharing-strategy=$sharing" \
     "nvidia.com/gpu.compute.major=${compute%.*}" "nvidia.com/gpu.compute.minor=${compute#*.}" \
     "nvidia.com/cuda.driver-version.full=$driver"
 }

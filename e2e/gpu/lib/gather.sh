@@ -5,7 +5,7 @@
 gather_tree() {
   rm -rf "$1" && mkdir -p "$1"
   git ls-files --cached --others --exclude-standard -z charts e2e/cluster e2e/demo e2e/gpu e2e/manifests \
-    e2e/model/questions.py e2e/model/corpus | xargs -0 cp --parents --target-directory "$1"
+    e2e/model/questions.py e2e/model/corpus e2e/tools/traefik | xargs -0 cp --parents --target-directory "$1"
   {
     printf 'commit %s\n' "$(git rev-parse HEAD)"
     git status --short --untracked-files=no
@@ -30,6 +30,16 @@ gather_kubernetes() {
   for name in slipway-cluster coredns; do
     cp --update --dereference "$SLIPWAY_CACHE/bin/$name" "$1/$name"
   done
+  gather_gateway_api "$1/gateway-api"
+}
+
+# The CRDs of the gateway that splits the traffic of a rollout.
+gather_gateway_api() {
+  local module
+  rm -rf "$1"
+  (cd e2e/cluster && GOFLAGS=-mod=readonly go mod download sigs.k8s.io/gateway-api)
+  module=$(cd e2e/cluster && GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)
+  cp --recursive --no-preserve=mode "$module/config/crd/standard" "$1"
 }
 
 gather_programs() {

@@ -4,6 +4,7 @@
 export SLIPWAY_CLUSTER_BINARY=$PARTS/kubernetes/slipway-cluster SLIPWAY_COREDNS_BINARY=$PARTS/kubernetes/coredns
 export SLIPWAY_KUBECTL_BINARY=$PARTS/programs/kubectl SLIPWAY_PAUSE_ARCHIVE=$PARTS/kubernetes/pause.tar
 export SLIPWAY_RUST_BINARIES=$PARTS/programs
+export SLIPWAY_GATEWAY_API=$PARTS/kubernetes/gateway-api
 export SLIPWAY_RUNTIME_BINARY=$NODE/runtime
 export NODE_NAME=slipway
 

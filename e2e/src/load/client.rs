@@ -1,7 +1,10 @@
 //! Sends the requests. Reads the clock; reads and writes IO.
 
 use std::{
+    fs,
     future::Future,
+    io,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
@@ -9,6 +12,7 @@ use reqwest::{
     Client, RequestBuilder, StatusCode, Url,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
+use serde::Deserialize;
 use serde_json::json;
 use slipway_vocabulary::failure::chain;
 use thiserror::Error;
@@ -58,6 +62,9 @@ pub struct LoadSettings {
     /// Seconds after which a request counts as failed.
     #[arg(long, default_value_t = 20)]
     pub timeout_seconds: u64,
+    /// Recorded runs, one JSON object a line with `input`: the questions, in turn. Absent means one question of no meaning.
+    #[arg(long)]
+    pub questions: Option<PathBuf>,
     /// Seconds in which the server is asked until it answers, before the first request that counts. A gateway, or a node, knows of
     /// an agent a moment after the agent is ready.
     #[arg(long, default_value_t = 0)]
@@ -78,6 +85,46 @@ pub enum LoadError {
         /// The server.
         url: Url,
     },
+    /// The questions cannot be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// Their path.
+        path: PathBuf,
+        /// What the file system reported.
+        #[source]
+        source: io::Error,
+    },
+    /// A line has no question.
+    #[error("line {line} of the questions is no recorded run; write {{\"input\": \"...\"}}")]
+    Question {
+        /// Its number, from 1.
+        line: usize,
+        /// What the parser reported.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// There is no question.
+    #[error("{path} has no line; write one {{\"input\": \"...\"}} a line")]
+    NoQuestion {
+        /// The path of the questions.
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Recorded {
+    input: String,
+}
+
+/// The requests that are sent, one for each question.
+#[derive(Debug)]
+struct Requests(Vec<RequestBuilder>);
+
+impl Requests {
+    /// The request of an arrival, counted from 0; none where its body cannot be copied.
+    fn of(&self, arrival: usize) -> Option<RequestBuilder> {
+        self.0.get(arrival % self.0.len().max(1)).and_then(RequestBuilder::try_clone)
+    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -101,11 +148,11 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     print: impl Fn(&Report),
 ) -> Result<(), LoadError> {
-    let request = request(&settings)?;
+    let requests = requests(&settings)?;
     let mut stop = std::pin::pin!(stop);
     tokio::select! {
         () = &mut stop => {}
-        () = wait_for_answer(&request, Duration::from_secs(settings.wait_seconds)) => {}
+        () = wait_for_answer(&requests, Duration::from_secs(settings.wait_seconds)) => {}
     }
     let (sender, mut outcomes) = mpsc::channel(256);
     let mut tally = Tally::new(unix_millis());
@@ -113,13 +160,15 @@ pub async fn run(
     let end = settings.seconds.map(|seconds| start + Duration::from_secs(seconds));
     let mut arrivals = Arrivals::new(settings.rate, settings.seed).map(|since| start + since);
     let mut next = arrivals.next();
+    let mut sent = 0;
     let mut ticks = interval_at(start + REPORT_EVERY, REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(due) = next.filter(|due| end.is_none_or(|end| *due < end)) {
         tokio::select! {
             () = &mut stop => break,
             () = sleep_until(due) => {
-                begin(&request, &mut tally, &sender, due);
+                begin(requests.of(sent), &mut tally, &sender, due);
+                sent += 1;
                 next = arrivals.next();
             }
             Some(outcome) = outcomes.recv() => tally.end(outcome, unix_millis()),
@@ -137,23 +186,40 @@ pub async fn run(
     Ok(())
 }
 
-fn request(settings: &LoadSettings) -> Result<RequestBuilder, LoadError> {
+fn requests(settings: &LoadSettings) -> Result<Requests, LoadError> {
     let url = settings.url.join(&settings.path);
     let url = url.map_err(|_| LoadError::Path { path: settings.path.clone(), url: settings.url.clone() })?;
     // The image has no certificates: only servers of the cluster are called, in clear text.
     let client = Client::builder().no_proxy().tls_certs_only([]).timeout(Duration::from_secs(settings.timeout_seconds));
     let client = client.build().map_err(LoadError::Client)?;
     let headers: HeaderMap = settings.headers.iter().cloned().collect();
-    let messages = json!([{"role": "user", "content": "What is the answer?"}]);
-    let body = json!({"model": settings.model, "messages": messages, "stream": false});
-    Ok(client.post(url).headers(headers).json(&body))
+    let ask = |question: &str| {
+        let messages = json!([{"role": "user", "content": question}]);
+        let body = json!({"model": settings.model, "messages": messages, "stream": false});
+        client.post(url.clone()).headers(headers.clone()).json(&body)
+    };
+    let questions = match &settings.questions {
+        Some(path) => read_questions(path)?,
+        None => vec!["What is the answer?".to_owned()],
+    };
+    Ok(Requests(questions.iter().map(|question| ask(question)).collect()))
+}
+
+fn read_questions(path: &Path) -> Result<Vec<String>, LoadError> {
+    let text = fs::read_to_string(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let lines = text.lines().enumerate().map(|(index, line)| {
+        let recorded: Result<Recorded, _> = serde_json::from_str(line);
+        recorded.map(|run| run.input).map_err(|source| LoadError::Question { line: index + 1, source })
+    });
+    let questions: Vec<_> = lines.collect::<Result<_, _>>()?;
+    if questions.is_empty() { Err(LoadError::NoQuestion { path: path.to_owned() }) } else { Ok(questions) }
 }
 
 /// Asks until there is an answer, for so long.
-async fn wait_for_answer(request: &RequestBuilder, limit: Duration) {
+async fn wait_for_answer(requests: &Requests, limit: Duration) {
     let start = Instant::now();
     while start.elapsed() < limit {
-        let Some(request) = request.try_clone() else { return };
+        let Some(request) = requests.of(0) else { return };
         if send(request, start).await.result.is_ok() {
             return;
         }
@@ -161,11 +227,11 @@ async fn wait_for_answer(request: &RequestBuilder, limit: Duration) {
     }
 }
 
-fn begin(request: &RequestBuilder, tally: &mut Tally, outcomes: &mpsc::Sender<Outcome>, due: Instant) {
+fn begin(request: Option<RequestBuilder>, tally: &mut Tally, outcomes: &mpsc::Sender<Outcome>, due: Instant) {
     let unsent = |message: &str| Outcome { revision: None, result: Err(message.to_owned()) };
     let has_room = tally.in_flight() < MAX_IN_FLIGHT;
     tally.begin();
-    match request.try_clone() {
+    match request {
         Some(request) if has_room => {
             let outcomes = outcomes.clone();
             // Ends with its request; the loop waits for its outcome.

@@ -4,6 +4,7 @@
 #   install.sh [--name CLUSTER] [--dir FOLDER]
 #
 # The CRDs (standard channel) are those of the Gateway API's own module, in the version that Traefik is built with.
+#   SLIPWAY_GATEWAY_API=FOLDER    the CRDs, where Go and its modules are missing
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -13,11 +14,21 @@ CLUSTER=("$@")
 
 kubectl() { "$here/../../cluster/kubectl.sh" "${CLUSTER[@]}" -- "$@"; }
 
-gateway_api() { (cd "$here/../../cluster" && GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api); }
+gateway_api() {
+  local module
+  if [[ -n ${SLIPWAY_GATEWAY_API:-} ]]; then
+    printf '%s\n' "$SLIPWAY_GATEWAY_API"
+    return
+  fi
+  cd "$here/../../cluster"
+  GOFLAGS=-mod=readonly go mod download sigs.k8s.io/gateway-api
+  module=$(GOFLAGS=-mod=readonly go list -m -f '{{.Dir}}' sigs.k8s.io/gateway-api)
+  printf '%s/config/crd/standard\n' "$module"
+}
 
-(cd "$here/../../cluster" && GOFLAGS=-mod=readonly go mod download sigs.k8s.io/gateway-api)
+crds=$(gateway_api)
 # One of them is larger than the annotation of client-side apply may be.
-kubectl apply --server-side --filename "$(gateway_api)/config/crd/standard" >/dev/null
+kubectl apply --server-side --filename "$crds" >/dev/null
 kubectl wait --for condition=Established --timeout 30s \
   crd/{gatewayclasses,gateways,httproutes,grpcroutes,referencegrants,backendtlspolicies}.gateway.networking.k8s.io >/dev/null
 kubectl apply --filename "$here/../../manifests/rollout/traefik.yaml" >/dev/null

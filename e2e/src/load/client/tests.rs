@@ -29,8 +29,48 @@ fn settings(url: Url) -> LoadSettings {
         seconds: None,
         headers: vec![parse_header("x-test: yes").unwrap()],
         timeout_seconds: 20,
+        questions: None,
         wait_seconds: 0,
     }
+}
+
+fn questions(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn recorded_questions_are_asked_in_turn() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let answer = move |body: axum::Json<serde_json::Value>| {
+        seen.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
+        async { StatusCode::OK }
+    };
+    let url = serve(Router::new().route("/v1/chat/completions", post(answer))).await;
+    let file = questions("{\"input\": \"first\", \"calls\": []}\n{\"input\": \"second\"}\n");
+    let settings = LoadSettings { questions: Some(file.path().to_owned()), seconds: Some(1), ..settings(url) };
+    reports(settings, std::future::pending()).await;
+    let asked = asked.lock().unwrap();
+    let counts = ["first", "second"].map(|question| asked.iter().filter(|asked| *asked == question).count());
+    assert!(counts[0] > 0 && counts[0] - counts[1] <= 1, "{counts:?}");
+}
+
+#[tokio::test]
+async fn questions_that_cannot_be_asked_are_refused_with_what_to_write() {
+    let refused = async |text: &str| {
+        let file = questions(text);
+        let url = "http://127.0.0.1:9".parse().unwrap();
+        let settings = LoadSettings { questions: Some(file.path().to_owned()), ..settings(url) };
+        let error = run(settings, std::future::pending(), |_| ()).await.unwrap_err().to_string();
+        error.replace(&file.path().display().to_string(), "FILE")
+    };
+    assert_eq!(refused("").await, r#"FILE has no line; write one {"input": "..."} a line"#);
+    assert_eq!(
+        refused("{\"input\": \"first\"}\n{\"question\": 1}\n").await,
+        r#"line 2 of the questions is no recorded run; write {"input": "..."}"#
+    );
 }
 
 #[tokio::test]
