@@ -201,7 +201,7 @@ async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     bench.apply(&changed).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let limit = Duration::from_secs(120);
-    let message = bench.namespace.wait_for_message(AGENT, "Stalled", "finds no room for 1 pod", limit).await.unwrap();
+    let message = bench.namespace.wait_for_message(AGENT, "Stalled", "lacks capacity for 1 pod", limit).await.unwrap();
     println!("without room: {message}");
     assert!(message.contains("Insufficient cpu") && message.contains("spec.rollout.capacity: InPlace"), "{message}");
     assert_eq!(current(&bench).await.capacity.map(|room| room.phase), Some(CapacityPhase::Waiting));

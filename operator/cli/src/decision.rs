@@ -223,7 +223,7 @@ mod tests {
             "attempts": 1, "generation": 1, "drainedInVain": "",
         });
         let status = json!({
-            "conditions": [stalled("InsufficientCapacity", "revision c1 finds no room")],
+            "conditions": [stalled("InsufficientCapacity", "the cluster lacks capacity")],
             "rollout": {"canary": "c1", "capacity": room},
         });
         let word = word(&agent(&json!({}), &status), Decision::Retry).expect("there is a plan");

@@ -205,7 +205,7 @@ fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
     let mut object = agent(2, &at_rest());
     let drift = json!({
         "revision": "7c1f9a2b3d", "verdict": "WorkloadDrift", "since": "2026-01-03T04:10:00Z",
-        "message": "what users ask has changed since the first day: more prompts are long", "signals": ["more prompts are long"],
+        "message": "users ask for other work than on the first day: more prompts are long", "signals": ["more prompts are long"],
         "baselineFrom": "2026-01-01T00:00:00Z", "baselineUntil": "2026-01-02T00:00:00Z", "unknown": ["driver", "gpu"],
         "leftOut": "in other pods image.triton was sha256:1 and is sha256:2", "proposal": "7c1f9a2b3d-1",
     });
@@ -215,7 +215,7 @@ fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
     let text = overview(&object, None, &Measurements::of(&[evidence()]));
     let expected = "
 Drift: WorkloadDrift since 2026-01-03T04:10:00Z
-  what users ask has changed since the first day: more prompts are long
+  users ask for other work than on the first day: more prompts are long
   baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
   left out: in other pods image.triton was sha256:1 and is sha256:2
   to measure again, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1

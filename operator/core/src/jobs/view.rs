@@ -271,7 +271,7 @@ pub fn secret_problem(pod: &Pod) -> Option<String> {
         [one] => format!("Secret {one}"),
         [..] => format!("Secrets {}", secrets.join(", ")),
     };
-    Some(format!("its volumes are not there: {them} must exist in this namespace"))
+    Some(format!("its volumes cannot be mounted: create {them} in this namespace"))
 }
 
 /// What the first failing container of a serving pod says, if one fails again and again.

@@ -110,9 +110,9 @@ impl Happening {
             Self::EngineRefused => "engine refused",
             Self::ObjectiveMissed => "objective missed",
             Self::ObjectiveMet => "objective met again",
-            Self::WorkloadDrift => "users ask for other work",
-            Self::BehaviorDrift => "served worse than on the first day",
-            Self::DriftEnded => "drift is over",
+            Self::WorkloadDrift => "workload has changed",
+            Self::BehaviorDrift => "behavior has worsened",
+            Self::DriftEnded => "drift has ended",
             Self::Stalled => "stalled",
             Self::Recovered => "recovered",
         }

@@ -171,12 +171,12 @@ fn check_happenings(field: &str, happenings: Option<&[Happening]>, pages: bool) 
     let Some(happenings) = happenings else { return Ok(()) };
     let field = format!("{field}.happenings");
     if happenings.is_empty() {
-        return invalid(field, "is empty: name what the receiver is told, or leave it out");
+        return invalid(field, "is empty: name events to send, or leave it out");
     }
     match happenings.iter().find(|happening| pages && happening.role() == Role::Tells) {
         Some(news) => invalid(
             field,
-            format!("asks PagerDuty for {}, which no recovery would ever close: leave it out", news.as_str()),
+            format!("sends {} to PagerDuty, but no later event resolves it: leave it out", news.as_str()),
         ),
         None => Ok(()),
     }
@@ -198,7 +198,7 @@ fn check_url(field: &str, url: &str) -> Result<(), InvalidSetting> {
     }
     invalid(
         format!("{field}.url"),
-        format!("{url:?} is no address: write one such as https://hooks.example.com/slipway"),
+        format!("{url:?} is not an address: write one such as https://hooks.example.com/slipway"),
     )
 }
 

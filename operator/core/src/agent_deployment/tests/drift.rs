@@ -191,7 +191,7 @@ fn the_first_day_is_counted_and_written_once_a_block_and_the_status_does_not_fol
     let mut life = Life::of(serving()).hours(1, USUAL);
     let drift = life.drift();
     assert_eq!((drift.verdict, drift.baseline_until.clone(), life.writes), (DriftVerdict::Collecting, None, 6));
-    let words = "the first day is counted until 2026-01-02T00:02:30Z: what comes later is compared with it";
+    let words = "the first day lasts until 2026-01-02T00:02:30Z; later traffic is compared with it";
     assert_eq!(
         (drift.message.as_str(), drift.unknown.as_slice()),
         (words, ["driver".to_owned(), "gpu".to_owned()].as_slice())
@@ -226,7 +226,7 @@ fn a_slower_model_is_told_once_and_starts_nothing_by_default() {
     assert_eq!(risk.as_deref(), Some("reply: RequestLatency is slower than on the first day"));
     let told = message(&life.cluster, "BehaviorDrift");
     assert!(
-        told.starts_with("like work is done worse than on the first day: ") && told.contains("at risk is reply"),
+        told.starts_with("comparable work is served worse than on the first day: ") && told.contains("at risk: reply"),
         "{told}"
     );
     assert_eq!(
@@ -253,13 +253,13 @@ fn an_objective_at_risk_is_measured_anew_seven_days_after_the_last_campaign() {
     let life = life.after(6 * DAY);
     assert_eq!((life.condition("Profiling").as_str(), life.campaigns()), ("True Profiling", 2));
     assert_eq!((life.run().number, life.run().because), (1, ReprofilingCause::Drift));
-    let begun = "measurement 1 of what serves begins, after drift (reply: RequestLatency is slower than on the first day): at most 8 GPU hours";
+    let begun = "measurement 1 of the serving choice begins, after drift (reply: RequestLatency is slower than on the first day): at most 8 GPU hours";
     assert!(life.events.contains(&format!("Normal Profiling: {begun}")), "{:?}", life.events);
     // What was found to stay is compared with itself from then on, and nothing is measured again.
     let life = life.measured_anew();
     let drift = life.drift();
     assert_eq!((drift.verdict, drift.risk), (DriftVerdict::Collecting, None));
-    assert_eq!(drift.restarted.as_deref(), Some("measurement 1 found that what serves stays"));
+    assert_eq!(drift.restarted.as_deref(), Some("measurement 1 confirmed the serving choice"));
     let result = life.run().result;
     assert_eq!((result, life.condition("Profiling").as_str()), (Some(ReprofilingResult::Unchanged), "absent"));
     let life = life.hours(25, SLOWER).hours(6, SLOWER).after(8 * DAY);
@@ -458,7 +458,7 @@ fn receivers_are_told_of_drift_once_and_that_another_plan_ends_it() {
     life.cluster.heard.clear();
     let mut life = life.hours(6, SLOWER);
     let heard = life.cluster.heard.first().expect("it is told");
-    let words = "like work is done worse than on the first day: RequestLatency is slower (log-evidence ";
+    let words = "comparable work is served worse than on the first day: RequestLatency is slower (log-evidence ";
     assert!(heard.topic.to_string() == "drift" && heard.message.starts_with(words), "{}", heard.message);
     assert_eq!(life.cluster.news(), ["BehaviorDrift warning"]);
     life.windows = [Vec::new(), Vec::new()];

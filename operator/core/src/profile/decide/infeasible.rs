@@ -107,7 +107,7 @@ fn undecided(
     let found = first.and_then(|index| measurements.get(index));
     let (place, reason) = found.map_or((String::new(), ""), |m| (select::place(inputs, m), m.reason.as_str()));
     let what = if found.is_some() {
-        format!("no measurement decides the objectives; {place}: {reason}")
+        format!("no measurement is conclusive; {place}: {reason}")
     } else {
         "no measurement could be judged by the objectives: see the rows' reasons".to_owned()
     };

@@ -156,7 +156,7 @@ fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mu
     let Outcome::Profile(result) = outcome else {
         let worker = &world.settings.images.worker;
         return JobStep::GivenUp(format!(
-            "the Job reported the result of another task: is {worker} the worker of this release?"
+            "the Job reported the result of another task: check that {worker} is the worker of this release"
         ));
     };
     rows::merge(&mut plan.status, scope.subject(), &result.rows);
