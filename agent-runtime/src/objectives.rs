@@ -53,7 +53,7 @@ impl ObjectivesWatch {
                 Ok(Look::Unchanged) => {}
                 Ok(Look::TakenOver) => tracing::info!(objectives = self.config.objectives.len(), "objectives changed"),
                 Ok(Look::TakenOverInPart) => {
-                    tracing::warn!("of a changed configuration only the objectives are taken over: restart the pod");
+                    tracing::warn!("the configuration changed, but only its objectives are reloaded: restart the pod for the rest");
                 }
                 Err(error) => tracing::warn!(error = with_causes(&error), "objectives stay as they were"),
             }

@@ -73,7 +73,7 @@ pub enum RunError {
     #[error("failed to serve health and metrics")]
     Serve(#[source] std::io::Error),
     /// Another process leads.
-    #[error("ended to make room for another leader")]
+    #[error("ended so that another process can lead")]
     Leader(#[source] LeaderError),
     /// A task ended on its own.
     #[error("the task {0} ended on its own")]

@@ -147,7 +147,7 @@ where
 async fn tell_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     if let Err(error) = record::events(&context.recorder, object, &[note]).await {
-        debug!(error = &error as &dyn Error, "a refusal was not told");
+        debug!(error = &error as &dyn Error, "a refusal could not be published");
     }
 }
 
@@ -184,7 +184,7 @@ where
     };
     let published = record::events(&context.recorder, object, &[note]).await;
     if let Err(error) = told.and(published) {
-        warn!(error = &error as &dyn Error, "a panic was not told");
+        warn!(error = &error as &dyn Error, "a panic could not be published");
     }
 }
 

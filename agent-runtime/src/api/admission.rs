@@ -59,7 +59,7 @@ pub struct Permit {
 impl Admission {
     /// A closed door that will let `limit` runs in at a time.
     pub fn new(limit: usize) -> Arc<Self> {
-        let readiness = Readiness::NotReady { why: "the engine was not asked yet".into() };
+        let readiness = Readiness::NotReady { why: "the engine has not been checked yet".into() };
         Arc::new(Self { limit, gate: watch::Sender::new(Gate { readiness, in_flight: 0 }) })
     }
 
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn nobody_comes_in_before_the_engine_is_ready() {
         let admission = Admission::new(1);
-        let why = "the engine was not asked yet".into();
+        let why = "the engine has not been checked yet".into();
         assert_eq!(admission.admit().unwrap_err(), Refusal::NotReady { why });
     }
 }

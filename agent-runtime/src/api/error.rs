@@ -91,7 +91,7 @@ impl ApiError {
             }
             SideEffects::Possible => {
                 error.repetition = Repetition::Never;
-                error.body.message.push_str("; tools were called that may have changed something, so do not repeat it");
+                error.body.message.push_str("; its tool calls may have changed something, so do not repeat it");
                 if error.status.is_server_error() {
                     error.status = StatusCode::FAILED_DEPENDENCY;
                 }

@@ -104,7 +104,7 @@ impl Outcomes {
         let Some(name) = headers.get(KEY_HEADER) else { return Ok(None) };
         let name = name.to_str().ok().filter(|name| !name.is_empty() && name.len() <= MAX_KEY_BYTES);
         let Some(name) = name else {
-            let problem = format!("is no key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
+            let problem = format!("is not a key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
             return Err(ApiError::invalid("Idempotency-Key", problem));
         };
         Ok(Some(Key { name: name.to_owned(), request: self.hasher.hash_one(request) }))
@@ -214,6 +214,6 @@ fn bytes(state: &State) -> usize {
 
 fn used_otherwise() -> ApiError {
     let message =
-        "Idempotency-Key: it came with another request before; send each request with a key of its own".into();
+        "Idempotency-Key: it was already sent with another request; use a new key for each request".into();
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
 }

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum WaitError {
     /// The cluster gave no answer.
-    #[error("failed to read its state")]
+    #[error("failed to read the state")]
     Cluster(#[source] ClusterError),
     /// Work has stopped.
     #[error("{name} is stalled: {why}; see `kubectl describe agd {name}`")]

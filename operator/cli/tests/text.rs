@@ -178,7 +178,7 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
              Insufficient nvidia.com/gpu",
             "in place: 2 stable pods were drained, the last at 12:00:00 UTC; the canary has 2: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "stable gets its pods back, 2 missing since 12:00:00 UTC: a pod of it failed",
+            "stable's pods are being restored, 2 missing since 12:00:00 UTC: a pod of it failed",
         ]
     );
 }

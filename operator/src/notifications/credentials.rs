@@ -27,7 +27,7 @@ pub enum CredentialError {
         source: io::Error,
     },
     /// The file is too large to be one.
-    #[error("{} has {bytes} bytes, more than a credential has", path.display())]
+    #[error("{} has {bytes} bytes, too many for a credential", path.display())]
     TooLarge {
         /// Path of the file.
         path: PathBuf,

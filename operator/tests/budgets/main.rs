@@ -78,7 +78,7 @@ async fn an_expression_is_sent_with_the_token_and_answered_by_series() {
 #[case::another_kind_of_answer(
     StatusCode::OK,
     r#"{"status": "success", "data": {"resultType": "scalar", "result": [1767225600, "1"]}}"#,
-    "Prometheus answered with a scalar where a vector was asked for"
+    "Prometheus answered with a scalar instead of a vector"
 )]
 #[tokio::test]
 async fn what_is_no_answer_is_said(#[case] status: StatusCode, #[case] body: &'static str, #[case] message: &str) {
@@ -120,7 +120,7 @@ async fn a_prometheus_that_hangs_is_waited_for_once_a_minute_rather_than_by_ever
     let waited = begin.elapsed();
     for seconds in [0, 30, 59] {
         let error = others.ask_at("up", begin + Duration::from_secs(seconds)).await.unwrap_err();
-        let expected = "Prometheus did not answer within 5 s; Prometheus is asked again 60 s after that";
+        let expected = "Prometheus did not answer within 5 s; the operator queries Prometheus again 60 s after that";
         assert_eq!(chain(&error), expected);
     }
     assert!(begin.elapsed() < waited + Duration::from_secs(1), "nobody waited again");

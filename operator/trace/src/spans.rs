@@ -32,8 +32,8 @@ pub enum SpansError {
     },
     /// A line is no span.
     #[error(
-        "line {line} is no span; a line reads {{\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\
-         \"startUnixNanos\":1,\"endUnixNanos\":2}}"
+        "line {line} is not a span; a line reads \
+         {{\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\"startUnixNanos\":1,\"endUnixNanos\":2}}"
     )]
     Line {
         /// Line, from 1.
@@ -194,8 +194,8 @@ mod tests {
     )]
     #[case(
         "\n{\"runId\":\"a\",\"phase\":\"lunch\"}",
-        "line 2 is no span; a line reads {\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\
-         \"startUnixNanos\":1,\"endUnixNanos\":2}"
+        "line 2 is not a span; a line reads \
+         {\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\"startUnixNanos\":1,\"endUnixNanos\":2}"
     )]
     fn a_line_that_is_no_span_is_named(#[case] text: &str, #[case] message: &str) {
         assert_eq!(read(text.as_bytes(), &mut intake()).unwrap_err().to_string(), message);

@@ -335,7 +335,7 @@ fn no_build_backend(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
 
 fn own_server(text: &str) -> Result<&'static OwnServer, String> {
     let backend = no_build_backend(text).map_err(|error| error.to_string())?;
-    no_build::of(backend).own_server().ok_or_else(|| format!("{text} has no server of its own"))
+    no_build::of(backend).own_server().ok_or_else(|| format!("{text} does not have its own server"))
 }
 
 fn engine_entry(text: &str) -> Result<EngineEntry, serde_json::Error> {

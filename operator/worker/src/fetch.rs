@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// Another Job fetches it.
-    #[error("failed to take the checkpoint's folder")]
+    #[error("failed to lock the checkpoint's folder")]
     Lock(#[source] LockError),
     /// The source cannot be fetched.
     #[error("failed to fetch {uri}")]

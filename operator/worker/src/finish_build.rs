@@ -59,7 +59,7 @@ impl Content {
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
     /// The identity would leave its folder.
-    #[error("the identity {0:?} has characters other than lower-case letters, digits and hyphens")]
+    #[error("the identity {0:?} has characters other than lowercase letters, digits and hyphens")]
     Identity(String),
     /// The builder's work is incomplete.
     #[error("the builder's output is not usable")]

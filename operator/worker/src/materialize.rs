@@ -76,7 +76,7 @@ pub enum MaterializeError {
         source: InvalidManifest,
     },
     /// The target holds files that nobody here put there.
-    #[error("{} holds files of somebody else ({found}); give an empty folder", target.display())]
+    #[error("{} holds files of another owner ({found}); give an empty folder", target.display())]
     ForeignTarget {
         /// The target.
         target: PathBuf,

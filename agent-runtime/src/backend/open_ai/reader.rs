@@ -89,7 +89,7 @@ impl Reader {
             return Err(BackendError::engine(message));
         }
         let Chunk { choices, usage } = serde_json::from_str(data)
-            .map_err(|error| BackendError::Protocol { problem: format!("an event is no completion: {error}") })?;
+            .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
         let choice = choices.into_iter().next();
         self.output_tokens = match (usage, &choice) {
             (Some(usage), _) => usage.completion_tokens,

@@ -46,7 +46,7 @@ pub enum ReleaseError {
     },
     /// In no image.
     #[error(
-        "{field}: no Triton image of NVIDIA's carries {version}; they carry {carried}: use one of these, or name an image"
+        "{field}: no Triton image of NVIDIA contains {version}; they contain {carried}: use one of these, or name an image"
     )]
     NoImage {
         /// Path of the field.

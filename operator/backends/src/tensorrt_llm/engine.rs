@@ -47,7 +47,7 @@ pub enum EngineError {
     #[error("config.json of the engine cannot be read")]
     Parse(#[source] serde_json::Error),
     /// Built by another version.
-    #[error("the engine was built by TensorRT-LLM {found}, not {expected}: the image is another than its tag says")]
+    #[error("the engine was built by TensorRT-LLM {found}, not {expected}: the image does not match its tag")]
     Version {
         /// What it says.
         found: String,
@@ -219,7 +219,7 @@ mod tests {
     #[case(Some("{}".into()), &[9, 9], "config.json of the engine cannot be read")]
     #[case(
         Some(config("0.17.0", 2)), &[9, 9],
-        "the engine was built by TensorRT-LLM 0.17.0, not 0.16.0: the image is another than its tag says"
+        "the engine was built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"
     )]
     #[case(
         Some(config("0.16.0", 1)), &[9],

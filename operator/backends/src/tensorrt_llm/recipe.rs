@@ -104,7 +104,7 @@ pub enum RecipeError {
     },
     /// Arguments for a tool that this precision does not use.
     #[error(
-        "engine.tensorRTLLM.extraArgs.{tool}: precision {precision} is not made by that tool; remove the arguments"
+        "engine.tensorRTLLM.extraArgs.{tool}: that tool does not make precision {precision}; remove the arguments"
     )]
     UnusedExtra {
         /// `convert` or `quantize`.

@@ -52,7 +52,7 @@ pub enum VersionError {
         version: Version,
     },
     /// In range, but in no image.
-    #[error("{FIELD}: no Triton image carries {version}; the nearest that one carries is {nearest}")]
+    #[error("{FIELD}: no Triton image contains {version}; the nearest version in an image is {nearest}")]
     NoImage {
         /// The version.
         version: Version,
@@ -229,7 +229,7 @@ mod tests {
         "1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend \
          TensorRTLLMPyTorch or VLLM, which serve without a build"
     )]
-    #[case("0.19.7", "no Triton image carries 0.19.7; the nearest that one carries is 0.19.0")]
+    #[case("0.19.7", "no Triton image contains 0.19.7; the nearest version in an image is 0.19.0")]
     #[case("1.0rc1", "\"1.0rc1\" is not a version; write it as 0.16.0 or 1.2.1")]
     #[case("", "\"\" is not a version; write it as 0.16.0 or 1.2.1")]
     fn a_version_that_cannot_be_used_says_what_can(#[case] version: &str, #[case] message: &str) {

@@ -236,8 +236,7 @@ pub(super) fn quality_gate(material: &Material<'_>) -> String {
         })
         .collect();
     if lines.is_empty() {
-        return "<section>\n<h2>Quality gate</h2>\n<p>spec.slo.quality asks for nothing: engines were let through \
-                unjudged.</p>\n</section>\n"
+        return "<section>\n<h2>Quality gate</h2>\n<p>spec.slo.quality sets no limit: engines were not judged.</p>\n</section>\n"
             .to_owned();
     }
     let limit = material.object.spec.slo.quality.as_ref();

@@ -54,8 +54,7 @@ fn route_problem(route: &HttpRoute) -> Option<String> {
     let parents = route.status.as_ref().map(|status| status.parents.as_slice()).unwrap_or_default();
     if parents.is_empty() {
         return Some(format!(
-            "no Gateway has taken HTTPRoute {} in: is {} there, does a controller serve it, and does a listener of it admit \
-             routes of this namespace?",
+            "no Gateway has accepted HTTPRoute {} (parents: {}): check that the Gateway exists, that a controller serves it, and that one of its listeners admits routes of this namespace",
             route.name_any(),
             names.join(", ")
         ));

@@ -28,7 +28,7 @@ pub enum NsysError {
     )]
     Damaged(#[source] rusqlite::Error),
     /// A database of something else.
-    #[error("this SQLite file is no export of Nsight Systems: table StringIds is missing")]
+    #[error("this SQLite file is not an export of Nsight Systems: table StringIds is missing")]
     NotAnExport,
     /// Nothing ran on a GPU, or it was not traced.
     #[error(

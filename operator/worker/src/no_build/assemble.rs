@@ -28,7 +28,7 @@ const TOKENIZERS: [&str; 4] = ["tokenizer.json", "tokenizer.model", "vocab.json"
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// The image is of another backend.
-    #[error("the image has no {}: is it Triton's image of {name} {version}?", path.display())]
+    #[error("the image lacks {}: check that it is Triton's image of {name} {version}", path.display())]
     NoBackend {
         /// What it should have.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum AssembleError {
         version: String,
     },
     /// The image lacks an engine's own server.
-    #[error("the image has no {lacks}: is it an image of {name} {version}?")]
+    #[error("the image lacks {lacks}: check that it is an image of {name} {version}")]
     NoServer {
         /// What it lacks.
         lacks: String,

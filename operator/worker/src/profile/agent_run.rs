@@ -140,7 +140,7 @@ impl Agent {
                 || started.elapsed() >= Duration::from_millis(measure.max_level_millis);
             match watch.decide() {
                 Decision::Stop(reason) if looked == all.len() => break reason,
-                _ if enough => break format!("the level has had its {} runs or its time", all.len()),
+                _ if enough => break format!("the level has used up its {} runs or its time", all.len()),
                 Decision::GoOn | Decision::Stop(_) => {}
             }
         };
@@ -275,7 +275,7 @@ fn successes(runs: &[Finished]) -> Vec<Request> {
 }
 
 fn words(error: &reqwest::Error) -> String {
-    if error.is_timeout() { "the run took longer than its timeout".to_owned() } else { crate::failure::chain(error) }
+    if error.is_timeout() { "the run exceeded its timeout".to_owned() } else { crate::failure::chain(error) }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -258,7 +258,7 @@ impl Campaign<'_> {
                  {next} s; raise profiling.budget.gpuHours"
             ),
             false => {
-                format!("the GPU time of {total} s is used but for {left} s, and the last measurement took {next} s")
+                format!("{left} s of the GPU time of {total} s are left, and the last measurement took {next} s")
             }
         }))
     }

@@ -79,7 +79,7 @@ impl ServerKind {
 #[derive(Debug, thiserror::Error)]
 pub enum TritonError {
     /// Nobody answers.
-    #[error("{server} at {url} was not live after {seconds} s: its container's log says why")]
+    #[error("{server} at {url} was not live after {seconds} s: see its container's log")]
     NotLive {
         /// What serves.
         server: String,
@@ -233,7 +233,7 @@ impl Triton {
         if ready.is_success() {
             return Ok(());
         }
-        let reason = format!("it says loaded, but the model's own readiness answers {ready}");
+        let reason = format!("it reports the model as loaded, but the model's readiness check answers {ready}");
         Err(TritonError::Load { model: model.to_owned(), reason })
     }
 

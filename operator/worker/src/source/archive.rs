@@ -149,7 +149,7 @@ fn relative_path(path: &Path) -> io::Result<String> {
     let text = path.to_str().ok_or_else(|| io::Error::other("it has a file name that is not UTF-8"))?;
     let text = text.trim_start_matches("./");
     if text.is_empty() || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return Err(io::Error::other(format!("it has the entry {text:?}, which is no relative path")));
+        return Err(io::Error::other(format!("it has the entry {text:?}, which is not a relative path")));
     }
     Ok(text.to_owned())
 }

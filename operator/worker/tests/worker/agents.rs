@@ -102,7 +102,7 @@ async fn a_trace_without_results_is_refused() {
     let bench = bench_with("http://127.0.0.1:9", explore, "{\"input\":\"one\"}\n").await;
     let text = failure::chain(&bench.run().await.unwrap_err());
     assert!(
-        text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is no recorded run"),
+        text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is not a recorded run"),
         "{text}"
     );
     assert!(text.contains("missing field `calls`"), "{text}");

@@ -215,7 +215,7 @@ fn an_image_without_the_script_says_where_it_was_looked_for() {
     };
     let told = bench.step(task(vec![step]), "convert");
     let text = format!(
-        "the image has no llama/convert_checkpoint.py below {}: is it the image of engine.tensorRTLLM.version 0.16.0?",
+        "the image has no llama/convert_checkpoint.py below {}: check that it is the image of engine.tensorRTLLM.version 0.16.0",
         bench.path("examples").display()
     );
     assert_eq!(told, Some((FailureClass::ImageMismatch, text)));
@@ -324,8 +324,8 @@ fn an_image_without_the_models_of_an_entry_is_named() {
     assert_eq!(error.class(), FailureClass::ImageMismatch);
     assert_eq!(
         failure::chain(&error),
-        "the image's templates make no repository: the image has no template for postprocessing: it is not one of \
-         TensorRT-LLM 0.15 to 1.2"
+        "the image's templates cannot make a repository: the image has no template for postprocessing: it is not one \
+         of TensorRT-LLM 0.15 to 1.2"
     );
 }
 
@@ -350,7 +350,7 @@ fn an_engine_that_is_another_is_refused_in_words() {
     let (class, text) = complaint(|bench| drop(bench.write("output/engine/config.json", &engine_config("0.17.0"))));
     assert_eq!(class, FailureClass::ImageMismatch);
     assert!(
-        text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image is another than its tag says"),
+        text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"),
         "{text}"
     );
     let (class, text) = complaint(|bench| fs::remove_file(bench.path("checkpoint/tokenizer.json")).unwrap());

@@ -134,7 +134,7 @@ impl Serving {
         let refuse = |field, problem: &str| Err(RepositoryError::Option { field, problem: problem.to_owned() });
         let needs = "needs an engine with paged context attention; set engine.tensorRTLLM.pagedContextFMHA";
         if self.max_batch_size == 0 {
-            return refuse("search.maxBatchSize", "0 is no batch for these templates; use 1 or more");
+            return refuse("search.maxBatchSize", "these templates need a batch of 1 or more; use 1 or more");
         }
         if self.kv_cache_reuse && !self.has_paged_context {
             return refuse("search.kvCacheReuse", needs);

@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum FillError {
     /// Outside quotes, and unknown.
     #[error(
-        "line {line}: placeholder {name} is not known, and unfilled it would be no protobuf text; report the image"
+        "line {line}: placeholder {name} is unknown, and protobuf text cannot hold it unfilled; report the image"
     )]
     Unknown {
         /// The placeholder.

@@ -33,7 +33,7 @@ const TUNABLE: [(&str, Takes); 10] = [
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TunableError {
     /// It is none, or a new engine or a field of the spec is what sets it.
-    #[error("{name} is no parameter that an engine reads when it is loaded; use one of {known}")]
+    #[error("{name} is not a parameter that an engine reads when it is loaded; use one of {known}")]
     Unknown {
         /// The name.
         name: String,
@@ -115,7 +115,7 @@ mod tests {
     #[case(
         "enable_kv_cache_reuse",
         "true",
-        "enable_kv_cache_reuse is no parameter that an engine reads when it is loaded; use one of \
+        "enable_kv_cache_reuse is not a parameter that an engine reads when it is loaded; use one of \
          batch_scheduler_policy, kv_cache_free_gpu_mem_fraction, max_tokens_in_paged_kv_cache, \
          kv_cache_host_memory_bytes, max_attention_window_size, sink_token_length, multi_block_mode, cuda_graph_mode, \
          cuda_graph_cache_size, enable_context_fmha_fp32_acc"

@@ -208,8 +208,8 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     let plan = cluster.plan();
     assert_eq!(
         stalled(&plan),
-        "spec.search.precision[0]: the checkpoint is quantized as FP8 and TensorRTLLMPyTorch serves it as it is; use FP8 alone, or a \
-         checkpoint that is not quantized"
+        "spec.search.precision[0]: the checkpoint is quantized as FP8, and TensorRTLLMPyTorch does not requantize it; \
+         use FP8 alone, or a checkpoint that is not quantized"
     );
     assert_eq!(plan.status.stage, Some(Stage::Refused));
     assert_eq!(cluster.running_jobs(), Vec::<String>::new());
