@@ -1,5 +1,5 @@
-//! Takes edited objectives over while the agent serves: they change what is counted, not what is served. Everything else of a
-//! configuration stays as it is for the life of a pod. IO.
+//! Takes edited objectives over while the agent serves: they change what is counted, not what is served. Everything
+//! else of a configuration stays as it is for the life of a pod. IO.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -57,8 +57,8 @@ enum WarmUpError {
     Timeout { shape: &'static str, milliseconds: u128 },
 }
 
-/// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while it
-/// generates, runs tell sooner than questions whether it does.
+/// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while
+/// it generates, runs tell sooner than questions whether it does.
 const UNANSWERED: u32 = 3;
 
 /// What is known of the engine.

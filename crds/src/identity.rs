@@ -1,8 +1,8 @@
 //! Identity by content: the hash of canonical JSON.
 //!
-//! An engine's identity holds what decides its content and nothing else: no secret, no placement, no resource, no version of
-//! this program. The hash of a given identity never changes: the golden values of the tests are a promise that an upgrade
-//! of the operator rebuilds nothing. A member that is absent stays absent.
+//! An engine's identity holds what decides its content and nothing else: no secret, no placement, no resource, no
+//! version of this program. The hash of a given identity never changes: the golden values of the tests are a promise
+//! that an upgrade of the operator rebuilds nothing. A member that is absent stays absent.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -133,7 +133,8 @@ impl Namespace {
         &self.name
     }
 
-    /// Removes the namespace with all that is in it, so that what still tries in vain does not run beside the next scenario.
+    /// Removes the namespace with all that is in it, so that what still tries in vain does not run beside the next
+    /// scenario.
     ///
     /// # Errors
     /// When the API server refuses.

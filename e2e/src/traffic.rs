@@ -127,7 +127,8 @@ pub async fn send(traffic: Traffic) -> Result<(), TrafficError> {
     Ok(())
 }
 
-/// The client for services of the cluster: plain HTTP. The image has no certificates, and without this it would look for them.
+/// The client for services of the cluster: plain HTTP. The image has no certificates, and without this it would look
+/// for them.
 fn client() -> Result<reqwest::Client, TrafficError> {
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().map_err(TrafficError::Client)
 }

@@ -12,7 +12,8 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// Longest time until a message stands there: three attempts with their back-off, beside a campaign and builds on two cores.
+/// Longest time until a message stands there: three attempts with their back-off, beside a campaign and builds on two
+/// cores.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// One mistake, and what must stand in the condition that tells of it; the first of the words is waited for.

@@ -1,4 +1,5 @@
-//! What an agent is for decides what serves it: the same candidates, chosen from once for latency and once for throughput.
+//! What an agent is for decides what serves it: the same candidates, chosen from once for latency and once for
+//! throughput.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,4 +1,5 @@
-//! Rollouts that do not go straight: revisions that never get ready, crash or hang, manifests that go back and forth, no traffic.
+//! Rollouts that do not go straight: revisions that never get ready, crash or hang, manifests that go back and forth,
+//! no traffic.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -182,7 +183,8 @@ async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
 }
 
-/// Both revisions do not fit on the node together. Nothing is drained until the user says so; then the one pod makes room.
+/// Both revisions do not fit on the node together. Nothing is drained until the user says so; then the one pod makes
+/// room.
 #[tokio::test]
 async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     let namespace = namespace_with_servers("rollout-no-room").await.unwrap();

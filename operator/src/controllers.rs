@@ -176,7 +176,8 @@ pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
         .await;
 }
 
-/// Failures of reconciliations are logged where their waiting time is decided; here only those of the queue itself are left.
+/// Failures of reconciliations are logged where their waiting time is decided; here only those of the queue itself are
+/// left.
 fn log<E: Error>(result: Result<String, E>) {
     match result {
         Ok(name) => debug!(name, "reconciled"),

@@ -44,7 +44,8 @@ pub enum OutgoingError {
     Build(#[source] reqwest::Error),
 }
 
-/// A client that trusts the bundled roots and the certificates of a file, which is the value of `field` in the configuration.
+/// A client that trusts the bundled roots and the certificates of a file, which is the value of `field` in the
+/// configuration.
 ///
 /// # Errors
 /// When the file holds no certificates that can be used.

@@ -158,8 +158,8 @@ fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Times
     actions
 }
 
-/// What a failed model call says of the run. The first prompt is the client's conversation; what makes a later one too long is
-/// what the agent has added.
+/// What a failed model call says of the run. The first prompt is the client's conversation; what makes a later one too
+/// long is what the agent has added.
 fn model_failure(step: u32, error: ModelError) -> Failure {
     match error.fault {
         EngineFault::ContextLength if step == 1 => Failure::ContextLength { error },

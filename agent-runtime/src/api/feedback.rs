@@ -1,4 +1,5 @@
-//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts for the revision that ran it.
+//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts for the revision that
+//! ran it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Requests with an `Idempotency-Key`: one run for a key, and its outcome again for whoever repeats the request.
 //!
-//! Kept in this pod's memory, for a while: it answers a client that lost its connection or a gateway that gave up, and is no
-//! store of results.
+//! Kept in this pod's memory, for a while: it answers a client that lost its connection or a gateway that gave up, and
+//! is no store of results.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -152,8 +152,8 @@ impl Kept {
 }
 
 impl Ticket {
-    /// Says what came of the request, to those who wait for it too. Kept is what another attempt would not better or must not
-    /// try: an answer, and every end of a run whose tools have changed something.
+    /// Says what came of the request, to those who wait for it too. Kept is what another attempt would not better or
+    /// must not try: an answer, and every end of a run whose tools have changed something.
     pub(super) fn settle(&mut self, state: &State, now: Timestamp) {
         let state = Arc::new(state.clone());
         let is_kept = match state.finished() {

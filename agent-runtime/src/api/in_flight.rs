@@ -1,8 +1,9 @@
 //! A run in flight: a task of its own drives it and counts it, and hands its events to whoever reads them.
 //!
-//! The reader sets no pace. What it has not taken waits in the channel, and then in the task, whose backlog is bounded by the
-//! run itself: parts of the answer that wait are joined, and everything else is part of the run's state already. So a client
-//! that reads slowly changes no latency, and one that stops reading has its place until the run's time is up.
+//! The reader sets no pace. What it has not taken waits in the channel, and then in the task, whose backlog is bounded
+//! by the run itself: parts of the answer that wait are joined, and everything else is part of the run's state already.
+//! So a client that reads slowly changes no latency, and one that stops reading has its place until the run's time is
+//! up.
 
 use std::{
     collections::VecDeque,

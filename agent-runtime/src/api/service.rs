@@ -92,11 +92,12 @@ impl Origin {
 }
 
 impl Service {
-    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped; one with a key
-    /// goes on even then, for the request that comes again.
+    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped; one
+    /// with a key goes on even then, for the request that comes again.
     ///
     /// # Errors
-    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is full, 503 if it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
+    /// full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
         let Start { conversation, max_tokens, key } = start;
         let prompt =
@@ -146,7 +147,8 @@ impl Service {
                 self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
                 self.metrics.run_shed();
             }
-            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the revision's.
+            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the
+            // revision's.
             Refusal::NotReady { .. } => self.metrics.run_refused(RefusalReason::NotReady),
             Refusal::Draining => self.metrics.run_refused(RefusalReason::Draining),
         }

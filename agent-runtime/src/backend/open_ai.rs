@@ -118,7 +118,8 @@ impl OpenAi {
         }
     }
 
-    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run waits for it.
+    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run
+    /// waits for it.
     async fn count(&self, generation: &Generation) -> Option<Tokenized> {
         let request = self.client.post(format!("{}/tokenize", self.endpoint)).timeout(READY_TIMEOUT);
         let request = request.json(&json!({ "model": self.model, "prompt": generation.prompt }));

@@ -233,7 +233,8 @@ impl Cluster {
             .header("content-type", "application/json")
             .body(kube::client::Body::from(body))
             .map_err(|source| ClusterError::Request { path, source })?;
-        // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be lost.
+        // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be
+        // lost.
         let response = self.client.send(request).await.map_err(refused(action.clone()))?;
         let code = response.status();
         let body = response.into_body().collect_bytes().await.map_err(refused(action.clone()))?;

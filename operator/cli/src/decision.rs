@@ -109,8 +109,8 @@ fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Opti
     in_vain.and_then(|word| Some((rollout.canary.as_deref()?, Some(word))))
 }
 
-/// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of the
-/// stop. Without that record, of an older operator, only a single one is certain.
+/// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of
+/// the stop. Without that record, of an older operator, only a single one is certain.
 fn asked_for<'a>(status: &AgentDeploymentStatus, rejected: &'a [RejectedPlan]) -> Option<&'a RejectedPlan> {
     let is_stop =
         |fact: &&ToldFact| fact.about == ConditionType::Stalled.as_str() && fact.reason == Reason::RolledBack.as_str();

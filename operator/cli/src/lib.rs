@@ -1,8 +1,8 @@
 //! Slipway from the command line.
 //!
-//! What is shown is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
-//! [`report`], [`decision`]);
-//! [`cluster`] reads and writes IO, and [`args`] and [`wait`] put the two together.
+//! What is shown is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`],
+//! [`conversation`], [`report`], [`decision`]); [`cluster`] reads and writes IO, and [`args`] and [`wait`] put the two
+//! together.
 
 pub mod args;
 pub mod candidates;

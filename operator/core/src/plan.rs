@@ -24,8 +24,8 @@ pub const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// One object that the operator writes.
 ///
-/// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and then left
-/// alone: their specs cannot change, or are no business of a later version of this program.
+/// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and
+/// then left alone: their specs cannot change, or are no business of a later version of this program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Child {
     /// Applied.
@@ -143,8 +143,8 @@ impl Note {
 
 /// Everything that one reconciliation wants.
 ///
-/// A planner that writes the number of an attempt into the status leaves its Job to the next reconciliation, so that the
-/// attempt is known before the Job exists.
+/// A planner that writes the number of an attempt into the status leaves its Job to the next reconciliation, so that
+/// the attempt is known before the Job exists.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a plan that nobody carries out changes nothing"]
 pub struct Plan<Status> {

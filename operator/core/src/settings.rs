@@ -1,4 +1,5 @@
-//! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell reads the file.
+//! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell
+//! reads the file.
 
 mod notifications;
 mod prometheus;
@@ -65,7 +66,8 @@ pub struct Images {
     pub worker: String,
     /// Image of the agent runtime.
     pub agent_runtime: String,
-    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has both.
+    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has
+    /// both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_analyzer: Option<String>,
     /// When the kubelet pulls: Always, IfNotPresent or Never.

@@ -39,8 +39,8 @@ pub enum EvidenceError {
     Refuse(#[source] Implausible),
 }
 
-/// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not ready and do
-/// not answer, have nothing to say yet.
+/// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not
+/// ready and do not answer, have nothing to say yet.
 pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<PodEvidence>> {
     let asked: Vec<(String, String, String, bool)> = pods.iter().filter_map(address).collect();
     let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)

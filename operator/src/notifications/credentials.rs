@@ -1,4 +1,5 @@
-//! Credentials: files that the kubelet mounts, read at every attempt, so that a rotated Secret needs no restart. Reads IO.
+//! Credentials: files that the kubelet mounts, read at every attempt, so that a rotated Secret needs no restart. Reads
+//! IO.
 
 use std::{
     fs, io,

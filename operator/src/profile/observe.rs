@@ -1,6 +1,7 @@
 //! Asks the pods of a campaign how far they are. Reads IO.
 //!
-//! A pod that does not answer tells nothing: its rows are asked for again at the next look, and its last message repeats them.
+//! A pod that does not answer tells nothing: its rows are asked for again at the next look, and its last message
+//! repeats them.
 
 use std::{collections::BTreeMap, time::Duration};
 

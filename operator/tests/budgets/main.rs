@@ -96,7 +96,8 @@ async fn a_prometheus_that_is_not_there_is_named() {
     assert!(message.starts_with("failed to ask Prometheus: ") && message.contains("refused"), "{message}");
 }
 
-/// A server that takes connections in and never says anything, as behind a firewall or in a stop-the-world pause; and how many it took.
+/// A server that takes connections in and never says anything, as behind a firewall or in a stop-the-world pause; and
+/// how many it took.
 async fn silent() -> (String, Arc<Mutex<Vec<tokio::net::TcpStream>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,5 +1,5 @@
-//! Operators as torch itself averages them (`prof.key_averages()`), for captures whose trace holds no shapes or no operators.
-//! Reads IO.
+//! Operators as torch itself averages them (`prof.key_averages()`), for captures whose trace holds no shapes or no
+//! operators. Reads IO.
 //!
 //! A JSON list of rows with `key`, `count`, `self_cpu_time_total`, `self_device_time_total` (microseconds) and, with
 //! `with_flops=True`, `flops`:

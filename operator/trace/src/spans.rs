@@ -1,9 +1,9 @@
 //! The agent runtime's spans of a capture: JSON lines, one phase of one run each. Reads IO.
 //!
-//! `{"runId": "r-17", "phase": "tool", "startUnixNanos": 1795254395975312928, "endUnixNanos": 1795254395990535081}` with
-//! `phase` one of `preprocessing`, `inference`, `tool`, `idle`. Times are Unix nanoseconds of the node's clock; the sidecar
-//! and the engine run on one node, so that one clock serves both. Spans of one run may overlap (parallel tools) and lines
-//! may come in any order.
+//! `{"runId": "r-17", "phase": "tool", "startUnixNanos": 1795254395975312928, "endUnixNanos": 1795254395990535081}`
+//! with `phase` one of `preprocessing`, `inference`, `tool`, `idle`. Times are Unix nanoseconds of the node's clock;
+//! the sidecar and the engine run on one node, so that one clock serves both. Spans of one run may overlap (parallel
+//! tools) and lines may come in any order.
 
 use std::{
     collections::HashMap,

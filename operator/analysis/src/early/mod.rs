@@ -1,11 +1,11 @@
 //! Early verdicts: ends a measurement run as soon as its requests prove that it is infeasible or cannot win. Pure.
 //!
 //! Every objective "p of X at most L" is two sequential tests of the share of requests above L
-//! ([`crate::slo::RateTest`]), valid however often they are looked at: after every request or after every chunk. A run is
-//! *infeasible* when one objective's evidence that its share is above 1 - p reaches k / alpha with k objectives
+//! ([`crate::slo::RateTest`]), valid however often they are looked at: after every request or after every chunk. A run
+//! is *infeasible* when one objective's evidence that its share is above 1 - p reaches k / alpha with k objectives
 //! (Bonferroni), and *feasible* when every objective's evidence that its share is below 1 - p reaches 1 / alpha on a
-//! sample discounted for the correlation of requests that share a batch (an intersection-union test needs no correction).
-//! An early "feasible" ranks points; a final answer still takes a full run.
+//! sample discounted for the correlation of requests that share a batch (an intersection-union test needs no
+//! correction). An early "feasible" ranks points; a final answer still takes a full run.
 
 mod incumbent;
 
@@ -78,8 +78,8 @@ impl EarlyWatch {
         Self { rule, objectives: quantiles.iter().map(watch).collect() }
     }
 
-    /// Adds requests of one objective: how many exceeded its limit and how many did not. A request that still waits past
-    /// the limit exceeds it now. Unknown positions are ignored.
+    /// Adds requests of one objective: how many exceeded its limit and how many did not. A request that still waits
+    /// past the limit exceeds it now. Unknown positions are ignored.
     pub fn observe(&mut self, objective: usize, exceeding: u64, meeting: u64) {
         if let Some(watch) = self.objectives.get_mut(objective) {
             watch.above.observe(exceeding, meeting);

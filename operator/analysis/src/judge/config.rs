@@ -101,7 +101,8 @@ pub enum Change {
     /// Unknown or both: every latency metric and errors are guarded.
     #[default]
     Any,
-    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective only.
+    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective
+    /// only.
     Engine,
     /// Prompt or tools: run latency and errors.
     Agent,

@@ -47,8 +47,8 @@ impl Table {
     /// The log e-value of the table for an odds ratio `psi`: `x ln psi - ln E[psi^J]`, `J ~ Hypergeometric(N, n_c, m)`.
     ///
     /// Its exponential has mean one when the labels are exchangeable, and at most one for `psi > 1` when the canary's
-    /// rate is lower (Koning, arXiv 2310.01153; Lindon and Malek, arXiv 2011.03567). Blocks of large variance use an upper
-    /// bound of the expectation, which makes the value smaller, so that any traffic costs the same time.
+    /// rate is lower (Koning, arXiv 2310.01153; Lindon and Malek, arXiv 2011.03567). Blocks of large variance use an
+    /// upper bound of the expectation, which makes the value smaller, so that any traffic costs the same time.
     #[must_use]
     pub fn ln_e_value(&self, psi: f64) -> f64 {
         if !self.is_informative() {

@@ -198,8 +198,8 @@ const PRIOR_BLOCKS: f64 = 0.25;
 /// Returns the log of the sequential t of `n` block differences with the given sum and sum of squares, one-sided.
 ///
 /// `ln E = 1/2 ln(g/(g+n)) + n/2 [ln(1 + t^2/v) - ln(1 + g/(g+n) t^2/v)]` with `t^2 = n mean^2 / s^2`, `v = n - 1` and
-/// `g = 1/4` (Lindon et al., arXiv 2210.08589). Self-normalised: noise shared by the units of a block, such as a slow pod's,
-/// enters the variance. A mean on the wrong side counts as `t = 0`. Fewer than two blocks say nothing (0).
+/// `g = 1/4` (Lindon et al., arXiv 2210.08589). Self-normalised: noise shared by the units of a block, such as a slow
+/// pod's, enters the variance. A mean on the wrong side counts as `t = 0`. Fewer than two blocks say nothing (0).
 #[must_use]
 pub fn ln_sequential_t(n: u16, sum: f64, squares: f64, direction: Direction) -> f64 {
     if n < 2 {

@@ -14,8 +14,8 @@ pub(super) const MIXTURE: Mixture = Mixture { weights: &[0.1, 0.2, 0.2, 0.2, 0.2
 /// The log e-value from which the split counts as wrong: one false alarm in a thousand rollouts.
 pub const LN_SPLIT_ALARM: f64 = 6.907_755_278_982_137;
 
-/// The log e-value of a few minutes up to which they speak for the declared split. Half of the mixture has not begun by then and stays at
-/// one half: the rest of it must have lost four fifths of its weight.
+/// The log e-value of a few minutes up to which they speak for the declared split. Half of the mixture has not begun by
+/// then and stays at one half: the rest of it must have lost four fifths of its weight.
 pub(super) const LN_SPLIT_KEPT: f64 = -0.510_825_623_765_990_7;
 
 /// The evidence against the declared split.

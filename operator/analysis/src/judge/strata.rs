@@ -1,8 +1,8 @@
 //! The thresholds at which arms are compared: stable's quantiles in each stratum, learned from earlier windows. Pure.
 //!
 //! A threshold that depends on the block it is used in would break the exchangeability of the block's labels, so each
-//! window is split at thresholds that only earlier windows of stable moved. They follow stable by stochastic approximation
-//! (Robbins and Monro, 1951) on the bucket grid: one number per level, whatever the traffic.
+//! window is split at thresholds that only earlier windows of stable moved. They follow stable by stochastic
+//! approximation (Robbins and Monro, 1951) on the bucket grid: one number per level, whatever the traffic.
 
 use slipway_vocabulary::evidence::{Histogram, Quantile};
 

@@ -1,8 +1,8 @@
 //! The structured surrogate: every metric's law at every cell, from the runs so far. Pure.
 //!
 //! ln throughput is the prior's expectation plus a Gaussian process T. By Little's law a closed loop of c requests has
-//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k, and only the slowly varying ln k
-//! gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
+//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k, and only the slowly varying ln
+//! k gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
 //! load does not tie to throughput (memory, utilization, error rates) get processes of their own.
 
 use smallvec::SmallVec;
@@ -70,8 +70,8 @@ impl<'a> Surrogate<'a> {
         cells.iter().enumerate().map(belief).collect()
     }
 
-    /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's mean
-    /// deviations of two arms differ by [`CONTRADICTION`].
+    /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's
+    /// mean deviations of two arms differ by [`CONTRADICTION`].
     pub(super) fn contradicts_prior(&self) -> Contradicted {
         let Some(driver) = self.model.driver else { return Contradicted::No };
         let deviations = self.processes[driver].deviations();

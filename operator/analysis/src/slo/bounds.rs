@@ -15,7 +15,8 @@ pub struct QuantileBounds {
     pub point: f64,
     /// Below this the true percentile lies with at most 1 - confidence; absent when the sample is too small to tell.
     pub lower: Option<f64>,
-    /// Above this the true percentile lies with at most 1 - confidence; absent (unbounded) when the sample is too small.
+    /// Above this the true percentile lies with at most 1 - confidence; absent (unbounded) when the sample is too
+    /// small.
     pub upper: Option<f64>,
     /// Size of the sample.
     pub samples: u64,

@@ -10,8 +10,8 @@
 use serde::{Deserialize, Serialize};
 use statrs::function::beta::{checked_beta_reg, ln_beta};
 
-/// Weight of the mixing law in units of observations: Beta(WEIGHT q, WEIGHT (1 - q)) truncated to the alternative. Small
-/// weights spread it over all rates, so that a rate far off is proved within a few units.
+/// Weight of the mixing law in units of observations: Beta(WEIGHT q, WEIGHT (1 - q)) truncated to the alternative.
+/// Small weights spread it over all rates, so that a rate far off is proved within a few units.
 const WEIGHT: f64 = 2.0;
 /// The least ln E that is told apart: beyond it the tail of the Beta law leaves the range of f64.
 const FLOOR: f64 = -600.0;

@@ -53,8 +53,8 @@ pub enum ArgumentError {
     },
 }
 
-/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list; `reserved` are names of one
-/// backend that belong to the Job, beside those of all.
+/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list; `reserved` are
+/// names of one backend that belong to the Job, beside those of all.
 pub fn merge(
     mut arguments: Map<String, Value>,
     extra: &[String],

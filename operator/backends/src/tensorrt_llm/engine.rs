@@ -1,7 +1,8 @@
 //! Whether a folder holds the engine that was asked for. Pure.
 //!
-//! `config.json` is `{version, pretrained_config, build_config}` beside one `rank<N>.engine` a GPU (NVIDIA/TensorRT-LLM,
-//! tensorrt_llm/builder.py at 008b2b8). Only rank 0 writes `config.json`, so a build that lost a rank looks whole by it.
+//! `config.json` is `{version, pretrained_config, build_config}` beside one `rank<N>.engine` a GPU
+//! (NVIDIA/TensorRT-LLM, tensorrt_llm/builder.py at 008b2b8). Only rank 0 writes `config.json`, so a build that lost a
+//! rank looks whole by it.
 
 use serde::Deserialize;
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! Which steps make an engine of a precision. Pure.
 //!
-//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types, weight-only
-//! quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
+//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types,
+//! weight-only quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -1,9 +1,9 @@
 //! Versions of TensorRT-LLM that can build engines, and the images that carry them. Pure.
 //!
-//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the submodule
-//! pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines can be built
-//! from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts, `trtllm-build` and the C++
-//! backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
+//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the
+//! submodule pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines
+//! can be built from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts,
+//! `trtllm-build` and the C++ backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
 
 use std::fmt;
 use std::str::FromStr;
@@ -129,7 +129,8 @@ pub struct Release {
     pub version: Version,
     /// Tags of `nvcr.io/nvidia/tritonserver` are `<tag>-trtllm-python-py3`.
     pub tag: &'static str,
-    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue 8462).
+    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue
+    /// 8462).
     pub tensorrt: Option<&'static str>,
 }
 

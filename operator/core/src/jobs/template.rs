@@ -63,8 +63,8 @@ pub struct JobParts {
 
 /// Builds a Job.
 ///
-/// The deadline stands in the pod's template: a Job's own deadline would run while its pod waits for a GPU. One failed pod fails
-/// the Job, since attempts are counted by us; a disrupted pod does not count.
+/// The deadline stands in the pod's template: a Job's own deadline would run while its pod waits for a GPU. One failed
+/// pod fails the Job, since attempts are counted by us; a disrupted pod does not count.
 pub fn job(settings: &Settings, parts: JobParts) -> Job {
     let JobParts {
         name,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-/// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put their own
-/// version back take for a round.
+/// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put
+/// their own version back take for a round.
 pub const CONTEST_REMEMBERED: SignedDuration = SignedDuration::from_mins(5);
 
 /// A canary that has had its share for longer than its step may take, though nothing was decided.

@@ -1,7 +1,8 @@
 //! A pull parser for JSON of any size: reads a stream through one small buffer, never a whole value. Reads IO.
 //!
-//! `serde_json` either needs the text in memory or reads byte by byte through `std::io::Read`; traces of several gigabytes
-//! want neither. Grammar: RFC 8259; numbers are handed out as text, because a double cannot hold a time of nineteen digits.
+//! `serde_json` either needs the text in memory or reads byte by byte through `std::io::Read`; traces of several
+//! gigabytes want neither. Grammar: RFC 8259; numbers are handed out as text, because a double cannot hold a time of
+//! nineteen digits.
 
 use std::io::{self, Read};
 
@@ -138,8 +139,8 @@ impl<R: Read> Scanner<R> {
         self.expect(b':', "a colon")
     }
 
-    /// Takes a scalar as text: the content of a string, or the characters of a number or literal. Containers are skipped and
-    /// leave the text empty.
+    /// Takes a scalar as text: the content of a string, or the characters of a number or literal. Containers are
+    /// skipped and leave the text empty.
     ///
     /// # Errors
     /// When no value is there.

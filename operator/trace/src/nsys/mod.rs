@@ -1,8 +1,9 @@
 //! Reads the SQLite export of Nsight Systems (`nsys export --type=sqlite`). Reads IO.
 //!
-//! Format: "SQLite Schema Reference" of the Nsight Systems documentation, exports of 2024.6 (schema 3.16) to 2026.4 (3.28).
-//! Times are nanoseconds since the session's start; `TARGET_INFO_SESSION_START_TIME.utcEpochNs` puts that on the wall clock.
-//! Each table is read once, row by row, in the order it is stored; nothing is sorted or indexed inside SQLite.
+//! Format: "SQLite Schema Reference" of the Nsight Systems documentation, exports of 2024.6 (schema 3.16) to 2026.4
+//! (3.28). Times are nanoseconds since the session's start; `TARGET_INFO_SESSION_START_TIME.utcEpochNs` puts that on
+//! the wall clock. Each table is read once, row by row, in the order it is stored; nothing is sorted or indexed inside
+//! SQLite.
 
 mod codes;
 mod schema;

@@ -108,7 +108,8 @@ pub struct ModelShape {
     /// `torch_dtype` or `dtype`, else that of the largest share of the parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// How `quantization_config` says that the weights are quantized: the API's word for the precision, or the method's own name.
+    /// How `quantization_config` says that the weights are quantized: the API's word for the precision, or the method's
+    /// own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// Parameters, from the safetensors headers; 0 if the weights have another format.

@@ -37,7 +37,8 @@ pub const TENSORRT_LLM_ENGINE: &str = "engine";
 pub const TOKENIZER: &str = "tokenizer";
 /// The checkpoint in an artifact of an engine without a build.
 pub const CHECKPOINT: &str = "checkpoint";
-/// What says how the server of an engine ended, below [`ENGINE_DIR`]: a [`crate::Message`], for the container beside it.
+/// What says how the server of an engine ended, below [`ENGINE_DIR`]: a [`crate::Message`], for the container beside
+/// it.
 pub const SERVER_ENDED: &str = "server-ended.json";
 /// The model repository below [`OUTPUT_DIR`] and in an artifact.
 pub const MODEL_REPOSITORY: &str = "model_repository";

@@ -17,7 +17,8 @@ pub struct ProfileTask {
     pub engine: EngineRef,
     /// Name of the model that is asked (`agent`, or the entry of an engine of TensorRT-LLM).
     pub model: String,
-    /// What of the repository of an engine of TensorRT-LLM is asked; it loads models of its own, whose engine gets the settings.
+    /// What of the repository of an engine of TensorRT-LLM is asked; it loads models of its own, whose engine gets the
+    /// settings.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,
     /// Folder of the tokenizer, where the model takes tokens; absent where it takes text.
@@ -26,8 +27,8 @@ pub struct ProfileTask {
     /// The backend of an engine without a build, whose tensors the model then has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
-    /// Whether what serves loads the model at its start and keeps it: Triton's processes of an engine that is split over GPUs, of
-    /// which Triton's API reaches one, and vLLM's own server.
+    /// Whether what serves loads the model at its start and keeps it: Triton's processes of an engine that is split
+    /// over GPUs, of which Triton's API reaches one, and vLLM's own server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loaded_at_start: bool,
     /// GPUs that the pod holds, for GPU time; 0 on a CPU.

@@ -1,4 +1,5 @@
-//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to confirm.
+//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to
+//! confirm.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Request bodies from a workload: prompts, drawn by weight, unique where they have placeholders. Pure but for one read.
+//! Request bodies from a workload: prompts, drawn by weight, unique where they have placeholders. Pure but for one
+//! read.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -1,5 +1,5 @@
-//! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the client that
-//! the sidecar serves with, so that what is scored is what serves.
+//! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the
+//! client that the sidecar serves with, so that what is scored is what serves.
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 

@@ -35,7 +35,8 @@ use crate::failure::Classify;
 
 /// Lines kept of what Triton writes.
 const TAIL_LINES: usize = 40;
-/// Lines kept of what vLLM writes: its server's traceback follows that of the engine's process, which says what went wrong.
+/// Lines kept of what vLLM writes: its server's traceback follows that of the engine's process, which says what went
+/// wrong.
 const VLLM_TAIL_LINES: usize = 400;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);

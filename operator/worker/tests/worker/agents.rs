@@ -90,7 +90,8 @@ async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
     let (endpoint, server) = sidecar().await;
     let result = bench(&endpoint, confirm, false).await.run().await.unwrap();
     let row = &result.rows[0];
-    // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson count.
+    // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson
+    // count.
     assert!((40..160).contains(&row.count), "{}", row.count);
     assert_eq!((result.rows.len(), row.verdict), (1, MeasurementVerdict::Feasible), "{}", row.reason);
     assert_eq!(result.reason, "the point was run at 25000 arrivals in 1,000 s");

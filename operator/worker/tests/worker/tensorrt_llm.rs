@@ -33,7 +33,8 @@ parameters: { key: "exclude_input_in_output" value: { string_value: "${exclude_i
 parameters: { key: "decoding_mode" value: { string_value: "${decoding_mode}" } }
 "#;
 
-/// The models around the engine, as images have them: the ensemble's version has only a file whose name begins with a dot.
+/// The models around the engine, as images have them: the ensemble's version has only a file whose name begins with a
+/// dot.
 const AROUND: [(&str, &str); 7] = [
     (
         "preprocessing/config.pbtxt",

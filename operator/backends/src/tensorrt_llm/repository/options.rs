@@ -220,8 +220,9 @@ impl Serving {
     fn of_text_models(&self, entry: EngineEntry) -> BTreeMap<&'static str, String> {
         let several = self.max_batch_size.min(MAX_TEXT_INSTANCES);
         let postprocessing = match entry {
-            // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come: with four, Triton
-            // 2.51 gave 27 of 200 answers in order (triton-inference-server/tensorrtllm_backend#614). BLS waits for each.
+            // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come: with
+            // four, Triton 2.51 gave 27 of 200 answers in order (triton-inference-server/tensorrtllm_backend#614). BLS
+            // waits for each.
             EngineEntry::Engine | EngineEntry::Ensemble => 1,
             EngineEntry::BLS => several,
         };

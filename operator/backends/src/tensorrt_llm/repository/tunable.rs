@@ -1,4 +1,5 @@
-//! Parameters of `tensorrt_llm` that Triton reads when it loads the engine: their values are compared without a new build.
+//! Parameters of `tensorrt_llm` that Triton reads when it loads the engine: their values are compared without a new
+//! build.
 
 use thiserror::Error;
 
@@ -15,7 +16,8 @@ enum Takes {
 
 const SWITCH: Takes = Takes::Words(&["true", "false"]);
 
-/// In the templates of every release from 0.15 to 1.2. What a field of `engine.tensorRTLLM` stands for is not among them.
+/// In the templates of every release from 0.15 to 1.2. What a field of `engine.tensorRTLLM` stands for is not among
+/// them.
 const TUNABLE: [(&str, Takes); 10] = [
     ("batch_scheduler_policy", Takes::Words(&["guaranteed_no_evict", "max_utilization"])),
     ("kv_cache_free_gpu_mem_fraction", Takes::Share),

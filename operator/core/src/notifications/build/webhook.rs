@@ -1,6 +1,6 @@
 //! A webhook of anyone's, signed as Standard Webhooks wants it
-//! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), for which most languages have a
-//! library that verifies. Pure.
+//! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), for which most
+//! languages have a library that verifies. Pure.
 
 use std::fmt;
 

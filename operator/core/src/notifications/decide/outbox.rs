@@ -227,7 +227,8 @@ impl Outbox {
         Some(announcement)
     }
 
-    /// Removes an item that the receiver was not told of; what it was told before is what it knows, unless more follows.
+    /// Removes an item that the receiver was not told of; what it was told before is what it knows, unless more
+    /// follows.
     fn forget_undelivered(&mut self, index: usize) {
         let Some(item) = self.items.remove(index) else { return };
         self.in_flight = self.in_flight.map(|at| if at > index { at - 1 } else { at });
@@ -242,7 +243,8 @@ impl Outbox {
         }
     }
 
-    /// Forgets what was told longer ago than the quiet time, open problems aside, and the oldest when there is too much.
+    /// Forgets what was told longer ago than the quiet time, open problems aside, and the oldest when there is too
+    /// much.
     fn forget(&mut self, now: Instant) {
         let quiet = self.policy.quiet;
         self.told.retain(|_, told| told.happening.role() == Role::Opens || told.at + quiet > now);

@@ -1,5 +1,5 @@
-//! The Job that measures: the engine is put down, Triton is a native sidecar that waits for a model, and the worker loads,
-//! measures and reports. Pure.
+//! The Job that measures: the engine is put down, Triton is a native sidecar that waits for a model, and the worker
+//! loads, measures and reports. Pure.
 
 use std::collections::BTreeMap;
 

@@ -26,8 +26,8 @@ pub struct Earlier {
     pub status: ProfileStatus,
 }
 
-/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made anew: what they
-/// are asked for depends on the choice.
+/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made
+/// anew: what they are asked for depends on the choice.
 pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
     let inputs = &world.spec.inputs;
     // Who measures anew wants to know what has changed since.

@@ -88,7 +88,8 @@ fn is_confirm_of(row: &Measurement, point: &Measurement) -> bool {
         && row.level == point.level
 }
 
-/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there is none to judge.
+/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there
+/// is none to judge.
 pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
     match row.verdict {
         MeasurementVerdict::Feasible => true,

@@ -71,8 +71,8 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
         .collect()
 }
 
-/// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much would be met
-/// beyond doubt.
+/// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much
+/// would be met beyond doubt.
 fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: &Measurement) -> Vec<Option<f64>> {
     let is_measured = match measurement.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,

@@ -171,8 +171,9 @@ fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mu
     record(scope, prefix, attempt + 1, plan)
 }
 
-/// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a second attempt
-/// may be believed too early; its Job waits ten minutes for the rows to be polled, so both would have to fail.
+/// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a
+/// second attempt may be believed too early; its Job waits ten minutes for the rows to be polled, so both would have to
+/// fail.
 fn lacks_rows(result: &ProfileResult, status: &ProfileStatus, scope: &JobScope<'_>) -> bool {
     let held = rows::recorded(status, scope.subject()).len();
     held < result.rows.len() + usize::try_from(result.omitted_rows).unwrap_or(usize::MAX)

@@ -1,4 +1,5 @@
-//! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of them.
+//! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of
+//! them.
 
 mod guided;
 mod ladder;
