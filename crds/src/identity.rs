@@ -178,7 +178,7 @@ mod tests {
         insta::assert_snapshot!(hash_of(&build));
     }
 
-    /// The repository is a part of the artifact; a default that is spelt out is none.
+    /// The repository is a part of the artifact; a default that is written out is not.
     #[test]
     fn another_entry_is_another_engine() {
         let of = |entry: Option<&str>| {

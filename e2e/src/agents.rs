@@ -82,7 +82,7 @@ pub struct Lookup {
     pub value: String,
 }
 
-/// A seed that no run before has had: entity and numbers are drawn anew in every run.
+/// A seed that no run before has had: entity and numbers are drawn again in every run.
 pub fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

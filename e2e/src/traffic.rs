@@ -40,7 +40,7 @@ pub struct Traffic {
     seed: u64,
 }
 
-/// Why no traffic came about. Runs that fail are counted.
+/// Why there was no traffic. Runs that fail are counted.
 #[derive(Debug, Error)]
 pub enum TrafficError {
     /// The trace cannot be read.

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 struct Mistake {
     name: &'static str,
     make: fn(&mut Value),
-    /// Reconciling where the right input mends it by itself, Stalled where a person must act.
+    /// Reconciling where the right input fixes it without further action, Stalled where a person must act.
     condition: &'static str,
     words: &'static [&'static str],
 }
@@ -140,7 +140,7 @@ fn profile(spec: &mut Value, config_map: Value) {
     spec["profiling"] = json!({"workloads": [{"name": "turns", "prompts": {"configMap": config_map}}]});
 }
 
-/// A mirror whose list of files does not fit the files, and prompts of which one is none.
+/// A mirror whose list of files does not fit the files, and a file of prompts with an invalid line.
 async fn prepare(namespace: &Namespace) {
     let wrong = json!({"files": [{"path": "config.json", "size": 2, "sha256": "0".repeat(64)}]}).to_string();
     let prompt = r#"{"id":"1","prompt":"Question: {{number}}\n","maxTokens":8,"stopWords":["\n\n"]}"#;

@@ -14,7 +14,7 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// A manifest of the demo. Rows hold for one weight of the workload, so that another number is measured anew.
+/// A manifest of the demo. Rows hold for one weight of the workload, so that another number is measured again.
 fn manifest(file: &str, number: u32) -> Value {
     let text = fs::read_to_string(path("manifests/demo").join(file)).unwrap();
     let mut agent: Value = serde_norway::from_str(&text).unwrap();

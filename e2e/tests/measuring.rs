@@ -21,7 +21,7 @@ use slipway_e2e::{
 };
 
 /// An agent whose parameter of the model is to be chosen by measuring, most requests a second first. Rows hold for one
-/// weight of the workload, so that another weight is measured anew.
+/// weight of the workload, so that another weight is measured again.
 fn agent(weight: u32, parameter: &str, values: [&str; 2], level: i32) -> Value {
     let mut agent = facts_agent().unwrap();
     agent["spec"]["search"] =

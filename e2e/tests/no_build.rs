@@ -1,6 +1,6 @@
-//! Engines without a build, VLLM, SGLang and TensorRTLLMPyTorch, served by a STAND-IN image
+//! Engines without a build (VLLM, SGLang, TensorRTLLMPyTorch) served by a STAND-IN image
 //! (`e2e/images/slipway-no-build-stand-in`): its backend, its model and its servers have the files, arguments and
-//! tensors of upstream's; nothing here ran vLLM, SGLang, TensorRT-LLM or a GPU.
+//! tensors of upstream's. Nothing here ran vLLM, SGLang, TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

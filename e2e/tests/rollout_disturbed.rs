@@ -83,7 +83,7 @@ async fn a_canary_whose_evidence_cannot_be_read_is_held_until_it_can() {
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
 }
 
-/// Stable must be able to take all traffic back at any time, so whoever takes pods away waits for the end.
+/// Stable must be able to take all traffic back at any time, so whatever removes pods waits for the end.
 #[tokio::test]
 async fn pods_come_in_the_middle_of_a_rollout_and_go_after_it() {
     let bench = Bench::start("rollout-scaled").await.unwrap();

@@ -1,5 +1,5 @@
-//! Traffic in other hands: a person who gives a rollout up, somebody else who writes the route, an operator that dies
-//! while it takes traffic back, and shares that are numbers of pods.
+//! Traffic that others decide: a person who aborts a rollout, another writer of the route, and an operator that dies
+//! while it takes traffic back. Also shares that are numbers of pods.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,5 +1,5 @@
 //! Engines of TensorRT-LLM, built and served by a STAND-IN image (`e2e/images/slipway-tensorrt-llm-stand-in`): its
-//! tools have the argument parsers of 0.16.0 and write files of the right names and sizes; nothing here ran
+//! tools have the argument parsers of 0.16.0 and write files of the right names and sizes. Nothing here ran
 //! TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]

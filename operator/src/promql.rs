@@ -21,8 +21,8 @@ use crate::{
 /// How long an answer may take. A reconciliation waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a Prometheus that did not answer is left alone: else every reconciliation of every agent would wait for it
-/// in vain.
+/// How long a Prometheus that did not answer is left alone: otherwise every reconciliation of every agent would wait
+/// for it.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// Why Prometheus cannot be asked at all.

@@ -1,6 +1,6 @@
 //! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads at its
-//! start, the objectives in it again whenever it changes; and the names of the counters that the sidecar exports and
-//! the operator's alerting rules read.
+//! start. The sidecar reads its objectives again whenever it changes. The crate also names the counters that the
+//! sidecar exports and that the operator's alerting rules read.
 //!
 //! JSON, camelCase, integers with their unit in the name. Unknown fields are refused, so that a misspelt or newer field
 //! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.

@@ -18,7 +18,7 @@ pub enum RunOutcome {
     ContextLengthExceeded,
     /// The last allowed model call asked for tools again.
     MaxStepsExceeded,
-    /// The model wrote something that is no turn.
+    /// The model wrote something that is not a turn.
     MalformedModelOutput,
     /// The engine could not be reached.
     ModelUnavailable,
@@ -37,7 +37,7 @@ pub enum Blame {
     Success,
     /// It failed.
     Error,
-    /// Nothing: whoever asked ended the run, or asked for what cannot be.
+    /// Nothing: the client ended the run, or asked for something impossible.
     Caller,
 }
 

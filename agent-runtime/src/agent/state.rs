@@ -150,7 +150,7 @@ pub enum Failure {
         /// The limit.
         max_tokens: u32,
     },
-    /// The model wrote something that is no turn.
+    /// The model wrote something that is not a turn.
     #[error("the model's output in step {step} cannot be read: {reason}")]
     MalformedOutput {
         /// The step.

@@ -1,4 +1,4 @@
-//! Requests with an `Idempotency-Key`: one run for a key, and its outcome again for whoever repeats the request.
+//! Requests with an `Idempotency-Key`: one run for each key, and its outcome again for a repeated request.
 //!
 //! Kept in this pod's memory, for a while: it answers a client that lost its connection or a gateway that gave up, and
 //! is no store of results.
@@ -99,7 +99,7 @@ impl Outcomes {
     /// The key of a request, if it has one. Requests are the same where their values hash alike.
     ///
     /// # Errors
-    /// 400 for a key that is no short text.
+    /// 400 for a key that is not a short text.
     pub(super) fn key(&self, headers: &HeaderMap, request: impl Hash) -> Result<Option<Key>, ApiError> {
         let Some(name) = headers.get(KEY_HEADER) else { return Ok(None) };
         let name = name.to_str().ok().filter(|name| !name.is_empty() && name.len() <= MAX_KEY_BYTES);

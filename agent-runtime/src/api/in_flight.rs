@@ -1,9 +1,9 @@
-//! A run in flight: a task of its own drives it and counts it, and hands its events to whoever reads them.
+//! A run in flight: a task of its own drives it and counts it, and hands its events to their reader.
 //!
-//! The reader sets no pace. What it has not taken waits in the channel, and then in the task, whose backlog is bounded
-//! by the run itself: parts of the answer that wait are joined, and everything else is part of the run's state already.
-//! So a client that reads slowly changes no latency, and one that stops reading has its place until the run's time is
-//! up.
+//! The reader sets no pace. Events that it has not taken wait in the channel, and then in the task. The run itself
+//! bounds that backlog: parts of the answer that wait are joined, and everything else is part of the run's state
+//! already. So a client that reads slowly changes no latency, and one that stops reading has its place until the run's
+//! time is up.
 
 use std::{
     collections::VecDeque,
@@ -161,7 +161,7 @@ impl Reader {
 struct RunInFlight {
     counted: Counted,
     place: Place,
-    /// Whoever sends the request again is told what came of it, so such a run goes on without a reader.
+    /// A client that sends the request again gets its outcome, so such a run goes on without a reader.
     ticket: Option<Ticket>,
     /// What was done so far, for a run that ends without a state of its own.
     steps: Vec<Step>,

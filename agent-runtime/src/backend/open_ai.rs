@@ -30,7 +30,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server may take to end an answer after its last event.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Characters kept of a refusal that is no JSON.
+/// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
 
 /// A server and the model that it serves.
@@ -56,8 +56,8 @@ struct Tokenized {
 pub enum OwnServer {
     /// vLLM's. It keeps back what may become a stop word.
     Vllm,
-    /// SGLang's. It sends the beginning of a stop word before it knows the word, so that text is cut here: the word is
-    /// left in the text, where it would be taken out of what was sent already.
+    /// SGLang's. It sends the beginning of a stop word before it knows the word, so text is cut here. Upstream would
+    /// remove the word from text that was already sent.
     SgLang,
 }
 

@@ -293,7 +293,7 @@ impl Counts {
     }
 }
 
-/// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
+/// Whether the end of a run is a good event of an objective; nothing when the objective does not count it.
 fn is_good_event(
     objective: &LatencyObjective,
     run: &InFlight,

@@ -5,10 +5,10 @@
 //! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied
 //!   where there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
 //!   `--use_parallel_embedding`), one that is last 1/tp of the output layer.
-//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8 (Kwon et al., PagedAttention, SOSP
-//!   2023, section 3; README of upstream's Llama, "Long context length").
+//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8. Sources: Kwon et al.,
+//!   PagedAttention, SOSP 2023, section 3; README of upstream's Llama, "Long context length".
 //! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM,
-//!   docs/source/reference/memory.md). Upstream gives no formula; taken as the widest live tensors of one layer at 16
+//!   docs/source/reference/memory.md). Upstream gives no formula. Taken are the widest live tensors of one layer at 16
 //!   bits: twice the residual stream, QKV, and gate and up of the MLP, plus FP32 logits of every sequence.
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!

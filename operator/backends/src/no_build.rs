@@ -1,8 +1,8 @@
 //! Backends without a build: a checkpoint is served as it is, by what a generated file tells the engine. Pure.
 //!
 //! [`of`] is the table. Each backend has a folder of its own beside this module, with one [`Backend`] for each of its
-//! servers: its versions and images, what its GPUs compute with, its share of memory, and its arguments. Everything
-//! else is here, and names no backend.
+//! servers. It has versions and images, formats by GPU, share of memory, and arguments. Everything else is here, and
+//! names no backend.
 //!
 //! All files of arguments are written as JSON, which is YAML too. Options whose defaults differ among versions are
 //! always written.
@@ -163,7 +163,7 @@ pub fn of(backend: NoBuildBackend) -> &'static Backend {
 /// The text of the arguments file.
 ///
 /// # Errors
-/// An extra argument is none, belongs to the Job, or contradicts a field.
+/// An extra argument is malformed, belongs to the Job, or contradicts a field.
 pub fn arguments(request: &Request) -> Result<String, ArgumentError> {
     let all = (of(request.backend).arguments)(request)?;
     Ok(format!("{:#}\n", Value::Object(all)))

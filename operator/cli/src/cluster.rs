@@ -246,7 +246,7 @@ impl Cluster {
     }
 }
 
-/// Whether the body of an unsuccessful answer is an error of a server; the record of a run that failed is none.
+/// Whether the body of an unsuccessful answer is an error of a server; the record of a failed run is not.
 fn is_refusal(body: &str) -> bool {
     let parsed: Option<serde_json::Value> = serde_json::from_str(body).ok();
     parsed.is_none_or(|json| json.get("steps").is_none())

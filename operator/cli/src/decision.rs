@@ -96,7 +96,7 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
 }
 
 /// Gives the plan of the spec if it was given up, with its last retry token: it was rolled back, or stable pods were
-/// drained for it in vain.
+/// drained for it without effect.
 fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
     let status = object.status.as_ref()?;
     let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";

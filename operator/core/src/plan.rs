@@ -30,7 +30,7 @@ pub const AT_ONCE: Duration = Duration::from_millis(10);
 pub enum Child {
     /// Applied.
     ConfigMap(Box<ConfigMap>),
-    /// Created: the size of a claim belongs to whoever grows it.
+    /// Created: the size of a claim belongs to the one that grows it.
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
     /// Applied.
     Service(Box<Service>),

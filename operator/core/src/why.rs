@@ -95,7 +95,7 @@ pub enum Why {
         /// What happened.
         failure: String,
     },
-    /// A Job failed and a repetition would not mend it.
+    /// A Job failed, and a retry would not help.
     JobFailed {
         /// The failed Job.
         job: JobRef,
@@ -157,7 +157,7 @@ pub enum Why {
         /// What happened.
         failure: String,
     },
-    /// What serves is measured anew later.
+    /// The serving choice is measured again later.
     ReprofilingPlanned {
         /// When it is due.
         at: String,
@@ -166,7 +166,7 @@ pub enum Why {
         /// What came of it last.
         latest: Option<String>,
     },
-    /// What serves is measured anew after drift.
+    /// The serving choice is measured again after drift.
     ReprofilingAfterDrift {
         /// When it may be.
         at: String,
@@ -177,7 +177,7 @@ pub enum Why {
         /// What came of it last.
         latest: Option<String>,
     },
-    /// The month's budget does not allow for measuring anew.
+    /// The month's budget does not allow for another campaign.
     ReprofilingBudgetUsed {
         /// The month.
         month: String,

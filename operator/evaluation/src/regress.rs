@@ -240,9 +240,9 @@ impl Run {
     }
 }
 
-/// Order statistics that bound a quantile, each with error at most `side`: `X_(l)` with `P(Bin(n, p) < l) <= side` and
-/// `X_(u)` with `P(Bin(n, p) >= u) <= side` (David and Nagaraja, Order Statistics, 7.1). `None` when the sample has
-/// none.
+/// Order statistics that bound a quantile, each with error at most `side`. They are `X_(l)` with `P(Bin(n, p) < l) <=
+/// side` and `X_(u)` with `P(Bin(n, p) >= u) <= side` (David and Nagaraja, Order Statistics, 7.1). `None` when the
+/// sample has none.
 fn quantile_bounds(sorted: &[f64], p: f64, side: f64) -> Option<(f64, f64)> {
     if sorted.len() < MIN_RECORDS {
         return None;

@@ -36,8 +36,8 @@ fn hold_as_quantities(wanted: &Value, observed: &Value) -> bool {
     })
 }
 
-/// A quantity in billionths, the finest that the API keeps; absent where the text is none, or too large for any
-/// resource. Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
+/// A quantity in billionths, the finest that the API keeps; absent where the text is not a quantity, or too large for
+/// any resource. Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
 fn nano(text: &str) -> Option<i128> {
     const NANO: i128 = 1_000_000_000;
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -2,8 +2,8 @@
 //!
 //! Works as client-go does it (<https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>): clocks of different
 //! machines are never compared; a lease counts as expired when its record has not changed for its duration on *our*
-//! clock. A leader that cannot renew within its deadline ends the process, and a writer asks [`Leadership::check`]
-//! first, so that a process that was stopped and continued does not write on an old claim.
+//! clock. A leader that cannot renew within its deadline ends the process. A writer asks [`Leadership::check`] first,
+//! so that a process that was stopped and continued does not write on an old claim.
 
 pub use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,4 +1,4 @@
-//! What a rollout is judged by, as metrics in the words of its status: for dashboards, and for whoever asks afterwards
+//! What a rollout is judged by, as metrics in the words of its status: for dashboards, and for questions afterwards
 //! what was known when.
 
 use std::{

@@ -30,7 +30,7 @@ pub enum SpansError {
         #[source]
         source: io::Error,
     },
-    /// A line is no span.
+    /// A line is not a span.
     #[error(
         "line {line} is not a span; a line reads \
          {{\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\"startUnixNanos\":1,\"endUnixNanos\":2}}"
@@ -122,7 +122,7 @@ impl SpanExtent {
 /// Reads spans into the intake, on the clock of the trace files read before.
 ///
 /// # Errors
-/// When a line is no span, there is none, or the trace has no wall clock.
+/// When a line is not a span, there is none, or the trace has no wall clock.
 pub fn read<R: BufRead>(reader: R, intake: &mut Intake) -> Result<SpanExtent, SpansError> {
     let Some(WallClock { origin_unix_nanos: origin }) = intake.clock() else { return Err(SpansError::NoClock) };
     intake.begin_file();

@@ -1,7 +1,7 @@
 //! `finish-build`: checks, hashes and publishes what a builder wrote.
 //!
-//! The artifact is copied into a hidden folder of the store while its chunks are compared with the digests just taken,
-//! the manifest is written last, and one rename commits it under its digest. A reader never sees half an artifact.
+//! The artifact is copied into a hidden folder of the store while its chunks are compared with the digests just taken.
+//! The manifest is written last, and one rename commits it under its digest. A reader never sees half an artifact.
 
 use std::{
     collections::BTreeMap,

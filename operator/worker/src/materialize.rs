@@ -3,7 +3,7 @@
 //! The artifact is copied from the store into an emptyDir or a node-local cache, every chunk compared with its digest.
 //! A marker written last says which manifest was verified, so that a second start re-reads sizes and the manifest only.
 //! The one file that may differ from the artifact is the model's config.pbtxt: it carries the serving configuration,
-//! and is written anew from the store at each start.
+//! and is written again from the store at each start.
 
 use std::{
     fs, io,

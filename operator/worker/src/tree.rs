@@ -25,7 +25,7 @@ pub enum TreeError {
         /// The entry.
         path: PathBuf,
     },
-    /// A name that is no UTF-8.
+    /// A name that is not UTF-8.
     #[error("the file name {} is not UTF-8", path.display())]
     NotUtf8 {
         /// The entry.

@@ -34,7 +34,7 @@ pub enum TokenizerError {
         #[source]
         source: io::Error,
     },
-    /// The file is no tokenizer.
+    /// The file is not a tokenizer.
     #[error("{} is not a usable tokenizer: save it again with save_pretrained()", path.display())]
     Tokenizer {
         /// The file.
@@ -43,7 +43,7 @@ pub enum TokenizerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The file is no configuration of a checkpoint.
+    /// The file is not the configuration of a checkpoint.
     #[error("{} is not the configuration of a checkpoint: eos_token_id is a number or a list of numbers", path.display())]
     Configuration {
         /// The file.

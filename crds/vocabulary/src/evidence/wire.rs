@@ -14,7 +14,7 @@ pub struct Evidence {
     pub revision: String,
     /// The pod's name.
     pub pod: String,
-    /// When the process started (RFC 3339, UTC). Another value means another process: its windows start anew, and what
+    /// When the process started (RFC 3339, UTC). Another value means another process: its windows start again, and what
     /// the earlier one had in flight is lost.
     pub started_at: String,
     /// Finished windows, ascending by id. A window in which nothing happened is present, with no or idle metrics.

@@ -171,10 +171,11 @@ impl fmt::Display for Signal {
 
 /// The test of live windows against a baseline.
 ///
-/// Per signal and block, the excess of live units over the baseline, summed over the strata both have seen, is
-/// standardised and enters a [`SequentialT`]: hours differ from each other more than units do, and the self-normalised
-/// statistic takes its variance from the blocks. Margins absorb the baseline's own sampling error, which every block
-/// shares. Signals are averaged with equal weights within workload and within behaviour; each alarms at `1 / alpha`.
+/// Per signal and block, the excess of live units over the baseline is summed over the strata that both have seen. It
+/// is standardised and enters a [`SequentialT`]: hours differ from each other more than units do, and the
+/// self-normalised statistic takes its variance from the blocks. Margins absorb the baseline's own sampling error,
+/// which every block shares. Signals are averaged with equal weights within workload and within behaviour; each alarms
+/// at `1 / alpha`.
 #[derive(Clone, Debug)]
 pub struct LiveTest {
     baseline: Baseline,
@@ -220,8 +221,8 @@ impl LiveTest {
         metrics.iter().for_each(|metric| self.block.add(metric));
     }
 
-    /// Closes the open block if it ends by then. Whoever has all windows of a block and says so loses nothing when the
-    /// test resumes; a window of it that comes later makes a block of its own.
+    /// Closes the open block if it ends by then. With all windows of a block, this loses nothing when the test resumes;
+    /// a window of it that comes later makes a block of its own.
     pub fn close(&mut self, by_seconds: u64) {
         if let Some(ends) = self.block_ends_seconds.take_if(|ends| *ends <= by_seconds) {
             self.close_block(ends);
@@ -297,8 +298,8 @@ impl LiveTest {
         self.worst(family).map(|(_, ln_e)| ln_e)
     }
 
-    /// The signals of a family that alarm, each with the log of its e-value, the strongest first: the worst once the
-    /// family does, and others that would also alarm if each of the family were asked by itself (Bonferroni).
+    /// The signals of a family that alarm, each with the log of its e-value, the strongest first. The worst alarms with
+    /// its family; others do if they would also alarm by themselves (Bonferroni).
     #[must_use]
     pub fn shown(&self, family: Family) -> Vec<(Signal, f64)> {
         let Some((worst, ln_mean)) = self.worst(family) else { return Vec::new() };

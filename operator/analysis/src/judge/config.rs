@@ -154,7 +154,7 @@ pub enum ConfigError {
         /// Largest value, percent.
         high: f64,
     },
-    /// A percentile is none the judge knows.
+    /// The judge does not know a percentile.
     #[error("objectives[{index}].percentile: {text:?} is none of p50, p90, p95, p99, p99.9")]
     Percentile {
         /// Position of the objective.
@@ -182,7 +182,7 @@ pub enum ConfigError {
         /// The metric.
         metric: Metric,
     },
-    /// An objective is on a metric that is no latency.
+    /// An objective is on a metric that is not a latency.
     #[error(
         "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, ModelTime, ToolTime, RequestLatency, TimeToFirstToken or InterTokenLatency"
     )]

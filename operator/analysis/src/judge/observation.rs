@@ -51,8 +51,8 @@ pub struct Window {
     pub end_seconds: u64,
     /// The canary's share of new traffic in the window, percent; `None` keeps the judge's own step.
     pub weight_percent: Option<f64>,
-    /// The share of those that it is compared with, percent, where these are a baseline of their own beside the rest of
-    /// the traffic; `None` when it is compared with all the rest.
+    /// The share of its reference in percent, where the reference is a baseline beside the rest of the traffic. `None`
+    /// when it is compared with all the rest.
     pub reference_percent: Option<f64>,
     /// The observations, in any order.
     pub observations: Vec<Observation>,

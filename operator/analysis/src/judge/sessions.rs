@@ -20,9 +20,9 @@ pub(super) const LN_SPLIT_KEPT: f64 = -0.510_825_623_765_990_7;
 
 /// The evidence against the declared split.
 ///
-/// Given the new sessions of a window, those of the canary are binomial with the declared weight; the e-value is the
-/// likelihood ratio against other odds, which may change with the weight from window to window (Lindon and Malek,
-/// arXiv 2011.03567). Sessions, not requests: a sticky session's requests are not independent draws.
+/// Given the new sessions of a window, those of the canary are binomial with the declared weight. The e-value is the
+/// likelihood ratio against other odds, which may change with the weight from window to window (Lindon and Malek, arXiv
+/// 2011.03567). Sessions, not requests: a sticky session's requests are not independent draws.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sessions {
     pub process: RestartProduct,

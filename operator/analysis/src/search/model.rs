@@ -4,8 +4,8 @@ use super::kernel::{Amplitudes, Kernel};
 use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
 use crate::slo::Bound;
 
-/// What a given prior column may be off for an arm, or for all arms with some value of an axis, as a standard
-/// deviation: that of a factor between 0.3 and 3.
+/// Error of a given prior column for an arm, or for all arms with some value of an axis. It is a standard deviation:
+/// that of a factor between 0.3 and 3.
 const GIVEN_PRIOR: f64 = 0.6;
 /// Share of its limit that is added to an error rate before the logarithm, for most are exactly zero.
 const ERROR_FLOOR: f64 = 0.1;

@@ -114,9 +114,9 @@ impl Scorer {
         Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective, spread }
     }
 
-    /// What a cell's score is at most: its chance is that of the constraint least likely to be met, 1 where one is
-    /// expected to be met, for the belief's variances may be too large; and its gain is that chance of [`MOST_GAIN`],
-    /// or the objective's own expected improvement. A few exponentials instead of a quadrature.
+    /// The upper bound of a cell's score. Its chance is that of the constraint least likely to be met; it is 1 where
+    /// one is expected to be met, because the belief's variances may be too large. Its gain is that chance of
+    /// [`MOST_GAIN`], or the objective's own expected improvement. A few exponentials instead of a quadrature.
     pub(super) fn at_most(&self, belief: &Belief) -> Score {
         let chance = |limit: &Limit| {
             let (mean, sd) = law(belief, limit.metric);

@@ -1,8 +1,8 @@
 //! The structured surrogate: every metric's law at every cell, from the runs so far. Pure.
 //!
 //! ln throughput is the prior's expectation plus a Gaussian process T. By Little's law a closed loop of c requests has
-//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k, and only the slowly varying ln
-//! k gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
+//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k. Only the slowly varying ln k
+//! gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
 //! load does not tie to throughput (memory, utilization, error rates) get processes of their own.
 
 use smallvec::SmallVec;

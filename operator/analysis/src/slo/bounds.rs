@@ -50,8 +50,8 @@ pub fn quantile(sorted: &[f64], quantile: Quantile) -> Option<f64> {
     Some(low + (high - low) * fraction)
 }
 
-/// Bounds a percentile by order statistics, without assuming a distribution: the upper bound is the r-th smallest value
-/// with the least r such that P(Bin(n, p) < r) >= confidence; the lower bound the r-th with the greatest r such that
+/// Bounds a percentile by order statistics, without assuming a distribution. The upper bound is the r-th smallest value
+/// with the least r such that P(Bin(n, p) < r) >= confidence. The lower bound is the r-th with the greatest r such that
 /// P(Bin(n, p) >= r) >= confidence (David and Nagaraja, "Order Statistics", 7.1). `sorted` is ascending; `None` when it
 /// is empty.
 #[must_use]

@@ -61,7 +61,7 @@ pub enum ReleaseError {
 /// The image that serves a version: the one named, else the vendor's newest that carries it.
 ///
 /// # Errors
-/// [`ReleaseError`]: the version is none, too old, or in no image and none is named.
+/// [`ReleaseError`]: the version is malformed or too old, or no image contains it and none is named.
 pub fn image(backend: NoBuildBackend, version: &str, named: Option<&str>) -> Result<String, ReleaseError> {
     let of = of(backend);
     let Releases { example, oldest, image, carried } = &of.releases;

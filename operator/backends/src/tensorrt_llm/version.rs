@@ -2,7 +2,7 @@
 //!
 //! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the
 //! submodule pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines
-//! can be built from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts,
+//! can be built from 0.15, which the image 24.11 carries, up to 1.2. The 1.3 line removed convert scripts,
 //! `trtllm-build` and the C++ backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
 
 use std::fmt;

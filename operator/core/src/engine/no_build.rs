@@ -17,7 +17,7 @@ use super::tensorrt_llm::{kv_cache, positive, precision};
 /// Why an engine cannot be told what to do.
 #[derive(Debug, Error)]
 pub enum OrderError {
-    /// The precision is none that is served.
+    /// The backend does not serve the precision.
     #[error("search.precision: {backend} does not serve {precision}")]
     Precision {
         /// The backend.

@@ -55,7 +55,7 @@ pub struct JobParts {
     pub volumes: Vec<Volume>,
     /// Labels that the node must have.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to put up with.
+    /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
     /// Seconds that its pod may run.
     pub deadline_seconds: i64,

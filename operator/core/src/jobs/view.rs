@@ -258,8 +258,8 @@ pub fn image_problem(pod: &Pod) -> Option<String> {
     })
 }
 
-/// The Secrets that a pod waits for. A missing one keeps its containers from being made, and only an event of the
-/// kubelet's says so; what the pod itself says is that its volumes are not all there.
+/// The Secrets that a pod waits for. Without one its containers are not created, and only an event of the kubelet says
+/// so. The pod itself only shows that not all volumes are mounted.
 pub fn secret_problem(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
@@ -287,8 +287,7 @@ pub fn latest_crash(pod: &Pod) -> Option<(Timestamp, String)> {
     crashes(pod).filter_map(|(at, text)| Some((at?, text))).max_by_key(|(at, _)| *at)
 }
 
-/// Whether a pod is taken away by the cluster: drained, evicted or preempted. Its containers end for no fault of their
-/// own.
+/// Whether the cluster removes a pod: drained, evicted or preempted. Its containers end for no fault of their own.
 pub fn is_disrupted(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")

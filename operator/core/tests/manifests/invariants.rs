@@ -377,7 +377,7 @@ fn a_vendors_tools_see_neither_secrets_nor_the_store(#[case] fixture_name: &str,
     assert!(items(&template["spec"], "volumes").all(|volume| volume.get("secret").is_none()));
 }
 
-/// Whoever is examined sees the questions and not the answers.
+/// A pod under examination sees the questions and not the answers.
 #[rstest]
 fn the_answers_of_the_data_set_are_hidden_from_the_engine(
     #[values("full", "tensorrt-llm", "vllm")] fixture_name: &str,
@@ -520,7 +520,7 @@ fn the_worker_understands_its_tasks(
 }
 
 /// These values are on users' clusters as names of revisions and as annotations. A change here starts every agent of
-/// every user anew at an upgrade of the operator: a field that comes later is left out where it has its default.
+/// every user again at an upgrade of the operator: a field that comes later is left out where it has its default.
 #[test]
 fn hashes_of_plans_and_of_their_inputs_never_change() {
     let hashes: Vec<_> = super::FIXTURES

@@ -12,8 +12,8 @@ use slipway_operator_core::{
 use super::KnownKinds;
 use crate::kube_io::read::{ReadError, list};
 
-/// The route, where the cluster knows routes. Where none is asked for, one of an earlier spec may be left; a cluster
-/// without routes is not asked for them, for each such answer is a warning in the log.
+/// The route, where the cluster knows routes. Where the spec asks for no route, one of an earlier spec may be left. A
+/// cluster without routes is not asked for them, because each such answer is a warning in the log.
 ///
 /// # Errors
 /// When the API server does not answer.

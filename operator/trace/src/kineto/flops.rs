@@ -1,7 +1,7 @@
 //! Work of an operator from its input shapes. Pure.
 //!
 //! The chrome trace carries shapes (`record_shapes=True`) but no FLOPs, so they are computed with the formulas that
-//! `torch.profiler` itself uses (`torch/csrc/profiler/util.cpp`, `computeFlops`): 2mnk for a product; attention adds
+//! `torch.profiler` itself uses (`torch/csrc/profiler/util.cpp`, `computeFlops`). A product has 2mnk; attention adds
 //! both of its products, 4 B H Sq Skv D, without the causal saving.
 
 /// Floating-point operations and bytes moved at least (operands and result once each).

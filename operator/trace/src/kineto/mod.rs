@@ -25,7 +25,7 @@ use super::{
     sort::SortError,
 };
 
-/// Why a file is no usable Kineto trace.
+/// Why a file is not a usable Kineto trace.
 #[derive(Debug, thiserror::Error)]
 pub enum KinetoError {
     /// The text breaks off or is no JSON.

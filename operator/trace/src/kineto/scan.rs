@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-/// Why the text is no JSON, with the byte where that showed.
+/// Why the text is not JSON, with the byte where that showed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// The stream ended inside a value.
@@ -36,7 +36,7 @@ pub enum ScanError {
     },
 }
 
-/// Nesting beyond this is no trace; the bound keeps the parser's memory constant.
+/// Nesting beyond this is refused; the bound keeps the parser's memory constant.
 const DEEPEST: u32 = 512;
 
 /// The parser.
@@ -59,7 +59,7 @@ impl<R: Read> Scanner<R> {
         self.consumed + self.position as u64
     }
 
-    /// Returns the next byte that is no white space, without taking it.
+    /// Returns the next byte that is not white space, without taking it.
     ///
     /// # Errors
     /// When the stream ends or fails.

@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use self::{schema::Schema, tables::Export};
 use super::{intake::Intake, sort::SortError};
 
-/// Why a file is no usable export.
+/// Why a file is not a usable export.
 #[derive(Debug, thiserror::Error)]
 pub enum NsysError {
     /// The file cannot be opened.

@@ -43,7 +43,7 @@ pub struct ManifestFile {
 /// Says what is wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidManifest {
-    /// It is no JSON of this shape; the parser's words.
+    /// It is not JSON of this shape; the parser's words.
     Syntax(String),
     /// Written by a newer worker.
     FormatVersion(u32),

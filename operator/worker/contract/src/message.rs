@@ -1,8 +1,8 @@
 //! Termination messages: what a Job's last container says.
 //!
-//! The kubelet keeps 4,096 bytes of a container's message, and 12,288 over all containers of a pod, init containers
-//! included, in equal shares (`normalizeStatus` in `pkg/kubelet/status/status_manager.go`): a pod of five containers
-//! has 2,457 each, and what is longer is cut without notice. [`message_budget`] gives the figure.
+//! The kubelet keeps 4,096 bytes of a container's message. All containers of a pod, init containers included, have
+//! 12,288 in equal shares (`normalizeStatus` in `pkg/kubelet/status/status_manager.go`). A pod of five containers has
+//! 2,457 each, and what is longer is cut without notice. [`message_budget`] gives the figure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -236,8 +236,8 @@ pub fn message_budget(containers: usize) -> usize {
 }
 
 impl Message {
-    /// Writes the message in at most `limit` bytes: human text is cut first, then what a profile did not measure
-    /// and its oldest rows are counted instead of listed; other data is never cut.
+    /// Writes the message in at most `limit` bytes. Human text is cut first. Then what a profile did not measure and
+    /// its oldest rows are counted instead of listed. Other data is never cut.
     ///
     /// # Errors
     /// [`EncodeError`] if the data alone is larger.

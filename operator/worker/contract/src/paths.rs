@@ -1,7 +1,7 @@
 //! Where things lie in a Job's pod and in the artifact store.
 //!
-//! Paths of the store are relative to the root of the volume, so that the operator can name them as a `subPath` and
-//! the worker can join them to wherever the volume is mounted.
+//! Paths of the store are relative to the root of the volume. The operator can name them as a `subPath`, and the worker
+//! joins them to the mount path.
 
 use crate::{Digest, EngineRef};
 

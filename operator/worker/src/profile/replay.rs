@@ -35,7 +35,7 @@ pub enum TraceError {
     /// There is no trace, or another one.
     #[error("failed to load the trace")]
     Data(#[source] DataError),
-    /// A line is no recorded run.
+    /// A line is not a recorded run.
     #[error("line {line} of the trace is not a recorded run (input, and calls with their results)")]
     Line {
         /// Counted from 1.

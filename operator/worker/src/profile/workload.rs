@@ -22,7 +22,7 @@ pub enum WorkloadError {
         #[source]
         source: DataError,
     },
-    /// A line is no prompt.
+    /// A line is not a prompt.
     #[error("line {line} of the prompts of workload {workload:?} is not understood")]
     Line {
         /// The workload's name.

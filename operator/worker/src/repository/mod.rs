@@ -44,7 +44,7 @@ pub enum RepositoryError {
         #[source]
         source: std::io::Error,
     },
-    /// A configuration that is no protobuf text.
+    /// A configuration that is not protobuf text.
     #[error("the {CONFIG_FILE} of model {model:?} is damaged or has an unfilled placeholder")]
     ParseConfig {
         /// The model.

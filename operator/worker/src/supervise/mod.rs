@@ -1,8 +1,8 @@
 //! `supervise`: runs tritonserver, or an engine's own server, as the first process of its container.
 //!
 //! Triton starts without a model and under explicit control, because a sidecar that loads at start and fails restarts
-//! for ever. As the first process the supervisor forwards signals, collects every orphan (Triton's Python stubs), and
-//! at the end says in the termination message how Triton ended and what it wrote last.
+//! for ever. As the first process the supervisor forwards signals and collects every orphan (Triton's Python stubs). At
+//! the end it says in the termination message how Triton ended and what it wrote last.
 
 mod ending;
 mod exceptions;

@@ -38,7 +38,7 @@ pub enum AssembleError {
     /// The task is of another backend.
     #[error("the task contains no TensorRT-LLM build: operator and worker must be of the same release")]
     NoBuild,
-    /// The task's version is none.
+    /// The task's version is malformed.
     #[error("the task's version is not one")]
     Version(#[source] VersionError),
     /// The tools left something else than the engine asked for.

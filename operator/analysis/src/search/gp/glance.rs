@@ -1,7 +1,7 @@
 //! A look at many cells at little cost: a process's likeliest fit alone, and a bound on its variance. Pure.
 //!
-//! The mean of a fit is linear in the similarities of the cell's arm to those of the runs, so that what depends on the
-//! level is summed beforehand, and a cell costs a product per run. Its variance is at most that given the one run s
+//! The mean of a fit is linear in the similarities of the cell's arm to those of the runs. So the part that depends on
+//! the level is summed beforehand, and a cell costs a product per run. Its variance is at most that given the one run s
 //! that tells most, k(x, x) - max_s k(x, s)^2 / (k(s, s) + noise), for every further run can only lower it.
 
 use super::{Fault, JITTER, LANES, Normal, Process, Site, shared};

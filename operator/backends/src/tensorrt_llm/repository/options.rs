@@ -21,8 +21,8 @@ pub enum BatchSchedulerPolicy {
 
 /// Most sequences that BLS is offered for.
 ///
-/// One of its copies serves one request at a time, so that upstream wants as many as the engine runs sequences
-/// (docs/model_config.md of triton-inference-server/tensorrtllm_backend), and each is a Python process of its own.
+/// One of its copies serves one request at a time, so upstream recommends as many as the engine runs sequences
+/// (docs/model_config.md of triton-inference-server/tensorrtllm_backend). Each is a Python process of its own.
 pub const MAX_BLS_INSTANCES: u32 = 128;
 /// Copies of a model that turns text into tokens, or back: a call takes about a millisecond.
 const MAX_TEXT_INSTANCES: u32 = 4;

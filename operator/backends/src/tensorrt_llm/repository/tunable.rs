@@ -34,7 +34,7 @@ const TUNABLE: [(&str, Takes); 10] = [
 /// Why a parameter cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TunableError {
-    /// It is none, or a new engine or a field of the spec is what sets it.
+    /// It is unknown, or it needs a new engine, or a field of the spec sets it.
     #[error("{name} is not a parameter that an engine reads when it is loaded; use one of {known}")]
     Unknown {
         /// The name.

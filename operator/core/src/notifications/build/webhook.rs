@@ -46,7 +46,7 @@ impl Secret {
     /// Reads secrets, one a line.
     ///
     /// # Errors
-    /// When there is none, or a line is no secret.
+    /// When there is none, or a line is not a secret.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let key = |(index, line): (usize, &str)| {

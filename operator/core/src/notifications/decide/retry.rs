@@ -27,8 +27,8 @@ pub enum Answer {
 
 /// Reads a status and a `Retry-After` header (RFC 9110, section 10.2.3: seconds, or a date).
 ///
-/// 408, 429 and all of 5xx may pass; every other failure, redirects included, is final: Slack's 4xx speak of the
-/// payload or of an address that is gone, and PagerDuty asks not to repeat a 400.
+/// 408, 429 and all of 5xx may pass. Every other failure is final, redirects included: Slack's 4xx mean a bad payload
+/// or a removed address, and PagerDuty asks not to repeat a 400.
 pub fn answer(status: u16, retry_after: Option<&str>, now: Timestamp) -> Answer {
     match status {
         200..=299 => Answer::Delivered,

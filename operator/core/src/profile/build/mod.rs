@@ -60,7 +60,7 @@ pub fn prompts_folder(index: usize) -> String {
 /// The task and the Job of a scope.
 ///
 /// # Errors
-/// When a digest of the inputs is none.
+/// When a digest of the inputs is malformed.
 pub fn profile_job(
     world: &ProfileWorld,
     status: &ProfileStatus,

@@ -27,7 +27,7 @@ pub struct Earlier {
 }
 
 /// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made
-/// anew: what they are asked for depends on the choice.
+/// again: what they must show depends on the choice.
 pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
     let inputs = &world.spec.inputs;
     // Who measures anew wants to know what has changed since.

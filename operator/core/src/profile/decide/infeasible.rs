@@ -13,7 +13,7 @@ const ERROR_RATE: &str = "error-rate";
 /// Name of the limit on throughput.
 const THROUGHPUT: &str = "throughput";
 
-/// What stands in the way at the point that comes nearest, among the rows of a purpose.
+/// What binds at the point that comes nearest, among the rows of a purpose.
 pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: MeasurementPurpose) -> Infeasible {
     let objectives = judged(inputs, purpose);
     let limits = limits(inputs, &objectives, purpose);

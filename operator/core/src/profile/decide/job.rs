@@ -34,7 +34,7 @@ pub enum JobStep {
         /// The same in words.
         reason: String,
     },
-    /// It failed, and a repetition would not mend it; its rows are in the planned status.
+    /// It failed, and a retry would not help; its rows are in the planned status.
     GivenUp(String),
 }
 
@@ -172,7 +172,7 @@ fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mu
 }
 
 /// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a
-/// second attempt may be believed too early; its Job waits ten minutes for the rows to be polled, so both would have to
+/// second attempt may be believed too early. Its Job waits ten minutes for the rows to be polled, so both would have to
 /// fail.
 fn lacks_rows(result: &ProfileResult, status: &ProfileStatus, scope: &JobScope<'_>) -> bool {
     let held = rows::recorded(status, scope.subject()).len();

@@ -83,8 +83,8 @@ fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
     }
 }
 
-/// Whether a point is better than another by more than campaigns differ among themselves: by its own figure for
-/// throughput, of which no bounds are known, and between the bounds of both for latency.
+/// Whether a point is better than another by more than campaigns differ from each other. Throughput has no known
+/// bounds, so its figures are compared. For latency it is the bounds of both.
 pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incumbent: &Measurement) -> bool {
     match inputs.optimize_for {
         OptimizeFor::Throughput => score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD),
