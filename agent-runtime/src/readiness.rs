@@ -16,7 +16,7 @@ use crate::{
 pub struct ReadinessWatch {
     /// The engine.
     pub backend: Arc<dyn Backend>,
-    /// The door it opens and closes.
+    /// The admission that it opens and closes.
     pub admission: Arc<Admission>,
     /// The shapes to generate first.
     pub warm_up: WarmUp,

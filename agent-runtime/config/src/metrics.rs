@@ -30,7 +30,7 @@ pub enum RunOutcome {
     ShuttingDown,
 }
 
-/// What a run that ended so says of the agent.
+/// What such an end says about the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// It did what it is for.
@@ -72,7 +72,7 @@ impl RunOutcome {
         }
     }
 
-    /// What it says of the agent.
+    /// What it says about the agent.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Answered => Blame::Success,

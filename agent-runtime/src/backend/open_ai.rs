@@ -64,7 +64,7 @@ pub enum OwnServer {
 /// Why the client could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenAiError {
-    /// The endpoint is no URL.
+    /// The endpoint is not a URL.
     #[error("triton.endpoint: {endpoint:?} is not an address; write it as http://127.0.0.1:8000")]
     Endpoint {
         /// What was given.

@@ -1,5 +1,5 @@
-//! How engines say that a prompt does not fit their context. None of them has a code for it, so their words must do.
-//! Pure.
+//! How engines say that a prompt does not fit their context. None of them has a code for it, so their messages are
+//! matched. Pure.
 
 /// What engines write, in lower case; each word is of one of them and of no other failure.
 const WORDS: [&str; 5] = [

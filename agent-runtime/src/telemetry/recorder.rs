@@ -41,7 +41,7 @@ pub enum Completion {
     Refused,
 }
 
-/// What a client says of a run.
+/// A client's feedback on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskJudgement {
     /// It did what it was for.

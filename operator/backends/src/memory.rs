@@ -141,7 +141,7 @@ pub fn estimate(shape: &Shape, layout: &Layout) -> Estimate {
     let layers = f64::from(shape.layers.div_ceil(pipeline));
     let linear = layers * (attention_weights(shape, tensor) + mlp_weights(shape, shape.experts)) / tensor;
     let embedding = 2.0 * f64::from(shape.vocabulary) * f64::from(shape.hidden);
-    // The engine keeps a tied output layer apart, for it is split and the embedding is not.
+    // The engine keeps a tied output layer apart, because it is split and the embedding is not.
     let embeddings = if pipeline == 1 { embedding + embedding / tensor } else { embedding };
     let tokens = f64::from(layout.max_num_tokens);
     let kv_width = f64::from(shape.kv_heads).max(tensor) * f64::from(shape.head_size);

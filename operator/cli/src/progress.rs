@@ -172,7 +172,7 @@ fn changed_at(object: &AgentDeployment) -> Option<Timestamp> {
     of_spec.filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()
 }
 
-/// Whether the status speaks of the spec as it is.
+/// Whether the status describes the current spec.
 fn is_seen(object: &AgentDeployment) -> bool {
     object.status.as_ref().is_some_and(|status| status.observed_generation == object.metadata.generation)
 }

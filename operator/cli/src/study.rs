@@ -1,4 +1,4 @@
-//! A campaign as people read it: its points, their names, and what became of each. Pure.
+//! A campaign as people read it: its points, their names and their results. Pure.
 
 use slipway_crds::v1alpha1::{
     Profile, ProfileStatus,
@@ -15,7 +15,7 @@ pub struct Study<'a> {
     status: &'a ProfileStatus,
 }
 
-/// What became of a point.
+/// Result of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It serves.
@@ -82,7 +82,7 @@ impl<'a> Study<'a> {
         self.status.measurements.get(position).map(|row| (position, row))
     }
 
-    /// The engine of a measurement as people call it.
+    /// Display name of the engine of a measurement.
     pub fn engine(&self, name: &'a str) -> &'a str {
         self.inputs.engines.iter().find(|engine| engine.name == name).map_or(name, |engine| &engine.display_name)
     }
@@ -113,7 +113,7 @@ impl<'a> Study<'a> {
         self.inputs.objectives.first().and_then(|first| find(row, first)).or_else(|| row.latencies.first())
     }
 
-    /// What became of a measurement.
+    /// Result of a measurement.
     pub fn standing(&self, position: usize, row: &'a Measurement) -> Standing {
         let is = |named: Option<i32>| named.and_then(|at| usize::try_from(at).ok()) == Some(position);
         let choice = self.status.choice.as_ref();

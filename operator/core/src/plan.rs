@@ -106,7 +106,7 @@ pub enum About {
     Nothing,
     /// A plan, by its hash.
     Plan(String),
-    /// An engine, by the name that people call it.
+    /// Display name of an engine.
     Engine(String),
 }
 

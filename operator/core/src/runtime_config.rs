@@ -19,7 +19,7 @@ const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
-/// What a revision's plan says of the agent that a sidecar serves.
+/// The part of a revision's plan that configures its sidecar.
 #[derive(Debug, Clone, Copy)]
 pub struct ServedAgent<'a> {
     /// The agent.

@@ -163,7 +163,7 @@ pub enum Why {
         at: String,
         /// What it waits for, where it is due.
         held: Option<&'static str>,
-        /// What came of it last.
+        /// Its latest result.
         latest: Option<String>,
     },
     /// The serving choice is measured again after drift.
@@ -174,7 +174,7 @@ pub enum Why {
         held: Option<&'static str>,
         /// What is at risk.
         risk: String,
-        /// What came of it last.
+        /// Its latest result.
         latest: Option<String>,
     },
     /// The month's budget does not allow for another campaign.

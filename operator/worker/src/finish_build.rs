@@ -70,7 +70,7 @@ pub enum FinishError {
     /// The output cannot be read.
     #[error("the builder's output cannot be hashed")]
     Hash(#[source] HashError),
-    /// The builder's report is no report.
+    /// The builder's report is malformed.
     #[error("the builder's report {} is not JSON of the documented shape", path.display())]
     Report {
         /// The report.
@@ -117,7 +117,7 @@ impl Classify for FinishError {
 /// Checks, hashes and publishes, and scores the evaluation's raw outputs if the task asks for it.
 ///
 /// # Errors
-/// [`FinishError`]; the store then holds nothing that a reader would take for half an artifact.
+/// [`FinishError`]; the store then holds no partial artifact that a reader could see.
 pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishError> {
     check_identity(&task.identity)?;
     let report = read_report(&folders.output)?;

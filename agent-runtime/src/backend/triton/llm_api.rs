@@ -5,7 +5,7 @@
 //! (<https://github.com/NVIDIA/TensorRT-LLM/tree/main/triton_backend/all_models/llmapi/tensorrt_llm>).
 //!
 //! Stop words are not sent: the model hands them to the tokenizer as bytes, which take none. Text is cut here, and a
-//! stream that is reset ends the generation at the engine. No output counts tokens; each response is one, for the
+//! stream that is reset ends the generation at the engine. No output counts tokens; each response is one, because the
 //! engine streams every step.
 
 use super::{

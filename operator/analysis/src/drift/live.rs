@@ -61,7 +61,7 @@ pub enum Signal {
     MoreInFlight,
 }
 
-/// What a signal speaks of.
+/// What a signal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// What is asked.
@@ -99,7 +99,7 @@ pub enum Drift {
 }
 
 impl Signal {
-    /// What the signal speaks of.
+    /// What the signal is about.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {

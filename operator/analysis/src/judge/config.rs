@@ -1,4 +1,4 @@
-//! What the judge is told: steps, margins, objectives, policy. Pure.
+//! The judge's configuration: steps, margins, objectives, policy. Pure.
 
 mod written;
 

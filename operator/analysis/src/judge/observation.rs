@@ -61,7 +61,7 @@ pub struct Window {
 }
 
 impl Observation {
-    /// Makes an observation from what a pod's evidence says of a window.
+    /// Makes an observation from one window of a pod's evidence.
     #[must_use]
     pub fn from_evidence(arm: Arm, pod: &str, metric: &MetricWindow) -> Self {
         Self {

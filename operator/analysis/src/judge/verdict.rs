@@ -107,7 +107,7 @@ pub enum Reason {
     },
 }
 
-/// A guard and the harm it speaks of.
+/// A guard and the harm that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The guard.

@@ -61,7 +61,7 @@ impl Model {
         Self { kernel, links, driver, untold, given }
     }
 
-    /// Axes, as positions in the kernel, on which only runs tell values apart: those no prior speaks of, and those of
+    /// Axes, as positions in the kernel, on which only runs tell values apart: those without a prior, and those of
     /// prior columns that the runs contradict.
     pub(super) fn untold(&self, contradicted: Contradicted) -> &[usize] {
         match contradicted {
@@ -78,7 +78,7 @@ impl Link {
 }
 
 /// The metric that shows throughput: the objective if it is one, else the first that is. Where its unit divides by a
-/// price that is not known here, a time per token shows it better, for the price would be taken for speed.
+/// price that is not known here, a time per token shows it better, because the price would be mistaken for speed.
 fn driver(space: &Space) -> Option<usize> {
     let of = |kind: MetricKind| (0..space.metrics.len()).find(|metric| space.metrics[*metric].kind == kind);
     let is = |metric: &usize| space.metrics[*metric].kind == MetricKind::Throughput;

@@ -9,7 +9,7 @@ use super::{Constraint, Space};
 use crate::pareto::Direction;
 use crate::slo::Bound;
 
-/// Nodes of the quadrature over T: evenly spaced to four standard deviations, for a bound on throughput is a step.
+/// Nodes of the quadrature over T: evenly spaced to four standard deviations, because a bound on throughput is a step.
 const NODES: usize = 25;
 /// Distance of the nodes in standard deviations.
 const SPACING: f64 = 8.0 / (NODES - 1) as f64;

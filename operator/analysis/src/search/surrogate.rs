@@ -26,7 +26,7 @@ pub(super) struct Surrogate<'a> {
     failure: Option<Process>,
 }
 
-/// What is believed of one cell.
+/// Belief about one cell.
 #[derive(Debug, Clone)]
 pub(super) struct Belief {
     /// The driver's deviation from its prior.
@@ -58,7 +58,7 @@ impl<'a> Surrogate<'a> {
         Self { processes: processes(model, &runs), ..fitted }
     }
 
-    /// What is believed of some cells.
+    /// Beliefs about some cells.
     pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
         let kernel = &self.model.kernel;
         let laws: Vec<Vec<Normal>> = self.processes.iter().map(|process| process.at(kernel, cells)).collect();
@@ -114,7 +114,7 @@ pub(super) struct Outlook<'a> {
 }
 
 impl Outlook<'_> {
-    /// What is believed of some cells.
+    /// Beliefs about some cells.
     pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
         let laws: Vec<Vec<Normal>> = self.glances.iter().map(|glance| glance.at(cells)).collect();
         let belief = |(k, cell): (usize, &Cell)| self.surrogate.belief(*cell, |metric| laws[metric][k]);

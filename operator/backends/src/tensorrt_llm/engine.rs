@@ -19,7 +19,7 @@ pub struct File {
     pub size: u64,
 }
 
-/// What the engine says of itself.
+/// What the engine's configuration says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
     /// The checkpoint's architecture.

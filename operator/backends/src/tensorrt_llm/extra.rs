@@ -61,7 +61,7 @@ pub enum ExtraError {
 /// `field` is the path of the list, such as `engine.tensorRTLLM.extraArgs.build`.
 ///
 /// # Errors
-/// An element is no option, is reserved, or contradicts a typed option. As argparse takes unambiguous beginnings of
+/// An element is not an option, is reserved, or contradicts a typed option. As argparse takes unambiguous beginnings of
 /// names for the whole, a beginning of a typed or reserved option counts as that option.
 pub fn merge(typed: Vec<String>, extra: &[String], field: &str) -> Result<Vec<String>, ExtraError> {
     let mut merged = typed.clone();

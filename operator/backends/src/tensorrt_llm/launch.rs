@@ -16,7 +16,7 @@ pub struct Server {
     /// Processes of the engine, each with a GPU: tensor parallel x pipeline parallel.
     pub ranks: u32,
     /// Models that the first process loads at start. The engine is loaded at start wherever there are several
-    /// processes, for Triton's API reaches only the first of them.
+    /// processes, because Triton's API reaches only the first of them.
     pub models: Vec<String>,
     /// Arguments of every process.
     pub arguments: Vec<String>,

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What can happen to an AgentDeployment that people may want to be told of.
+/// Events of an AgentDeployment that people may want to be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Happening {
     /// A changed plan is being brought up.
@@ -167,7 +167,7 @@ impl Severity {
 pub enum Topic {
     /// A rollout, by the hash of its plan.
     Rollout(String),
-    /// An engine, by the name that people call it.
+    /// Display name of an engine.
     Engine(String),
     /// An objective, by name.
     Objective(String),

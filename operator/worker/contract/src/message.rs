@@ -19,7 +19,7 @@ pub const MESSAGE_FORMAT_VERSION: u32 = 1;
 pub enum Message {
     /// The task is done.
     Succeeded {
-        /// What came of it.
+        /// Its result.
         result: Outcome,
     },
     /// The task failed.
@@ -153,7 +153,7 @@ pub struct BuildResult {
     pub quality: Option<QualityResult>,
 }
 
-/// What `materialize` put before Triton.
+/// What `materialize` prepared for Triton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MaterializeResult {

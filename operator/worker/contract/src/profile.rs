@@ -15,9 +15,9 @@ pub struct ProfileTask {
     pub input_hash: String,
     /// The engine under test.
     pub engine: EngineRef,
-    /// Name of the model that is asked (`agent`, or the entry of an engine of TensorRT-LLM).
+    /// Name of the model to query (`agent`, or the entry of an engine of TensorRT-LLM).
     pub model: String,
-    /// What of the repository of an engine of TensorRT-LLM is asked; it loads models of its own, whose engine gets the
+    /// Entry of the repository of an engine of TensorRT-LLM. It loads models of its own, whose engine gets the
     /// settings.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,

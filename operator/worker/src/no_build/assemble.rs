@@ -32,7 +32,7 @@ pub enum AssembleError {
     NoBackend {
         /// What it should have.
         path: PathBuf,
-        /// The backend, as people call it.
+        /// The backend's display name.
         name: &'static str,
         /// The version of the task.
         version: String,
@@ -42,7 +42,7 @@ pub enum AssembleError {
     NoServer {
         /// What it lacks.
         lacks: String,
-        /// The backend, as people call it.
+        /// The backend's display name.
         name: &'static str,
         /// The version of the task.
         version: String,
@@ -53,7 +53,7 @@ pub enum AssembleError {
         /// What it lacks.
         lacks: &'static str,
     },
-    /// The image's own configuration is no protobuf text.
+    /// The image's own configuration is not protobuf text.
     #[error("failed to read {}", path.display())]
     Configuration {
         /// The file.

@@ -41,7 +41,7 @@ pub struct Agent {
     pub timeout: Duration,
 }
 
-/// What came of a level.
+/// Result of a level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Driven {
     /// The runs that succeeded.
@@ -155,7 +155,7 @@ impl Agent {
         driven(kept, &all, reason)
     }
 
-    /// Sends arrivals at random for the whole length, whatever becomes of them; a latency counts from the arrival.
+    /// Sends arrivals at random for the whole length, however they end; a latency counts from the arrival.
     pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
         let order = self.shuffled(seed);
         let started = Instant::now();
@@ -197,7 +197,7 @@ impl Agent {
         Finished { request: Request { sent: nanos(sent), answered, worst }, result }
     }
 
-    /// One run; a tool error fails it, for then the trace did not hold what the model asked for.
+    /// One run; a tool error fails it, because the trace then lacks what the model asked for.
     async fn ask(&self, input: &str) -> Result<Worst, String> {
         let request = self.client.post(format!("{}/v1/runs", self.endpoint)).timeout(self.timeout);
         let answer = request.json(&json!({"input": input})).send().await.map_err(|e| words(&e))?;

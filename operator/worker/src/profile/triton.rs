@@ -1,4 +1,4 @@
-//! What serves in a Job: Triton's repository API, which model is loaded, and with what; or an engine's own server.
+//! The server in a Job: Triton with its repository API, or an engine's own server.
 //!
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_model_repository.md>
 
@@ -16,7 +16,7 @@ use slipway_worker_contract::{FailureClass, Message, NoBuildBackend, paths};
 
 use crate::failure::Classify;
 
-/// How often a state is asked for.
+/// How often a state is polled.
 const POLL: Duration = Duration::from_millis(200);
 
 /// A Triton with explicit model control, or an engine's own server in its place.
@@ -39,7 +39,7 @@ pub enum ServerKind {
     Triton,
     /// The engine's own server, which loads its model before it lives.
     Own {
-        /// The engine, as people call it.
+        /// The engine's display name.
         product: &'static str,
         /// Where its supervisor says how it ended.
         ended: PathBuf,

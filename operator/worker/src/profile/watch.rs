@@ -1,4 +1,4 @@
-//! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
+//! Decides between chunks whether a level continues: the analysis' sequential tests over its requests. Pure.
 
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
 use slipway_worker_contract::{LatencyMetric, LatencyObjective, Percentile};
@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// Decides on what was added so far; valid at every look, for the tests are sequential.
+    /// Decides on what was added so far; valid at every look, because the tests are sequential.
     pub fn decide(&self) -> Decision {
         let verdict = self.evidence.verdict();
         if let EarlyVerdict::Infeasible { .. } = verdict {

@@ -1,4 +1,4 @@
-//! Triton model repositories: is one complete, and its configuration with overrides.
+//! Triton model repositories: whether one is complete, and its configuration with overrides.
 //!
 //! Layout: <https://github.com/triton-inference-server/server/blob/main/docs/user_guide/model_repository.md>.
 

@@ -1,6 +1,6 @@
 //! Models that are one archive over HTTP.
 //!
-//! The archive is read as a stream, once for the survey and once for the fetch; nothing but what is asked for is kept.
+//! The archive is read as a stream, once for the survey and once for the fetch; only requested parts are kept.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub async fn survey(url: &str, compression: Compression, access: &Access) -> Res
     Ok(Survey { uri: url.to_owned(), commit: None, files, config, headers })
 }
 
-/// Unpacks an archive into an empty folder; a folder around everything is left away.
+/// Unpacks an archive into an empty folder; a folder around everything is dropped.
 ///
 /// # Errors
 /// [`SourceError`] if the archive cannot be read or a file cannot be written.

@@ -40,7 +40,7 @@ const TAIL_LINES: usize = 40;
 const VLLM_TAIL_LINES: usize = 400;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
-/// How long a container whose server ended at once goes on, so that it is seen: the kubelet looks every second.
+/// How long a container stays whose server ended at once, so that it is seen: the kubelet looks every second.
 const SEEN_WAIT: Duration = Duration::from_secs(5);
 /// Bytes kept of one line.
 const LINE_BYTES: usize = 2_000;
@@ -164,7 +164,7 @@ pub async fn run(server: &Server) -> Result<Ending, SuperviseError> {
     }
 }
 
-/// Leaves the words of an end. Who waits for them has a patience of its own.
+/// Leaves the message of an end. Its reader has its own time limit.
 fn leave(path: &Path, message: &Message) {
     let text = serde_json::to_vec(message).expect("a message is plain data");
     if let Err(error) = fs::write(path, text) {

@@ -109,7 +109,7 @@ impl Bench {
         self.step(task(vec![step]), "build")
     }
 
-    /// What came of a step of a task: nothing, or why it failed. As a process of its own, for it collects every child.
+    /// Result of a step of a task: nothing, or why it failed. As a process of its own, because it collects every child.
     fn step(&self, task: BuildTask, name: &str) -> Option<(FailureClass, String)> {
         let log = self.write("log", "");
         let mut worker = Command::new(env!("CARGO_BIN_EXE_slipway-worker"));

@@ -2,7 +2,7 @@
 //!
 //! The mean of a fit is linear in the similarities of the cell's arm to those of the runs. So the part that depends on
 //! the level is summed beforehand, and a cell costs a product per run. Its variance is at most that given the one run s
-//! that tells most, k(x, x) - max_s k(x, s)^2 / (k(s, s) + noise), for every further run can only lower it.
+//! that tells most, k(x, x) - max_s k(x, s)^2 / (k(s, s) + noise), because every further run can only lower it.
 
 use super::{Fault, JITTER, LANES, Normal, Process, Site, shared};
 use crate::search::Cell;

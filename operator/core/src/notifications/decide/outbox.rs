@@ -14,7 +14,7 @@ const MAX_REMEMBERED: usize = 1024;
 
 type Thread = (Subject, Topic);
 
-/// What became of an announcement that was offered.
+/// Result of offering an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
     /// It waits to be sent.
@@ -26,7 +26,7 @@ pub enum Offered {
 /// What an offer did to the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// What became of it.
+    /// The result.
     pub offered: Offered,
     /// The oldest announcement, which had to make room.
     pub dropped: Option<Arc<Announcement>>,
@@ -46,7 +46,7 @@ pub struct Delivery {
 /// What to do next.
 #[derive(Debug, Clone)]
 pub enum Next {
-    /// Send this, and say what came of it.
+    /// Send this, and report the outcome.
     Send(Delivery),
     /// Nothing is due before this time has passed.
     Wait(Duration),
@@ -75,7 +75,7 @@ struct Item {
     since: Instant,
     due: Instant,
     attempts: u32,
-    /// What the receiver had been told of this thread before.
+    /// What the receiver was sent of this thread before.
     before: Option<Told>,
 }
 
@@ -148,7 +148,7 @@ impl Outbox {
         Offer { offered: Offered::Queued, dropped, took_back }
     }
 
-    /// Says what to do now. What is to be sent is on its way until [`Outbox::settle`] is told what came of it.
+    /// Says what to do now. An item to be sent is on its way until [`Outbox::settle`] gets its outcome.
     pub fn next(&mut self, now: Instant) -> Next {
         let mut threads = BTreeSet::new();
         let mut first: Option<(Instant, usize)> = None;
@@ -169,7 +169,7 @@ impl Outbox {
         Next::Send(Delivery { announcement: item.announcement.clone(), attempt: item.attempts })
     }
 
-    /// Takes in what came of the attempt that is on its way.
+    /// Takes the outcome of the attempt that is on its way.
     pub fn settle(&mut self, answer: &Answer, now: Instant, dice: f64) -> Settled {
         let Some(index) = self.in_flight.take() else { return Settled::GivenUp };
         self.not_before = Some(now + self.policy.spacing);

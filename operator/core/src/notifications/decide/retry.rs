@@ -6,7 +6,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
 use super::Policy;
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The receiver has it.

@@ -93,7 +93,7 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
     Some(Measurement { verdict, reason, measured_in: Some(measured_in), ..row.clone() })
 }
 
-/// What a row says of other objectives than those it was measured for. Its bounds decide exactly as its records would.
+/// Judges a row by other objectives than those it was measured for. Its bounds decide exactly as its records would.
 fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerdict, String)> {
     match row.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {}

@@ -96,7 +96,7 @@ fn recorded(status: &ProfileStatus, kind: &str, hash: &str) -> i32 {
     status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash).map_or(0, |job| job.attempt)
 }
 
-/// A pod that serves the progress of something else is not believed.
+/// Progress of another campaign is ignored.
 fn is_of(progress: &Progress, world: &ProfileWorld, scope: &JobScope<'_>) -> bool {
     progress.input_hash == world.spec.input_hash && progress.engine.identity == scope.engine().name
 }

@@ -27,7 +27,7 @@ pub mod select;
 
 pub use adopt::Earlier;
 
-/// While a Job measures: no event tells of its progress.
+/// While a Job measures: no event reports its progress.
 const POLL: Duration = Duration::from_secs(3);
 
 /// Everything that was observed of a Profile.
