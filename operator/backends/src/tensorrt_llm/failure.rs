@@ -2,8 +2,9 @@
 //!
 //! The texts are those of upstream's sources and issues, of argparse, of Hugging Face's loaders and of Linux.
 //! Upstream's are PyTorch's and TensorRT's out-of-memory messages. "Version tag does not match" is from
-//! triton-inference-server/tensorrtllm_backend issues 190 and 531, "incompatible device" from NVIDIA/TensorRT-LLM issue
-//! 3031. None was read from a run of ours: a text that upstream changes falls through to the step's exit status.
+//! issues 190 and 531 of triton-inference-server/tensorrtllm_backend, "incompatible device" from issue 3031 of
+//! NVIDIA/TensorRT-LLM. None was read from a run of ours: a text that upstream changes falls through to the step's exit
+//! status.
 
 use slipway_vocabulary::FailureClass;
 

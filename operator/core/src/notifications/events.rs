@@ -200,7 +200,7 @@ pub struct Subject {
     pub uid: String,
 }
 
-/// Something that happened, for the receivers that `spec.alerts` names.
+/// An event, for the receivers that `spec.alerts` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     /// To whom.
