@@ -34,6 +34,9 @@ PHRASES = [
         (r"\bmend(s|ed|ing)?\b", "fix"),
         (r"\b(take|takes|taken|took) away\b", "remove"),
         (r"\bwhoever\b", "anyone who"),
+        (r"\bspeaks? of\b", "be about, or describe"),
+        (r"\b(tells?|told) of\b", "report, or notify of"),
+        (r"\b(came|comes?|becomes?|became) of\b", "outcome, or result"),
         (r"(?<!there )\b(is|are|was|were) none\b(?! of\b)", "say what it is: 'requires ...', 'does not ...'"),
         (r"\b(it|that|this|which|line|file|text|name|value) is no (?!longer|more|less|later|better|worse)", "is not a"),
     ]

@@ -58,7 +58,7 @@ pub async fn namespace_with_servers(name: &str) -> Outcome<Namespace> {
     Ok(namespace)
 }
 
-/// A question from the held-out half of the model's corpus, with what must come of it.
+/// A question from the held-out half of the model's corpus, with the expected outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Question {
     /// The seed that it was drawn from.

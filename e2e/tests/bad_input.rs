@@ -16,7 +16,7 @@ use slipway_e2e::{
 /// cores.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// One mistake, and what must stand in the condition that tells of it; the first of the words is waited for.
+/// One mistake, and the texts that its condition must have. The test waits for the first of them.
 struct Mistake {
     name: &'static str,
     make: fn(&mut Value),

@@ -1,4 +1,4 @@
-//! What became of the requests: counts and latencies by the revision that answered. Pure.
+//! Results of the requests: counts and latencies by the revision that answered. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -99,7 +99,7 @@ pub fn typical(intervals: &[Report], revision: &str, percentile: impl Fn(&Latenc
     values.get(values.len() / 2).copied()
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The revision that answered.

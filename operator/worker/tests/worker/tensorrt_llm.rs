@@ -98,7 +98,7 @@ impl Bench {
         path.display().to_string()
     }
 
-    /// What came of a step that runs this body.
+    /// Result of a step that runs this body.
     fn run(&self, body: &str, arguments: &[&str]) -> Option<(FailureClass, String)> {
         let step = ToolStep {
             name: "build".into(),
