@@ -53,7 +53,9 @@ impl ObjectivesWatch {
                 Ok(Look::Unchanged) => {}
                 Ok(Look::TakenOver) => tracing::info!(objectives = self.config.objectives.len(), "objectives changed"),
                 Ok(Look::TakenOverInPart) => {
-                    tracing::warn!("the configuration changed, but only its objectives are reloaded: restart the pod for the rest");
+                    tracing::warn!(
+                        "the configuration changed, but only its objectives are reloaded: restart the pod for the rest"
+                    );
                 }
                 Err(error) => tracing::warn!(error = with_causes(&error), "objectives stay as they were"),
             }

@@ -101,7 +101,9 @@ const MISTAKES: &[Mistake] = &[
         name: "bad-workload",
         make: |spec| profile(spec, json!({"name": "lines", "key": "bad.jsonl"})),
         condition: "Stalled",
-        words: &["spec.profiling.workloads: ConfigMap lines: line 2 is not a prompt (id, prompt, maxTokens, stopWords)"],
+        words: &[
+            "spec.profiling.workloads: ConfigMap lines: line 2 is not a prompt (id, prompt, maxTokens, stopWords)",
+        ],
     },
     Mistake {
         name: "missing-dataset",

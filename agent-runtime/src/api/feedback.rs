@@ -70,8 +70,10 @@ impl FeedbackBody {
         let id = PREFIXES.iter().find_map(|prefix| self.run.strip_prefix(prefix));
         let revision = id.and_then(|id| id.rsplit_once('-')?.0.rsplit_once('-')).map(|(revision, _)| revision);
         revision.filter(|revision| !revision.is_empty()).ok_or_else(|| {
-            let problem =
-                format!("{:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-...", self.run);
+            let problem = format!(
+                "{:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-...",
+                self.run
+            );
             ApiError::invalid("run", problem)
         })
     }

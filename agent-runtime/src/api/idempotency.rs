@@ -213,7 +213,6 @@ fn bytes(state: &State) -> usize {
 }
 
 fn used_otherwise() -> ApiError {
-    let message =
-        "Idempotency-Key: it was already sent with another request; use a new key for each request".into();
+    let message = "Idempotency-Key: it was already sent with another request; use a new key for each request".into();
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
 }

@@ -113,7 +113,9 @@ pub enum HeadersError {
         source: std::io::Error,
     },
     /// A file's name or content is no header.
-    #[error("{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line")]
+    #[error(
+        "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
+    )]
     Invalid {
         /// The file.
         path: String,

@@ -251,7 +251,10 @@ fn a_run_without_an_answer_says_why() {
 
 #[test]
 fn conditions_of_an_earlier_spec_do_not_end_a_wait() {
-    assert_eq!(progress(&agent(1, &at_rest())), Progress::InProgress("the operator has not processed it yet".to_owned()));
+    assert_eq!(
+        progress(&agent(1, &at_rest())),
+        Progress::InProgress("the operator has not processed it yet".to_owned())
+    );
     assert_eq!(progress(&agent(2, &at_rest())), Progress::Ready);
 }
 
@@ -261,7 +264,10 @@ fn a_rollout_under_way_is_not_at_rest_though_a_revision_serves() {
         condition("Ready", "True", "Serving", "1 ready"),
         condition("Reconciling", "True", "RevisionStarting", "0 of 1 pods ready"),
     ];
-    assert_eq!(progress(&agent(2, &conditions)), Progress::InProgress("RevisionStarting: 0 of 1 pods ready".to_owned()));
+    assert_eq!(
+        progress(&agent(2, &conditions)),
+        Progress::InProgress("RevisionStarting: 0 of 1 pods ready".to_owned())
+    );
 }
 
 #[test]

@@ -87,7 +87,11 @@ fn log_failure(pod: &str, error: &EvidenceError) {
             debug!(pod, error = error as &dyn Error, "a pod shows no evidence");
         }
         EvidenceError::Receive(BodyError::TooLong { .. }) | EvidenceError::Read(_) | EvidenceError::Refuse(_) => {
-            warn!(pod, error = error as &dyn Error, "a pod reports implausible evidence: it counts as one that does not answer");
+            warn!(
+                pod,
+                error = error as &dyn Error,
+                "a pod reports implausible evidence: it counts as one that does not answer"
+            );
         }
     }
 }

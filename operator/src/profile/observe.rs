@@ -53,7 +53,11 @@ pub async fn acknowledge(http: &reqwest::Client, pods: &[Pod], job: &str) {
         let url = format!("http://{address}{}", paths::PROGRESS_ACKNOWLEDGE_PATH);
         if let Err(error) = http.post(url).timeout(PATIENCE).send().await.and_then(reqwest::Response::error_for_status)
         {
-            debug!(job, error = &error as &dyn std::error::Error, "the recorded rows could not be acknowledged to a pod");
+            debug!(
+                job,
+                error = &error as &dyn std::error::Error,
+                "the recorded rows could not be acknowledged to a pod"
+            );
         }
     }
 }

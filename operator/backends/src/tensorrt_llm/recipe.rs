@@ -103,9 +103,7 @@ pub enum RecipeError {
         remedy: &'static str,
     },
     /// Arguments for a tool that this precision does not use.
-    #[error(
-        "engine.tensorRTLLM.extraArgs.{tool}: that tool does not make precision {precision}; remove the arguments"
-    )]
+    #[error("engine.tensorRTLLM.extraArgs.{tool}: that tool does not make precision {precision}; remove the arguments")]
     UnusedExtra {
         /// `convert` or `quantize`.
         tool: &'static str,

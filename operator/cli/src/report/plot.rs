@@ -223,7 +223,9 @@ fn engine_index(study: &Study<'_>, name: &str) -> usize {
 fn is_out(assessment: Assessment) -> bool {
     match assessment {
         Assessment::Misses | Assessment::Undecided | Assessment::Failed | Assessment::Nearest => true,
-        Assessment::Chosen | Assessment::Prediction | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => false,
+        Assessment::Chosen | Assessment::Prediction | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => {
+            false
+        }
     }
 }
 
@@ -367,8 +369,9 @@ fn legend(study: &Study<'_>, points: &[Point<'_>]) -> String {
 
 /// The plot in words.
 fn description(study: &Study<'_>, points: &[Point<'_>]) -> String {
-    let told =
-        points.iter().filter(|point| matches!(point.assessment, Assessment::Chosen | Assessment::Front | Assessment::Nearest));
+    let told = points
+        .iter()
+        .filter(|point| matches!(point.assessment, Assessment::Chosen | Assessment::Front | Assessment::Nearest));
     let one = |point: &Point<'_>| {
         let latency = study.latency(point.row).map_or(0, |latency| latency.microseconds);
         format!(

@@ -266,12 +266,9 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
     let condition = ConditionType::Stalled;
     match &outcome.next {
         Some(Step::Stopped(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
-        Some(Step::Waiting(_) | Step::Done(())) | None => Draft {
-            condition,
-            is_true: false,
-            reason: Reason::UpToDate,
-            message: "nothing blocks progress".to_owned(),
-        },
+        Some(Step::Waiting(_) | Step::Done(())) | None => {
+            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing blocks progress".to_owned() }
+        }
     }
 }
 

@@ -70,7 +70,9 @@ fn only_value(series: &[Series]) -> Result<Option<f64>, String> {
     match series {
         [] => Ok(None),
         [one] => Ok(Some(one.value).filter(|value| !value.is_nan())),
-        several => Err(format!("its query has {} values: reduce them to one, for example with max() or sum()", several.len())),
+        several => {
+            Err(format!("its query has {} values: reduce them to one, for example with max() or sum()", several.len()))
+        }
     }
 }
 

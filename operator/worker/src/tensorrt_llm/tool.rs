@@ -30,7 +30,9 @@ pub enum ToolError {
     #[error("the task has no step {0:?}: operator and worker must be of the same release")]
     NoStep(String),
     /// No folder of examples holds the script.
-    #[error("the image has no {script} below {looked}: check that it is the image of engine.tensorRTLLM.version {version}")]
+    #[error(
+        "the image has no {script} below {looked}: check that it is the image of engine.tensorRTLLM.version {version}"
+    )]
     NoScript {
         /// The script.
         script: String,

@@ -327,9 +327,8 @@ async fn a_server_that_never_gets_healthy_is_given_up() {
     bench.evaluation.triton.patience = Duration::from_millis(300);
     let error = bench.ask(&["1+1?"]).await.unwrap_err();
     let url = &bench.evaluation.triton.url;
-    let text = format!(
-        "the engine cannot be asked: vLLM's server at {url} was not live after 0 s: see its container's log"
-    );
+    let text =
+        format!("the engine cannot be asked: vLLM's server at {url} was not live after 0 s: see its container's log");
     assert_eq!((error.class(), failure::chain(&error)), (FailureClass::Infrastructure, text));
     server.abort();
 }

@@ -201,7 +201,11 @@ fn refusal(bench: &Bench, backend: NoBuildBackend) -> (FailureClass, String) {
     "the image lacks backends/vllm/model.py: check that it is Triton's image of vLLM 1.2.3"
 )]
 #[case("bin/vllm", NoBuildBackend::VLLMOpenAI, "the image lacks program vllm: check that it is an image of vLLM 1.2.3")]
-#[case("bin/python3", NoBuildBackend::SGLang, "the image lacks program python3: check that it is an image of SGLang 1.2.3")]
+#[case(
+    "bin/python3",
+    NoBuildBackend::SGLang,
+    "the image lacks program python3: check that it is an image of SGLang 1.2.3"
+)]
 #[case(
     "llmapi/1/model.py",
     NoBuildBackend::TensorRTLLMPyTorch,

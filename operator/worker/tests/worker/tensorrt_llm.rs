@@ -350,10 +350,7 @@ fn an_engine_that_is_another_is_refused_in_words() {
     );
     let (class, text) = complaint(|bench| drop(bench.write("output/engine/config.json", &engine_config("0.17.0"))));
     assert_eq!(class, FailureClass::ImageMismatch);
-    assert!(
-        text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"),
-        "{text}"
-    );
+    assert!(text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"), "{text}");
     let (class, text) = complaint(|bench| fs::remove_file(bench.path("checkpoint/tokenizer.json")).unwrap());
     assert_eq!(class, FailureClass::BadModel);
     assert!(text.starts_with("the checkpoint has no tokenizer.json"), "{text}");

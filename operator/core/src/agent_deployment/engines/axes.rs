@@ -95,7 +95,10 @@ fn memory_shape(shape: &ResolvedShape) -> Shape {
 /// Why points are too many for a status, or too large for the GPUs of a pod: the field, and what is wrong with the remedy.
 pub(super) fn too_much(world: &World, points: &[Point]) -> Option<(&'static str, String)> {
     if points.len() > MOST_ENGINES {
-        return Some(("search", format!("{} engines exceed the limit of {MOST_ENGINES}: name fewer values", points.len())));
+        return Some((
+            "search",
+            format!("{} engines exceed the limit of {MOST_ENGINES}: name fewer values", points.len()),
+        ));
     }
     let gpus = steps::gpus(&world.spec.serving.triton_resources);
     let needed = points.iter().map(|point| point.build.gpus()).max().unwrap_or(1);

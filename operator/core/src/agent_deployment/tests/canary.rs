@@ -221,7 +221,8 @@ fn a_pod_that_crashes_under_traffic_needs_no_statistics() {
     let canary = trial.cluster.canary();
     trial.lose_pods(&canary, Some("triton exited with code 137 (OOMKilled)"));
     trial.settle();
-    let reason = "at 20 % of the traffic: one of its pods failed under traffic: triton exited with code 137 (OOMKilled)";
+    let reason =
+        "at 20 % of the traffic: one of its pods failed under traffic: triton exited with code 137 (OOMKilled)";
     assert_eq!(trial.rollout().rejected.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>(), [reason]);
 }
 

@@ -219,8 +219,7 @@ fn a_rollout_is_waited_for() {
     let mut rolling = ended(rolling, ProfilePhase::Chosen);
     let canary = rolling.canary();
     rolling = rolling.after(TO_MONDAY);
-    let held =
-        "measuring the serving choice again is due since 2026-01-05T03:00:00Z: it begins once nothing else is in progress";
+    let held = "measuring the serving choice again is due since 2026-01-05T03:00:00Z: it begins once nothing else is in progress";
     assert_eq!(message(&rolling, "Profiling"), held);
     let serving = rolling.with_pods_ready();
     assert_eq!((serving.stable(), serving.run().number), (canary, 1));

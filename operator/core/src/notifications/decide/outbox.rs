@@ -141,7 +141,8 @@ impl Outbox {
             Role::Closes => quiet_until.unwrap_or(now).max(now),
             Role::Opens | Role::Tells => now,
         };
-        let notified = Notified { happening: announcement.happening, fingerprint: announcement.fingerprint.clone(), at: due };
+        let notified =
+            Notified { happening: announcement.happening, fingerprint: announcement.fingerprint.clone(), at: due };
         self.notified.insert(thread, notified);
         self.items.push_back(Item { announcement, since: due, due, attempts: 0, before });
         let dropped = (self.items.len() > self.policy.capacity).then(|| self.drop_oldest()).flatten();

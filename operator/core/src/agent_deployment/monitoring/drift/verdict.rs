@@ -121,7 +121,9 @@ fn remedy(world: &World, drift: &DriftStatus) -> String {
              data"
                 .to_owned()
         }
-        (None, None) => "Another engine or configuration may serve this work better: add spec.profiling to find out".to_owned(),
+        (None, None) => {
+            "Another engine or configuration may serve this work better: add spec.profiling to find out".to_owned()
+        }
     }
 }
 
@@ -162,7 +164,9 @@ impl Found {
             DriftVerdict::NotEnough => "too little was counted since the first day".to_owned(),
             DriftVerdict::NoDrift => "comparable work is served as on the first day".to_owned(),
             DriftVerdict::WorkloadDrift => format!("users ask for other work than on the first day: {}", shown()),
-            DriftVerdict::BehaviorDrift => format!("comparable work is served worse than on the first day: {}", shown()),
+            DriftVerdict::BehaviorDrift => {
+                format!("comparable work is served worse than on the first day: {}", shown())
+            }
         }
     }
 }

@@ -74,7 +74,10 @@ impl Canary<'_> {
         if let Some(Crash { text, .. }) =
             view.crash.as_ref().filter(|crash| view.ready < wanted && crash.at >= room.since.0)
         {
-            return Next::RollBack(format!("one of its pods failed in the place of a drained {} pod: {text}", self.stable));
+            return Next::RollBack(format!(
+                "one of its pods failed in the place of a drained {} pod: {text}",
+                self.stable
+            ));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {
             self.find_no_place(&shortened(&unscheduled.message), draft);
