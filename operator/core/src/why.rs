@@ -368,11 +368,9 @@ impl fmt::Display for Why {
             Self::ReprofilingPlanned { at, held, latest } => {
                 match held {
                     None => write!(f, "the serving choice is measured again at {at}")?,
-                    Some(held) => write!(
-                        f,
-                        "measuring the serving choice again is due since {at}: it begins once \
-                                             {held}"
-                    )?,
+                    Some(held) => {
+                        write!(f, "measuring the serving choice again is due since {at}: it begins once {held}")?
+                    }
                 }
                 latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
             }

@@ -127,8 +127,7 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
             | Outcome::Profile(_) => {
                 let worker = &world.settings.images.worker;
                 let failure = format!(
-                    "it reported the result of another task: check that {worker} is the worker of this \
-                             release"
+                    "it reported the result of another task: check that {worker} is the worker of this release"
                 );
                 Step::Stopped(Why::JobFailed {
                     job: JobRef { kind: JobKind::Build, name },

@@ -93,11 +93,9 @@ impl fmt::Display for Scaling {
             Because::Limit => {
                 write!(f, "{needed} are needed but {counted} allowed: raise spec.serving.autoscaling.maxReplicas")
             }
-            Because::Unknown { cause: _, problem } => write!(
-                f,
-                "{counted} stay, because the load is unknown: \
-                                                                 {problem}"
-            ),
+            Because::Unknown { cause: _, problem } => {
+                write!(f, "{counted} stay, because the load is unknown: {problem}")
+            }
         }
     }
 }

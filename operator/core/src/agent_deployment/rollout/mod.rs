@@ -180,7 +180,7 @@ fn route_problem(world: &World) -> Option<Why> {
     let problem = match &world.route {
         RouteView::UnknownKind => {
             "the cluster has no HTTPRoute: install the CRDs of the Gateway API and a gateway, or set \
-                                   spec.rollout.traffic.type to ReplicaRatio"
+             spec.rollout.traffic.type to ReplicaRatio"
                 .to_owned()
         }
         RouteView::Absent => return None,
