@@ -44,14 +44,14 @@ const MISTAKES: &[Mistake] = &[
         condition: "Stalled",
         words: &[
             "config.json of http://mirror/wrong-digest/ has digest 44136fa355b3",
-            "the source is damaged or changed",
+            "the source is damaged or has changed",
         ],
     },
     Mistake {
         name: "missing-secret",
         make: |spec| spec["model"]["secretRef"] = json!({"name": "no-such-secret"}),
         condition: "Reconciling",
-        words: &["Secret no-such-secret must exist in this namespace", "Job resolve-"],
+        words: &["create Secret no-such-secret in this namespace", "Job resolve-"],
     },
     Mistake {
         name: "failing-builder",
@@ -89,7 +89,7 @@ const MISTAKES: &[Mistake] = &[
         name: "missing-headers",
         make: |spec| spec["agent"]["tools"][1]["http"]["headersFrom"] = json!({"name": "no-such-headers"}),
         condition: "Reconciling",
-        words: &["Secret no-such-headers must exist in this namespace", "revision"],
+        words: &["create Secret no-such-headers in this namespace", "revision"],
     },
     Mistake {
         name: "missing-workload",

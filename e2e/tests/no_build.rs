@@ -307,11 +307,15 @@ async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
     own_server["spec"]["slo"] = json!({"quality": quality()});
     namespace.apply(&own_server).await.unwrap();
     let cases = [
-        ("vllm", vllm(OTHER_IMAGE), "/opt/tritonserver/backends/vllm/model.py: is it Triton's image of vLLM 0.11.0?"),
+        (
+            "vllm",
+            vllm(OTHER_IMAGE),
+            "/opt/tritonserver/backends/vllm/model.py: check that it is Triton's image of vLLM 0.11.0",
+        ),
         (
             "py-torch",
             py_torch(OTHER_IMAGE),
-            "/app/all_models/llmapi/tensorrt_llm/1/model.py: is it Triton's image of TensorRT-LLM 1.2.1?",
+            "/app/all_models/llmapi/tensorrt_llm/1/model.py: check that it is Triton's image of TensorRT-LLM 1.2.1",
         ),
     ];
     let mut unknown = vllm(IMAGE);

@@ -205,7 +205,10 @@ async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     let limit = Duration::from_secs(120);
     let message = bench.namespace.wait_for_message(AGENT, "Stalled", "lacks capacity for 1 pod", limit).await.unwrap();
     println!("without room: {message}");
-    assert!(message.contains("Insufficient cpu") && message.contains("spec.rollout.capacity: InPlace"), "{message}");
+    assert!(
+        message.contains("Insufficient cpu") && message.contains("set spec.rollout.capacity to InPlace"),
+        "{message}"
+    );
     assert_eq!(current(&bench).await.capacity.map(|room| room.phase), Some(CapacityPhase::Waiting));
     while !bench.pod_uids(&canary).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(300)).await;
