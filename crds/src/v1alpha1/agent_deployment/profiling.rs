@@ -137,8 +137,8 @@ pub struct ProfilingWorkload {
     #[serde(default = "default_weight")]
     #[schemars(range(min = 1, max = 1000))]
     pub weight: i32,
-    /// Prompts, one JSON object per line: `id`, `prompt`, `maxTokens`, `stopWords`. Each request draws `{{number}}` and
-    /// `{{word}}` in a prompt, so that no two requests are alike.
+    /// Prompts, one JSON object per line: `id`, `prompt`, `maxTokens`, `stopWords`. Each request draws `{{number}}`
+    /// and `{{word}}` in a prompt, so that no two requests are alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<ConfigMapSource>,
     /// Recorded runs, one JSON object per line: `input`, and `calls` with `tool`, `arguments`, `result` and
