@@ -52,8 +52,8 @@ pub enum TrafficError {
         #[source]
         source: io::Error,
     },
-    /// A line of the trace is no recorded run.
-    #[error("line {line} of the trace is no recorded run")]
+    /// A line of the trace is not a recorded run.
+    #[error("line {line} of the trace is not a recorded run")]
     Line {
         /// Its number, from 1.
         line: usize,

@@ -169,7 +169,7 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
             shown("Waiting", 0, 0, None),
             shown("Limited", 1, 0, None),
             shown("InPlace", 2, 2, None),
-            shown("Restoring", 2, 2, Some("a pod of it failed")),
+            shown("Restoring", 2, 2, Some("one of its pods failed")),
         ],
         [
             "the cluster lacks capacity for its 4 pods since 12:00:00 UTC, next probe at 12:05:00 UTC: 0/1 nodes are available: 1 \
@@ -178,7 +178,7 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
              Insufficient nvidia.com/gpu",
             "in place: 2 stable pods were drained, the last at 12:00:00 UTC; the canary has 2: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "stable's pods are being restored, 2 missing since 12:00:00 UTC: a pod of it failed",
+            "stable's pods are being restored, 2 missing since 12:00:00 UTC: one of its pods failed",
         ]
     );
 }

@@ -83,7 +83,7 @@ pub enum FinishError {
     #[error("failed to add the checkpoint")]
     Checkpoint(#[source] CheckpointError),
     /// Somebody else publishes this engine.
-    #[error("failed to take the engine's folder")]
+    #[error("failed to lock the engine's folder")]
     Lock(#[source] LockError),
     /// The copy into the store failed.
     #[error("failed to copy the artifact into the store")]

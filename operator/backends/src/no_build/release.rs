@@ -127,8 +127,8 @@ mod tests {
     #[case(
         NoBuildBackend::TensorRTLLMPyTorch,
         "1.3.0",
-        "engine.tensorRTLLMPyTorch.version: no Triton image of NVIDIA's carries 1.3.0; they carry 1.0.0, 1.0.3, 1.1.0, 1.2.0, \
-         1.2.1: use one of these, or name an image"
+        "engine.tensorRTLLMPyTorch.version: no Triton image of NVIDIA contains 1.3.0; they contain 1.0.0, 1.0.3, \
+         1.1.0, 1.2.0, 1.2.1: use one of these, or name an image"
     )]
     #[case(
         NoBuildBackend::VLLM,

@@ -282,7 +282,10 @@ async fn a_source_that_changed_since_it_was_resolved_is_not_fetched_as_the_old_o
     let digest = bench.resolve("pvc://models/react").await.unwrap().source_digest;
     fs::write(bench.access.claim_root.join("react/tokenizer.json"), "{\"new\":1}").unwrap();
     let error = bench.fetch("pvc://models/react", &digest).await.unwrap_err();
-    assert!(error.contains(&format!("resolved was {digest}: the source changed since; resolve it again")), "{error}");
+    assert!(
+        error.contains(&format!("but {digest} was resolved: the source has changed since; resolve it again")),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -347,7 +347,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
     let mut trial = trial();
     let canary = trial.cluster.canary();
     let RouteView::Present { object, .. } = trial.cluster.world.route.clone() else { panic!("there is a route") };
-    let problem = Some("no Gateway has taken HTTPRoute support in".to_owned());
+    let problem = Some("no Gateway has accepted HTTPRoute support".to_owned());
     trial.cluster.world.route = RouteView::Present { object, problem, rival: None };
     trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
     trial.settle();
@@ -359,7 +359,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
         trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Reconciling").expect("it has one");
     assert_eq!(
         (reconciling.reason.as_str(), reconciling.message.as_str()),
-        ("RouteUnavailable", "spec.rollout.traffic.gatewayAPI: no Gateway has taken HTTPRoute support in")
+        ("RouteUnavailable", "spec.rollout.traffic.gatewayAPI: no Gateway has accepted HTTPRoute support")
     );
 }
 

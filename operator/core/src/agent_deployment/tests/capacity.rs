@@ -215,8 +215,8 @@ fn with_room_for_some_the_share_is_what_these_can_carry_and_stable_keeps_all_its
     assert_eq!((full.phase(), full.rollout().weight), (Some(CapacityPhase::Limited), Some(20)));
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (1, 1)));
     let told = format!(
-        "Warning plan {canary} goes on with 1 of 4 pods, and no more traffic than these carry: 0/1 nodes are available: 1 Insufficient \
-         nvidia.com/gpu"
+        "Warning plan {canary} continues with 1 of 4 pods, and with no more traffic than these carry: 0/1 nodes are \
+         available: 1 Insufficient nvidia.com/gpu"
     );
     assert!(full.events.contains(&told), "{:?}", full.events);
 }

@@ -307,7 +307,7 @@ fn a_month_without_budget_holds_it_back_with_numbers() {
     state.month = Some(MonthlyUse { month: "2026-01".to_owned(), gpu_milliseconds: 1_800_000 });
     let life = life.after(7 * DAY);
     assert_eq!((life.condition("Profiling").as_str(), life.campaigns()), ("False ReprofilingBudgetUsed", 1));
-    assert!(message(&life.cluster, "Profiling").contains("0.50 of 0.5 GPU hours are used in 2026-01"));
+    assert!(message(&life.cluster, "Profiling").contains("0.50 of 0.5 GPU hours of 2026-01 are used"));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn other_work_is_proposed_to_be_measured_and_a_word_is_good_for_one_measurement(
     assert_eq!((life.drift().proposal, life.drift().risk, life.told("WorkloadChanged")), (Some(word.clone()), None, 1));
     let told = message(&life.cluster, "WorkloadDrift");
     assert!(
-        told.ends_with(&format!("then set spec.profiling.approveReprofiling to {word}: what serves is measured anew")),
+        told.ends_with(&format!("then set spec.profiling.approveReprofiling to {word} to measure again")),
         "{told}"
     );
     let approve = |word: &str| {
@@ -347,7 +347,7 @@ fn by_default_other_work_is_told_and_nothing_is_proposed() {
     );
     let told = message(&life.cluster, "WorkloadDrift");
     assert!(
-        told.contains("OutputTokensPerRun is higher") && told.contains("Bring spec.profiling.workloads up to date"),
+        told.contains("OutputTokensPerRun is higher") && told.contains("Update spec.profiling.workloads"),
         "{told}"
     );
 }

@@ -197,7 +197,7 @@ fn a_canary_that_fails_in_several_places_gives_them_back_one_by_one() {
     full.ready();
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (0, 0)));
     let stalled = full.condition("Stalled");
-    assert!(stalled.contains("a pod of it failed"), "{stalled}");
+    assert!(stalled.contains("one of its pods failed"), "{stalled}");
     let told = format!("Warning {stable} regains 3 pods one by one: ");
     assert!(full.events.iter().any(|event| event.starts_with(&told)), "{:?}", full.events);
 }
