@@ -1,30 +1,56 @@
 #!/usr/bin/env python3
-"""Checks the prose that users read: no sentence above 30 words, no prose line above 120 columns.
+"""Checks prose: no sentence above 30 words, no line above 120 columns, none of the phrases below.
 
-Read are Markdown files, the comments of the charts' values, the charts' notes, and the doc comments and validation
-messages of the CRDs, from which `kubectl explain` and docs/reference are generated. Code blocks are skipped. A table row
-may be longer than 120 columns, and so may a line whose last word is a link. Uses the standard library only.
+Read are Markdown files, the comments of the charts' values, the charts' notes, and of Rust sources the comments and the
+messages of errors and validation rules. Comments within code may have long sentences. Code blocks are skipped. A table
+row may be longer than 120 columns, and so may a line whose last word is a link. `--wrap FILES` wraps the paragraphs
+that hold a long line. Uses the standard library only.
 """
 
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 MAX_WORDS = 30
 MAX_COLUMNS = 120
 ROOT = Path(__file__).resolve().parent.parent
-# Written by programs (docs/bench, docs/reference), by the licensor, or for developers alone.
-SKIPPED = re.compile(r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$|^ARCHITECTURE\.md$")
+# Written by programs (docs/bench, docs/reference) or by the licensor; planners of AgentDeployments come later.
+SKIPPED = re.compile(
+    r"^docs/reference/|^docs/bench/(judge|search)\.md$|/LICENSE-DATA\.md$|^operator/core/src/agent_deployment/"
+)
+# Phrases that are not idiomatic, each with what to write instead.
+PHRASES = [
+    (re.compile(pattern, re.IGNORECASE), remedy)
+    for pattern, remedy in [
+        (r"\bput(s|ting)? up with\b", "tolerate"),
+        (r"\bin vain\b", "without effect, or failed"),
+        (r"\banew\b", "again"),
+        (r"\b(lower-case|small) letters\b", "lowercase letters"),
+        (r"\b(comes?|came) about\b", "happen, or take place"),
+        (r"\bstands? in the way\b", "block"),
+        (r"\blets? through\b", "admit, or accept"),
+        (r"\bmend(s|ed|ing)?\b", "fix"),
+        (r"\b(take|takes|taken|took) away\b", "remove"),
+        (r"\bwhoever\b", "anyone who"),
+        (r"\bspeaks? of\b", "be about, or describe"),
+        (r"\b(tells?|told) of\b", "report, or notify of"),
+        (r"\b(came|comes?|becomes?|became) of\b", "outcome, or result"),
+        (r"(?<!there )\b(is|are|was|were) none\b(?! of\b)", "say what it is: 'requires ...', 'does not ...'"),
+        (r"\b(it|that|this|which|line|file|text|name|value) is no (?!longer|more|less|later|better|worse)", "is not a"),
+    ]
+]
 
 CODE_SPAN = re.compile(r"(`+).+?\1")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 BARE_URL = re.compile(r"<?https?://[^\s>]+>?")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`$])")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|approx|etc)\.", re.IGNORECASE)
-LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
+LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,2}\.)\s+")
 TABLE_RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
-MESSAGE = re.compile(r'\.message\(\s*r?"((?:[^"\\]|\\.)*)"', re.DOTALL)
+MESSAGE = re.compile(r'(?:\.message\(|#\[error\()\s*r?"((?:[^"\\]|\\.)*)"', re.DOTALL)
+COMMENT = re.compile(r"^(\s*(?:///|//!|//|#)) (.*)$")
 
 
 class Blocks:
@@ -119,7 +145,7 @@ def read_comments(text, marker):
 
 
 def read_messages(text):
-    """Reads the messages of validation rules."""
+    """Reads the messages of validation rules and errors."""
     for match in MESSAGE.finditer(text):
         message = re.sub(r"\\\n\s*", "", match.group(1)).replace('\\"', '"')
         yield text.count("\n", 0, match.start()) + 1, message
@@ -147,26 +173,79 @@ def check(name, paragraphs, long_lines):
         for sentence in sentences(paragraph):
             if (words := word_count(sentence)) > MAX_WORDS:
                 yield f"{name}:{number}: a sentence of {words} words (at most {MAX_WORDS}): {sentence[:70]}..."
+        plain = CODE_SPAN.sub("Code", paragraph)
+        for pattern, remedy in PHRASES:
+            if found := pattern.search(plain):
+                yield f"{name}:{number}: '{found.group()}': {remedy}"
 
 
 def read(name):
     """Returns the paragraphs and long lines of one file, by its kind."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    if name.endswith(".md"):
-        return read_markdown(text)
     if name.endswith(".rs"):
-        paragraphs, long_lines = read_comments(text, "///")
-        return paragraphs + list(read_messages(text)), long_lines
+        outer, inner, plain = (read_comments(text, marker) for marker in ("///", "//!", "//"))
+        return outer[0] + inner[0] + list(read_messages(text)), outer[1] + inner[1] + plain[1]
     if name.endswith(".yaml"):
         return read_comments(text, "#")
     return read_markdown(text)
 
 
+def split(line, is_markdown):
+    """Splits a line into its marker and its text; None if it is code, a table, a heading or blank."""
+    if not is_markdown:
+        match = COMMENT.match(line)
+        marker, text = match.groups() if match else ("", "")
+    else:
+        marker, text = (">", line[2:]) if line.startswith("> ") else ("", line)
+    is_prose = text.strip() and not text.startswith("    ") and not text.lstrip().startswith(("```", "|", "#", "<"))
+    return (marker, text) if is_prose else None
+
+
+def wrap(lines, at, is_markdown):
+    """Wraps the paragraph around a line, in place; list items and indents stay."""
+    if (here := split(lines[at], is_markdown)) is None:
+        return
+    belongs = lambda k: 0 <= k < len(lines) and (s := split(lines[k], is_markdown)) is not None and s[0] == here[0]
+    text = lambda k: split(lines[k], is_markdown)[1]
+    first = last = at
+    while not LIST_ITEM.match(text(first)) and belongs(first - 1):
+        first -= 1
+    while belongs(last + 1) and not LIST_ITEM.match(text(last + 1)):
+        last += 1
+    item = LIST_ITEM.match(text(first))
+    indent = item.group() if item else text(first)[: len(text(first)) - len(text(first).lstrip())]
+    words = " ".join([text(first)[len(indent):], *(text(k) for k in range(first + 1, last + 1))]).split()
+    marker = here[0] + " " if here[0] else ""
+    lines[first : last + 1] = textwrap.wrap(
+        " ".join(words), MAX_COLUMNS, initial_indent=marker + indent, subsequent_indent=marker + " " * len(indent),
+        break_long_words=False, break_on_hyphens=False,
+    )
+
+
+def wrap_file(name):
+    """Wraps what is too long in a file."""
+    path = ROOT / name
+    while long_lines := read(name)[1]:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        before = list(lines)
+        for number in sorted(long_lines, reverse=True):
+            if number <= len(lines) and len(lines[number - 1]) > MAX_COLUMNS:
+                wrap(lines, number - 1, not name.endswith((".rs", ".yaml")))
+        if lines == before:
+            return
+        path.write_text("\n".join(lines), encoding="utf-8")
+
+
 def main():
-    """Checks the files named on the command line, by default all that users read."""
-    patterns = ["*.md", "charts/*/values.yaml", "charts/*/templates/NOTES.txt", "crds/src/v1alpha1", "crds/src/values.rs"]
+    """Checks or wraps the files named on the command line, by default all of them."""
+    patterns = ["*.md", "*.rs", "charts/*/values.yaml", "charts/*/templates/NOTES.txt"]
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
-    names = sys.argv[1:] or [name for name in listed.stdout.splitlines() if not SKIPPED.search(name)]
+    names = [argument for argument in sys.argv[1:] if argument != "--wrap"]
+    names = names or [name for name in listed.stdout.splitlines() if not SKIPPED.search(name)]
+    if "--wrap" in sys.argv[1:]:
+        for name in names:
+            wrap_file(name)
+        return
     problems = [problem for name in names for problem in check(name, *read(name))]
     for problem in problems:
         print(problem, file=sys.stderr)

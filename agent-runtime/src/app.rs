@@ -49,7 +49,7 @@ pub struct Parts {
     pub pod: String,
     /// What generates text.
     pub backend: Arc<dyn Backend>,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
 }
 
@@ -72,7 +72,7 @@ pub enum SetUpError {
     PromptTemplate(#[source] PromptTemplateError),
 }
 
-/// Why the sidecar stopped serving without having been told to.
+/// Why the sidecar stopped serving without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A task that runs for the process's whole life ended.
@@ -151,14 +151,14 @@ impl App {
         })
     }
 
-    /// Takes edited objectives over from the file that the configuration was read from.
+    /// Reloads edited objectives from the file that the configuration was read from.
     #[must_use]
     pub fn with_objectives_from(mut self, path: PathBuf) -> Self {
         self.objectives = Some(self.objectives_watch(path));
         self
     }
 
-    /// What would take edited objectives over from this file.
+    /// The task that reloads edited objectives from this file.
     pub fn objectives_watch(&self, path: PathBuf) -> ObjectivesWatch {
         ObjectivesWatch::new(Arc::clone(&self.service), path, self.config.clone())
     }
@@ -173,7 +173,7 @@ impl App {
         api::admin::router(Arc::clone(&self.service))
     }
 
-    /// The door of the pod.
+    /// Admits runs to the pod.
     pub fn admission(&self) -> &Arc<Admission> {
         &self.service.admission
     }
@@ -209,7 +209,7 @@ impl App {
     }
 }
 
-/// Closes the door, waits for the runs in flight, and cuts what is left after `grace`.
+/// Stops admission, waits for the runs in flight, and cuts what is left after `grace`.
 async fn drain(service: &Service, grace: Duration) {
     service.admission.set_readiness(Readiness::Draining);
     let in_flight = service.admission.in_flight();

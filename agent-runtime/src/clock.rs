@@ -52,7 +52,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Tells the time.
+/// A source of time.
 #[derive(Clone)]
 pub struct Clock(Source);
 

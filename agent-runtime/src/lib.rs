@@ -1,8 +1,8 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`] and
-//! [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`objectives`] takes edited objectives over, [`app`]
-//! wires everything, and [`cli`] alone reads arguments and environment.
+//! [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`objectives`] reloads edited objectives,
+//! [`app`] wires everything, and [`cli`] alone reads arguments and environment.
 
 pub mod agent;
 pub mod api;

@@ -1,5 +1,5 @@
-//! Takes edited objectives over while the agent serves: they change what is counted, not what is served. Everything else of a
-//! configuration stays as it is for the life of a pod. IO.
+//! Reloads edited objectives while the agent serves: they change what is counted, not what is served. Everything else
+//! of a configuration stays as it is for the life of a pod. IO.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ use crate::{
 /// How often the file is read. The kubelet updates an edited ConfigMap within about a minute; reading adds little.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What looks for edited objectives.
+/// The task that looks for edited objectives.
 pub struct ObjectivesWatch {
     service: Arc<Service>,
     path: PathBuf,
     /// The configuration that is in force.
     config: RuntimeConfig,
-    /// The bytes that were looked at last, so that a file that cannot be used is told of once.
+    /// The bytes that were read last, so that an unusable file is reported once.
     seen: Vec<u8>,
 }
 
-/// What became of a look at the file.
+/// Result of reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Nothing new.
@@ -53,14 +53,16 @@ impl ObjectivesWatch {
                 Ok(Look::Unchanged) => {}
                 Ok(Look::TakenOver) => tracing::info!(objectives = self.config.objectives.len(), "objectives changed"),
                 Ok(Look::TakenOverInPart) => {
-                    tracing::warn!("of a changed configuration only the objectives are taken over: restart the pod");
+                    tracing::warn!(
+                        "the configuration changed, but only its objectives are reloaded: restart the pod for the rest"
+                    );
                 }
                 Err(error) => tracing::warn!(error = with_causes(&error), "objectives stay as they were"),
             }
         }
     }
 
-    /// Reads the file, and takes its objectives over if they are others.
+    /// Reads the file, and reloads its objectives if they changed.
     ///
     /// # Errors
     /// When the file cannot be read or used; content that cannot be used is an error once, then it is nothing new.

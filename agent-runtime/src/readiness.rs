@@ -16,7 +16,7 @@ use crate::{
 pub struct ReadinessWatch {
     /// The engine.
     pub backend: Arc<dyn Backend>,
-    /// The door it opens and closes.
+    /// The admission that it opens and closes.
     pub admission: Arc<Admission>,
     /// The shapes to generate first.
     pub warm_up: WarmUp,
@@ -57,8 +57,8 @@ enum WarmUpError {
     Timeout { shape: &'static str, milliseconds: u128 },
 }
 
-/// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while it
-/// generates, runs tell sooner than questions whether it does.
+/// Questions in a row that an engine may leave unanswered before it counts as lost. One under load answers late; while
+/// it generates, runs tell sooner than questions whether it does.
 const UNANSWERED: u32 = 3;
 
 /// What is known of the engine.

@@ -1,8 +1,8 @@
 //! Identity by content: the hash of canonical JSON.
 //!
-//! An engine's identity holds what decides its content and nothing else: no secret, no placement, no resource, no version of
-//! this program. The hash of a given identity never changes: the golden values of the tests are a promise that an upgrade
-//! of the operator rebuilds nothing. A member that is absent stays absent.
+//! An engine's identity holds what decides its content and nothing else: no secret, no placement, no resource, no
+//! version of this program. The hash of a given identity never changes: the golden values of the tests are a promise
+//! that an upgrade of the operator rebuilds nothing. A member that is absent stays absent.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -178,7 +178,7 @@ mod tests {
         insta::assert_snapshot!(hash_of(&build));
     }
 
-    /// The repository is a part of the artifact; a default that is spelt out is none.
+    /// The repository is a part of the artifact; a default that is written out is not.
     #[test]
     fn another_entry_is_another_engine() {
         let of = |entry: Option<&str>| {

@@ -1,4 +1,5 @@
-//! Labels, annotations, field managers and port names: every string by which parts of Slipway find each other's objects.
+//! Labels, annotations, field managers and port names: every string by which parts of Slipway find each other's
+//! objects.
 
 /// Recommended label: which program an object belongs to.
 pub const APP_NAME: &str = "app.kubernetes.io/name";

@@ -1,5 +1,5 @@
-//! What to write where a pattern asks for it. An API server answers a text that does not match with the pattern alone; a rule beside
-//! the pattern says it in words.
+//! What to write where a pattern asks for it. An API server answers a text that does not match with the pattern alone;
+//! a rule beside the pattern says it in words.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,

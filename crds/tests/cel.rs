@@ -1,6 +1,6 @@
 //! The rules of the API on the client's side: the same fixtures go to a real API server in `e2e/tests/api.rs`.
 //!
-//! A bad fixture begins with what its reader is told, and the merge patch that mends it.
+//! A bad fixture begins with what its reader is told, and the merge patch that fixes it.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

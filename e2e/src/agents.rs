@@ -58,7 +58,7 @@ pub async fn namespace_with_servers(name: &str) -> Outcome<Namespace> {
     Ok(namespace)
 }
 
-/// A question from the held-out half of the model's corpus, with what must come of it.
+/// A question from the held-out half of the model's corpus, with the expected outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Question {
     /// The seed that it was drawn from.
@@ -82,7 +82,7 @@ pub struct Lookup {
     pub value: String,
 }
 
-/// A seed that no run before has had: entity and numbers are drawn anew in every run.
+/// A seed that no run before has had: entity and numbers are drawn again in every run.
 pub fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,4 +1,5 @@
-//! What engines of vendors' backends are made of in scenarios: small checkpoints in a claim, and a node that says that it has GPUs.
+//! What engines of vendors' backends are made of in scenarios: small checkpoints in a claim, and a node that says that
+//! it has GPUs.
 
 use std::{collections::BTreeMap, fs};
 

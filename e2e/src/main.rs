@@ -41,7 +41,8 @@ enum Verb {
     },
     /// Serves facts for an agent to look up.
     Facts,
-    /// Sends requests to an agent, until SIGTERM, and counts what became of them: a line of JSON every ten seconds and at the end.
+    /// Sends requests to an agent, until SIGTERM, and counts their results: a line of JSON every ten seconds and at the
+    /// end.
     Load(LoadSettings),
     /// Sends recorded questions to an agent.
     Traffic(Traffic),

@@ -99,7 +99,7 @@ pub type Outcome<T> = Result<T, ScenarioError>;
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A namespace. It stays when a scenario fails, for whoever looks into it, and goes with the cluster.
+/// A namespace. It stays when a scenario fails, for inspection, and goes with the cluster.
 pub struct Namespace {
     client: Client,
     name: String,
@@ -133,7 +133,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Removes the namespace with all that is in it, so that what still tries in vain does not run beside the next scenario.
+    /// Removes the namespace with all that is in it, so that failing Jobs do not run beside the next scenario.
     ///
     /// # Errors
     /// When the API server refuses.
@@ -386,7 +386,7 @@ impl Namespace {
     /// Sends a request to a Service through the API server. The answer is JSON, whatever its status.
     ///
     /// # Errors
-    /// When there is no answer, or it is no JSON.
+    /// When there is no answer, or it is not JSON.
     pub async fn request(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Outcome<Value> {
         let path = format!("/api/v1/namespaces/{}/services/{service}:80/proxy{path}", self.name);
         let request = axum::http::Request::builder()

@@ -1,5 +1,5 @@
-//! The operator as its administrators see it: its metrics, its memory, its writes, and its exchange for another version.
-//! Reads the environment; reads and writes IO.
+//! The operator as its administrators see it: its metrics, its memory, its writes, and its exchange for another
+//! version. Reads the environment; reads and writes IO.
 
 use std::{collections::BTreeMap, env, fs, io, path::PathBuf, process::Command, time::Duration};
 
@@ -123,7 +123,8 @@ impl Operator {
         }
     }
 
-    /// Bytes that a pod's container holds, as the kubelet counts them: working set, and resident memory without file pages.
+    /// Bytes that a pod's container holds, as the kubelet counts them: working set, and resident memory without file
+    /// pages.
     ///
     /// # Errors
     /// When the kubelet does not answer.

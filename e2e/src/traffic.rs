@@ -40,7 +40,7 @@ pub struct Traffic {
     seed: u64,
 }
 
-/// Why no traffic came about. Runs that fail are counted.
+/// Why there was no traffic. Runs that fail are counted.
 #[derive(Debug, Error)]
 pub enum TrafficError {
     /// The trace cannot be read.
@@ -52,8 +52,8 @@ pub enum TrafficError {
         #[source]
         source: io::Error,
     },
-    /// A line of the trace is no recorded run.
-    #[error("line {line} of the trace is no recorded run")]
+    /// A line of the trace is not a recorded run.
+    #[error("line {line} of the trace is not a recorded run")]
     Line {
         /// Its number, from 1.
         line: usize,
@@ -127,7 +127,8 @@ pub async fn send(traffic: Traffic) -> Result<(), TrafficError> {
     Ok(())
 }
 
-/// The client for services of the cluster: plain HTTP. The image has no certificates, and without this it would look for them.
+/// The client for services of the cluster: plain HTTP. The image has no certificates, and without this it would look
+/// for them.
 fn client() -> Result<reqwest::Client, TrafficError> {
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().map_err(TrafficError::Client)
 }

@@ -17,7 +17,7 @@ fn fixture_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crds/tests/fixtures")
 }
 
-/// A manifest, what its reader is told, and, of a bad one, the merge patch that mends it.
+/// A manifest, what its reader is told, and, of a bad one, the merge patch that fixes it.
 struct Fixture {
     name: String,
     expected: String,

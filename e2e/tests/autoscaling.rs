@@ -55,7 +55,7 @@ async fn pods_follow_the_requests_at_the_model_and_no_request_fails() {
     let resource = format!("agd/{AGENT}");
     let scale = ["--namespace", bench.namespace.name(), "scale", &resource, "--replicas=2"];
     assert!(cluster::kubectl(&scale).unwrap().status.success());
-    let contest = "through /scale, which does nothing beside spec.serving.autoscaling";
+    let contest = "through /scale, which has no effect while spec.serving.autoscaling is set";
     println!("{}", bench.namespace.wait_for_message(AGENT, "ReplicasContested", contest, LIMIT).await.unwrap());
     wait_for_pods(&bench, 1).await;
 }

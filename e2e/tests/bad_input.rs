@@ -12,14 +12,15 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// Longest time until a message stands there: three attempts with their back-off, beside a campaign and builds on two cores.
+/// Longest time until a message stands there: three attempts with their back-off, beside a campaign and builds on two
+/// cores.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// One mistake, and what must stand in the condition that tells of it; the first of the words is waited for.
+/// One mistake, and the texts that its condition must have. The test waits for the first of them.
 struct Mistake {
     name: &'static str,
     make: fn(&mut Value),
-    /// Reconciling where the right input mends it by itself, Stalled where a person must act.
+    /// Reconciling where the right input fixes it without further action, Stalled where a person must act.
     condition: &'static str,
     words: &'static [&'static str],
 }
@@ -43,14 +44,14 @@ const MISTAKES: &[Mistake] = &[
         condition: "Stalled",
         words: &[
             "config.json of http://mirror/wrong-digest/ has digest 44136fa355b3",
-            "the source is damaged or changed",
+            "the source is damaged or has changed",
         ],
     },
     Mistake {
         name: "missing-secret",
         make: |spec| spec["model"]["secretRef"] = json!({"name": "no-such-secret"}),
         condition: "Reconciling",
-        words: &["Secret no-such-secret must exist in this namespace", "Job resolve-"],
+        words: &["create Secret no-such-secret in this namespace", "Job resolve-"],
     },
     Mistake {
         name: "failing-builder",
@@ -88,7 +89,7 @@ const MISTAKES: &[Mistake] = &[
         name: "missing-headers",
         make: |spec| spec["agent"]["tools"][1]["http"]["headersFrom"] = json!({"name": "no-such-headers"}),
         condition: "Reconciling",
-        words: &["Secret no-such-headers must exist in this namespace", "revision"],
+        words: &["create Secret no-such-headers in this namespace", "revision"],
     },
     Mistake {
         name: "missing-workload",
@@ -100,7 +101,9 @@ const MISTAKES: &[Mistake] = &[
         name: "bad-workload",
         make: |spec| profile(spec, json!({"name": "lines", "key": "bad.jsonl"})),
         condition: "Stalled",
-        words: &["spec.profiling.workloads: ConfigMap lines: line 2 is no prompt (id, prompt, maxTokens, stopWords)"],
+        words: &[
+            "spec.profiling.workloads: ConfigMap lines: line 2 is not a prompt (id, prompt, maxTokens, stopWords)",
+        ],
     },
     Mistake {
         name: "missing-dataset",
@@ -139,7 +142,7 @@ fn profile(spec: &mut Value, config_map: Value) {
     spec["profiling"] = json!({"workloads": [{"name": "turns", "prompts": {"configMap": config_map}}]});
 }
 
-/// A mirror whose list of files does not fit the files, and prompts of which one is none.
+/// A mirror whose list of files does not fit the files, and a file of prompts with an invalid line.
 async fn prepare(namespace: &Namespace) {
     let wrong = json!({"files": [{"path": "config.json", "size": 2, "sha256": "0".repeat(64)}]}).to_string();
     let prompt = r#"{"id":"1","prompt":"Question: {{number}}\n","maxTokens":8,"stopWords":["\n\n"]}"#;

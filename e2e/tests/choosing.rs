@@ -1,4 +1,5 @@
-//! What an agent is for decides what serves it: the same candidates, chosen from once for latency and once for throughput.
+//! What an agent is for decides what serves it: the same candidates, chosen from once for latency and once for
+//! throughput.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -13,7 +14,7 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// A manifest of the demo. Rows hold for one weight of the workload, so that another number is measured anew.
+/// A manifest of the demo. Rows hold for one weight of the workload, so that another number is measured again.
 fn manifest(file: &str, number: u32) -> Value {
     let text = fs::read_to_string(path("manifests/demo").join(file)).unwrap();
     let mut agent: Value = serde_norway::from_str(&text).unwrap();

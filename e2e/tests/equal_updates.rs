@@ -1,5 +1,5 @@
-//! An hour of updates that change nothing for users: those that change no plan open no rollout, and no revision that is as good is
-//! rolled back.
+//! An hour of updates that change nothing for users: those that change no plan open no rollout, and no revision that is
+//! as good is rolled back.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -29,7 +29,8 @@ fn without_a_new_plan(manifest: &mut Value, number: usize) {
     }
 }
 
-/// A plan of another hash whose engine waits by the same times. Other seeds of the same times would be another engine as well.
+/// A plan of another hash whose engine waits by the same times. Other seeds of the same times would be another engine
+/// as well.
 fn with_an_equal_plan(manifest: &mut Value, number: usize) {
     manifest["spec"]["agent"]["systemPrompt"] = json!(format!("Wait, then answer ({number})."));
 }
@@ -67,7 +68,8 @@ async fn an_hour_of_equal_updates_rolls_nothing_back() {
         rest(&load, since).await;
     }
     let history = watch.stop().await.unwrap();
-    // The five that were asked for, each as stable and, but for the first, as a canary before: nothing else came or went.
+    // The five that were asked for, each as stable and, but for the first, as a canary before: nothing else came or
+    // went.
     assert_eq!(one_after_the_other(&history, |seen| seen.stable.clone()), served);
     assert_eq!(one_after_the_other(&history, |seen| seen.canary.clone()), served[1..]);
     let events = bench.namespace.event_reasons(AGENT).await.unwrap();

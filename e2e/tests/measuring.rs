@@ -20,8 +20,8 @@ use slipway_e2e::{
     namespace::Namespace,
 };
 
-/// An agent whose parameter of the model is to be chosen by measuring, most requests a second first. Rows hold for one weight of the
-/// workload, so that another weight is measured anew.
+/// An agent whose parameter of the model is to be chosen by measuring, most requests a second first. Rows hold for one
+/// weight of the workload, so that another weight is measured again.
 fn agent(weight: u32, parameter: &str, values: [&str; 2], level: i32) -> Value {
     let mut agent = facts_agent().unwrap();
     agent["spec"]["search"] =
@@ -120,7 +120,8 @@ async fn exploring_task(namespace: &Namespace, profile: &Profile) -> String {
     task.config_map.clone().unwrap().name
 }
 
-/// Computes a row again from its records in the store, as they are and with the first window ten times as long: two lines.
+/// Computes a row again from its records in the store, as they are and with the first window ten times as long: two
+/// lines.
 async fn recomputed(namespace: &Namespace, task: &str, records: &str) -> String {
     let again = |file: &str| {
         format!(

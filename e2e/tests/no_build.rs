@@ -1,6 +1,6 @@
-//! Engines without a build, VLLM, SGLang and TensorRTLLMPyTorch, served by a STAND-IN image (`e2e/images/slipway-no-build-stand-in`):
-//! its backend, its model and its servers have the files, arguments and tensors of upstream's; nothing here ran vLLM, SGLang,
-//! TensorRT-LLM or a GPU.
+//! Engines without a build (VLLM, SGLang, TensorRTLLMPyTorch) served by a STAND-IN image
+//! (`e2e/images/slipway-no-build-stand-in`): its backend, its model and its servers have the files, arguments and
+//! tensors of upstream's. Nothing here ran vLLM, SGLang, TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -102,7 +102,8 @@ fn containers(pod: &Pod) -> Vec<(String, bool)> {
     all.map(|container| (container.name.clone(), asks(container))).collect()
 }
 
-/// The engine is the checkpoint with what was assembled around it, under its content's digest, and no GPU was asked for.
+/// The engine is the checkpoint with what was assembled around it, under its content's digest, and no GPU was asked
+/// for.
 async fn an_artifact_without_a_gpu(namespace: &Namespace, agent: &str, versions: (&str, &str)) {
     let engine = namespace.first_engine_of(agent).await.unwrap();
     let (name, status) = (engine.name_any(), engine.status.unwrap());
@@ -168,7 +169,8 @@ async fn vllm_serves_a_checkpoint_with_its_arguments_and_answers() {
 
     let pod = serving_pod(&namespace, "vllm").await;
     assert!(containers(&pod).contains(&("triton".to_owned(), true)), "{:?}", containers(&pod));
-    // vLLM says how many tokens each piece has; the stand-in makes one of every character, and cuts at the stop word itself.
+    // vLLM says how many tokens each piece has; the stand-in makes one of every character, and cuts at the stop word
+    // itself.
     assert_eq!(asked(&namespace, "vllm").await, ("42".to_owned(), 10));
     let log = namespace.log(&pod.name_any(), "triton").await.unwrap();
     assert_eq!(
@@ -210,7 +212,8 @@ async fn the_py_torch_flow_serves_a_checkpoint_and_stops_where_the_sidecar_has_r
     namespace.delete().await.unwrap();
 }
 
-/// What an engine's own server was told, and the tokens of an answer: once it was assembled, scored, measured by whole runs and asked.
+/// What an engine's own server was told, and the tokens of an answer: once it was assembled, scored, measured by whole
+/// runs and asked.
 async fn told_to_own_server(
     namespace: &Namespace,
     (engine, versions): (Value, (&str, &str)),
@@ -293,7 +296,8 @@ async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
     namespace.delete().await.unwrap();
 }
 
-/// An image of another backend is found out before an engine counts as built, an argument that vLLM does not know when it is served.
+/// An image of another backend is found out before an engine counts as built, an argument that vLLM does not know when
+/// it is served.
 #[tokio::test]
 async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
     let namespace = namespace_with("no-build-fails", H100, &["vllm", "py-torch", "unknown", "own-server"]).await;
@@ -303,11 +307,15 @@ async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
     own_server["spec"]["slo"] = json!({"quality": quality()});
     namespace.apply(&own_server).await.unwrap();
     let cases = [
-        ("vllm", vllm(OTHER_IMAGE), "/opt/tritonserver/backends/vllm/model.py: is it Triton's image of vLLM 0.11.0?"),
+        (
+            "vllm",
+            vllm(OTHER_IMAGE),
+            "/opt/tritonserver/backends/vllm/model.py: check that it is Triton's image of vLLM 0.11.0",
+        ),
         (
             "py-torch",
             py_torch(OTHER_IMAGE),
-            "/app/all_models/llmapi/tensorrt_llm/1/model.py: is it Triton's image of TensorRT-LLM 1.2.1?",
+            "/app/all_models/llmapi/tensorrt_llm/1/model.py: check that it is Triton's image of TensorRT-LLM 1.2.1",
         ),
     ];
     let mut unknown = vllm(IMAGE);

@@ -1,4 +1,4 @@
-//! The operator beside agents at rest: it writes nothing, needs little, and another version of it starts nothing anew.
+//! The operator beside agents at rest: it writes nothing, needs little, and another version of it restarts nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Resident memory that the operator is meant to stay below, idle.
 const MEMORY_LIMIT: u64 = 40 << 20;
 
-/// Everything of two live agents that another version could start anew, with what changes when it does.
+/// Everything of two live agents that another version could restart, with what changes when it does.
 async fn what_lives(namespace: &Namespace) -> BTreeSet<String> {
     let all = ListParams::default();
     let mut found = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! A campaign: engines and configurations are measured by Triton and Model Analyzer, one is chosen, confirmed and served.
+//! A campaign: engines and configurations are measured by Triton and Model Analyzer, one is chosen, confirmed and
+//! served.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

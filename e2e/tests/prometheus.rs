@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes the agents' pods: it accepts the generated rules, the status says what is left of error budgets, and a
-//! canary is held to what Prometheus says of it.
+//! A real Prometheus scrapes the agents' pods and accepts the generated rules. The status says what is left of error
+//! budgets, and guardrails hold a canary.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,5 +1,5 @@
-//! Rollouts behind a real gateway, with clients that never pause: what is good takes over, what does harm goes back, and clients of
-//! the serving revision notice neither.
+//! Rollouts behind a real gateway, with clients that never pause: what is good takes over, what does harm goes back,
+//! and clients of the serving revision notice neither.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -20,8 +20,8 @@ use slipway_e2e::{
 /// Intervals of ten seconds before a rollout, with which those within it are compared.
 const BEFORE: usize = 3;
 
-/// From a share in the route to the clients who meet it: the first answer of a canary that has some, the last of a revision that has
-/// none any more, which may have been asked for a while before.
+/// From a share in the route to the clients: the first answer of a canary with a share, and the last of a revision
+/// without one. That last answer may have been requested a while before.
 fn print_delays(history: &[Seen], summary: &Report, stable: &str, canary: &str) {
     let answered = |revision: &str| summary.revisions.get(revision).and_then(|counts| counts.answered_unix_millis);
     let after = |at: Option<u64>, since: Option<u64>| Some(at? as i64 - since? as i64);

@@ -1,4 +1,5 @@
-//! A rollout that compares a canary with fresh pods of the plan that serves, behind a real gateway, with clients that never pause.
+//! A rollout that compares a canary with fresh pods of the plan that serves, behind a real gateway, with clients that
+//! never pause.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -1,5 +1,5 @@
-//! Rollouts in which something else happens: pods are scaled, evidence cannot be read, clients go another way, and manifests change
-//! before the rollout of the last one has ended.
+//! Rollouts in which something else happens: pods are scaled, evidence cannot be read, clients go another way, and
+//! manifests change before the rollout of the last one has ended.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -83,7 +83,7 @@ async fn a_canary_whose_evidence_cannot_be_read_is_held_until_it_can() {
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
 }
 
-/// Stable must be able to take all traffic back at any time, so whoever takes pods away waits for the end.
+/// Stable must be able to take all traffic back at any time, so whatever removes pods waits for the end.
 #[tokio::test]
 async fn pods_come_in_the_middle_of_a_rollout_and_go_after_it() {
     let bench = Bench::start("rollout-scaled").await.unwrap();
@@ -133,7 +133,8 @@ async fn clients_that_go_around_the_gateway_hold_a_canary() {
     bench.apply(&bench.manifest).await.unwrap();
     bench.wait_for("the canary gone", |rollout| rollout.canary.is_none()).await.unwrap();
     let (intervals, summary) = load.stop().await.unwrap();
-    // An agent is served a moment before a busy node sends connections of its Service on; gateways find pods by themselves.
+    // An agent is served a moment before a busy node sends connections of its Service on; gateways find pods by
+    // themselves.
     let failed: u64 = intervals.iter().skip(1).map(Report::failed).sum();
     assert_eq!((failed, summary.ok_of(&canary)), (0, 0), "{summary:?}");
 }

@@ -1,4 +1,5 @@
-//! Rollouts that do not go straight: revisions that never get ready, crash or hang, manifests that go back and forth, no traffic.
+//! Rollouts that do not go straight: revisions that never get ready, crash or hang, manifests that go back and forth,
+//! no traffic.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -182,7 +183,8 @@ async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
     assert_eq!((summary.failed(), summary.errors.as_slice()), (0, [].as_slice()));
 }
 
-/// Both revisions do not fit on the node together. Nothing is drained until the user says so; then the one pod makes room.
+/// Both revisions do not fit on the node together. Nothing is drained until the user says so; then the one pod makes
+/// room.
 #[tokio::test]
 async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     let namespace = namespace_with_servers("rollout-no-room").await.unwrap();
@@ -201,9 +203,12 @@ async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     bench.apply(&changed).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let limit = Duration::from_secs(120);
-    let message = bench.namespace.wait_for_message(AGENT, "Stalled", "finds no room for 1 pod", limit).await.unwrap();
+    let message = bench.namespace.wait_for_message(AGENT, "Stalled", "lacks capacity for 1 pod", limit).await.unwrap();
     println!("without room: {message}");
-    assert!(message.contains("Insufficient cpu") && message.contains("spec.rollout.capacity: InPlace"), "{message}");
+    assert!(
+        message.contains("Insufficient cpu") && message.contains("set spec.rollout.capacity to InPlace"),
+        "{message}"
+    );
     assert_eq!(current(&bench).await.capacity.map(|room| room.phase), Some(CapacityPhase::Waiting));
     while !bench.pod_uids(&canary).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(300)).await;

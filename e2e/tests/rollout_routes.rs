@@ -1,5 +1,5 @@
-//! Traffic in other hands: a person who gives a rollout up, somebody else who writes the route, an operator that dies while it takes
-//! traffic back, and shares that are numbers of pods.
+//! Traffic that others decide: a person who aborts a rollout, another writer of the route, and an operator that dies
+//! while it takes traffic back. Also shares that are numbers of pods.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -69,7 +69,8 @@ async fn a_canary_that_a_person_aborts_goes_and_no_request_fails() {
     assert!(summary.ok_of(&canary) > 0, "{summary:?}");
 }
 
-/// The status says first what is to be, the route follows: between the two, clients are still sent to what was found to do harm.
+/// The status says first what is to be, the route follows: between the two, clients are still sent to what was found to
+/// do harm.
 #[tokio::test]
 async fn an_operator_that_dies_while_it_rolls_back_takes_all_traffic_back() {
     let bench = Bench::start("rollout-killed-back").await.unwrap();

@@ -1,5 +1,5 @@
-//! Revisions that are slower for clients and do no harm: a plan whose slowness was measured and chosen, and one whose tool has become slow
-//! for everybody.
+//! Revisions that are slower for clients and do no harm: a plan whose slowness was measured and chosen, and one whose
+//! tool has become slow for everybody.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

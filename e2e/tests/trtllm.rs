@@ -1,5 +1,6 @@
-//! Engines of TensorRT-LLM, built and served by a STAND-IN image (`e2e/images/slipway-tensorrt-llm-stand-in`): its tools have
-//! the argument parsers of 0.16.0 and write files of the right names and sizes; nothing here ran TensorRT-LLM or a GPU.
+//! Engines of TensorRT-LLM, built and served by a STAND-IN image (`e2e/images/slipway-tensorrt-llm-stand-in`): its
+//! tools have the argument parsers of 0.16.0 and write files of the right names and sizes. Nothing here ran
+//! TensorRT-LLM or a GPU.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
@@ -65,7 +66,8 @@ async fn an_fp8_engine_is_built_by_the_tools_and_answers() {
     namespace.delete().await.unwrap();
 }
 
-/// Lines of the quality gate's data set. Of 400 questions that are answered alike no more than 2 % can be answered worse.
+/// Lines of the quality gate's data set. Of 400 questions that are answered alike no more than 2 % can be answered
+/// worse.
 async fn give_samples(namespace: &Namespace) {
     // The stand-in answers every question so; its stop word keeps the rest back.
     let samples = (0..400).map(|n| {

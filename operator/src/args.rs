@@ -73,7 +73,7 @@ pub enum RunError {
     #[error("failed to serve health and metrics")]
     Serve(#[source] std::io::Error),
     /// Another process leads.
-    #[error("ended to make room for another leader")]
+    #[error("ended so that another process can lead")]
     Leader(#[source] LeaderError),
     /// A task ended on its own.
     #[error("the task {0} ended on its own")]
@@ -150,7 +150,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
     let mut engines = tokio::spawn(run_engines(context.clone(), stop.clone()));
     let mut profiles = tokio::spawn(run_profiles(context.clone(), stop.clone()));
-    // Goes on after the controllers, for what they tell at last.
+    // Outlives the controllers, for their last notifications.
     let told = CancellationToken::new();
     let leadership = context.leadership.clone();
     let may_send = move || leadership.check().is_ok();

@@ -33,7 +33,7 @@ use crate::{
     agent_deployment, engine,
     kube_io::record::RecordError,
     profile,
-    reconcile::{Context, ReconcileError, caught, key, tell_panic},
+    reconcile::{Context, ReconcileError, caught, key, publish_panic},
 };
 
 /// Objects of one kind that are reconciled at once.
@@ -58,7 +58,7 @@ where
             let started = tokio::time::Instant::now();
             let result = caught(reconcile(Arc::new(object.clone()), context.clone())).await;
             if let Err(error @ ReconcileError::Panicked { .. }) = &result {
-                tell_panic(&context, object, error).await;
+                publish_panic(&context, object, error).await;
             }
             let outcome = result.as_ref().map_or_else(ReconcileError::kind, |_| "success");
             context.metrics.reconciled(&K::kind(&()), outcome, started.elapsed());
@@ -176,7 +176,8 @@ pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
         .await;
 }
 
-/// Failures of reconciliations are logged where their waiting time is decided; here only those of the queue itself are left.
+/// Failures of reconciliations are logged where their waiting time is decided; here only those of the queue itself are
+/// left.
 fn log<E: Error>(result: Result<String, E>) {
     match result {
         Ok(name) => debug!(name, "reconciled"),

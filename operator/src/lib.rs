@@ -1,7 +1,7 @@
 //! The Slipway operator: the shell around its pure core, `slipway-operator-core`.
 //!
-//! Each controller observes (reads the cluster into a `World`), lets the core decide and build, applies and records. A test of this
-//! crate holds whatever says that it is pure to it.
+//! Each controller observes (reads the cluster into a `World`), lets the core decide and build, applies and records. A
+//! test of this crate holds whatever says that it is pure to it.
 
 pub mod agent_deployment;
 pub mod args;

@@ -78,7 +78,7 @@ impl Metrics {
         registry.register("leading", "Whether this process leads", leading.clone());
         let notifications = Family::<NotificationLabels, Counter>::default();
         let waiting = Family::<ReceiverLabels, Gauge>::default();
-        registry.register("notifications", "Notifications by receiver and what became of them", notifications.clone());
+        registry.register("notifications", "Notifications by receiver and outcome", notifications.clone());
         registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
         let conditions = Conditions::default();
         registry.register_collector(Box::new(conditions.clone()));
@@ -102,7 +102,7 @@ impl Metrics {
         self.durations.get_or_create(&KindLabels { kind: kind.to_owned() }).observe(duration.as_secs_f64());
     }
 
-    /// Counts what became of a notification.
+    /// Counts the outcome of a notification.
     pub fn notified(&self, receiver: &str, outcome: &'static str) {
         self.notifications.get_or_create(&NotificationLabels { receiver: receiver.to_owned(), outcome }).inc();
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::notifications::credentials::{self, CredentialError};
 
-/// How long a connection may take to come about; the rest of an attempt's time is for the answer.
+/// How long a connection may take to be established; the rest of an attempt's time is for the answer.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Why there is no client.
@@ -44,7 +44,8 @@ pub enum OutgoingError {
     Build(#[source] reqwest::Error),
 }
 
-/// A client that trusts the bundled roots and the certificates of a file, which is the value of `field` in the configuration.
+/// A client that trusts the bundled roots and the certificates of a file, which is the value of `field` in the
+/// configuration.
 ///
 /// # Errors
 /// When the file holds no certificates that can be used.

@@ -21,7 +21,8 @@ use crate::{
 /// How long an answer may take. A reconciliation waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a Prometheus that did not answer is left alone: else every reconciliation of every agent would wait for it in vain.
+/// How long a Prometheus that did not answer is left alone: otherwise every reconciliation of every agent would wait
+/// for it.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// Why Prometheus cannot be asked at all.
@@ -42,7 +43,7 @@ pub enum AskError {
     #[error("failed to read prometheus.tokenFile")]
     Token(#[source] CredentialError),
     /// The token cannot be sent.
-    #[error("prometheus.tokenFile holds what no header can hold")]
+    #[error("prometheus.tokenFile has characters that a header cannot hold")]
     Header(#[source] InvalidHeaderValue),
     /// It did not answer, or refused.
     #[error("failed to ask Prometheus")]
@@ -51,13 +52,13 @@ pub enum AskError {
     #[error("Prometheus did not answer within {} s", PATIENCE.as_secs())]
     Timeout,
     /// It did not answer a little before.
-    #[error("{problem}; Prometheus is asked again {} s after that", LEFT_ALONE.as_secs())]
+    #[error("{problem}; the operator queries Prometheus again {} s after that", LEFT_ALONE.as_secs())]
     LeftAlone {
         /// What went wrong then.
         problem: String,
     },
     /// It answered with something else than series.
-    #[error("Prometheus answered with a {kind} where a vector was asked for")]
+    #[error("Prometheus answered with a {kind} instead of a vector")]
     Kind {
         /// What it answered with.
         kind: &'static str,

@@ -100,8 +100,9 @@ impl ReconcileError {
 
 /// Carries a plan out: status, announcements, children, removals, events.
 ///
-/// The status comes first, with the resource version that was observed: a decision on an object that has since changed ends
-/// there. What receivers are told follows from it, and is told at once: the next reconciliation would not know. Children are applied in the order of the plan; nothing is removed before all of them are there.
+/// The status comes first, with the resource version that was observed: a decision on an object that has since changed
+/// ends there. What receivers are told follows from it, and is told at once: the next reconciliation would not know.
+/// Children are applied in the order of the plan; nothing is removed before all of them are there.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -121,7 +122,8 @@ where
     context.leadership.check().map_err(ReconcileError::Leadership)?;
     record::status(&context.client, object, observed, &status).await.map_err(ReconcileError::Record)?;
     context.notifier.offer(announcements);
-    // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all, nor the other way.
+    // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all,
+    // nor the other way.
     let told = record::events(&context.recorder, object, &notes).await.map_err(ReconcileError::Record);
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
@@ -129,7 +131,7 @@ where
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &namespace, child).await {
-            tell_refusal(context, object, &error).await;
+            publish_refusal(context, object, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
@@ -142,12 +144,12 @@ where
     Ok(Action::requeue(requeue))
 }
 
-/// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at the object, not at
-/// our log. Nothing depends on its being told.
-async fn tell_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
+/// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at
+/// the object, not at our log. Nothing depends on its being told.
+async fn publish_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     if let Err(error) = record::events(&context.recorder, object, &[note]).await {
-        debug!(error = &error as &dyn Error, "a refusal was not told");
+        debug!(error = &error as &dyn Error, "a refusal could not be published");
     }
 }
 
@@ -169,7 +171,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Says on the object that its reconciliation panicked: an event, and `Stalled`. Nothing depends on its being told.
-pub async fn tell_panic<K>(context: &Context, object: &K, error: &ReconcileError)
+pub async fn publish_panic<K>(context: &Context, object: &K, error: &ReconcileError)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
 {
@@ -184,7 +186,7 @@ where
     };
     let published = record::events(&context.recorder, object, &[note]).await;
     if let Err(error) = told.and(published) {
-        warn!(error = &error as &dyn Error, "a panic was not told");
+        warn!(error = &error as &dyn Error, "a panic could not be published");
     }
 }
 

@@ -19,7 +19,7 @@ pub enum SettingsError {
         #[source]
         source: std::io::Error,
     },
-    /// The file is no valid YAML of this shape.
+    /// The file is not valid YAML of this shape.
     #[error("failed to parse the configuration file {path}")]
     Parse {
         /// Path of the file.

@@ -1,5 +1,6 @@
-//! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads at its start,
-//! the objectives in it again whenever it changes; and the names of the counters that the sidecar exports and the operator's alerting rules read.
+//! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads at its
+//! start. The sidecar reads its objectives again whenever it changes. The crate also names the counters that the
+//! sidecar exports and that the operator's alerting rules read.
 //!
 //! JSON, camelCase, integers with their unit in the name. Unknown fields are refused, so that a misspelt or newer field
 //! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.
@@ -34,7 +35,7 @@ pub struct RuntimeConfig {
     pub agent_name: String,
     /// The revision this pod belongs to; stamped on every response as `x-slipway-revision`.
     pub revision: String,
-    /// Where generations are made. The file says `triton`, whatever serves.
+    /// The engine that generates text. The file calls it `triton`, whatever serves.
     #[serde(rename = "triton")]
     pub engine: Engine,
     /// Instructions rendered into the prompt; empty means none.
@@ -69,13 +70,13 @@ pub struct RuntimeConfig {
     pub objectives: Vec<LatencyObjective>,
 }
 
-/// The engine beside this sidecar, and how it is asked.
+/// The engine beside this sidecar, and its protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Engine {
     /// Address of Triton's gRPC port, such as `http://127.0.0.1:8001`, or of the HTTP port of an engine's own server.
     pub endpoint: String,
-    /// Name of the model that is asked.
+    /// Name of the model to query.
     #[serde(default = "default_model_name")]
     pub model_name: String,
     /// Folder of the checkpoint's tokenizer, if the entry takes tokens: TensorRT-LLM's own `tensorrt_llm`. Absent if

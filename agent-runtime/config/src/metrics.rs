@@ -18,7 +18,7 @@ pub enum RunOutcome {
     ContextLengthExceeded,
     /// The last allowed model call asked for tools again.
     MaxStepsExceeded,
-    /// The model wrote something that is no turn.
+    /// The model wrote something that is not a turn.
     MalformedModelOutput,
     /// The engine could not be reached.
     ModelUnavailable,
@@ -30,14 +30,14 @@ pub enum RunOutcome {
     ShuttingDown,
 }
 
-/// What a run that ended so says of the agent.
+/// What such an end says about the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// It did what it is for.
     Success,
     /// It failed.
     Error,
-    /// Nothing: whoever asked ended the run, or asked for what cannot be.
+    /// Nothing: the client ended the run, or asked for something impossible.
     Caller,
 }
 
@@ -72,7 +72,7 @@ impl RunOutcome {
         }
     }
 
-    /// What it says of the agent.
+    /// What it says about the agent.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Answered => Blame::Success,

@@ -119,7 +119,7 @@ fn all_problems_come_at_once() {
             "agentName: \"Support Agent\" is not a name; use 1 to 63 of a-z, 0-9, '-' and '.', letters or digits at both ends",
             "triton.endpoint: \"127.0.0.1:8001\" is not the address of a gRPC port; write it as http://127.0.0.1:8001",
             "triton.tokenizer: \"tokenizer\" is not an absolute path; name the directory that holds tokenizer.json",
-            "triton.dialect: is one of text, and triton.tokenizer is of an entry that takes tokens; remove one of them",
+            "triton.dialect: takes text, but triton.tokenizer is for an entry that takes tokens; remove one of them",
             "maxSteps: is 0; must be between 1 and 64",
         ]
     );

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// # Invariants
 /// Every expansion has the template's scheme, authority and number of path segments. Arguments are percent-encoded (all
 /// but RFC 3986 "unreserved"). An argument that would make a path segment empty, `.` or `..` is refused, because URL
-/// parsers remove such segments even when they are encoded. The same holds for `..` between separators that an argument holds:
-/// some servers decode them before they split.
+/// parsers remove such segments even when they are encoded. The same holds for `..` between separators that an argument
+/// holds: some servers decode them before they split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlTemplate {
     /// `scheme://authority`.

@@ -145,7 +145,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
             format!("{folder:?} is not an absolute path; name the directory that holds tokenizer.json")
         });
         check.that(engine.dialect == TextDialect::Text, "triton.dialect", || {
-            "is one of text, and triton.tokenizer is of an entry that takes tokens; remove one of them".into()
+            "takes text, but triton.tokenizer is for an entry that takes tokens; remove one of them".into()
         });
     }
     if let Err(error) = PromptTemplate::parse(prompt_template) {

@@ -2,21 +2,21 @@
 
 use super::grammar;
 
-/// Who said something.
+/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The agent.
     Assistant,
 }
 
-/// Something said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// By whom.
+    /// Its author.
     pub role: Role,
-    /// What.
+    /// Its text.
     pub text: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Conversation {
     question: String,
 }
 
-/// Why messages are no conversation.
+/// Why messages do not form a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
     /// No messages.

@@ -40,7 +40,7 @@ pub struct Agent {
     pub max_tokens_per_step: u32,
     /// How long a run may take.
     pub run_timeout: Duration,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
 }
 
@@ -108,7 +108,7 @@ impl Agent {
     }
 }
 
-/// What a run has under way.
+/// The work of a run in progress.
 struct RunIo {
     backend: Arc<dyn Backend>,
     tools: Arc<Registry>,

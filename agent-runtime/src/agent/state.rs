@@ -42,7 +42,7 @@ pub enum SideEffects {
     Possible,
 }
 
-/// Where a run stands.
+/// Phase of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Nothing has happened.
@@ -90,11 +90,11 @@ pub struct Call {
     pub call: ToolCall,
     /// When.
     pub started_at: Timestamp,
-    /// What came of it; nothing while it runs.
+    /// Its outcome; nothing while it runs.
     pub end: Option<CallEnd>,
 }
 
-/// What came of a tool call.
+/// Outcome of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEnd {
     /// When.
@@ -150,7 +150,7 @@ pub enum Failure {
         /// The limit.
         max_tokens: u32,
     },
-    /// The model wrote something that is no turn.
+    /// The model wrote something that is not a turn.
     #[error("the model's output in step {step} cannot be read: {reason}")]
     MalformedOutput {
         /// The step.

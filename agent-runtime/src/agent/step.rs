@@ -10,12 +10,12 @@ use super::{
     state::{Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Outcome, Phase, State, Step},
 };
 
-/// Something that happened to a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
@@ -158,8 +158,8 @@ fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Times
     actions
 }
 
-/// What a failed model call says of the run. The first prompt is the client's conversation; what makes a later one too long is
-/// what the agent has added.
+/// The end of a run whose model call failed. The first prompt is the client's conversation; a later one is too long
+/// because of what the agent has added.
 fn model_failure(step: u32, error: ModelError) -> Failure {
     match error.fault {
         EngineFault::ContextLength if step == 1 => Failure::ContextLength { error },

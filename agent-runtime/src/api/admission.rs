@@ -1,4 +1,4 @@
-//! Who may come in: readiness, the limit on runs in flight, and the drain.
+//! Admission of runs: readiness, the limit on runs in flight, and the drain.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use tokio::sync::watch;
 /// Whether the pod serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Not now, for this reason.
+    /// It does not, for this reason.
     NotReady {
         /// What is waited for.
         why: String,
     },
     /// It does.
     Ready,
-    /// It finishes what it has and takes nothing new. Final.
+    /// It finishes its runs and admits no new ones. Final.
     Draining,
 }
 
@@ -35,7 +35,7 @@ pub enum Refusal {
     Draining,
 }
 
-/// The door of the pod.
+/// Admits runs to the pod.
 #[derive(Debug)]
 pub struct Admission {
     limit: usize,
@@ -57,9 +57,9 @@ pub struct Permit {
 }
 
 impl Admission {
-    /// A closed door that will let `limit` runs in at a time.
+    /// Starts closed. Once open, it admits `limit` runs at a time.
     pub fn new(limit: usize) -> Arc<Self> {
-        let readiness = Readiness::NotReady { why: "the engine was not asked yet".into() };
+        let readiness = Readiness::NotReady { why: "the engine has not been checked yet".into() };
         Arc::new(Self { limit, gate: watch::Sender::new(Gate { readiness, in_flight: 0 }) })
     }
 
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn nobody_comes_in_before_the_engine_is_ready() {
         let admission = Admission::new(1);
-        let why = "the engine was not asked yet".into();
+        let why = "the engine has not been checked yet".into();
         assert_eq!(admission.admit().unwrap_err(), Refusal::NotReady { why });
     }
 }

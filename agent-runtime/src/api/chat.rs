@@ -55,8 +55,8 @@ pub(super) async fn complete(
     }
 }
 
-/// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait longer:
-/// to clients and gateways a run of many steps would look like a server that does not answer.
+/// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait
+/// longer: to clients and gateways a run of many steps would look like a server that does not answer.
 async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), ApiError> {
     let first = tokio::time::timeout(STATUS_WAIT, first_of_answer(&mut events)).await;
     Ok((first.ok().transpose()?, events))

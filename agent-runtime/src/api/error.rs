@@ -32,7 +32,7 @@ pub struct ApiError {
 /// Whether a request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
-    /// The status says.
+    /// As the status says.
     AsStatus,
     /// It must not be, whatever the status: the run's tools may have changed something.
     Never,
@@ -80,7 +80,7 @@ impl ApiError {
 }
 
 impl ApiError {
-    /// A failed run. After side effects no status is used that clients or gateways take for an invitation to try again.
+    /// A failed run. After side effects its status is one that clients and gateways do not retry.
     pub(super) fn of_run(failure: &Failure, side_effects: SideEffects) -> Self {
         let mut error = Self::of_failure(failure);
         match side_effects {
@@ -91,7 +91,7 @@ impl ApiError {
             }
             SideEffects::Possible => {
                 error.repetition = Repetition::Never;
-                error.body.message.push_str("; tools were called that may have changed something, so do not repeat it");
+                error.body.message.push_str("; its tool calls may have changed something, so do not repeat it");
                 if error.status.is_server_error() {
                     error.status = StatusCode::FAILED_DEPENDENCY;
                 }

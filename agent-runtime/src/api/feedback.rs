@@ -1,4 +1,5 @@
-//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts for the revision that ran it.
+//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts for the revision that
+//! ran it.
 
 use std::sync::Arc;
 
@@ -36,8 +37,7 @@ pub(super) async fn give(
     let revision = body.revision()?;
     if revision != service.revision {
         let message = format!(
-            "the run was one of revision {revision}, and this pod serves {}: send the feedback with the header \
-             x-slipway-revision: {revision}; where nothing routes by it, or that revision is gone, it cannot be counted",
+            "the run belongs to revision {revision}, but this pod serves {}: send the feedback with the header x-slipway-revision: {revision}; it cannot be counted if no route reads the header or that revision is gone",
             service.revision
         );
         return Err(ApiError::new(StatusCode::CONFLICT, "other_revision", message));
@@ -56,7 +56,7 @@ impl FeedbackBody {
             }
             (None, None) => return Err(ApiError::invalid("success", "is missing; send success or score")),
             (Some(_), Some(_)) => {
-                return Err(ApiError::invalid("success", "stands beside score; send one of the two"));
+                return Err(ApiError::invalid("success", "is sent with score; send one of the two"));
             }
         };
         if score < LEAST_SUCCESS {
@@ -70,8 +70,10 @@ impl FeedbackBody {
         let id = PREFIXES.iter().find_map(|prefix| self.run.strip_prefix(prefix));
         let revision = id.and_then(|id| id.rsplit_once('-')?.0.rsplit_once('-')).map(|(revision, _)| revision);
         revision.filter(|revision| !revision.is_empty()).ok_or_else(|| {
-            let problem =
-                format!("{:?} is no id of a run; send the id of the answer, as in run-... or chatcmpl-...", self.run);
+            let problem = format!(
+                "{:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-...",
+                self.run
+            );
             ApiError::invalid("run", problem)
         })
     }

@@ -1,7 +1,7 @@
-//! Requests with an `Idempotency-Key`: one run for a key, and its outcome again for whoever repeats the request.
+//! Requests with an `Idempotency-Key`: one run for each key, and its outcome again for a repeated request.
 //!
-//! Kept in this pod's memory, for a while: it answers a client that lost its connection or a gateway that gave up, and is no
-//! store of results.
+//! Outcomes stay in this pod's memory for a while. They answer a client that lost its connection, or a gateway that
+//! timed out. This is not a store of results.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,7 +34,7 @@ const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Keys are names, not texts.
 const MAX_KEY_BYTES: usize = 255;
-/// How long an outcome is kept: far longer than clients and gateways go on trying.
+/// How long an outcome is kept: far longer than clients and gateways retry.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 /// The most outcomes that are kept, and the most memory of them all; the oldest go first.
 const MAX_KEPT: usize = 1024;
@@ -74,20 +74,20 @@ struct Run {
 
 /// What a key stands for when a request comes with it.
 pub(super) enum Claim {
-    /// Nothing yet: the request is to be done.
+    /// Nothing yet: the request is new.
     First(Ticket),
-    /// The same request, done or under way.
+    /// The same request, finished or in progress.
     Again {
         /// The run's name.
         id: String,
         /// When it was admitted.
         at: Timestamp,
-        /// What came of it.
+        /// Its outcome.
         events: Events,
     },
 }
 
-/// The duty to say what came of a request. Where it is dropped without an outcome, its key is free again.
+/// The obligation to report the outcome of a request. Dropped without an outcome, it frees the key.
 pub(super) struct Ticket {
     outcomes: Arc<Outcomes>,
     key: String,
@@ -99,12 +99,12 @@ impl Outcomes {
     /// The key of a request, if it has one. Requests are the same where their values hash alike.
     ///
     /// # Errors
-    /// 400 for a key that is no short text.
+    /// 400 for a key that is not a short text.
     pub(super) fn key(&self, headers: &HeaderMap, request: impl Hash) -> Result<Option<Key>, ApiError> {
         let Some(name) = headers.get(KEY_HEADER) else { return Ok(None) };
         let name = name.to_str().ok().filter(|name| !name.is_empty() && name.len() <= MAX_KEY_BYTES);
         let Some(name) = name else {
-            let problem = format!("is no key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
+            let problem = format!("is not a key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
             return Err(ApiError::invalid("Idempotency-Key", problem));
         };
         Ok(Some(Key { name: name.to_owned(), request: self.hasher.hash_one(request) }))
@@ -152,8 +152,8 @@ impl Kept {
 }
 
 impl Ticket {
-    /// Says what came of the request, to those who wait for it too. Kept is what another attempt would not better or must not
-    /// try: an answer, and every end of a run whose tools have changed something.
+    /// Reports the outcome of the request, also to waiting requests. It keeps what another attempt would not improve or
+    /// must not repeat: an answer, and every end of a run whose tools have changed something.
     pub(super) fn settle(&mut self, state: &State, now: Timestamp) {
         let state = Arc::new(state.clone());
         let is_kept = match state.finished() {
@@ -213,7 +213,6 @@ fn bytes(state: &State) -> usize {
 }
 
 fn used_otherwise() -> ApiError {
-    let message =
-        "Idempotency-Key: it came with another request before; send each request with a key of its own".into();
+    let message = "Idempotency-Key: it was already sent with another request; use a new key for each request".into();
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
 }

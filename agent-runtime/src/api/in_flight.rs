@@ -1,8 +1,9 @@
-//! A run in flight: a task of its own drives it and counts it, and hands its events to whoever reads them.
+//! A run in flight: a task of its own drives it and counts it, and hands its events to their reader.
 //!
-//! The reader sets no pace. What it has not taken waits in the channel, and then in the task, whose backlog is bounded by the
-//! run itself: parts of the answer that wait are joined, and everything else is part of the run's state already. So a client
-//! that reads slowly changes no latency, and one that stops reading has its place until the run's time is up.
+//! The reader sets no pace. Events that it has not taken wait in the channel, and then in the task. The run itself
+//! bounds that backlog: parts of the answer that wait are joined, and everything else is part of the run's state
+//! already. So a client that reads slowly changes no latency, and one that stops reading has its place until the run's
+//! time is up.
 
 use std::{
     collections::VecDeque,
@@ -104,7 +105,7 @@ struct Reader {
     sender: mpsc::Sender<RunEvent>,
     /// The end of the run's time.
     deadline: Instant,
-    /// What the channel has no room for.
+    /// Events that the channel has no room for.
     backlog: VecDeque<RunEvent>,
 }
 
@@ -126,7 +127,7 @@ impl Reader {
         }
     }
 
-    /// Hands one event over as soon as there is room; waits for ever where there is none to hand over.
+    /// Hands one event over as soon as the channel has room. Without an event it waits for ever.
     async fn take_one(sender: &mpsc::Sender<RunEvent>, backlog: &mut VecDeque<RunEvent>) {
         match sender.reserve().await {
             Ok(room) => {
@@ -160,7 +161,7 @@ impl Reader {
 struct RunInFlight {
     counted: Counted,
     place: Place,
-    /// Whoever sends the request again is told what came of it, so such a run goes on without a reader.
+    /// A client that sends the request again gets its outcome, so such a run continues without a reader.
     ticket: Option<Ticket>,
     /// What was done so far, for a run that ends without a state of its own.
     steps: Vec<Step>,
@@ -168,7 +169,7 @@ struct RunInFlight {
 }
 
 impl RunInFlight {
-    /// Drives the run to its end, or until its reader is gone and nobody else will ask for it.
+    /// Drives the run to its end, or until its reader is gone and no repeated request can ask for it.
     async fn drive(self, events: impl Stream<Item = RunEvent> + Send, mut reader: Reader) {
         let mut events = std::pin::pin!(events);
         // Dropped before the events: whoever sees the engine stop finds the place free.

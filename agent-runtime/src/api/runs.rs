@@ -74,7 +74,7 @@ impl RunBody {
             (None, Some(messages)) => read_conversation(messages)?,
             (None, None) => return Err(ApiError::invalid("input", "is missing; send input or messages")),
             (Some(_), Some(_)) => {
-                return Err(ApiError::invalid("input", "stands beside messages; send one of the two"));
+                return Err(ApiError::invalid("input", "is sent with messages; send one of the two"));
             }
         };
         Ok(Start { conversation, max_tokens, key: None })

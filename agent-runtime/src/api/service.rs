@@ -31,13 +31,13 @@ pub struct Service {
     pub agent_name: String,
     /// The revision, stamped on every answer.
     pub revision: String,
-    /// Who may come in.
+    /// Admits runs.
     pub admission: Arc<Admission>,
     /// The evidence.
     pub recorder: Mutex<Recorder>,
     /// The metrics.
     pub metrics: Metrics,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
     /// When the process began.
     pub started_at: Timestamp,
@@ -45,7 +45,7 @@ pub struct Service {
     pub cut: CancellationToken,
     /// Numbers the runs.
     pub next_run: AtomicU64,
-    /// What came of requests that may be sent again.
+    /// Outcomes of requests that may be repeated.
     pub outcomes: Arc<Outcomes>,
 }
 
@@ -92,11 +92,12 @@ impl Origin {
 }
 
 impl Service {
-    /// Admits a run and starts its task. It goes on whether its events are read or not, until they are dropped; one with a key
-    /// goes on even then, for the request that comes again.
+    /// Admits a run and starts its task. It continues whether its events are read or not, until they are dropped. One
+    /// with a key continues even then, for a repeated request.
     ///
     /// # Errors
-    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is full, 503 if it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
+    /// full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
         let Start { conversation, max_tokens, key } = start;
         let prompt =
@@ -132,7 +133,7 @@ impl Service {
         self.metrics.set_objectives(&before, &objectives);
     }
 
-    /// Counts what a client says of a run.
+    /// Counts a client's feedback on a run.
     pub fn judge(&self, judgement: TaskJudgement) {
         let now = self.clock.now();
         self.recorder().judge(now, judgement);
@@ -146,7 +147,8 @@ impl Service {
                 self.recorder().shed(at, Stratum::new(CacheState::Miss, user_characters, in_flight));
                 self.metrics.run_shed();
             }
-            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the revision's.
+            // No evidence: traffic comes before a pod is ready, and after it ends, for reasons that are not the
+            // revision's.
             Refusal::NotReady { .. } => self.metrics.run_refused(RefusalReason::NotReady),
             Refusal::Draining => self.metrics.run_refused(RefusalReason::Draining),
         }

@@ -1,4 +1,4 @@
-//! The client of an engine, by how the engine is asked. IO.
+//! Chooses the client of an engine by its dialect. IO.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,10 +9,10 @@ use super::{
     tokens::{Tokenizer, TokenizerError},
 };
 
-/// An engine to ask.
+/// An engine to query.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// How.
+    /// Its dialect.
     pub dialect: Dialect,
     /// Folder of its tokenizer; read only if it is asked in tokens.
     pub tokenizer: &'a Path,
@@ -36,7 +36,7 @@ pub enum ConnectError {
     Tokenizer(#[source] TokenizerError),
 }
 
-/// What a dialect is spoken with.
+/// The client of a dialect.
 enum Client {
     Triton(Entry),
     OpenAi(OwnServer),
@@ -68,7 +68,7 @@ pub fn connect(asked: Asked<'_>) -> Result<Arc<dyn Backend>, ConnectError> {
     })
 }
 
-/// The entry of Triton's that is asked so; `None` if Triton does not serve.
+/// Triton's entry for the dialect; `None` if Triton does not serve.
 ///
 /// # Errors
 /// The tokenizer cannot be used.

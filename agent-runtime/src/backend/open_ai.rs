@@ -30,7 +30,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server may take to end an answer after its last event.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Characters kept of a refusal that is no JSON.
+/// Characters kept of a refusal that is not JSON.
 const REFUSAL_CHARACTERS: usize = 400;
 
 /// A server and the model that it serves.
@@ -56,15 +56,15 @@ struct Tokenized {
 pub enum OwnServer {
     /// vLLM's. It keeps back what may become a stop word.
     Vllm,
-    /// SGLang's. It sends the beginning of a stop word before it knows the word, so that text is cut here: the word is
-    /// left in the text, where it would be taken out of what was sent already.
+    /// SGLang's. It sends the beginning of a stop word before it knows the word, so text is cut here. Upstream would
+    /// remove the word from text that was already sent.
     SgLang,
 }
 
 /// Why the client could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenAiError {
-    /// The endpoint is no URL.
+    /// The endpoint is not a URL.
     #[error("triton.endpoint: {endpoint:?} is not an address; write it as http://127.0.0.1:8000")]
     Endpoint {
         /// What was given.
@@ -118,7 +118,8 @@ impl OpenAi {
         }
     }
 
-    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run waits for it.
+    /// Counts a prompt's tokens; nothing where the server does not say. Asked only after a refusal, so that no run
+    /// waits for it.
     async fn count(&self, generation: &Generation) -> Option<Tokenized> {
         let request = self.client.post(format!("{}/tokenize", self.endpoint)).timeout(READY_TIMEOUT);
         let request = request.json(&json!({ "model": self.model, "prompt": generation.prompt }));

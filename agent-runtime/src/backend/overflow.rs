@@ -1,4 +1,5 @@
-//! How engines say that a prompt does not fit their context. None of them has a code for it, so their words must do. Pure.
+//! How engines say that a prompt does not fit their context. None of them has a code for it, so their messages are
+//! matched. Pure.
 
 /// What engines write, in lower case; each word is of one of them and of no other failure.
 const WORDS: [&str; 5] = [
@@ -6,7 +7,8 @@ const WORDS: [&str; 5] = [
     "maximum context length",
     // The same, later: "However, the model's context length is only 4096 tokens"
     "context length is only",
-    // vLLM's engine, also below Triton: "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
+    // vLLM's engine, also below Triton: "The decoder prompt (length 5000) is longer than the maximum model length of
+    // 4096."
     "longer than the maximum model length",
     // TensorRT-LLM: "Prompt length (1025) exceeds maximum input length (1024)."
     "exceeds maximum input length",

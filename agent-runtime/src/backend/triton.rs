@@ -35,7 +35,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long Triton may take to close the stream of a generation whose last piece it has sent.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same after the text reached a stop word. An engine that knows the word's tokens ends by itself at this moment;
-/// another computes a few tokens in vain.
+/// another computes a few tokens for nothing.
 const STOP_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A Triton server and the entry in its model repository.

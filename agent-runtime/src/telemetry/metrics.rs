@@ -323,7 +323,7 @@ impl Metrics {
         self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }).inc();
     }
 
-    /// Counts what a client says of a run.
+    /// Counts a client's feedback on a run.
     pub fn task_judged(&self, is_success: bool) {
         let [yes, no] = GOOD;
         self.tasks.get_or_create(&TaskLabels { success: if is_success { yes } else { no } }).inc();

@@ -41,7 +41,7 @@ pub enum Completion {
     Refused,
 }
 
-/// What a client says of a run.
+/// A client's feedback on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskJudgement {
     /// It did what it was for.
@@ -293,7 +293,7 @@ impl Counts {
     }
 }
 
-/// Whether the end of a run is a good event of an objective; nothing when it is no event of it.
+/// Whether the end of a run is a good event of an objective; nothing when the objective does not count it.
 fn is_good_event(
     objective: &LatencyObjective,
     run: &InFlight,

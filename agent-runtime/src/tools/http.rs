@@ -22,7 +22,8 @@ use tokio::sync::Semaphore;
 
 use super::arguments::{self, ArgumentError};
 
-/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a model call.
+/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a
+/// model call.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before any attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -112,7 +113,9 @@ pub enum HeadersError {
         source: std::io::Error,
     },
     /// A file's name or content is no header.
-    #[error("{path} is no HTTP header: the file's name is the header's name, its content the value, on one line")]
+    #[error(
+        "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
+    )]
     Invalid {
         /// The file.
         path: String,
@@ -255,8 +258,8 @@ impl HttpTool {
     }
 }
 
-/// The pause after so many attempts: it doubles, and up to half of it is left to the dice, so that calls that failed together
-/// do not come back together.
+/// The pause after so many attempts: it doubles, and up to half of it is left to the dice, so that calls that failed
+/// together do not come back together.
 fn pause(attempts: u32, dice: u64) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempts)).min(LONGEST_PAUSE);
     let half = u64::try_from(longest.as_micros() / 2).unwrap_or(u64::MAX);

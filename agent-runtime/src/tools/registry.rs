@@ -101,7 +101,7 @@ impl Registry {
         self.tools.contains_key(name)
     }
 
-    /// Whether a call of this name does no harm when it is made twice. A name that is no tool calls nothing.
+    /// Whether a call of this name does no harm when it is made twice. A name without a tool calls nothing.
     pub fn is_repeatable(&self, name: &str) -> bool {
         match self.tools.get(name) {
             Some(Implementation::Http(tool)) => tool.is_idempotent(),

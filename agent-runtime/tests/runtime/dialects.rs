@@ -1,5 +1,5 @@
-//! The contracts with Triton's vLLM backend and with TensorRT-LLM's `llmapi` model, ensemble and BLS, against a stand-in that speaks the same protocol
-//! over a real connection.
+//! The contracts with Triton's vLLM backend and with TensorRT-LLM's `llmapi` model, ensemble and BLS, against a
+//! stand-in that speaks the same protocol over a real connection.
 
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
@@ -189,8 +189,8 @@ async fn the_llm_api_is_cut_at_a_stop_word_and_cancelled() {
     or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");
 }
 
-/// The same contract against a real Triton whose repository was assembled of the stand-in image's templates, which answers every
-/// prompt the same.
+/// The same contract against a real Triton whose repository was assembled of the stand-in image's templates, which
+/// answers every prompt the same.
 #[rstest]
 #[case("ensemble")]
 #[case("tensorrt_llm_bls")]

@@ -42,11 +42,11 @@ async fn feedback_on_runs_and_completions_is_counted() {
 
 #[rstest]
 #[case::no_verdict(json!({"run": "run-support-1-1-1"}), "success: is missing; send success or score")]
-#[case::two(json!({"run": "run-support-1-1-1", "success": true, "score": 1}), "success: stands beside score; send one of the two")]
+#[case::two(json!({"run": "run-support-1-1-1", "success": true, "score": 1}), "success: is sent with score; send one of the two")]
 #[case::beyond(json!({"run": "run-support-1-1-1", "score": 5}), "score: is 5; must be from 0 to 1")]
 #[case::no_run(
     json!({"run": "42", "success": true}),
-    "run: \"42\" is no id of a run; send the id of the answer, as in run-... or chatcmpl-..."
+    "run: \"42\" is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."
 )]
 #[tokio::test]
 async fn feedback_that_says_nothing_is_refused(#[case] body: Value, #[case] message: &str) {
@@ -61,8 +61,7 @@ async fn feedback_on_a_run_of_another_revision_is_not_counted_here() {
     let sidecar = sidecar([]);
     let body = json!({"run": "run-0123456789-61f-2", "success": false});
     let answer = post(&sidecar.app.api(), "/v1/feedback", body).await;
-    let message = "the run was one of revision 0123456789, and this pod serves support-1: send the feedback with the header \
-                   x-slipway-revision: 0123456789; where nothing routes by it, or that revision is gone, it cannot be counted";
+    let message = "the run belongs to revision 0123456789, but this pod serves support-1: send the feedback with the header x-slipway-revision: 0123456789; it cannot be counted if no route reads the header or that revision is gone";
     assert_eq!((answer.status, answer.error().as_str()), (StatusCode::CONFLICT, message));
     assert_eq!(judged(&sidecar).await, None);
 }

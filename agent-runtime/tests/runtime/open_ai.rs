@@ -259,7 +259,7 @@ async fn a_generation_that_is_dropped_ends_at_the_server() {
 #[case::ends(vec![chunk("x", 1, None)], "the engine ended the stream in the middle of a generation")]
 #[case::ends_in_order(vec![chunk("x", 1, None), event("[DONE]")], "the engine ended the stream in the middle of a generation")]
 #[case::is_no_json(vec![event("?")],
-    "the engine's answer cannot be read: an event is no completion: expected value at line 1 column 1")]
+    "the engine's answer cannot be read: an event is not a completion: expected value at line 1 column 1")]
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_says_why(#[case] events: Vec<Vec<u8>>, #[case] message: &str) {
     let error = generate(StandIn::new(Behavior::Sends(events))).await.expect_err("the generation fails");

@@ -79,7 +79,7 @@ async fn nobody_is_invited_to_repeat_a_run_that_may_have_changed_something(
     let answer = post(&sidecar.app.api(), path, question(path)).await;
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (StatusCode::FAILED_DEPENDENCY, &json!(code)));
     assert_eq!((shown(&answer, "x-should-retry"), shown(&answer, "retry-after")), (Some("false"), None));
-    assert!(answer.error().ends_with("; tools were called that may have changed something, so do not repeat it"));
+    assert!(answer.error().ends_with("; its tool calls may have changed something, so do not repeat it"));
     assert_eq!(orders.load(Ordering::SeqCst), 1);
 }
 
@@ -142,7 +142,7 @@ async fn a_key_stands_for_one_request() {
         (StatusCode::UNPROCESSABLE_ENTITY, &json!("idempotency_key_reused"))
     );
     let long = post_with_key(&sidecar, RUNS, &"k".repeat(256), question(RUNS)).await;
-    assert_eq!(long.error(), "Idempotency-Key: is no key; send 1 to 255 characters of ASCII");
+    assert_eq!(long.error(), "Idempotency-Key: is not a key; send 1 to 255 characters of ASCII");
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ async fn a_client_that_goes_away_cancels_the_run_and_frees_its_place() {
 
 #[rstest]
 #[case(json!({}), "input: is missing; send input or messages")]
-#[case(json!({ "input": "a", "messages": [] }), "input: stands beside messages; send one of the two")]
+#[case(json!({ "input": "a", "messages": [] }), "input: is sent with messages; send one of the two")]
 #[case(json!({ "input": " " }), "input: is empty; write the question")]
 #[case(json!({ "input": 5 }), "input: invalid type: integer `5`, expected a string")]
 #[case(json!({ "input": "a", "maxTokens": 0 }), "maxTokens: is 0; must be at least 1")]

@@ -1,5 +1,5 @@
-//! The contract with `tensorrt_llm`, against a stand-in that speaks the same protocol over a real connection. The tokenizer is the
-//! demo's: its first 256 tokens are bytes, nothing begins a prompt and 258 ends an answer.
+//! The contract with `tensorrt_llm`, against a stand-in that speaks the same protocol over a real connection. The
+//! tokenizer is the demo's: its first 256 tokens are bytes, nothing begins a prompt and 258 ends an answer.
 
 use std::{
     path::{Path, PathBuf},

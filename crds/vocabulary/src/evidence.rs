@@ -1,8 +1,9 @@
 //! Wire types and bucket arithmetic of the evidence that pods report.
 //!
-//! A pod counts what finished in each UTC-aligned window of ten seconds and keeps an hour of windows; the operator reads
-//! them with `GET /slipway/v1/evidence?after=ID` and judges a rollout by them. Both ends share the types of [`wire`], the
-//! bucket table of [`bucket`] and the sparse [`Histogram`], so that counts per bucket are exact and add up across pods.
+//! A pod counts what finished in each UTC-aligned window of ten seconds and keeps an hour of windows. The operator
+//! reads them with `GET /slipway/v1/evidence?after=ID` and judges a rollout by them. Both ends share the types of
+//! [`wire`], the bucket table of [`bucket`] and the sparse [`Histogram`], so that counts per bucket are exact and add
+//! up across pods.
 
 pub mod bucket;
 mod histogram;

@@ -4,9 +4,9 @@
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and
 //! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it.
 //!
-//! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator depends
-//! on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc comments of
-//! [`FailureClass`] and of the other words of the API are its descriptions.
+//! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
+//! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
+//! comments of [`FailureClass`] and of the other words of the API are its descriptions.
 
 mod driver;
 pub mod evidence;

@@ -69,7 +69,7 @@ pub enum Server {
 /// How requests are put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// As tokens, so that whoever asks needs the tokenizer.
+    /// As tokens, so that the client needs the tokenizer.
     Tokens,
     /// As text.
     Text(TextDialect),

@@ -62,11 +62,12 @@ pub struct LoadSettings {
     /// Seconds after which a request counts as failed.
     #[arg(long, default_value_t = 20)]
     pub timeout_seconds: u64,
-    /// Recorded runs, one JSON object a line with `input`: the questions, in turn. Absent means one question of no meaning.
+    /// Recorded runs, one JSON object a line with `input`: the questions, in turn. Absent means one question without a
+    /// meaning.
     #[arg(long)]
     pub questions: Option<PathBuf>,
-    /// Seconds in which the server is asked until it answers, before the first request that counts. A gateway, or a node, knows of
-    /// an agent a moment after the agent is ready.
+    /// Seconds in which the server is asked until it answers, before the first request that counts. A gateway, or a
+    /// node, knows of an agent a moment after the agent is ready.
     #[arg(long, default_value_t = 0)]
     pub wait_seconds: u64,
 }

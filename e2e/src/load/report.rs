@@ -1,4 +1,4 @@
-//! What became of the requests: counts and latencies by the revision that answered. Pure.
+//! Results of the requests: counts and latencies by the revision that answered. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -70,7 +70,8 @@ pub struct Counts {
     /// Latency of those that ended well; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// When the first and the last of those that ended well were answered, in milliseconds of the Unix epoch; absent without any.
+    /// When the first and the last of those that ended well were answered, in milliseconds of the Unix epoch; absent
+    /// without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_unix_millis: Option<(u64, u64)>,
 }
@@ -89,8 +90,8 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// A percentile of a revision as it typically was: the median over the intervals in which the revision answered. One bad interval,
-/// as a busy machine has them, does not change it.
+/// A percentile of a revision as it typically was: the median over the intervals in which the revision answered. One
+/// bad interval, as a busy machine has them, does not change it.
 pub fn typical(intervals: &[Report], revision: &str, percentile: impl Fn(&Latency) -> u64) -> Option<u64> {
     let latencies = intervals.iter().filter_map(|report| report.revisions.get(revision)?.latency);
     let mut values: Vec<u64> = latencies.map(|latency| percentile(&latency)).collect();
@@ -98,7 +99,7 @@ pub fn typical(intervals: &[Report], revision: &str, percentile: impl Fn(&Latenc
     values.get(values.len() / 2).copied()
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The revision that answered.

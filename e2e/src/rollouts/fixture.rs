@@ -15,7 +15,8 @@ use crate::{
 /// Name of the agent in every scenario.
 pub const AGENT: &str = "waiter";
 
-/// Longest time from a changed manifest to the end of its rollout: a build, a pod, two steps, on a machine of two cores.
+/// Longest time from a changed manifest to the end of its rollout: a build, a pod, two steps, on a machine of two
+/// cores.
 pub const ROLLOUT_LIMIT: Duration = Duration::from_secs(600);
 
 /// Requests a second of a scenario's client.

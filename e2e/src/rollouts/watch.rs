@@ -166,7 +166,8 @@ pub fn shares_of(history: &[Seen], revision: &str) -> Vec<i64> {
     shares
 }
 
-/// When a revision was first seen with a share, in milliseconds of the Unix epoch: later than it was so by the time between two looks.
+/// When a revision was first seen with a share, in milliseconds of the Unix epoch: later than it was so by the time
+/// between two looks.
 pub fn first_seen(history: &[Seen], revision: &str, share: i64) -> Option<u64> {
     let has_it = |seen: &&Seen| seen.shares.get(revision).copied().unwrap_or(0) == share;
     history.iter().find(has_it).map(|seen| seen.since_unix_millis)

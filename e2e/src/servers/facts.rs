@@ -55,8 +55,8 @@ pub struct Fact {
     pub value: i64,
 }
 
-/// The service: `GET /facts/{entity}/{property}` answers, `PUT` of the same path with `{"value": n}` sets, `GET /calls` lists what
-/// was asked, `DELETE /calls` forgets it. `PUT /delay` with `{"milliseconds": n}` makes it slow.
+/// The service: `GET /facts/{entity}/{property}` answers, `PUT` of the same path with `{"value": n}` sets, `GET /calls`
+/// lists what was asked, `DELETE /calls` forgets it. `PUT /delay` with `{"milliseconds": n}` makes it slow.
 pub fn router() -> Router {
     Router::new()
         .route("/facts/{entity}/{property}", get(look_up).put(set))

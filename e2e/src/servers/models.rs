@@ -1,5 +1,5 @@
-//! A place for models: each folder below the root is a checkpoint, served with the list of its files. A folder's own list goes
-//! first, right or wrong.
+//! A place for models: each folder below the root is a checkpoint, served with the list of its files. A folder's own
+//! list goes first, right or wrong.
 
 use std::{
     fs, io,
@@ -36,7 +36,8 @@ pub enum ModelsError {
     },
 }
 
-/// The service: `GET /{model}/manifest.json` lists `{"files":[{path, size, sha256}]}`, `GET /{model}/{path}` gives a file.
+/// The service: `GET /{model}/manifest.json` lists `{"files":[{path, size, sha256}]}`, `GET /{model}/{path}` gives a
+/// file.
 pub fn router(root: PathBuf) -> Router {
     Router::new().route("/{model}/manifest.json", get(manifest)).route("/{model}/{*path}", get(file)).with_state(root)
 }

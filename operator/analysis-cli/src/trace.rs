@@ -22,13 +22,15 @@ use super::CliError;
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// SQLite exports of Nsight Systems, or chrome traces of torch.profiler (plain or .gz); several are ranks of one run.
+    /// SQLite exports of Nsight Systems, or chrome traces of torch.profiler (plain or .gz); several are ranks of one
+    /// run.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Spans of the agent runtime, JSON lines, joined by wall clock.
     #[arg(long, value_name = "SPANS.jsonl")]
     spans: Option<PathBuf>,
-    /// Operators as torch averages them: a JSON list of the rows of `prof.key_averages()` with their self times and FLOPs.
+    /// Operators as torch averages them: a JSON list of the rows of `prof.key_averages()` with their self times and
+    /// FLOPs.
     #[arg(long, value_name = "AVERAGES.json")]
     averages: Option<PathBuf>,
     /// Format of the files; `auto` looks at their first bytes.

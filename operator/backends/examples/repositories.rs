@@ -1,4 +1,5 @@
-//! Fills templates of several releases in every way; `tests/repositories.sh` reads the results with Triton's own protobuf.
+//! Fills templates of several releases in every way; `tests/repositories.sh` reads the results with Triton's own
+//! protobuf.
 //!
 //! `repositories TEMPLATES OUT`: TEMPLATES holds `<release>/<model>/config.pbtxt`, OUT receives
 //! `<release>-<entry>-<plain|all>/<model>/config.pbtxt`.

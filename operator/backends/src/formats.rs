@@ -57,7 +57,8 @@ impl Precision {
         }
     }
 
-    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in NVFP4.
+    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in
+    /// NVFP4.
     #[must_use]
     pub fn weight_bits(self) -> f64 {
         match self {

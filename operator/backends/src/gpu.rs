@@ -1,7 +1,8 @@
 //! Figures of NVIDIA's GPU products. Pure.
 //!
-//! From NVIDIA's data sheets of each product (A10, A30, A40, A100, B200 and GB200 in the Blackwell data sheet, GH200, H100,
-//! H200, L4, L40, L40S, RTX 4090 and RTX 6000 Ada, T4, V100) and, for A10G, of AWS: memory and architecture.
+//! Memory and architecture are from NVIDIA's data sheets of each product. These are A10, A30, A40, A100, B200 and GB200
+//! in the Blackwell data sheet, GH200, H100, H200, L4, L40, L40S, RTX 4090 and RTX 6000 Ada, T4 and V100. For A10G the
+//! figures are from AWS.
 
 /// Figures of one product.
 #[derive(Debug, Clone, Copy, PartialEq)]

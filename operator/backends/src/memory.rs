@@ -2,14 +2,14 @@
 //!
 //! Per GPU, of a decoder-only transformer with gated MLPs, with *tp* GPUs a layer and *pp* groups of layers:
 //!
-//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied where
-//!   there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
+//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied
+//!   where there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
 //!   `--use_parallel_embedding`), one that is last 1/tp of the output layer.
-//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8 (Kwon et al., PagedAttention, SOSP 2023,
-//!   section 3; README of upstream's Llama, "Long context length").
-//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM, docs/source/reference/memory.md).
-//!   Upstream gives no formula; taken as the widest live tensors of one layer at 16 bits: twice the residual stream, QKV,
-//!   and gate and up of the MLP, plus FP32 logits of every sequence.
+//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8. Sources: Kwon et al.,
+//!   PagedAttention, SOSP 2023, section 3; README of upstream's Llama, "Long context length".
+//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM,
+//!   docs/source/reference/memory.md). Upstream gives no formula. Taken are the widest live tensors of one layer at 16
+//!   bits: twice the residual stream, QKV, and gate and up of the MLP, plus FP32 logits of every sequence.
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!
 //! Activations and runtime are estimates that no GPU has confirmed; weights and KV cache follow from the shape.
@@ -141,7 +141,7 @@ pub fn estimate(shape: &Shape, layout: &Layout) -> Estimate {
     let layers = f64::from(shape.layers.div_ceil(pipeline));
     let linear = layers * (attention_weights(shape, tensor) + mlp_weights(shape, shape.experts)) / tensor;
     let embedding = 2.0 * f64::from(shape.vocabulary) * f64::from(shape.hidden);
-    // The engine keeps a tied output layer apart, for it is split and the embedding is not.
+    // The engine keeps a tied output layer apart, because it is split and the embedding is not.
     let embeddings = if pipeline == 1 { embedding + embedding / tensor } else { embedding };
     let tokens = f64::from(layout.max_num_tokens);
     let kv_width = f64::from(shape.kv_heads).max(tensor) * f64::from(shape.head_size);

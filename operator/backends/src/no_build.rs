@@ -1,8 +1,8 @@
 //! Backends without a build: a checkpoint is served as it is, by what a generated file tells the engine. Pure.
 //!
 //! [`of`] is the table. Each backend has a folder of its own beside this module, with one [`Backend`] for each of its
-//! servers: its versions and images, what its GPUs compute with, its share of memory, and its arguments. Everything
-//! else is here, and names no backend.
+//! servers. It has versions and images, formats by GPU, share of memory, and arguments. Everything else is here, and
+//! names no backend.
 //!
 //! All files of arguments are written as JSON, which is YAML too. Options whose defaults differ among versions are
 //! always written.
@@ -36,7 +36,7 @@ pub struct Backend {
     pub name: &'static str,
     /// Name of its block below `engine`.
     pub block: &'static str,
-    /// The engine, as people call it.
+    /// The engine's display name.
     pub product: &'static str,
     /// Name under which its version is recorded with an artifact.
     pub tool: &'static str,
@@ -102,7 +102,7 @@ pub enum Serving {
 /// A server that takes Triton's place.
 #[derive(Debug)]
 pub struct OwnServer {
-    /// Tells the worker's `supervise` to run it for the engine in a folder.
+    /// The argument that makes the worker's `supervise` run it for the engine in a folder.
     pub ordered: fn(&str) -> Vec<String>,
     /// The program that the image must have.
     pub program: &'static str,
@@ -112,14 +112,14 @@ pub struct OwnServer {
     pub command: fn(&str, &str) -> Vec<String>,
 }
 
-/// What an engine is told.
+/// The configuration of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The backend.
     pub backend: NoBuildBackend,
     /// Its version.
     pub version: String,
-    /// The name by which an engine's own server is asked for the model; Triton's is that of its folder.
+    /// The model's name in requests to an engine's own server; with Triton it is that of its folder.
     pub model: String,
     /// Folder of the checkpoint where it is served.
     pub checkpoint: String,
@@ -139,7 +139,7 @@ pub struct Request {
     pub max_batch_size: u32,
     /// Tokens of an iteration.
     pub max_num_tokens: u32,
-    /// The share of memory, in parts per million; [`Backend::room`] says of what.
+    /// The share of memory, in parts per million; [`Backend::room`] defines the whole.
     pub memory_ppm: u32,
     /// Whether prompts with the same beginning share the KV cache.
     pub prefix_caching: bool,
@@ -163,7 +163,7 @@ pub fn of(backend: NoBuildBackend) -> &'static Backend {
 /// The text of the arguments file.
 ///
 /// # Errors
-/// An extra argument is none, belongs to the Job, or contradicts a field.
+/// An extra argument is malformed, belongs to the Job, or contradicts a field.
 pub fn arguments(request: &Request) -> Result<String, ArgumentError> {
     let all = (of(request.backend).arguments)(request)?;
     Ok(format!("{:#}\n", Value::Object(all)))

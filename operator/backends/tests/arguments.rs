@@ -340,7 +340,7 @@ fn arguments_for_a_tool_that_is_not_used_are_refused() {
     let request = EngineRequest { extra, ..engine(find("1.0.0").unwrap(), Precision::Fp8) };
     assert_eq!(
         commands(&request, &folders()).unwrap_err().to_string(),
-        "engine.tensorRTLLM.extraArgs.convert: precision FP8 is not made by that tool; remove the arguments"
+        "engine.tensorRTLLM.extraArgs.convert: that tool does not make precision FP8; remove the arguments"
     );
     let kv =
         QuantizeOptions { kv_cache: Some(QuantKvCache::Int8), ..QuantizeOptions::new("m", "o", QuantFormat::Int4Awq) };

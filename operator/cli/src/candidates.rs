@@ -10,7 +10,7 @@ use crate::{
     table::{counted, indented, table},
 };
 
-/// Every measurement with what became of it, what was not measured, and the decision.
+/// Every measurement with its result, what was not measured, and the decision.
 pub fn candidates(profile: &Profile) -> String {
     let Some(study) = Study::of(profile) else { return String::new() };
     if study.status().measurements.is_empty() {

@@ -233,7 +233,8 @@ impl Cluster {
             .header("content-type", "application/json")
             .body(kube::client::Body::from(body))
             .map_err(|source| ClusterError::Request { path, source })?;
-        // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be lost.
+        // kube's own reading of errors takes any JSON object for an empty Status, and what the agent said would be
+        // lost.
         let response = self.client.send(request).await.map_err(refused(action.clone()))?;
         let code = response.status();
         let body = response.into_body().collect_bytes().await.map_err(refused(action.clone()))?;
@@ -245,7 +246,7 @@ impl Cluster {
     }
 }
 
-/// Whether the body of an unsuccessful answer is an error of a server; the record of a run that failed is none.
+/// Whether the body of an unsuccessful answer is an error of a server; the record of a failed run is not.
 fn is_refusal(body: &str) -> bool {
     let parsed: Option<serde_json::Value> = serde_json::from_str(body).ok();
     parsed.is_none_or(|json| json.get("steps").is_none())

@@ -96,7 +96,7 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
 }
 
 /// Gives the plan of the spec if it was given up, with its last retry token: it was rolled back, or stable pods were
-/// drained for it in vain.
+/// drained for it without effect.
 fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
     let status = object.status.as_ref()?;
     let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";
@@ -109,8 +109,8 @@ fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Opti
     in_vain.and_then(|word| Some((rollout.canary.as_deref()?, Some(word))))
 }
 
-/// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of the
-/// stop. Without that record, of an older operator, only a single one is certain.
+/// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of
+/// the stop. Without that record, of an older operator, only a single one is certain.
 fn asked_for<'a>(status: &AgentDeploymentStatus, rejected: &'a [RejectedPlan]) -> Option<&'a RejectedPlan> {
     let is_stop =
         |fact: &&ToldFact| fact.about == ConditionType::Stalled.as_str() && fact.reason == Reason::RolledBack.as_str();
@@ -223,7 +223,7 @@ mod tests {
             "attempts": 1, "generation": 1, "drainedInVain": "",
         });
         let status = json!({
-            "conditions": [stalled("InsufficientCapacity", "revision c1 finds no room")],
+            "conditions": [stalled("InsufficientCapacity", "the cluster lacks capacity")],
             "rollout": {"canary": "c1", "capacity": room},
         });
         let word = word(&agent(&json!({}), &status), Decision::Retry).expect("there is a plan");

@@ -1,8 +1,7 @@
 //! Slipway from the command line.
 //!
-//! What is shown is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
-//! [`report`], [`decision`]);
-//! [`cluster`] reads and writes IO, and [`args`] and [`wait`] put the two together.
+//! Pure functions make the output from what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
+//! [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;
 pub mod candidates;

@@ -50,7 +50,7 @@ pub fn overview(object: &AgentDeployment, profile: Option<&Profile>, measurement
     text
 }
 
-/// A warning that the status speaks of an earlier spec.
+/// A warning that the status describes an earlier spec.
 fn outdated(object: &AgentDeployment, status: &AgentDeploymentStatus) -> String {
     if status.observed_generation == object.metadata.generation {
         String::new()

@@ -16,38 +16,38 @@ use crate::{candidates::news, study::Study};
 /// How long nothing may be said.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Where an AgentDeployment stands on its way, as kstatus reads it.
+/// Progress of an AgentDeployment, as kstatus reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Something is under way, in words.
-    UnderWay(String),
+pub enum Progress {
+    /// Work is in progress, in words.
+    InProgress(String),
     /// Ready, and nothing is under way.
-    AtRest,
+    Ready,
     /// Work has stopped, and why.
     Stalled(String),
-    /// It goes on when a person says so, in words.
+    /// It waits for a person, in words.
     Suspended(String),
 }
 
 /// Reads the conditions. Those of an earlier spec say nothing about this one.
-pub fn standing(object: &AgentDeployment) -> Standing {
+pub fn progress(object: &AgentDeployment) -> Progress {
     let Some(status) = object.status.as_ref().filter(|status| status.observed_generation == object.metadata.generation)
     else {
-        return Standing::UnderWay("the operator has not processed it yet".to_owned());
+        return Progress::InProgress("the operator has not processed it yet".to_owned());
     };
     let find = |kind: ConditionType| status.conditions.iter().find(|c| c.type_ == kind.as_str());
     let is = |kind| find(kind).filter(|condition| condition.status == "True");
     if let Some(stalled) = is(ConditionType::Stalled) {
-        return Standing::Stalled(format!("{}: {}", stalled.reason, stalled.message));
+        return Progress::Stalled(format!("{}: {}", stalled.reason, stalled.message));
     }
     if let Some(suspended) = is(ConditionType::Suspended) {
-        return Standing::Suspended(format!("{}: {}", suspended.reason, suspended.message));
+        return Progress::Suspended(format!("{}: {}", suspended.reason, suspended.message));
     }
     match (is(ConditionType::Reconciling), find(ConditionType::Ready)) {
-        (Some(work), _) => Standing::UnderWay(format!("{}: {}", work.reason, work.message)),
-        (None, Some(ready)) if ready.status == "True" => Standing::AtRest,
-        (None, Some(ready)) => Standing::UnderWay(format!("{}: {}", ready.reason, ready.message)),
-        (None, None) => Standing::UnderWay("no condition yet".to_owned()),
+        (Some(work), _) => Progress::InProgress(format!("{}: {}", work.reason, work.message)),
+        (None, Some(ready)) if ready.status == "True" => Progress::Ready,
+        (None, Some(ready)) => Progress::InProgress(format!("{}: {}", ready.reason, ready.message)),
+        (None, None) => Progress::InProgress("no condition yet".to_owned()),
     }
 }
 
@@ -57,7 +57,7 @@ pub struct Narrator {
     told: BTreeSet<String>,
     rows: Option<Told>,
     /// Where it stood at the last look.
-    standing: Option<Standing>,
+    progress: Option<Progress>,
     /// What was said to be under way, and when.
     under_way: Option<(String, Duration)>,
     last_line: Duration,
@@ -95,7 +95,7 @@ impl Narrator {
     /// earlier ones, and those of an earlier spec are left out.
     pub fn tell(&mut self, elapsed: Duration, look: Look<'_>) -> Vec<String> {
         let Look { object, events, profile } = look;
-        let at = if self.standing.is_none() { Moment::Earlier } else { Moment::At(elapsed) };
+        let at = if self.progress.is_none() { Moment::Earlier } else { Moment::At(elapsed) };
         let since = changed_at(object);
         let mut fresh: Vec<&Event> = events.iter().filter(|event| self.told.insert(key(event))).collect();
         fresh.retain(|event| time_of(event).is_none_or(|time| since.is_none_or(|since| time >= since)));
@@ -106,15 +106,15 @@ impl Narrator {
         let measured = profile.map_or(Vec::new(), |profile| self.measured(at, profile));
         let mut lines: Vec<String> =
             measured.into_iter().chain(fresh.into_iter().map(|event| happened(at, event))).collect();
-        let standing = standing(object);
+        let progress = progress(object);
         let is_silent = lines.is_empty() && elapsed.saturating_sub(self.last_line) >= SILENCE;
-        // A condition's message may count seconds; its news is told when nothing else is.
-        if let Standing::UnderWay(text) = &standing
-            && (is_silent || self.standing.is_none())
+        // A condition's message may count seconds, so it is shown only when nothing else is.
+        if let Progress::InProgress(text) = &progress
+            && (is_silent || self.progress.is_none())
         {
             lines.push(self.under_way(elapsed, text));
         }
-        self.standing = Some(standing);
+        self.progress = Some(progress);
         if !lines.is_empty() {
             self.last_line = elapsed;
         }
@@ -172,7 +172,7 @@ fn changed_at(object: &AgentDeployment) -> Option<Timestamp> {
     of_spec.filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()
 }
 
-/// Whether the status speaks of the spec as it is.
+/// Whether the status describes the current spec.
 fn is_seen(object: &AgentDeployment) -> bool {
     object.status.as_ref().is_some_and(|status| status.observed_generation == object.metadata.generation)
 }

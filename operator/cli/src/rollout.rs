@@ -83,7 +83,7 @@ fn capacity(room: &RolloutCapacity) -> String {
         }
         CapacityPhase::Restoring => {
             let reason = room.reason.as_deref().unwrap_or(message);
-            format!("stable gets its pods back, {drained} missing since {since}: {reason}\n")
+            format!("stable's pods are being restored, {drained} missing since {since}: {reason}\n")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A campaign as people read it: its points, their names, and what became of each. Pure.
+//! A campaign as people read it: its points, their names and their results. Pure.
 
 use slipway_crds::v1alpha1::{
     Profile, ProfileStatus,
@@ -15,9 +15,9 @@ pub struct Study<'a> {
     status: &'a ProfileStatus,
 }
 
-/// What became of a point.
+/// Result of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Assessment {
     /// It serves.
     Chosen,
     /// It was run once more at the target load, and that run is the prediction.
@@ -38,7 +38,7 @@ pub enum Standing {
     Failed,
 }
 
-impl Standing {
+impl Assessment {
     /// In words, without the point that it may name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl<'a> Study<'a> {
         self.status.measurements.get(position).map(|row| (position, row))
     }
 
-    /// The engine of a measurement as people call it.
+    /// Display name of the engine of a measurement.
     pub fn engine(&self, name: &'a str) -> &'a str {
         self.inputs.engines.iter().find(|engine| engine.name == name).map_or(name, |engine| &engine.display_name)
     }
@@ -113,52 +113,52 @@ impl<'a> Study<'a> {
         self.inputs.objectives.first().and_then(|first| find(row, first)).or_else(|| row.latencies.first())
     }
 
-    /// What became of a measurement.
-    pub fn standing(&self, position: usize, row: &'a Measurement) -> Standing {
+    /// Result of a measurement.
+    pub fn assessment(&self, position: usize, row: &'a Measurement) -> Assessment {
         let is = |named: Option<i32>| named.and_then(|at| usize::try_from(at).ok()) == Some(position);
         let choice = self.status.choice.as_ref();
         if row.purpose == MeasurementPurpose::Explore && choice.is_some_and(|choice| is_of(choice, row)) {
-            return Standing::Chosen;
+            return Assessment::Chosen;
         }
         if is(choice.map(|choice| choice.predicted_by)) {
-            return Standing::Prediction;
+            return Assessment::Prediction;
         }
         if is(self.status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest)) {
-            return Standing::Nearest;
+            return Assessment::Nearest;
         }
         match row.verdict {
             MeasurementVerdict::Feasible => self.among_feasible(position, row),
-            MeasurementVerdict::Infeasible => Standing::Misses,
-            MeasurementVerdict::Unbounded => Standing::Undecided,
-            MeasurementVerdict::Failed => Standing::Failed,
+            MeasurementVerdict::Infeasible => Assessment::Misses,
+            MeasurementVerdict::Unbounded => Assessment::Undecided,
+            MeasurementVerdict::Failed => Assessment::Failed,
         }
     }
 
-    fn among_feasible(&self, position: usize, row: &'a Measurement) -> Standing {
+    fn among_feasible(&self, position: usize, row: &'a Measurement) -> Assessment {
         let front = || self.status.front.iter().filter_map(|at| self.at(*at));
         if front().any(|(at, _)| at == position) {
-            return Standing::Front;
+            return Assessment::Front;
         }
         let Some(own) = self.latency(row).filter(|_| row.purpose == MeasurementPurpose::Explore) else {
-            return Standing::Meets;
+            return Assessment::Meets;
         };
         let beats = |other: &'a Measurement| {
             self.latency(other).is_some_and(|latency| latency.microseconds <= own.microseconds)
                 && other.per_kilosecond >= row.per_kilosecond
         };
-        front().find(|(_, other)| beats(other)).map_or(Standing::Meets, |(at, _)| Standing::Beaten(at))
+        front().find(|(_, other)| beats(other)).map_or(Assessment::Meets, |(at, _)| Assessment::Beaten(at))
     }
 
     /// What is to be said of a measurement beside its numbers.
     pub fn remark(&self, position: usize, row: &'a Measurement) -> String {
-        let remark = match self.standing(position, row) {
-            Standing::Chosen => "chosen".to_owned(),
-            Standing::Prediction => "confirm run at the target load; its figures are the prediction".to_owned(),
-            Standing::Nearest => format!("nearest to the objectives: {}", row.reason),
-            Standing::Front => "on the front".to_owned(),
-            Standing::Beaten(by) => format!("dominated by #{}", by + 1),
-            Standing::Meets => String::new(),
-            Standing::Misses | Standing::Undecided | Standing::Failed => row.reason.clone(),
+        let remark = match self.assessment(position, row) {
+            Assessment::Chosen => "chosen".to_owned(),
+            Assessment::Prediction => "confirm run at the target load; its figures are the prediction".to_owned(),
+            Assessment::Nearest => format!("nearest to the objectives: {}", row.reason),
+            Assessment::Front => "on the front".to_owned(),
+            Assessment::Beaten(by) => format!("dominated by #{}", by + 1),
+            Assessment::Meets => String::new(),
+            Assessment::Misses | Assessment::Undecided | Assessment::Failed => row.reason.clone(),
         };
         let origin = row.measured_in.as_ref().map(|profile| format!("measured in {profile}"));
         [Some(remark).filter(|remark| !remark.is_empty()), origin].into_iter().flatten().collect::<Vec<_>>().join("; ")

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     cluster::{Cluster, ClusterError},
-    progress::{Look, Narrator, Standing, standing},
+    progress::{Look, Narrator, Progress, progress},
     rollout,
 };
 
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum WaitError {
     /// The cluster gave no answer.
-    #[error("failed to read its state")]
+    #[error("failed to read the state")]
     Cluster(#[source] ClusterError),
     /// Work has stopped.
     #[error("{name} is stalled: {why}; see `kubectl describe agd {name}`")]
@@ -46,10 +46,10 @@ pub enum WaitError {
         name: String,
         /// How long.
         seconds: u64,
-        /// Where it stands.
+        /// Its last state.
         at: String,
     },
-    /// Nothing can be said.
+    /// The output cannot be written.
     #[error("failed to write")]
     Write(#[source] io::Error),
 }
@@ -75,17 +75,17 @@ pub async fn wait(
         for line in narrator.tell(elapsed, look) {
             writeln!(out, "{line}").map_err(WaitError::Write)?;
         }
-        match standing(&object) {
-            Standing::AtRest => {
+        match progress(&object) {
+            Progress::Ready => {
                 let line = format!("{:>5} s  {name} is ready", elapsed.as_secs());
                 return writeln!(out, "{line}").map_err(WaitError::Write);
             }
-            Standing::Stalled(why) => return Err(WaitError::Stalled { name: name.to_owned(), why }),
-            Standing::Suspended(why) => return Err(WaitError::Suspended { name: name.to_owned(), why }),
-            Standing::UnderWay(at) if elapsed >= limit => {
+            Progress::Stalled(why) => return Err(WaitError::Stalled { name: name.to_owned(), why }),
+            Progress::Suspended(why) => return Err(WaitError::Suspended { name: name.to_owned(), why }),
+            Progress::InProgress(at) if elapsed >= limit => {
                 return Err(WaitError::TimedOut { name: name.to_owned(), seconds: limit.as_secs(), at });
             }
-            Standing::UnderWay(_) => sleep(LOOK_EVERY).await,
+            Progress::InProgress(_) => sleep(LOOK_EVERY).await,
         }
     }
 }
@@ -99,11 +99,11 @@ pub async fn follow_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write 
     let mut shown = String::new();
     loop {
         let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
-        let (is_over, stands) = match standing(&object) {
-            Standing::UnderWay(at) => (false, at),
-            Standing::Suspended(why) => (false, format!("waits for you: {why}")),
-            Standing::AtRest => (!rollout::is_under_way(&object), "ready".to_owned()),
-            Standing::Stalled(why) => (!rollout::is_under_way(&object), format!("stalled: {why}")),
+        let (is_over, stands) = match progress(&object) {
+            Progress::InProgress(at) => (false, at),
+            Progress::Suspended(why) => (false, format!("waits for you: {why}")),
+            Progress::Ready => (!rollout::is_under_way(&object), "ready".to_owned()),
+            Progress::Stalled(why) => (!rollout::is_under_way(&object), format!("stalled: {why}")),
         };
         let now = format!("{stands}\n{}", rollout::rollout(&object));
         if now != shown {

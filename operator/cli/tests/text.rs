@@ -9,7 +9,7 @@ use kubectl_slipway::{
     conversation::{Run, conversation},
     measured::Measurements,
     overview::overview,
-    progress::{Look, Narrator, Standing, standing},
+    progress::{Look, Narrator, Progress, progress},
     rollout::{is_under_way, rollout},
 };
 use pretty_assertions::assert_eq;
@@ -169,7 +169,7 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
             shown("Waiting", 0, 0, None),
             shown("Limited", 1, 0, None),
             shown("InPlace", 2, 2, None),
-            shown("Restoring", 2, 2, Some("a pod of it failed")),
+            shown("Restoring", 2, 2, Some("one of its pods failed")),
         ],
         [
             "the cluster lacks capacity for its 4 pods since 12:00:00 UTC, next probe at 12:05:00 UTC: 0/1 nodes are available: 1 \
@@ -178,7 +178,7 @@ fn a_rollout_without_room_shows_what_it_has_and_when_it_asks_again() {
              Insufficient nvidia.com/gpu",
             "in place: 2 stable pods were drained, the last at 12:00:00 UTC; the canary has 2: 0/1 nodes are available: 1 \
              Insufficient nvidia.com/gpu",
-            "stable gets its pods back, 2 missing since 12:00:00 UTC: a pod of it failed",
+            "stable's pods are being restored, 2 missing since 12:00:00 UTC: one of its pods failed",
         ]
     );
 }
@@ -205,7 +205,7 @@ fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
     let mut object = agent(2, &at_rest());
     let drift = json!({
         "revision": "7c1f9a2b3d", "verdict": "WorkloadDrift", "since": "2026-01-03T04:10:00Z",
-        "message": "what users ask has changed since the first day: more prompts are long", "signals": ["more prompts are long"],
+        "message": "users ask for other work than on the first day: more prompts are long", "signals": ["more prompts are long"],
         "baselineFrom": "2026-01-01T00:00:00Z", "baselineUntil": "2026-01-02T00:00:00Z", "unknown": ["driver", "gpu"],
         "leftOut": "in other pods image.triton was sha256:1 and is sha256:2", "proposal": "7c1f9a2b3d-1",
     });
@@ -215,7 +215,7 @@ fn drift_is_shown_with_its_first_day_and_with_what_can_be_done() {
     let text = overview(&object, None, &Measurements::of(&[evidence()]));
     let expected = "
 Drift: WorkloadDrift since 2026-01-03T04:10:00Z
-  what users ask has changed since the first day: more prompts are long
+  users ask for other work than on the first day: more prompts are long
   baseline: from 2026-01-01T00:00:00Z, until 2026-01-02T00:00:00Z
   left out: in other pods image.triton was sha256:1 and is sha256:2
   to measure again, set spec.profiling.approveReprofiling to: 7c1f9a2b3d-1
@@ -251,8 +251,11 @@ fn a_run_without_an_answer_says_why() {
 
 #[test]
 fn conditions_of_an_earlier_spec_do_not_end_a_wait() {
-    assert_eq!(standing(&agent(1, &at_rest())), Standing::UnderWay("the operator has not processed it yet".to_owned()));
-    assert_eq!(standing(&agent(2, &at_rest())), Standing::AtRest);
+    assert_eq!(
+        progress(&agent(1, &at_rest())),
+        Progress::InProgress("the operator has not processed it yet".to_owned())
+    );
+    assert_eq!(progress(&agent(2, &at_rest())), Progress::Ready);
 }
 
 #[test]
@@ -261,15 +264,18 @@ fn a_rollout_under_way_is_not_at_rest_though_a_revision_serves() {
         condition("Ready", "True", "Serving", "1 ready"),
         condition("Reconciling", "True", "RevisionStarting", "0 of 1 pods ready"),
     ];
-    assert_eq!(standing(&agent(2, &conditions)), Standing::UnderWay("RevisionStarting: 0 of 1 pods ready".to_owned()));
+    assert_eq!(
+        progress(&agent(2, &conditions)),
+        Progress::InProgress("RevisionStarting: 0 of 1 pods ready".to_owned())
+    );
 }
 
 #[test]
 fn a_stalled_agent_says_why() {
     let conditions = [condition("Stalled", "True", "JobFailed", "exit code 3: no such folder")];
     assert_eq!(
-        standing(&agent(2, &conditions)),
-        Standing::Stalled("JobFailed: exit code 3: no such folder".to_owned())
+        progress(&agent(2, &conditions)),
+        Progress::Stalled("JobFailed: exit code 3: no such folder".to_owned())
     );
 }
 
@@ -277,7 +283,7 @@ fn a_stalled_agent_says_why() {
 fn a_rollout_that_waits_for_a_person_is_neither_at_rest_nor_under_way() {
     let paused = condition("Suspended", "True", "RolloutPaused", "at 20 %");
     let conditions = [at_rest(), vec![paused]].concat();
-    assert_eq!(standing(&agent(2, &conditions)), Standing::Suspended("RolloutPaused: at 20 %".to_owned()));
+    assert_eq!(progress(&agent(2, &conditions)), Progress::Suspended("RolloutPaused: at 20 %".to_owned()));
 }
 
 fn event(uid: &str, second: u8, reason: &str) -> Event {

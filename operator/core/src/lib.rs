@@ -1,8 +1,9 @@
 //! What the Slipway operator decides and builds. Pure.
 //!
-//! A world that was observed goes in; a plan, made of objects, status, events and announcements, comes out. This crate links no
-//! client of Kubernetes and no asynchronous runtime. It reads no clock, no environment and no file, draws no random number and
-//! logs nothing: the shell, `slipway-operator`, does that. Every file of this crate is held to it by a test of the shell.
+//! A world that was observed goes in; a plan, made of objects, status, events and announcements, comes out. This crate
+//! links no client of Kubernetes and no asynchronous runtime. It reads no clock, no environment and no file, draws no
+//! random number and logs nothing: the shell, `slipway-operator`, does that. Every file of this crate is held to it by
+//! a test of the shell.
 
 pub mod agent_deployment;
 pub mod artifact_store;

@@ -24,13 +24,13 @@ pub const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// One object that the operator writes.
 ///
-/// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and then left
-/// alone: their specs cannot change, or are no business of a later version of this program.
+/// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and
+/// then left alone: their specs cannot change, or are no business of a later version of this program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Child {
     /// Applied.
     ConfigMap(Box<ConfigMap>),
-    /// Created: the size of a claim belongs to whoever grows it.
+    /// Created: the size of a claim belongs to the one that grows it.
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
     /// Applied.
     Service(Box<Service>),
@@ -106,7 +106,7 @@ pub enum About {
     Nothing,
     /// A plan, by its hash.
     Plan(String),
-    /// An engine, by the name that people call it.
+    /// Display name of an engine.
     Engine(String),
 }
 
@@ -143,8 +143,8 @@ impl Note {
 
 /// Everything that one reconciliation wants.
 ///
-/// A planner that writes the number of an attempt into the status leaves its Job to the next reconciliation, so that the
-/// attempt is known before the Job exists.
+/// A planner that writes the number of an attempt into the status leaves its Job to the next reconciliation, so that
+/// the attempt is known before the Job exists.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a plan that nobody carries out changes nothing"]
 pub struct Plan<Status> {

@@ -1,5 +1,5 @@
-//! Replaces what people read by other words, as an operator of another release would have written it. Tests hold every plan against
-//! the plan of a world with other words: it must decide, tell and record the same.
+//! Replaces what people read by other words, as an operator of another release would have written it. Tests hold every
+//! plan against the plan of a world with other words: it must decide, tell and record the same.
 
 use slipway_crds::v1alpha1::{AgentDeploymentStatus, EngineStatus, ProfileStatus};
 

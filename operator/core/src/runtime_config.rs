@@ -19,7 +19,7 @@ const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
 const DRAIN_MARGIN_MILLISECONDS: u64 = 5_000;
 
-/// What a revision's plan says of the agent that a sidecar serves.
+/// The part of a revision's plan that configures its sidecar.
 #[derive(Debug, Clone, Copy)]
 pub struct ServedAgent<'a> {
     /// The agent.
@@ -86,7 +86,8 @@ fn field_of_the_spec(path: &str) -> String {
     parts.map(of_the_spec).collect::<Vec<_>>().join(".")
 }
 
-/// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of their own.
+/// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of
+/// their own.
 pub fn agent_config(
     agent_deployment: &str,
     revision: &str,
@@ -110,7 +111,8 @@ fn unsigned(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// The tool as the sidecar knows it. An HTTP tool without its block is refused by the API; without one there is nothing to call.
+/// The tool as the sidecar knows it. An HTTP tool without its block is refused by the API; without one there is nothing
+/// to call.
 fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Option<Tool> {
     let kind = match tool.kind {
         ToolType::HTTP => ToolKind::Http(http_tool(tool, tool.http.as_ref()?)),

@@ -1,4 +1,5 @@
-//! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell reads the file.
+//! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell
+//! reads the file.
 
 mod notifications;
 mod prometheus;
@@ -65,7 +66,8 @@ pub struct Images {
     pub worker: String,
     /// Image of the agent runtime.
     pub agent_runtime: String,
-    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has both.
+    /// Image with Model Analyzer and perf_analyzer, in which prompts are sent; absent means the image of Triton has
+    /// both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_analyzer: Option<String>,
     /// When the kubelet pulls: Always, IfNotPresent or Never.
@@ -203,13 +205,13 @@ impl Settings {
             return invalid(
                 "alerts.ruleLabels",
                 "has a label that Kubernetes refuses: keys and values are up to 63 letters, digits, dashes, dots and \
-                 underscores, keys with a prefix and a slash at will",
+                 underscores, keys optionally after a prefix and a slash",
             );
         }
         if alerts.rule_labels.keys().any(|key| key.starts_with("slipway.dev/")) {
             return invalid(
                 "alerts.ruleLabels",
-                "has a label of slipway.dev, which are the operator's own: leave it out",
+                "has a label under slipway.dev, which is reserved for the operator: remove it",
             );
         }
         notifications.check()?;
@@ -288,21 +290,21 @@ mod tests {
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {release: our prometheus}}\n",
-        "alerts.ruleLabels of the configuration: has a label that Kubernetes refuses: keys and values are up to 63 letters, \
-         digits, dashes, dots and underscores, keys with a prefix and a slash at will"
+        "alerts.ruleLabels of the configuration: has a label that Kubernetes refuses: keys and values are up to 63 \
+         letters, digits, dashes, dots and underscores, keys optionally after a prefix and a slash"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {ruleLabels: {slipway.dev/revision: x}}\n",
-        "alerts.ruleLabels of the configuration: has a label of slipway.dev, which are the operator's own: leave it out"
+        "alerts.ruleLabels of the configuration: has a label under slipway.dev, which is reserved for the operator: remove it"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nprometheus: {url: 'prometheus:9090'}\n",
-        "prometheus.url of the configuration: \"prometheus:9090\" is no address: write one such as \
+        "prometheus.url of the configuration: \"prometheus:9090\" is not an address: write one such as \
          http://prometheus.monitoring:9090"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nprometheus: {tokenFile: token}\n",
-        "prometheus of the configuration: has credentials and no address: add url, or leave them out"
+        "prometheus of the configuration: has credentials but no address: add url, or leave them out"
     )]
     fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
         assert_eq!(problem_of(yaml), message);

@@ -95,7 +95,7 @@ pub enum Why {
         /// What happened.
         failure: String,
     },
-    /// A Job failed and a repetition would not mend it.
+    /// A Job failed, and a retry would not help.
     JobFailed {
         /// The failed Job.
         job: JobRef,
@@ -157,16 +157,16 @@ pub enum Why {
         /// What happened.
         failure: String,
     },
-    /// What serves is measured anew later.
+    /// The serving choice is measured again later.
     ReprofilingPlanned {
         /// When it is due.
         at: String,
         /// What it waits for, where it is due.
         held: Option<&'static str>,
-        /// What came of it last.
+        /// Its latest result.
         latest: Option<String>,
     },
-    /// What serves is measured anew after drift.
+    /// The serving choice is measured again after drift.
     ReprofilingAfterDrift {
         /// When it may be.
         at: String,
@@ -174,10 +174,10 @@ pub enum Why {
         held: Option<&'static str>,
         /// What is at risk.
         risk: String,
-        /// What came of it last.
+        /// Its latest result.
         latest: Option<String>,
     },
-    /// The month's budget does not allow for measuring anew.
+    /// The month's budget does not allow for another campaign.
     ReprofilingBudgetUsed {
         /// The month.
         month: String,
@@ -335,8 +335,8 @@ impl fmt::Display for Why {
             }
             Self::StoreUnbound { claim, storage_class: None } => write!(
                 f,
-                "claim {claim} is not bound and no storage class is configured: set store.storageClassName of the operator, \
-                 or mark a class as the cluster's default"
+                "claim {claim} is not bound, and no storage class is configured: set store.storageClassName of the \
+                 operator's chart, or mark a class as the cluster's default"
             ),
             Self::JobStarting { job } => write!(f, "Job {job} is about to start"),
             Self::JobUnscheduled { job, scheduler } => write!(f, "Job {job} waits for a node: {scheduler}"),
@@ -367,8 +367,10 @@ impl fmt::Display for Why {
             }
             Self::ReprofilingPlanned { at, held, latest } => {
                 match held {
-                    None => write!(f, "what serves is measured anew at {at}")?,
-                    Some(held) => write!(f, "what serves is to be measured anew since {at}: it begins once {held}")?,
+                    None => write!(f, "the serving choice is measured again at {at}")?,
+                    Some(held) => {
+                        write!(f, "measuring the serving choice again is due since {at}: it begins once {held}")?
+                    }
                 }
                 latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
             }
@@ -386,8 +388,8 @@ impl fmt::Display for Why {
             }
             Self::ReprofilingBudgetUsed { month, used, limit, expected } => write!(
                 f,
-                "spec.profiling.budget.perMonth: {used} of {limit} GPU hours are used in {month}, and measuring anew takes about \
-                 {expected}: it waits for the next month, or for a higher limit"
+                "spec.profiling.budget.perMonth: {used} of {limit} GPU hours of {month} are used, and a campaign takes \
+                 about {expected}: it waits for the next month, or for a higher limit"
             ),
             Self::NoFeasibleConfiguration { profile, answer } => {
                 write!(f, "no configuration that Profile {profile} measured meets spec.slo: {answer}")
@@ -401,43 +403,47 @@ impl fmt::Display for Why {
             }
             Self::InsufficientCapacity { revision, pods: 0, wanted, scheduler, remedy } => write!(
                 f,
-                "revision {revision} finds no room for {} beside those that serve: {scheduler}. All of these go on; it asks again from \
-                 time to time, and at once when the spec changes. {remedy}",
+                "the cluster lacks capacity for {} of revision {revision} beside the serving pods: {scheduler}. These \
+                 continue to serve. The operator probes for capacity regularly, and at once when the spec changes. \
+                 {remedy}",
                 counted_pods(*wanted)
             ),
             Self::InsufficientCapacity { revision, pods, wanted, scheduler, remedy } => write!(
                 f,
-                "revision {revision} cannot take over: it has {} and finds no room for {wanted} beside those that serve: {scheduler}. It \
-                 keeps its share, and asks again from time to time. {remedy}",
+                "revision {revision} cannot take over: it has {}, and the cluster lacks capacity for {wanted} beside \
+                 the serving pods: {scheduler}. It keeps its share, and the operator probes for capacity regularly. \
+                 {remedy}",
                 counted_pods(*pods)
             ),
             Self::UpdatingInPlace { revision, stable, drained, left, ready, failure } => {
                 let drained = counted_pods(*drained);
                 write!(
                     f,
-                    "{drained} of {stable} made room for revision {revision}, which has {ready} ready; {left} of {stable} go on"
+                    "{drained} of {stable} drained for revision {revision}, which has {ready} ready; {left} of \
+                     {stable} remain"
                 )?;
                 failure.as_ref().map_or(Ok(()), |failure| write!(f, ": {failure}"))
             }
             Self::RestoringStable { stable, ready, wanted, reason } => {
-                write!(f, "{stable} gets its pods back, {ready} of {wanted} are ready: {reason}")
+                write!(f, "restoring the pods of {stable}, {ready} of {wanted} are ready: {reason}")
             }
             Self::CanaryJudged { revision, weight, message, reason: _ } => {
                 write!(f, "revision {revision} has {weight} % of the traffic; {message}")
             }
             Self::RolloutPaused { revision, weight } => write!(
                 f,
-                "revision {revision} is kept at {weight} % of the traffic: take spec.rollout.paused away to go on"
+                "revision {revision} is paused at {weight} % of the traffic: remove spec.rollout.paused to resume"
             ),
             Self::RolloutWithoutPods { revision } => write!(
                 f,
-                "revision {revision} is on trial and no pods are asked for: its rollout begins anew once there are replicas"
+                "revision {revision} is being rolled out, but replicas are 0: its rollout restarts once replicas are \
+                 above 0"
             ),
             Self::RolloutHeld(held) => held.fmt(f),
             Self::AwaitingApproval { revision, stable, choice, refusal } => write!(
                 f,
-                "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed has all that it changes; set \
-                 spec.rollout.approve to {revision}, or {refusal}",
+                "plan {revision} waits for approval while {stable} serves: {}. status.rollout.proposed lists every \
+                 change; set spec.rollout.approve to {revision}, or {refusal}",
                 choice.join("; ")
             ),
             Self::PlanRejected { revision, reason } => write!(

@@ -1,9 +1,10 @@
 //! A run against the recorded baseline of its configuration: the labs' regression detector, with bounds where records
 //! exist. Pure.
 //!
-//! Without records a metric regresses when its point is worse than the baseline's by strictly more than the threshold. With
-//! records of both runs it regresses when the *lower confidence bound* of the degradation exceeds the threshold. What the
-//! records cannot bound (a p99 needs hundreds of them) is decided by its point, as the labs do, and shows no bound.
+//! Without records a metric regresses when its point is worse than the baseline's by strictly more than the threshold.
+//! With records of both runs it regresses when the *lower confidence bound* of the degradation exceeds the threshold.
+//! What the records cannot bound (a p99 needs hundreds of them) is decided by its point, as the labs do, and shows no
+//! bound.
 
 use std::collections::BTreeMap;
 
@@ -239,8 +240,9 @@ impl Run {
     }
 }
 
-/// Order statistics that bound a quantile, each with error at most `side`: `X_(l)` with `P(Bin(n, p) < l) <= side` and
-/// `X_(u)` with `P(Bin(n, p) >= u) <= side` (David and Nagaraja, Order Statistics, 7.1). `None` when the sample has none.
+/// Order statistics that bound a quantile, each with error at most `side`. They are `X_(l)` with `P(Bin(n, p) < l) <=
+/// side` and `X_(u)` with `P(Bin(n, p) >= u) <= side` (David and Nagaraja, Order Statistics, 7.1). `None` when the
+/// sample has none.
 fn quantile_bounds(sorted: &[f64], p: f64, side: f64) -> Option<(f64, f64)> {
     if sorted.len() < MIN_RECORDS {
         return None;

@@ -39,8 +39,8 @@ pub enum EvidenceError {
     Refuse(#[source] Implausible),
 }
 
-/// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not ready and do
-/// not answer, have nothing to say yet.
+/// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not
+/// ready and do not answer, have nothing to say yet.
 pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<PodEvidence>> {
     let asked: Vec<(String, String, String, bool)> = pods.iter().filter_map(address).collect();
     let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)
@@ -48,7 +48,7 @@ pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<
             // An address of IPv6 stands in brackets.
             let host = if address.contains(':') { format!("[{address}]") } else { address };
             let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
-            let evidence = answer.inspect_err(|error| tell(&pod, error)).ok();
+            let evidence = answer.inspect_err(|error| log_failure(&pod, error)).ok();
             (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence }))
         })
         .buffer_unordered(CONCURRENCY)
@@ -81,13 +81,17 @@ async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceErro
 }
 
 /// A pod that starts or ends has nothing to say; one that says nonsense is worth a look.
-fn tell(pod: &str, error: &EvidenceError) {
+fn log_failure(pod: &str, error: &EvidenceError) {
     match error {
         EvidenceError::Ask(_) | EvidenceError::Receive(BodyError::Read(_)) => {
             debug!(pod, error = error as &dyn Error, "a pod shows no evidence");
         }
         EvidenceError::Receive(BodyError::TooLong { .. }) | EvidenceError::Read(_) | EvidenceError::Refuse(_) => {
-            warn!(pod, error = error as &dyn Error, "a pod reports nonsense: it counts as one that does not answer");
+            warn!(
+                pod,
+                error = error as &dyn Error,
+                "a pod reports implausible evidence: it counts as one that does not answer"
+            );
         }
     }
 }

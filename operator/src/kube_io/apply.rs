@@ -166,7 +166,8 @@ async fn ensure<K: Kind>(client: &Client, namespace: &str, wanted: &K) -> Result
     Ok(())
 }
 
-/// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label away.
+/// Whether an object was made here: it has our label, or the hash of what was applied where somebody took the label
+/// away.
 fn is_ours<K: ResourceExt>(observed: &K) -> bool {
     observed.labels().get(labels::APP_MANAGED_BY).is_some_and(|manager| manager == labels::MANAGED_BY)
         || observed.annotations().contains_key(labels::APPLIED_HASH)

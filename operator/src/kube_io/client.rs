@@ -23,8 +23,8 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Connects.
 ///
-/// The library's own repetition is off: it would hide an outage below the reconciler for minutes, and repeat creations whose
-/// answer was lost. Whoever fails here is tried again by its controller.
+/// The library's own repetition is off: it would hide an outage below the reconciler for minutes, and repeat creations
+/// whose answer was lost. Its controller retries what fails here.
 ///
 /// # Errors
 /// When no configuration is found, or it cannot be used.

@@ -1,7 +1,7 @@
 //! A deadline for every request to the API server but watches. Writes IO.
 //!
-//! A server that accepts a request and never answers would hold a worker for ever, and after eight of them the controller.
-//! Watches last by design; whoever reads one watches over its silence.
+//! A server that accepts a request and never answers would hold a worker for ever, and after eight of them the
+//! controller. Watches last by design; its reader detects silence.
 
 use std::{
     task::{Context, Poll},

@@ -5,8 +5,8 @@ use slipway_crds::labels;
 
 /// Whether everything that `wanted` says holds in `observed`.
 ///
-/// The API server fills in defaults, so `observed` may say more. Whatever `wanted` no longer says would go unnoticed: for that,
-/// objects carry the hash of what was applied last.
+/// The API server fills in defaults, so `observed` may say more. Whatever `wanted` no longer says would go unnoticed:
+/// for that, objects carry the hash of what was applied last.
 pub fn holds(wanted: &Value, observed: &Value) -> bool {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(observed)) => wanted.iter().all(|(key, value)| match observed.get(key) {
@@ -36,8 +36,8 @@ fn hold_as_quantities(wanted: &Value, observed: &Value) -> bool {
     })
 }
 
-/// A quantity in billionths, the finest that the API keeps; absent where the text is none, or too large for any resource.
-/// Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
+/// A quantity in billionths, the finest that the API keeps; absent where the text is not a quantity, or too large for
+/// any resource. Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
 fn nano(text: &str) -> Option<i128> {
     const NANO: i128 = 1_000_000_000;
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -57,8 +57,8 @@ where
 
 /// Lists those objects of a kind of ours that this version can read.
 ///
-/// After a rollback of the operator there may be objects of a newer version. One of them must not keep every AgentDeployment of its
-/// namespace from being looked at: it is left alone, and missing to those who need it.
+/// After a rollback of the operator there may be objects of a newer version. One of them must not keep every
+/// AgentDeployment of its namespace from being looked at: it is left alone, and missing to those who need it.
 ///
 /// # Errors
 /// When the API server does not answer.

@@ -42,8 +42,8 @@ pub enum RecordError {
 
 /// Writes the status, if it differs from the observed one.
 ///
-/// The resource version of the observed object goes along: a decision that was made on an object that has since changed is
-/// refused as a conflict, and made again.
+/// The resource version of the observed object goes along: a decision that was made on an object that has since changed
+/// is refused as a conflict, and made again.
 ///
 /// # Errors
 /// When the API server refuses.

@@ -1,9 +1,9 @@
 //! Leader election by a Lease, with a deadline that writers check.
 //!
-//! Works as client-go does it (<https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>): clocks of different machines are never
-//! compared; a lease counts as expired when its record has not changed for its duration on *our* clock. A leader that cannot
-//! renew within its deadline ends the process, and a writer asks [`Leadership::check`] first, so that a process that was stopped
-//! and continued does not write on an old claim.
+//! Works as client-go does it (<https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>): clocks of different
+//! machines are never compared; a lease counts as expired when its record has not changed for its duration on *our*
+//! clock. A leader that cannot renew within its deadline ends the process. A writer asks [`Leadership::check`] first,
+//! so that a process that was stopped and continued does not write on an old claim.
 
 pub use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -28,7 +28,8 @@ pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two looks at the lease.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// How long one look may take, its write included: a request that hangs must leave time for another within the deadline.
+/// How long one look may take, its write included: a request that hangs must leave time for another within the
+/// deadline.
 const ROUND_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a write is refused.
@@ -175,7 +176,8 @@ impl Election {
         }
     }
 
-    /// One round, given up when the API server takes too long: its answer may still be a renewal, which the next round sees.
+    /// One round, given up when the API server takes too long: its answer may still be a renewal, which the next round
+    /// sees.
     async fn timely_round(&mut self) -> bool {
         let round = tokio::time::timeout(ROUND_DEADLINE, self.round()).await;
         round.unwrap_or_else(|_| {

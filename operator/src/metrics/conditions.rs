@@ -1,4 +1,5 @@
-//! The conditions of AgentDeployments as metrics, in the words of their status: what alerts on the operator's own work rest on.
+//! The conditions of AgentDeployments as metrics, in the words of their status: what alerts on the operator's own work
+//! rest on.
 
 use std::{
     fmt,

@@ -1,4 +1,5 @@
-//! What a rollout is judged by, as metrics in the words of its status: for dashboards, and for whoever asks afterwards what was known when.
+//! What a rollout is judged by, as metrics in the words of its status: for dashboards, and for questions afterwards
+//! what was known when.
 
 use std::{
     fmt,
@@ -31,7 +32,8 @@ struct VerdictLabels {
     reason: String,
 }
 
-/// Guards are metrics of a closed vocabulary, each with a harm; of those of `spec.slo` there are at most as many as objectives.
+/// Guards are metrics of a closed vocabulary, each with a harm; of those of `spec.slo` there are at most as many as
+/// objectives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct GuardLabels {
     namespace: String,
@@ -39,8 +41,8 @@ struct GuardLabels {
     guard: String,
 }
 
-/// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of plans are no labels:
-/// every edit would be a series of its own.
+/// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of
+/// plans are no labels: every edit would be a series of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Rollouts(Arc<OnceLock<Agents>>);
 

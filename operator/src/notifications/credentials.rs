@@ -1,4 +1,5 @@
-//! Credentials: files that the kubelet mounts, read at every attempt, so that a rotated Secret needs no restart. Reads IO.
+//! Credentials: files that the kubelet mounts, read at every attempt, so that a rotated Secret needs no restart. Reads
+//! IO.
 
 use std::{
     fs, io,
@@ -27,7 +28,7 @@ pub enum CredentialError {
         source: io::Error,
     },
     /// The file is too large to be one.
-    #[error("{} has {bytes} bytes, more than a credential has", path.display())]
+    #[error("{} has {bytes} bytes, too many for a credential", path.display())]
     TooLarge {
         /// Path of the file.
         path: PathBuf,
@@ -77,7 +78,7 @@ pub fn text(path: &Path) -> Result<String, CredentialError> {
 /// Reads an address.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// When it cannot be read, or is not a URL.
 pub fn url(path: &Path) -> Result<String, CredentialError> {
     let text = text(path)?;
     if is_url(&text) { Ok(text) } else { Err(CredentialError::Url { path: path.to_owned() }) }
@@ -86,7 +87,7 @@ pub fn url(path: &Path) -> Result<String, CredentialError> {
 /// Reads the secrets that events are signed with.
 ///
 /// # Errors
-/// When they cannot be read, or are none.
+/// When they cannot be read, or are not secrets.
 pub fn secret(path: &Path) -> Result<Secret, CredentialError> {
     Secret::parse(&text(path)?).map_err(|source| CredentialError::Secret { path: path.to_owned(), source })
 }

@@ -140,7 +140,7 @@ impl Inner {
                 receiver,
                 subject = name_of(&dropped),
                 happening = dropped.happening.as_str(),
-                "too much waits for a receiver: the oldest notification is dropped"
+                "the queue of a receiver is full: the oldest notification is dropped"
             );
         }
         self.metrics.waiting(receiver, waiting);
@@ -241,7 +241,7 @@ impl Inner {
                     attempt,
                     reason,
                     after_seconds = after.as_secs_f64(),
-                    "a notification is tried again"
+                    "a notification will be retried"
                 );
             }
             (Settled::GivenUp, Answer::Refused { .. }) => {
@@ -250,7 +250,7 @@ impl Inner {
             }
             (Settled::GivenUp, Answer::Delivered | Answer::Later { .. }) => {
                 self.metrics.notified(receiver, "given_up");
-                warn!(receiver, subject, happening, attempt, reason, "a notification is given up");
+                warn!(receiver, subject, happening, attempt, reason, "a notification was abandoned");
             }
         }
     }

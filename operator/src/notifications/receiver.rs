@@ -28,7 +28,7 @@ pub enum RequestError {
     Template(#[source] TemplateError),
 }
 
-/// Someone who is told.
+/// A receiver.
 #[derive(Debug)]
 pub struct Receiver {
     /// The name by which `spec.alerts.receivers` asks for it.
@@ -87,7 +87,7 @@ impl Receiver {
         }))
     }
 
-    /// Whether it is to be told.
+    /// Whether it wants an announcement.
     pub fn wants(&self, announcement: &Announcement) -> bool {
         let is_news = announcement.happening.role() == Role::Tells;
         let can_take_it = !(is_news && matches!(self.kind, Kind::PagerDuty { .. }));
@@ -95,7 +95,7 @@ impl Receiver {
         announcement.receivers.contains(&self.name) && can_take_it && is_asked_for
     }
 
-    /// What it is sent; nothing where it has no words for that. Reads the credential.
+    /// The request to send; nothing where it cannot express the event. Reads the credential.
     ///
     /// # Errors
     /// When the credential or the template cannot be used.

@@ -1,6 +1,7 @@
 //! Asks the pods of a campaign how far they are. Reads IO.
 //!
-//! A pod that does not answer tells nothing: its rows are asked for again at the next look, and its last message repeats them.
+//! A pod that does not answer tells nothing: its rows are asked for again at the next look, and its last message
+//! repeats them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,7 +53,11 @@ pub async fn acknowledge(http: &reqwest::Client, pods: &[Pod], job: &str) {
         let url = format!("http://{address}{}", paths::PROGRESS_ACKNOWLEDGE_PATH);
         if let Err(error) = http.post(url).timeout(PATIENCE).send().await.and_then(reqwest::Response::error_for_status)
         {
-            debug!(job, error = &error as &dyn std::error::Error, "a pod was not told that its rows are recorded");
+            debug!(
+                job,
+                error = &error as &dyn std::error::Error,
+                "the recorded rows could not be acknowledged to a pod"
+            );
         }
     }
 }

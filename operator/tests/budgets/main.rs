@@ -78,7 +78,7 @@ async fn an_expression_is_sent_with_the_token_and_answered_by_series() {
 #[case::another_kind_of_answer(
     StatusCode::OK,
     r#"{"status": "success", "data": {"resultType": "scalar", "result": [1767225600, "1"]}}"#,
-    "Prometheus answered with a scalar where a vector was asked for"
+    "Prometheus answered with a scalar instead of a vector"
 )]
 #[tokio::test]
 async fn what_is_no_answer_is_said(#[case] status: StatusCode, #[case] body: &'static str, #[case] message: &str) {
@@ -96,7 +96,8 @@ async fn a_prometheus_that_is_not_there_is_named() {
     assert!(message.starts_with("failed to ask Prometheus: ") && message.contains("refused"), "{message}");
 }
 
-/// A server that takes connections in and never says anything, as behind a firewall or in a stop-the-world pause; and how many it took.
+/// A server that takes connections in and never says anything, as behind a firewall or in a stop-the-world pause; and
+/// how many it took.
 async fn silent() -> (String, Arc<Mutex<Vec<tokio::net::TcpStream>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -120,7 +121,7 @@ async fn a_prometheus_that_hangs_is_waited_for_once_a_minute_rather_than_by_ever
     let waited = begin.elapsed();
     for seconds in [0, 30, 59] {
         let error = others.ask_at("up", begin + Duration::from_secs(seconds)).await.unwrap_err();
-        let expected = "Prometheus did not answer within 5 s; Prometheus is asked again 60 s after that";
+        let expected = "Prometheus did not answer within 5 s; the operator queries Prometheus again 60 s after that";
         assert_eq!(chain(&error), expected);
     }
     assert!(begin.elapsed() < waited + Duration::from_secs(1), "nobody waited again");

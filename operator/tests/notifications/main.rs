@@ -1,5 +1,5 @@
-//! Notifications against stand-ins for their receivers: what is sent, and what comes of answers of all kinds. Nothing waits for a
-//! time: a test goes on when the stand-in has been asked, or a counter says so.
+//! Notifications against stand-ins for their receivers: what is sent, and what follows from answers of all kinds.
+//! Nothing waits for a time: a test goes on when the stand-in has been asked, or a counter says so.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Slack: <https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks>; of the documented members only this is sent.
+/// Slack: <https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks>; of the documented members only
+/// this is sent.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlackMessage {
@@ -53,7 +54,8 @@ pub enum Severity {
 }
 
 /// Our own event, in the envelope of Standard Webhooks
-/// (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), as docs/notifications.md has it.
+/// (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), as
+/// docs/notifications.md has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebhookEvent {

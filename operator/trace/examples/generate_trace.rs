@@ -1,8 +1,9 @@
 //! Writes a large trace for measurements: `generate_trace kineto|nsys KERNELS OUTPUT`.
 //!
-//! The mix per kernel is that of a real decode loop (torch 2.11 on an H200): five nested operators with their arguments, a
-//! launch, a kernel, a flow pair, two memory instants, and a range per step of 200 kernels. Kineto's order is kept: all host
-//! events first, then CUDA calls and kernels in turn. A 70B model's tensor parallelism adds an all-reduce every 20th kernel.
+//! The mix per kernel is that of a real decode loop (torch 2.11 on an H200). It has five nested operators with their
+//! arguments, a launch, a kernel, a flow pair, two memory instants, and a range per step of 200 kernels. Kineto's order
+//! is kept: all host events first, then CUDA calls and kernels in turn. A 70B model's tensor parallelism adds an
+//! all-reduce every 20th kernel.
 
 #![allow(clippy::unwrap_used)] // a tool of this repository: a failure ends it
 

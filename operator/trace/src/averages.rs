@@ -1,5 +1,5 @@
-//! Operators as torch itself averages them (`prof.key_averages()`), for captures whose trace holds no shapes or no operators.
-//! Reads IO.
+//! Operators as torch itself averages them (`prof.key_averages()`), for captures whose trace holds no shapes or no
+//! operators. Reads IO.
 //!
 //! A JSON list of rows with `key`, `count`, `self_cpu_time_total`, `self_device_time_total` (microseconds) and, with
 //! `with_flops=True`, `flops`:
@@ -24,7 +24,7 @@ use super::{
 /// Why averages cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AveragesError {
-    /// The text is no such list.
+    /// The text is not such a list.
     #[error("no list of rows of prof.key_averages() with key, count and self_cpu_time_total")]
     Parse(#[source] serde_json::Error),
     /// A row has only totals.
@@ -64,7 +64,7 @@ pub struct Averages {
 /// Reads averages.
 ///
 /// # Errors
-/// When the text is no list of rows, or a row has no self time of the device.
+/// When the text is not a list of rows, or a row has no self time of the device.
 pub fn read<R: Read>(reader: R) -> Result<Averages, AveragesError> {
     let rows: Vec<Row> = serde_json::from_reader(reader).map_err(AveragesError::Parse)?;
     let mut averages = Averages::default();

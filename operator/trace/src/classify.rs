@@ -1,7 +1,7 @@
 //! What a name says: the family of a kernel, the kind of a CUDA call, the phase a range stands for. Pure.
 //!
-//! Profiles carry no types, only names. The rules below match whole words where a fragment would lie: `mm` is an operator,
-//! but also part of `comm`.
+//! Profiles carry no types, only names. The rules below match whole words where a fragment would lie: `mm` is an
+//! operator, but also part of `comm`.
 
 use serde::Serialize;
 

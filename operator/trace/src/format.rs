@@ -36,7 +36,7 @@ pub enum FormatError {
 /// Returns the format from the file's name and its first bytes; the bytes decide, the name explains.
 ///
 /// # Errors
-/// When it is none that can be read, with what to do instead.
+/// When it cannot be read, with what to do instead.
 pub fn detect(name: &str, head: &[u8]) -> Result<Format, FormatError> {
     if head.starts_with(b"SQLite format 3\0") {
         return Ok(Format::Nsys);

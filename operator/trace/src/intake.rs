@@ -1,5 +1,5 @@
-//! Where readers put what they read: interned names, numbered devices and threads, records on one clock. Writes through the
-//! sorter.
+//! Where readers put what they read: interned names, numbered devices and threads, records on one clock. Writes through
+//! the sorter.
 
 use std::collections::HashMap;
 

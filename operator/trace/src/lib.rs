@@ -1,9 +1,9 @@
 //! Diagnosis of GPU traces: what the GPU did, why it was idle, and which manifest field would change that.
 //!
-//! Readers ([`nsys`], [`kineto`], [`spans`]) turn files into records, `sort` puts them into time order in bounded memory,
-//! `timeline` counts everything in one pass, [`diagnose`] names the bottleneck and the actions, [`report`] is what leaves
-//! the crate. A file of any size takes a bounded amount of memory (measured: 100 to 150 MB) and temporary files of 41 bytes a
-//! record: about a tenth of a JSON trace's size, or as much as a SQLite export.
+//! Readers ([`nsys`], [`kineto`], [`spans`]) turn files into records. `sort` puts them into time order in bounded
+//! memory, and `timeline` counts everything in one pass. [`diagnose`] names the bottleneck and the actions, and
+//! [`report`] is what leaves the crate. A file of any size takes a bounded amount of memory (measured: 100 to 150 MB).
+//! It takes temporary files of 41 bytes a record: about a tenth of a JSON trace's size, or as much as a SQLite export.
 
 pub mod averages;
 mod classify;

@@ -202,7 +202,8 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Most bytes that are kept, tables included. Real captures hold some thousand names; only labels with request numbers grow.
+    /// Most bytes that are kept, tables included. Real captures hold some thousand names; only labels with request
+    /// numbers grow.
     pub const BYTES: usize = 16 << 20;
     /// The id of every name that came after the limit.
     pub const OTHER: NameId = NameId(0);

@@ -1,8 +1,8 @@
 //! Puts records into time order in bounded memory. Writes and reads one unnamed temporary file per full buffer.
 //!
 //! Neither format is in time order (Kineto writes operators before kernels, an export writes table by table), and the
-//! analysis needs every stack, gap and launch in order. Records are sorted in a buffer; a full buffer becomes a sorted run on
-//! disk, and the runs are merged at the end. Small files never touch the disk.
+//! analysis needs every stack, gap and launch in order. Records are sorted in a buffer; a full buffer becomes a sorted
+//! run on disk, and the runs are merged at the end. Small files never touch the disk.
 
 use std::{
     cmp::{Ordering, Reverse},

@@ -1,9 +1,9 @@
 //! The agent runtime's spans of a capture: JSON lines, one phase of one run each. Reads IO.
 //!
-//! `{"runId": "r-17", "phase": "tool", "startUnixNanos": 1795254395975312928, "endUnixNanos": 1795254395990535081}` with
-//! `phase` one of `preprocessing`, `inference`, `tool`, `idle`. Times are Unix nanoseconds of the node's clock; the sidecar
-//! and the engine run on one node, so that one clock serves both. Spans of one run may overlap (parallel tools) and lines
-//! may come in any order.
+//! `{"runId": "r-17", "phase": "tool", "startUnixNanos": 1795254395975312928, "endUnixNanos": 1795254395990535081}`
+//! with `phase` one of `preprocessing`, `inference`, `tool`, `idle`. Times are Unix nanoseconds of the node's clock;
+//! the sidecar and the engine run on one node, so that one clock serves both. Spans of one run may overlap (parallel
+//! tools) and lines may come in any order.
 
 use std::{
     collections::HashMap,
@@ -30,10 +30,10 @@ pub enum SpansError {
         #[source]
         source: io::Error,
     },
-    /// A line is no span.
+    /// A line is not a span.
     #[error(
-        "line {line} is no span; a line reads {{\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\
-         \"startUnixNanos\":1,\"endUnixNanos\":2}}"
+        "line {line} is not a span; a line reads \
+         {{\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\"startUnixNanos\":1,\"endUnixNanos\":2}}"
     )]
     Line {
         /// Line, from 1.
@@ -122,7 +122,7 @@ impl SpanExtent {
 /// Reads spans into the intake, on the clock of the trace files read before.
 ///
 /// # Errors
-/// When a line is no span, there is none, or the trace has no wall clock.
+/// When a line is not a span, there is none, or the trace has no wall clock.
 pub fn read<R: BufRead>(reader: R, intake: &mut Intake) -> Result<SpanExtent, SpansError> {
     let Some(WallClock { origin_unix_nanos: origin }) = intake.clock() else { return Err(SpansError::NoClock) };
     intake.begin_file();
@@ -194,8 +194,8 @@ mod tests {
     )]
     #[case(
         "\n{\"runId\":\"a\",\"phase\":\"lunch\"}",
-        "line 2 is no span; a line reads {\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\
-         \"startUnixNanos\":1,\"endUnixNanos\":2}"
+        "line 2 is not a span; a line reads \
+         {\"runId\":\"r\",\"phase\":\"preprocessing|inference|tool|idle\",\"startUnixNanos\":1,\"endUnixNanos\":2}"
     )]
     fn a_line_that_is_no_span_is_named(#[case] text: &str, #[case] message: &str) {
         assert_eq!(read(text.as_bytes(), &mut intake()).unwrap_err().to_string(), message);

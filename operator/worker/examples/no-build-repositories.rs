@@ -1,8 +1,8 @@
-//! Writes the serving repositories of engines without a build; `operator/backends/tests/repositories.sh` reads them with Triton's
-//! own protobuf.
+//! Writes the serving repositories of engines without a build; `operator/backends/tests/repositories.sh` reads them
+//! with Triton's own protobuf.
 //!
-//! `no-build-repositories LLMAPI OUT`: LLMAPI holds the `llmapi` model as an image has it, OUT receives `vllm/model_repository` and
-//! `llmapi/model_repository`.
+//! `no-build-repositories LLMAPI OUT`: LLMAPI holds the `llmapi` model as an image has it, OUT receives
+//! `vllm/model_repository` and `llmapi/model_repository`.
 
 use std::{error::Error, fs, path::Path};
 

@@ -51,8 +51,8 @@ pub struct Common {
     /// Where the termination message goes.
     #[arg(long, global = true, default_value = paths::TERMINATION_LOG)]
     pub termination_log: PathBuf,
-    /// Most bytes of the termination message that this pod keeps: 12,288 over its containers, at most 4,096. The
-    /// default is right for up to six containers.
+    /// Maximum bytes of the termination message that this pod keeps: 12,288 over its containers, at most 4,096. The
+    /// default suits up to six containers.
     #[arg(long, global = true, env = paths::MESSAGE_BYTES_ENV, default_value_t = 2_048)]
     pub message_bytes: usize,
 }
@@ -60,15 +60,15 @@ pub struct Common {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Find out what a model URI stands for now: commit, digests, shape.
+    /// Resolve a model URI to its commit, digests and shape.
     Resolve(SourceArgs),
-    /// Bring a resolved model into the artifact store.
+    /// Copy a resolved model into the artifact store.
     Fetch(FetchArgs),
     /// Check, hash, publish and score what a builder wrote.
     FinishBuild(FinishBuildArgs),
     /// Score raw outputs and bound the drop against a reference engine.
     Quality(QualityArgs),
-    /// Put a verified engine before Triton.
+    /// Verify an engine and copy it for Triton.
     Materialize(MaterializeArgs),
     /// Copy this binary into a volume that a vendor's container mounts.
     Install(InstallArgs),
@@ -76,7 +76,7 @@ pub enum Verb {
     Profile(ProfileArgs),
     /// Compute a row again from its stored records and print it as JSON.
     Recompute(RecomputeArgs),
-    /// Ask a served engine the questions of a data set.
+    /// Query a served engine with the questions of a data set.
     Evaluate(EvaluateArgs),
     /// Run one of TensorRT-LLM's tools in its own image and explain how it failed.
     Tool(ToolArgs),
@@ -185,10 +185,10 @@ pub struct InstallArgs {
 /// Options of `evaluate`.
 #[derive(Args, Clone, Debug)]
 pub struct EvaluateArgs {
-    /// The model that is asked: it takes tokens, but for backends without a build and other entries than Engine.
+    /// The model to query. It takes tokens, except with backends without a build and with entries other than Engine.
     #[arg(long, default_value = ENGINE_MODEL)]
     pub model: String,
-    /// What of the repository of an engine of TensorRT-LLM is asked: Engine, Ensemble or BLS.
+    /// Entry of the repository of an engine of TensorRT-LLM: Engine, Ensemble or BLS.
     #[arg(long, default_value = "Engine", value_parser = engine_entry)]
     pub entry: EngineEntry,
     /// The backend of an engine without a build, such as VLLM or TensorRTLLMPyTorch: its model takes text.
@@ -203,7 +203,7 @@ pub struct EvaluateArgs {
     /// Where the answers go.
     #[arg(long, default_value_t = format!("{}/{}", paths::OUTPUT_DIR, paths::QUALITY_OUTPUTS))]
     pub outputs: String,
-    /// Questions under way at a time.
+    /// Number of concurrent questions.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
     pub in_flight: u16,
     /// Triton's HTTP address.
@@ -212,7 +212,7 @@ pub struct EvaluateArgs {
     /// Triton's gRPC address.
     #[arg(long, default_value = "127.0.0.1:8001")]
     pub triton_grpc: String,
-    /// How long Triton may take to live, in seconds.
+    /// How long Triton may take to become live, in seconds.
     #[arg(long, default_value_t = 600)]
     pub triton_seconds: u64,
 }
@@ -307,7 +307,7 @@ pub struct ProfileArgs {
     /// Triton's metrics address.
     #[arg(long, default_value = "127.0.0.1:8002")]
     pub triton_metrics: String,
-    /// How long Triton may take to live and a model to unload, in seconds.
+    /// How long Triton may take to become live, and a model to unload, in seconds.
     #[arg(long, default_value_t = 600)]
     pub triton_seconds: u64,
     /// Where progress is served.
@@ -335,7 +335,7 @@ fn no_build_backend(text: &str) -> Result<NoBuildBackend, serde_json::Error> {
 
 fn own_server(text: &str) -> Result<&'static OwnServer, String> {
     let backend = no_build_backend(text).map_err(|error| error.to_string())?;
-    no_build::of(backend).own_server().ok_or_else(|| format!("{text} has no server of its own"))
+    no_build::of(backend).own_server().ok_or_else(|| format!("{text} does not have its own server"))
 }
 
 fn engine_entry(text: &str) -> Result<EngineEntry, serde_json::Error> {
@@ -373,7 +373,7 @@ impl SourceArgs {
 }
 
 impl EvaluateArgs {
-    /// Returns whom to ask what.
+    /// Returns the server to query and the questions.
     ///
     /// # Errors
     /// [`HttpError::Client`].

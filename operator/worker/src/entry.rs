@@ -1,23 +1,23 @@
-//! How the model of an engine is spoken to, by what its task says.
+//! Chooses the protocol of an engine's model by its task.
 
 use std::path::Path;
 
 use slipway_agent_runtime::backend::{Entry, tokens::TokenizerError};
 use slipway_vocabulary::serving::{Dialect, ENGINE_MODEL, EngineEntry, NoBuildBackend, TextDialect};
 
-/// What decides how a model is spoken to.
+/// What decides the protocol of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Spoken<'a> {
     /// Folder of the tokenizer, where the model takes tokens.
     pub tokenizer: Option<&'a Path>,
-    /// What of the repository of an engine of TensorRT-LLM is asked.
+    /// Entry of the repository of an engine of TensorRT-LLM.
     pub entry: EngineEntry,
     /// The backend of an engine without a build.
     pub no_build: Option<NoBuildBackend>,
 }
 
 impl Spoken<'_> {
-    /// How requests are put. An engine without a tokenizer is one of the user's builder.
+    /// The dialect of requests. An engine without a tokenizer comes from the user's builder.
     pub fn dialect(self) -> Dialect {
         match (self.no_build, self.entry, self.tokenizer) {
             (Some(backend), ..) => Dialect::Text(backend.dialect()),

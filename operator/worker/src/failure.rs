@@ -11,7 +11,7 @@ pub trait Classify: Error {
     fn class(&self) -> FailureClass;
 }
 
-/// Makes the termination message of a failed verb; boxed, for it travels as an error.
+/// Makes the termination message of a failed verb; boxed, because it travels as an error.
 pub fn message<E: Classify>(error: &E) -> Box<Message> {
     Box::new(Message::Failed { class: error.class(), text: chain(error) })
 }

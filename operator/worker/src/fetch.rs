@@ -1,7 +1,7 @@
 //! `fetch`: a resolved source into the store, once per content.
 //!
-//! Files are gathered in a hidden folder named by the source's digest, so that the next attempt goes on where this one
-//! stopped; the list of files is written last and one rename commits the folder.
+//! Files are gathered in a hidden folder named by the source's digest, so that the next attempt continues where this
+//! one stopped. The list of files is written last, and one rename commits the folder.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// Another Job fetches it.
-    #[error("failed to take the checkpoint's folder")]
+    #[error("failed to lock the checkpoint's folder")]
     Lock(#[source] LockError),
     /// The source cannot be fetched.
     #[error("failed to fetch {uri}")]

@@ -1,7 +1,7 @@
 //! `finish-build`: checks, hashes and publishes what a builder wrote.
 //!
-//! The artifact is copied into a hidden folder of the store while its chunks are compared with the digests just taken,
-//! the manifest is written last, and one rename commits it under its digest. A reader never sees half an artifact.
+//! The artifact is copied into a hidden folder of the store while its chunks are compared with the digests just taken.
+//! The manifest is written last, and one rename commits it under its digest. A reader never sees half an artifact.
 
 use std::{
     collections::BTreeMap,
@@ -59,7 +59,7 @@ impl Content {
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
     /// The identity would leave its folder.
-    #[error("the identity {0:?} has characters other than lower-case letters, digits and hyphens")]
+    #[error("the identity {0:?} has characters other than lowercase letters, digits and hyphens")]
     Identity(String),
     /// The builder's work is incomplete.
     #[error("the builder's output is not usable")]
@@ -70,7 +70,7 @@ pub enum FinishError {
     /// The output cannot be read.
     #[error("the builder's output cannot be hashed")]
     Hash(#[source] HashError),
-    /// The builder's report is no report.
+    /// The builder's report is malformed.
     #[error("the builder's report {} is not JSON of the documented shape", path.display())]
     Report {
         /// The report.
@@ -83,7 +83,7 @@ pub enum FinishError {
     #[error("failed to add the checkpoint")]
     Checkpoint(#[source] CheckpointError),
     /// Somebody else publishes this engine.
-    #[error("failed to take the engine's folder")]
+    #[error("failed to lock the engine's folder")]
     Lock(#[source] LockError),
     /// The copy into the store failed.
     #[error("failed to copy the artifact into the store")]
@@ -117,7 +117,7 @@ impl Classify for FinishError {
 /// Checks, hashes and publishes, and scores the evaluation's raw outputs if the task asks for it.
 ///
 /// # Errors
-/// [`FinishError`]; the store then holds nothing that a reader would take for half an artifact.
+/// [`FinishError`]; the store then holds no partial artifact that a reader could see.
 pub fn run(task: &BuildTask, folders: &Folders) -> Result<BuildResult, FinishError> {
     check_identity(&task.identity)?;
     let report = read_report(&folders.output)?;

@@ -38,7 +38,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads a token from a mounted secret; no file is no token.
+    /// Reads a token from a mounted secret; without a file there is no token.
     ///
     /// # Errors
     /// [`HttpError::Token`] if there is a file that cannot be used.

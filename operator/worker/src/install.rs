@@ -40,7 +40,7 @@ fn copy(binary: &Path, folder: &Path) -> Result<PathBuf, InstallError> {
         fs::create_dir_all(folder)?;
         fs::copy(binary, &partial)?;
         fs::set_permissions(&partial, fs::Permissions::from_mode(0o755))?;
-        // A rename, for a binary that runs cannot be written over.
+        // A rename, because a running binary cannot be overwritten.
         fs::rename(&partial, &target)
     };
     install().map_err(|source| InstallError { path: target.clone(), source })?;

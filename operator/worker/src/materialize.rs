@@ -1,9 +1,9 @@
-//! `materialize`: puts a verified engine before Triton.
+//! `materialize`: verifies an engine and copies it for Triton.
 //!
 //! The artifact is copied from the store into an emptyDir or a node-local cache, every chunk compared with its digest.
 //! A marker written last says which manifest was verified, so that a second start re-reads sizes and the manifest only.
 //! The one file that may differ from the artifact is the model's config.pbtxt: it carries the serving configuration,
-//! and is written anew from the store at each start.
+//! and is written again from the store at each start.
 
 use std::{
     fs, io,
@@ -66,7 +66,7 @@ pub enum MaterializeError {
         /// Digest of its bytes.
         found: Digest,
     },
-    /// The manifest has the right digest and is not understood.
+    /// The manifest has the right digest and cannot be read.
     #[error("failed to read the manifest {}", path.display())]
     Manifest {
         /// The manifest's file.
@@ -75,8 +75,8 @@ pub enum MaterializeError {
         #[source]
         source: InvalidManifest,
     },
-    /// The target holds files that nobody here put there.
-    #[error("{} holds files of somebody else ({found}); give an empty folder", target.display())]
+    /// The target holds files of another owner.
+    #[error("{} holds files of another owner ({found}); give an empty folder", target.display())]
     ForeignTarget {
         /// The target.
         target: PathBuf,
@@ -95,7 +95,7 @@ pub enum MaterializeError {
     /// The copy failed.
     #[error("failed to copy the engine")]
     Copy(#[source] TransferError),
-    /// The configuration is no protobuf text.
+    /// The configuration is not protobuf text.
     #[error("failed to apply the serving configuration to {}", path.display())]
     Configure {
         /// The model's configuration.
@@ -119,7 +119,7 @@ impl Classify for MaterializeError {
     }
 }
 
-/// Puts the engine before Triton.
+/// Verifies the engine and copies it for Triton.
 ///
 /// # Errors
 /// [`MaterializeError`]; the target is then not marked as verified.

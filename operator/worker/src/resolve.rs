@@ -1,4 +1,4 @@
-//! `resolve`: what a model URI stands for now: commit, digests, shape.
+//! `resolve`: the commit, digests and shape of a model URI.
 
 use slipway_worker_contract::{FailureClass, ModelShape, ResolveResult, ResolveTask, ShapeNeed};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Says why a URI stands for nothing.
+/// Says why a URI cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The source cannot be read.

@@ -116,7 +116,8 @@ fn open<'a>(file: &'a ManifestFile, from: &Path, to: &Path) -> Result<OpenFile<'
     if metadata.len() != file.size {
         return Err(TransferError::WrongSize { path: from, expected: file.size, found: metadata.len() });
     }
-    // Vendors' helper programs inside a repository stay executable; nothing stays read-only, for the copy may be edited.
+    // Vendors' helper programs inside a repository stay executable; nothing stays read-only, because the copy may be
+    // edited.
     let mode = 0o644 | (metadata.permissions().mode() & 0o111);
     let target = create(&to, mode).map_err(|source| TransferError::Write { path: to.clone(), source })?;
     Ok(OpenFile { file, from, to, source, target })

@@ -20,12 +20,12 @@ pub enum TreeError {
         source: io::Error,
     },
     /// A symbolic link, socket, pipe or device: it has no bytes of its own that a digest could stand for.
-    #[error("{} is no plain file: replace links by the files they point to", path.display())]
+    #[error("{} is not a plain file: replace links by the files they point to", path.display())]
     NotPlain {
         /// The entry.
         path: PathBuf,
     },
-    /// A name that is no UTF-8.
+    /// A name that is not UTF-8.
     #[error("the file name {} is not UTF-8", path.display())]
     NotUtf8 {
         /// The entry.
@@ -78,6 +78,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("weights.bin")).unwrap();
         let text = files(dir.path()).unwrap_err().to_string();
-        assert!(text.ends_with("weights.bin is no plain file: replace links by the files they point to"), "{text}");
+        assert!(text.ends_with("weights.bin is not a plain file: replace links by the files they point to"), "{text}");
     }
 }

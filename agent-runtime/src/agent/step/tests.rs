@@ -220,7 +220,7 @@ struct Story {
     stop_at: Option<usize>,
 }
 
-/// What came of a story.
+/// Outcome of a story.
 struct Told {
     state: State,
     actions: Vec<Action>,

@@ -8,7 +8,7 @@ use crate::agent::{Conversation, Message, Role};
 use super::super::error::ApiError;
 
 /// Fields that would change the answer and cannot be honored; each with what to do instead. A value that asks for
-/// nothing (null, false, an empty list) is let through, for clients send those by default.
+/// nothing (null, false, an empty list) is accepted, because clients send those by default.
 const REFUSED: [(&str, &str); 13] = [
     ("tools", "tools are part of the agent's configuration and run on the server"),
     ("tool_choice", "the agent chooses its tools"),

@@ -53,24 +53,24 @@ struct Usage {
     completion_tokens: u32,
 }
 
-/// What is said in place of an answer: later versions put it below `error`.
+/// An error in place of an answer: later versions put it below `error`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Failure {
-    Nested { error: Words },
-    Flat(Words),
+    Nested { error: ErrorBody },
+    Flat(ErrorBody),
 }
 
 #[derive(Deserialize)]
-struct Words {
+struct ErrorBody {
     message: String,
 }
 
-/// The server's words, if a text is a failure.
+/// The message of the server, if a text is an error.
 pub fn failure(text: &str) -> Option<String> {
     serde_json::from_str(text).ok().map(|failure| match failure {
         Failure::Nested { error } => error.message,
-        Failure::Flat(words) => words.message,
+        Failure::Flat(body) => body.message,
     })
 }
 
@@ -89,7 +89,7 @@ impl Reader {
             return Err(BackendError::engine(message));
         }
         let Chunk { choices, usage } = serde_json::from_str(data)
-            .map_err(|error| BackendError::Protocol { problem: format!("an event is no completion: {error}") })?;
+            .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
         let choice = choices.into_iter().next();
         self.output_tokens = match (usage, &choice) {
             (Some(usage), _) => usage.completion_tokens,

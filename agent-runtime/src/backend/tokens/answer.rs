@@ -31,7 +31,7 @@ pub enum Over {
     End,
     /// The limit on tokens was reached.
     Length,
-    /// The text reached a stop word; the engine may go on, for it knows of tokens only.
+    /// The text reached a stop word; the engine may continue, because it knows only tokens.
     StopWord,
 }
 

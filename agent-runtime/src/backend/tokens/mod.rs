@@ -1,7 +1,9 @@
-//! Between text and an engine that knows tokens alone: a prompt becomes tokens, and its tokens become an answer, piece by piece.
+//! Between text and an engine that knows tokens alone: a prompt becomes tokens, and its tokens become an answer, piece
+//! by piece.
 //!
-//! [`Tokenizer`] reads the checkpoint's own files. The rest is pure: [`Detokenizer`] gives text as soon as its characters are
-//! whole, [`StopWords`] cuts text before a stop word, and [`Answer`] puts both together with the ends of a generation.
+//! [`Tokenizer`] reads the checkpoint's own files. The rest is pure. [`Detokenizer`] gives text as soon as its
+//! characters are complete, and [`StopWords`] cuts text before a stop word. [`Answer`] combines both with the ends of a
+//! generation.
 
 mod answer;
 mod detokenizer;

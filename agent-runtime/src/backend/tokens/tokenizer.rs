@@ -34,8 +34,8 @@ pub enum TokenizerError {
         #[source]
         source: io::Error,
     },
-    /// The file is no tokenizer.
-    #[error("{} is no tokenizer that can be used: save it anew with save_pretrained()", path.display())]
+    /// The file is not a tokenizer.
+    #[error("{} is not a usable tokenizer: save it again with save_pretrained()", path.display())]
     Tokenizer {
         /// The file.
         path: PathBuf,
@@ -43,8 +43,8 @@ pub enum TokenizerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The file is no configuration of a checkpoint.
-    #[error("{} is no configuration of a checkpoint: eos_token_id is a number or a list of them", path.display())]
+    /// The file is not the configuration of a checkpoint.
+    #[error("{} is not the configuration of a checkpoint: eos_token_id is a number or a list of numbers", path.display())]
     Configuration {
         /// The file.
         path: PathBuf,

@@ -1,12 +1,12 @@
 //! The entries of TensorRT-LLM's own repository that take text: `ensemble` and `tensorrt_llm_bls`. Pure.
 //!
-//! Their tensors have a batch dimension. In: `text_input`, `max_tokens`, `stream` and `stop_words`. Out: `text_output`, which is the
-//! new text, decoded by itself
+//! Their tensors have a batch dimension. In: `text_input`, `max_tokens`, `stream` and `stop_words`. Out: `text_output`,
+//! which is the new text, decoded by itself
 //! (<https://github.com/triton-inference-server/tensorrtllm_backend/blob/v0.16.0/all_models/inflight_batcher_llm/ensemble/config.pbtxt>).
 //!
-//! No output says why the answer is over, and none counts tokens. The engine streams every step, so that each response is a token, and
-//! the end of the stream at the limit is the limit. The engine ends at stop words by their tokens, which it leaves in the text, and
-//! text may hold a word in other tokens: it is cut here.
+//! No output says why the answer is over, and none counts tokens. The engine streams every step, so that each response
+//! is a token, and the end of the stream at the limit is the limit. The engine ends at stop words by their tokens,
+//! which it leaves in the text, and text may hold a word in other tokens: it is cut here.
 
 use super::{
     END_TIMEOUT, Read,
@@ -48,8 +48,8 @@ impl Reader {
         let new = read_text(response, "text_output")?;
         self.output_tokens = self.output_tokens.saturating_add(1).min(self.max_tokens);
         Ok(match self.stop_words.push(&new) {
-            // An engine that was told the words ends by itself, but for words in other tokens. A reset is the last resort: under load
-            // it has cost BLS its process (Triton 2.51).
+            // An engine that was told the words ends by itself, but for words in other tokens. A reset is the last
+            // resort: under load it has cost BLS its process (Triton 2.51).
             Passed::Stopped(text) => Read::Last(self.piece(text, Some(FinishReason::Stop)), END_TIMEOUT),
             Passed::Text(text) => Read::More(self.piece(text, None)),
         })

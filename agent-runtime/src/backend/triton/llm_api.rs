@@ -1,11 +1,12 @@
 //! The entry of TensorRT-LLM's `llmapi` model. Pure.
 //!
-//! Its tensors have no batch dimension. In: `text_input`, `streaming`, `sampling_param_*`, `return_finish_reason`. Out: `text_output`,
-//! which is all text so far, and `finish_reason`, which is Python's `None` until the end
+//! Its tensors have no batch dimension. In: `text_input`, `streaming`, `sampling_param_*`, `return_finish_reason`. Out:
+//! `text_output`, which is all text so far, and `finish_reason`, which is Python's `None` until the end
 //! (<https://github.com/NVIDIA/TensorRT-LLM/tree/main/triton_backend/all_models/llmapi/tensorrt_llm>).
 //!
-//! Stop words are not sent: the model hands them to the tokenizer as bytes, which take none. Text is cut here, and a stream that is
-//! reset ends the generation at the engine. No output counts tokens; each response is one, for the engine streams every step.
+//! Stop words are not sent: the model hands them to the tokenizer as bytes, which take none. Text is cut here, and a
+//! stream that is reset ends the generation at the engine. No output counts tokens; each response is one, because the
+//! engine streams every step.
 
 use super::{
     END_TIMEOUT, Read, STOP_TIMEOUT,

@@ -1,8 +1,8 @@
 //! The entry that takes tokens: `tensorrt_llm`, the model of Triton's TensorRT-LLM backend. Pure.
 //!
-//! Its tensors have a batch dimension; those that are sent are `input_ids`, `input_lengths`, `request_output_len`, `streaming`,
-//! `end_id` and `stop_words_list`, those that are read are `output_ids` (what is new, for the prompt is left out by the
-//! repository's configuration) and `sequence_length`
+//! Its tensors have a batch dimension. Inputs are `input_ids`, `input_lengths`, `request_output_len`, `streaming`,
+//! `end_id` and `stop_words_list`. Outputs are `output_ids` (only new tokens, because the repository's configuration
+//! leaves the prompt out) and `sequence_length`
 //! (<https://github.com/triton-inference-server/tensorrtllm_backend/blob/v0.16.0/all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt>).
 //! Its last response does not say why it is the last: the end of the stream, an end token or the limit on tokens does.
 

@@ -1,8 +1,8 @@
 //! The entry of Triton's vLLM backend. Pure.
 //!
-//! Its tensors have no batch dimension. In: `text_input`, `stream`, `exclude_input_in_output`, `sampling_parameters` (JSON of vLLM's
-//! `SamplingParams`), and one switch for each further output. Out: `text_output` (the new piece), `num_output_tokens` (those of
-//! this piece) and `finish_reason`, which is Python's `None` until the end
+//! Its tensors have no batch dimension. In: `text_input`, `stream`, `exclude_input_in_output`, `sampling_parameters`
+//! (JSON of vLLM's `SamplingParams`), and one switch for each further output. Out: `text_output` (the new piece),
+//! `num_output_tokens` (those of this piece) and `finish_reason`, which is Python's `None` until the end
 //! (<https://github.com/triton-inference-server/vllm_backend/blob/r25.01/docs/additional_outputs.md>).
 
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Writes the CustomResourceDefinitions as YAML into the first folder and a reference of their fields as Markdown into the second,
-//! one file each.
+//! Writes the CustomResourceDefinitions as YAML into the first folder and a reference of their fields as Markdown into
+//! the second, one file each.
 
 mod reference;
 

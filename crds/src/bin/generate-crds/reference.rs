@@ -1,4 +1,5 @@
-//! A page of Markdown on the fields of a resource: what `kubectl explain` tells, with the meaning of each word, in one place. Pure.
+//! A page of Markdown on the fields of a resource: what `kubectl explain` tells, with the meaning of each word, in one
+//! place. Pure.
 
 use std::collections::BTreeMap;
 

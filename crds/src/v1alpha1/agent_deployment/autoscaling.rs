@@ -116,7 +116,8 @@ impl AgentDeployment {
         if let Some(entry) = entries.iter().find(is_scale) {
             return Some(entry.manager.as_deref().unwrap_or(SOMEBODY));
         }
-        // Of a field that nobody had set, the API server does not keep who set it through /scale: only that it is no default any more.
+        // Of a field that nobody had set, the API server does not keep who set it through /scale: only that it is no
+        // default any more.
         let is_set_by_none = !entries.is_empty() && !entries.iter().any(owns_replicas);
         (is_set_by_none && self.spec.serving.replicas != Serving::default().replicas).then_some(SOMEBODY)
     }

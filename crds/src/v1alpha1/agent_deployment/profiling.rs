@@ -138,7 +138,7 @@ pub struct ProfilingWorkload {
     #[schemars(range(min = 1, max = 1000))]
     pub weight: i32,
     /// Prompts, one JSON object per line: `id`, `prompt`, `maxTokens`, `stopWords`. Each request draws `{{number}}`
-    /// and `{{word}}` in a prompt anew, so that no two requests are alike.
+    /// and `{{word}}` in a prompt, so that no two requests are alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<ConfigMapSource>,
     /// Recorded runs, one JSON object per line: `input`, and `calls` with `tool`, `arguments`, `result` and

@@ -64,7 +64,7 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub guardrails: Vec<GuardrailStatus>,
-    /// The judge's state. It is opaque, and a new version of the judge starts anew.
+    /// The judge's state. It is opaque, and a new version of the judge starts from the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub judge_state: Option<String>,

@@ -1,8 +1,8 @@
 //! The logarithmic bucket table: growth 2^(1/32), about 2.2 % a bucket. Pure integer arithmetic.
 //!
-//! Bucket `i` holds the integers `v` (microseconds) with `floor(32 * log2(max(1, v))) == i`. The lower edge of bucket `i`
-//! is therefore `ceil(2^(i/32))`; below 46, where the growth is less than one, some buckets hold no integer and stay empty.
-//! No floating point takes part, so two machines never disagree about a value that lies on an edge.
+//! Bucket `i` holds the integers `v` (microseconds) with `floor(32 * log2(max(1, v))) == i`. The lower edge of bucket
+//! `i` is therefore `ceil(2^(i/32))`; below 46, where the growth is less than one, some buckets hold no integer and
+//! stay empty. No floating point takes part, so two machines never disagree about a value that lies on an edge.
 
 /// Buckets per doubling.
 pub const PER_OCTAVE: u16 = 32;

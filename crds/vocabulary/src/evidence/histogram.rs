@@ -59,7 +59,7 @@ pub struct InvalidQuantile {
 
 impl fmt::Display for InvalidQuantile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "quantile of {} parts per ten thousand is not between 1 and 9999", self.parts_per_ten_thousand)
+        write!(f, "the quantile of {} parts per ten thousand is not between 1 and 9999", self.parts_per_ten_thousand)
     }
 }
 

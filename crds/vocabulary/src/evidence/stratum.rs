@@ -16,9 +16,9 @@ pub enum CacheState {
 /// What a unit looked like when it was admitted. Latency depends on all three, so arms are compared within a stratum.
 ///
 /// On the wire: `miss/p11/f2`, that is the cache state, `floor(log2(characters that the user wrote))` and
-/// `floor(log2(units in flight, the new one included))`. Bands are log2 so that neighbouring loads share one. The length is that of the
-/// prompt's part which no revision decides: with a system prompt in it, a revision that changes that could have no stratum in common
-/// with the one before, and nothing would ever be compared.
+/// `floor(log2(units in flight, the new one included))`. Bands are log2 so that neighbouring loads share one. The
+/// length is that of the part of the prompt that no revision decides. With the system prompt in it, a revision that
+/// changes the system prompt could share no stratum with the one before. Then nothing would ever be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stratum {
     /// The cache state.
@@ -30,8 +30,8 @@ pub struct Stratum {
 }
 
 impl Stratum {
-    /// Makes the stratum of a unit from the characters that the user wrote and the number of units in flight at its admission,
-    /// itself included.
+    /// Makes the stratum of a unit from the characters that the user wrote and the number of units in flight at its
+    /// admission, itself included.
     #[must_use]
     pub const fn new(cache: CacheState, user_characters: u64, in_flight: u64) -> Self {
         Self { cache, prompt_band: log2_band(user_characters), in_flight_band: log2_band(in_flight) }
@@ -54,7 +54,7 @@ impl fmt::Display for Stratum {
     }
 }
 
-/// The text is no stratum.
+/// The text is not a stratum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StratumError {
     text: String,

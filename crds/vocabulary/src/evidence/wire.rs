@@ -14,7 +14,7 @@ pub struct Evidence {
     pub revision: String,
     /// The pod's name.
     pub pod: String,
-    /// When the process started (RFC 3339, UTC). Another value means another process: its windows start anew, and what
+    /// When the process started (RFC 3339, UTC). Another value means another process: its windows start again, and what
     /// the earlier one had in flight is lost.
     pub started_at: String,
     /// Finished windows, ascending by id. A window in which nothing happened is present, with no or idle metrics.
@@ -34,8 +34,8 @@ pub struct Window {
     pub load: Option<Load>,
 }
 
-/// What a pod carried in one window: the time that each was in flight within it, summed. Over the window's length this is the mean number
-/// in flight, without the noise of a sample.
+/// What a pod carried in one window: the time that each was in flight within it, summed. Over the window's length this
+/// is the mean number in flight, without the noise of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
@@ -118,8 +118,8 @@ pub enum Metric {
     Cancelled,
     /// Units refused for load (429), never started.
     Shed,
-    /// Whether runs did what they were for, as clients say afterwards: `count` runs were judged, of which `errors` did not. Values
-    /// are the scores of the others, in millionths.
+    /// Whether runs did what they were for, as clients say afterwards: `count` runs were judged, of which `errors` did
+    /// not. Values are the scores of the others, in millionths.
     TaskSuccess,
 }
 

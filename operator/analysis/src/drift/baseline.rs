@@ -106,8 +106,8 @@ impl Counted {
         self.metrics.entry(metric).or_default().insert(stratum, counts);
     }
 
-    /// Clears the values of the stratum, among all that have any, in which the fewest units finished; how many finished and failed
-    /// stays. Nothing is compared within it any more.
+    /// Clears the values of the stratum, among all that have any, in which the fewest units finished; how many finished
+    /// and failed stays. Nothing is compared within it any more.
     pub fn forget_least(&mut self) {
         let all = self.metrics.values_mut().flat_map(BTreeMap::values_mut);
         let least = all.filter(|counts| !counts.buckets.is_empty()).min_by_key(|counts| counts.count);
@@ -116,8 +116,8 @@ impl Counted {
         }
     }
 
-    /// Adds up the strata of each metric that have no values: how many finished and failed there stays, and is known of all of them
-    /// together only.
+    /// Adds up the strata of each metric that have no values: how many finished and failed there stays, and is known of
+    /// all of them together only.
     pub fn pool_forgotten(&mut self) {
         for strata in self.metrics.values_mut() {
             let mut pooled = (0_u64, 0_u64);

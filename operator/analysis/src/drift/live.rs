@@ -61,7 +61,7 @@ pub enum Signal {
     MoreInFlight,
 }
 
-/// What a signal speaks of.
+/// What a signal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// What is asked.
@@ -99,7 +99,7 @@ pub enum Drift {
 }
 
 impl Signal {
-    /// What the signal speaks of.
+    /// What the signal is about.
     #[must_use]
     pub const fn family(self) -> Family {
         match self {
@@ -139,7 +139,8 @@ impl Signal {
 }
 
 impl Signal {
-    /// The name in the status. It is recorded and compared there, so it stays even where messages say the same otherwise.
+    /// The name in the status. It is recorded and compared there, so it stays even where messages say the same
+    /// otherwise.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -170,10 +171,11 @@ impl fmt::Display for Signal {
 
 /// The test of live windows against a baseline.
 ///
-/// Per signal and block, the excess of live units over the baseline, summed over the strata both have seen, is standardised
-/// and enters a [`SequentialT`]: hours differ from each other more than units do, and the self-normalised statistic takes
-/// its variance from the blocks. Margins absorb the baseline's own sampling error, which every block shares. Signals are
-/// averaged with equal weights within workload and within behaviour; each alarms at `1 / alpha`.
+/// Per signal and block, the excess of live units over the baseline is summed over the strata that both have seen. It
+/// is standardised and enters a [`SequentialT`]: hours differ from each other more than units do, and the
+/// self-normalised statistic takes its variance from the blocks. Margins absorb the baseline's own sampling error,
+/// which every block shares. Signals are averaged with equal weights within workload and within behaviour; each alarms
+/// at `1 / alpha`.
 #[derive(Clone, Debug)]
 pub struct LiveTest {
     baseline: Baseline,
@@ -219,16 +221,16 @@ impl LiveTest {
         metrics.iter().for_each(|metric| self.block.add(metric));
     }
 
-    /// Closes the open block if it ends by then. Whoever has all windows of a block and says so loses nothing when the test
-    /// resumes; a window of it that comes later makes a block of its own.
+    /// Closes the open block if it ends by then. With all windows of a block, this loses nothing when the test resumes;
+    /// a window of it that comes later makes a block of its own.
     pub fn close(&mut self, by_seconds: u64) {
         if let Some(ends) = self.block_ends_seconds.take_if(|ends| *ends <= by_seconds) {
             self.close_block(ends);
         }
     }
 
-    /// Writes what the finished blocks have shown, in at most 8 KiB. The open block is not in it: a test that resumes without
-    /// [`close`](Self::close) loses at most ten minutes of traffic, which costs evidence and no validity.
+    /// Writes what the finished blocks have shown, in at most 8 KiB. The open block is not in it: a test that resumes
+    /// without [`close`](Self::close) loses at most ten minutes of traffic, which costs evidence and no validity.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut writer = Writer::default();
@@ -296,8 +298,8 @@ impl LiveTest {
         self.worst(family).map(|(_, ln_e)| ln_e)
     }
 
-    /// The signals of a family that alarm, each with the log of its e-value, the strongest first: the worst once the family does, and
-    /// others that would also alarm if each of the family were asked by itself (Bonferroni).
+    /// The signals of a family that alarm, each with the log of its e-value, the strongest first. The worst alarms with
+    /// its family; others do if they would also alarm by themselves (Bonferroni).
     #[must_use]
     pub fn shown(&self, family: Family) -> Vec<(Signal, f64)> {
         let Some((worst, ln_mean)) = self.worst(family) else { return Vec::new() };
@@ -430,7 +432,8 @@ fn beyond_median_band(
     one_sample(now.values().sum(), beyond(now), share)
 }
 
-/// The excess of units in bands above the highest that the baseline has. A busy hour of each day is part of the baseline's day.
+/// The excess of units in bands above the highest that the baseline has. A busy hour of each day is part of the
+/// baseline's day.
 fn beyond_highest(now: &BTreeMap<u8, u64>, before: &BTreeMap<u8, u64>) -> (f64, f64) {
     let Some((highest, _)) = before.last_key_value() else { return (0.0, 0.0) };
     let beyond = now.iter().filter(|(band, _)| *band > highest).map(|(_, n)| *n).sum();

@@ -1,10 +1,10 @@
 //! Proof that a closed-loop run cannot beat the throughput of the best configuration known. Pure.
 //!
-//! By Little's law (Little, Operations Research 9, 1961) a closed loop of c users serves c E[N] / E[W] units of work a
-//! second, W a request's latency and N its work. It beats the rate R only if E[W] <= (c / R) E[N]. With N at most M the
-//! variable Z = (W + (c / R) (M - N)) / (c M / R) is non-negative and has mean at most 1 under that hypothesis, so every
-//! product of 1 + l (Z - 1) with 0 <= l < 1 is a supermartingale of mean at most 1, and so is their average over a grid
-//! of l (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024).
+//! A closed loop of c users serves c E[N] / E[W] units of work a second (Little, Operations Research 9, 1961). W is a
+//! request's latency, and N its work. It beats the rate R only if E[W] <= (c / R) E[N]. With N at most M let Z = (W +
+//! (c / R) (M - N)) / (c M / R). It is non-negative and has mean at most 1 under that hypothesis. So every product of 1
+//! + l (Z - 1) with 0 <= l < 1 is a supermartingale of mean at most 1. So is their average over a grid of l
+//! (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024).
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ impl IncumbentTest {
         Self { seconds_per_unit: concurrency / rate, most_work, log_wealth: [0.0; BETS.len()] }
     }
 
-    /// Adds a finished request: its latency in seconds and its work. Requests still in flight are longer than those that
-    /// finished, so leaving them out only delays the verdict.
+    /// Adds a finished request: its latency in seconds and its work. Requests still in flight are longer than those
+    /// that finished, so leaving them out only delays the verdict.
     pub fn observe(&mut self, latency_s: f64, work: f64) {
         let spare = self.seconds_per_unit * (self.most_work - work).max(0.0);
         let z = (latency_s.max(0.0) + spare) / (self.seconds_per_unit * self.most_work);

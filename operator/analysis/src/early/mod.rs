@@ -1,11 +1,11 @@
 //! Early verdicts: ends a measurement run as soon as its requests prove that it is infeasible or cannot win. Pure.
 //!
 //! Every objective "p of X at most L" is two sequential tests of the share of requests above L
-//! ([`crate::slo::RateTest`]), valid however often they are looked at: after every request or after every chunk. A run is
-//! *infeasible* when one objective's evidence that its share is above 1 - p reaches k / alpha with k objectives
-//! (Bonferroni), and *feasible* when every objective's evidence that its share is below 1 - p reaches 1 / alpha on a
-//! sample discounted for the correlation of requests that share a batch (an intersection-union test needs no correction).
-//! An early "feasible" ranks points; a final answer still takes a full run.
+//! ([`crate::slo::RateTest`]). They stay valid however often they are evaluated: after every request or after every
+//! chunk. A run is *infeasible* when one objective's evidence that its share is above 1 - p reaches k / alpha with k
+//! objectives (Bonferroni). It is *feasible* when every objective's evidence that its share is below 1 - p reaches 1 /
+//! alpha. That sample is discounted for the correlation of requests that share a batch (an intersection-union test
+//! needs no correction). An early "feasible" ranks points; a final answer still takes a full run.
 
 mod incumbent;
 
@@ -29,8 +29,8 @@ pub struct EarlyRule {
 }
 
 impl Default for EarlyRule {
-    /// 5 %. Requests that share a batch slow down together, so an accepting verdict counts each as 0.3 of a request; an
-    /// aborting one counts them in full, for its error is cheaper than the run.
+    /// 5 %. Requests that share a batch slow down together, so an accepting verdict counts each as 0.3 of a request. An
+    /// aborting one counts them in full, because its error is cheaper than the run.
     fn default() -> Self {
         Self { alpha: 0.05, abort_weight: 1.0, accept_weight: 0.3 }
     }
@@ -78,8 +78,8 @@ impl EarlyWatch {
         Self { rule, objectives: quantiles.iter().map(watch).collect() }
     }
 
-    /// Adds requests of one objective: how many exceeded its limit and how many did not. A request that still waits past
-    /// the limit exceeds it now. Unknown positions are ignored.
+    /// Adds requests of one objective: how many exceeded its limit and how many did not. A request that still waits
+    /// past the limit exceeds it now. Unknown positions are ignored.
     pub fn observe(&mut self, objective: usize, exceeding: u64, meeting: u64) {
         if let Some(watch) = self.objectives.get_mut(objective) {
             watch.above.observe(exceeding, meeting);

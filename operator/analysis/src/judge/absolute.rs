@@ -15,10 +15,11 @@ pub(super) const TILTS: [f64; 5] = [1.3, 2.0, 4.0, 12.0, 50.0];
 /// Their weights.
 pub(super) const MIXTURE: Mixture = Mixture { weights: &[0.2, 0.3, 0.25, 0.15, 0.1], unrestarted: 0.0 };
 
-/// Returns the log e-value of `x` events among `n` units under a rate of at most `rate`: `x ln psi - n ln(1 + rate (psi - 1))`.
+/// Returns the log e-value of `x` events among `n` units under a rate of at most `rate`: `x ln psi - n ln(1 + rate (psi
+/// - 1))`.
 ///
-/// The Bernoulli likelihood ratio against the odds `psi` times higher; mean one at the rate, below one under a lower rate
-/// (Howard et al., arXiv 1810.08240, section 4; Ramdas et al., arXiv 2009.03167).
+/// The Bernoulli likelihood ratio against the odds `psi` times higher. Its mean is one at the rate, and below one under
+/// a lower rate (Howard et al., arXiv 1810.08240, section 4; Ramdas et al., arXiv 2009.03167).
 #[must_use]
 pub fn ln_bernoulli(n: u64, x: u64, rate: f64, psi: f64) -> f64 {
     x as f64 * psi.ln() - n as f64 * (rate * (psi - 1.0)).ln_1p()

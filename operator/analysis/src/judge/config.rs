@@ -1,4 +1,4 @@
-//! What the judge is told: steps, margins, objectives, policy. Pure.
+//! The judge's configuration: steps, margins, objectives, policy. Pure.
 
 mod written;
 
@@ -101,7 +101,8 @@ pub enum Change {
     /// Unknown or both: every latency metric and errors are guarded.
     #[default]
     Any,
-    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective only.
+    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective
+    /// only.
     Engine,
     /// Prompt or tools: run latency and errors.
     Agent,
@@ -153,7 +154,7 @@ pub enum ConfigError {
         /// Largest value, percent.
         high: f64,
     },
-    /// A percentile is none the judge knows.
+    /// The judge does not know a percentile.
     #[error("objectives[{index}].percentile: {text:?} is none of p50, p90, p95, p99, p99.9")]
     Percentile {
         /// Position of the objective.
@@ -181,7 +182,7 @@ pub enum ConfigError {
         /// The metric.
         metric: Metric,
     },
-    /// An objective is on a metric that is no latency.
+    /// An objective is on a metric that is not a latency.
     #[error(
         "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, ModelTime, ToolTime, RequestLatency, TimeToFirstToken or InterTokenLatency"
     )]

@@ -35,8 +35,8 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// The information about a difference that a unit of traffic carries at a share: of `n` units on one side and `m` on the other it
-    /// is that of `n m / (n + m)`.
+    /// The information about a difference that a unit of traffic carries at a share. Units `n` on one side and `m` on
+    /// the other carry that of `n m / (n + m)`.
     fn information(self, share: f64) -> f64 {
         match self {
             Self::Rest => share * (1.0 - share),
@@ -46,8 +46,8 @@ impl Reference {
 }
 
 impl Judge {
-    /// Returns the time that a promotion is expected to take if the canary equals stable: soaks, [`MIN_UNITS`] units per
-    /// step, and the median growth of every guard's non-inferiority at the rate and the shape stable has shown.
+    /// Returns the expected time of a promotion if the canary equals stable. It covers soaks, [`MIN_UNITS`] units per
+    /// step, and the median growth of every guard's non-inferiority, at the rate and the shape that stable has shown.
     #[must_use]
     pub fn expected_time_to_verdict(&self, reference: Reference) -> Expectation {
         let schedule_seconds = self.config.steps.iter().map(|step| step.max_soak_seconds).sum();

@@ -41,7 +41,7 @@ const HANG_SHARE: f64 = 0.06;
 /// Weights of lane S's chains: the whole distribution, the tail.
 const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];
 
-/// The kind of harm a piece of evidence speaks of.
+/// The kind of harm that a piece of evidence is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Slower than the reference by more than the margin.

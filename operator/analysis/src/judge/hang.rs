@@ -45,9 +45,8 @@ pub(super) struct Hang {
 }
 
 impl Hang {
-    /// Reads a window and returns the table of units that became too old in it: those that started `age` windows ago and
-    /// have not finished since. No units when there is
-    /// no history yet, or the pods have changed.
+    /// Reads a window and returns the table of units that became too old in it: those that started `age` windows ago
+    /// and have not finished since. No units when there is no history yet, or the pods have changed.
     pub fn update(&mut self, arms: &Arms, pods: [u32; 2], age: usize) -> (Hung, Hung) {
         let canary = self.canary.update(arms.of(Arm::Canary), pods[0], age);
         let stable = self.stable.update(arms.of(Arm::Stable), pods[1], age);
@@ -90,8 +89,8 @@ impl ArmHistory {
         }
     }
 
-    /// Units that started: as reported, or what the flow of units implies. An arm that reports neither starts nor what is
-    /// in flight is taken to finish what it starts, so that a canary that hangs is seen all the same.
+    /// Units that started: as reported, or what the flow of units implies. An arm that reports neither starts nor what
+    /// is in flight is taken to finish what it starts, so that a canary that hangs is seen all the same.
     fn started_of(&self, sum: &ArmSum) -> u64 {
         let implied =
             |in_flight: u64| in_flight.saturating_add(sum.count).saturating_sub(u64::from(self.derived_in_flight));

@@ -46,9 +46,9 @@ impl Table {
 
     /// The log e-value of the table for an odds ratio `psi`: `x ln psi - ln E[psi^J]`, `J ~ Hypergeometric(N, n_c, m)`.
     ///
-    /// Its exponential has mean one when the labels are exchangeable, and at most one for `psi > 1` when the canary's
-    /// rate is lower (Koning, arXiv 2310.01153; Lindon and Malek, arXiv 2011.03567). Blocks of large variance use an upper
-    /// bound of the expectation, which makes the value smaller, so that any traffic costs the same time.
+    /// Its exponential has mean one when the labels are exchangeable. For `psi > 1` it has mean at most one when the
+    /// canary's rate is lower (Koning, arXiv 2310.01153; Lindon and Malek, arXiv 2011.03567). Blocks of large variance
+    /// use an upper bound of the expectation, which makes the value smaller, so that any traffic costs the same time.
     #[must_use]
     pub fn ln_e_value(&self, psi: f64) -> f64 {
         if !self.is_informative() {
@@ -64,8 +64,8 @@ const NEGLIGIBLE: f64 = 1e-15;
 
 /// Returns `ln E[psi^J]` for `J ~ Hypergeometric(n_c + n_s, n_c, m)`.
 ///
-/// Sums `C(n_c, j) C(n_s, m - j) psi^j` outwards from its largest term until the terms no longer count, relative to the
-/// known total `C(n_c + n_s, m)`; no term is ever exponentiated alone, so nothing overflows.
+/// Sums `C(n_c, j) C(n_s, m - j) psi^j` outwards from its largest term, relative to the known total `C(n_c + n_s, m)`,
+/// until the terms no longer count. No term is exponentiated alone, so nothing overflows.
 #[must_use]
 pub fn ln_tilt(canary: u64, stable: u64, events: u64, psi: f64) -> f64 {
     let lowest = events.saturating_sub(stable);

@@ -1,15 +1,15 @@
 //! The judge of a rollout: anytime-valid, one set of objectives, no thresholds to guess.
 //!
-//! Every window of ten seconds each pod reports exact counts. Two lanes compare the canary with its reference: *lane F*,
-//! the conditional hypergeometric law of each window ([`hypergeometric`]), fast, at a wide margin; and *lane S*, a
-//! sequential t over blocks of a minute ([`process`]), slow, robust to noise that a pod's units share, at a narrow one.
-//! Errors, units that hang, and objectives ([`config::CountedObjective`]) have processes of their own. Each is an
-//! e-process: under "no harm" its expectation never exceeds one, so the judge may look after every window, and rolls back
-//! when the weighted mean of all reaches `1 / alpha` (Ville's inequality; Ramdas et al., arXiv 2210.01948). Promotion needs
-//! evidence too: that the canary is *not* slower by the margin.
+//! Every window of ten seconds each pod reports exact counts. Two lanes compare the canary with its reference. *Lane F*
+//! is the conditional hypergeometric law of each window ([`hypergeometric`]): fast, at a wide margin. *Lane S* is a
+//! sequential t over blocks of a minute ([`process`]): slow, at a narrow margin, and robust to noise that a pod's units
+//! share. Errors, units that hang, and objectives ([`config::CountedObjective`]) have processes of their own. Each is
+//! an e-process: under "no harm" its expectation never exceeds one, so the judge may decide after every window. It
+//! rolls back when the weighted mean of all reaches `1 / alpha` (Ville's inequality; Ramdas et al., arXiv 2210.01948).
+//! Promotion needs evidence too: that the canary is *not* slower by the margin.
 //!
-//! What it cannot tell: a revision that is slower and a canary pod that sits on a slower GPU for the whole rollout look
-//! alike; the margin of at least 9 % is there for that.
+//! It cannot tell a slower revision from a canary pod that sits on a slower GPU for the whole rollout. The margin of at
+//! least 9 % is there for that.
 
 pub mod absolute;
 pub mod config;

@@ -51,8 +51,8 @@ pub struct Window {
     pub end_seconds: u64,
     /// The canary's share of new traffic in the window, percent; `None` keeps the judge's own step.
     pub weight_percent: Option<f64>,
-    /// The share of those that it is compared with, percent, where these are a baseline of their own beside the rest of the traffic;
-    /// `None` when it is compared with all the rest.
+    /// The share of its reference in percent, where the reference is a baseline beside the rest of the traffic. `None`
+    /// when it is compared with all the rest.
     pub reference_percent: Option<f64>,
     /// The observations, in any order.
     pub observations: Vec<Observation>,
@@ -61,7 +61,7 @@ pub struct Window {
 }
 
 impl Observation {
-    /// Makes an observation from what a pod's evidence says of a window.
+    /// Makes an observation from one window of a pod's evidence.
     #[must_use]
     pub fn from_evidence(arm: Arm, pod: &str, metric: &MetricWindow) -> Self {
         Self {
@@ -151,7 +151,8 @@ fn add_option(sum: &mut Option<u64>, value: Option<u64>) {
     }
 }
 
-/// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both arms.
+/// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both
+/// arms.
 pub(super) fn is_cold(stratum: &str) -> bool {
     stratum.split(SEPARATORS).any(|part| part.trim().eq_ignore_ascii_case("cold"))
 }

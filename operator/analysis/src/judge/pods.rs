@@ -49,7 +49,8 @@ pub(super) const fn unit_index(unit: Unit) -> usize {
 }
 
 impl Pods {
-    /// Reads who reported in a window. Returns what was lost with vanished pods, and the names of pods still warming up.
+    /// Reads who reported in a window. Returns what was lost with vanished pods, and the names of pods still warming
+    /// up.
     pub fn update<'a>(&mut self, window: &'a Window, warm_up_seconds: u64) -> (Lost, BTreeSet<&'a str>) {
         let mut reported: BTreeMap<&str, (Arm, [u64; 3])> = BTreeMap::new();
         for observation in &window.observations {

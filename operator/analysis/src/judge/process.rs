@@ -1,14 +1,14 @@
 //! E-processes with restarts: products over blocks and the sequential t. Pure.
 //!
-//! `E_t = sum_j w_j E_t^(j)`: process `j` starts at the fixed time `j * 5 min`, counts as one before it, and
-//! `w_j = 1 / ((j + 1)(j + 2))`, which sums to one. A weighted mean of e-processes is an e-process; the restarts make a
-//! harm that begins late as visible as one that begins at once, at a cost of `ln 2` for the first.
-//! Values are stored as `f32`, so that what is persisted is what goes on.
+//! `E_t = sum_j w_j E_t^(j)`: process `j` starts at the fixed time `j * 5 min`, counts as one before it, and `w_j = 1 /
+//! ((j + 1)(j + 2))`, which sums to one. A weighted mean of e-processes is an e-process. The restarts make a harm that
+//! begins late as visible as one that begins at once, at a cost of `ln 2` for the first. Values are stored as `f32`, so
+//! that what is persisted is what goes on.
 
 /// Seconds between two restarts.
 pub const RESTART_SECONDS: u64 = 300;
 
-/// Restarts of a sequential t that go on at the same time; the weakest of more is frozen at its value (stopping an
+/// Restarts of a sequential t that continue at the same time. Of more, the weakest is frozen at its value (stopping an
 /// e-process leaves an e-process), which bounds the state.
 pub const MAX_ACTIVE: usize = 6;
 
@@ -198,8 +198,8 @@ const PRIOR_BLOCKS: f64 = 0.25;
 /// Returns the log of the sequential t of `n` block differences with the given sum and sum of squares, one-sided.
 ///
 /// `ln E = 1/2 ln(g/(g+n)) + n/2 [ln(1 + t^2/v) - ln(1 + g/(g+n) t^2/v)]` with `t^2 = n mean^2 / s^2`, `v = n - 1` and
-/// `g = 1/4` (Lindon et al., arXiv 2210.08589). Self-normalised: noise shared by the units of a block, such as a slow pod's,
-/// enters the variance. A mean on the wrong side counts as `t = 0`. Fewer than two blocks say nothing (0).
+/// `g = 1/4` (Lindon et al., arXiv 2210.08589). Self-normalised: noise shared by the units of a block, such as a slow
+/// pod's, enters the variance. A mean on the wrong side counts as `t = 0`. Fewer than two blocks say nothing (0).
 #[must_use]
 pub fn ln_sequential_t(n: u16, sum: f64, squares: f64, direction: Direction) -> f64 {
     if n < 2 {

@@ -8,10 +8,10 @@ pub const OPTIMAL_SAMPLES: f64 = 1_000.0;
 
 /// Returns the ranks, counted from one, of the order statistics that bound a quantile of `n` samples at level `alpha`.
 ///
-/// The number `k` of samples at or below the quantile is binomial; the beta-binomial mixture
-/// `M(k) = B(a + k, b + n - k) / (B(a, b) p^k (1 - p)^(n - k))` is a martingale, so `k` with `M(k) < 1 / alpha` are
-/// compatible with the data at all times (Howard and Ramdas, Bernoulli 28(3) 2022, arXiv 1906.09712, theorem 1(b) and
-/// section 3). A rank that no sample has is `None`: the bound is infinite, not the largest sample.
+/// The number `k` of samples at or below the quantile is binomial. The beta-binomial mixture `M(k) = B(a + k, b + n -
+/// k) / (B(a, b) p^k (1 - p)^(n - k))` is a martingale. So `k` with `M(k) < 1 / alpha` are compatible with the data at
+/// all times (Howard and Ramdas, Bernoulli 28(3) 2022, arXiv 1906.09712, theorem 1(b) and section 3). A rank that no
+/// sample has is `None`: the bound is infinite, not the largest sample.
 #[must_use]
 pub fn rank_bounds(n: u64, quantile: Quantile, alpha: f64) -> (Option<u64>, Option<u64>) {
     let p = quantile.probability();

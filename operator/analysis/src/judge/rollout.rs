@@ -28,8 +28,8 @@ pub const BLOCK_SECONDS: u64 = 60;
 /// Seconds of silence after which there is no evidence, or no traffic.
 pub const SILENCE_SECONDS: u64 = 60;
 
-/// Extra buckets for lane F when canary pods carry more load than stable's: within an in-flight band of one octave latency
-/// can still grow by about its square root, 16 buckets.
+/// Extra buckets for lane F when canary pods carry more load than stable's. Within an in-flight band of one octave,
+/// latency can still grow by about its square root, 16 buckets.
 pub const OVERLOAD_BINS: u16 = 16;
 
 /// The most metrics that are judged; each metric has one unit in practice, and nine are judged.
@@ -87,7 +87,8 @@ impl Judge {
         }
     }
 
-    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts once.
+    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts
+    /// once.
     pub fn consume(&mut self, window: &Window) -> Option<Judgement> {
         if self.decided.is_some() || (self.opened_seconds.is_some() && window.end_seconds <= self.last_seconds) {
             return None;
@@ -149,8 +150,8 @@ impl Judge {
         (ln_e, ln_e >= LN_SPLIT_ALARM)
     }
 
-    /// Whether some windows, which need not have been consumed, speak for the declared split: a wrong one stands in the evidence for
-    /// ever, also after somebody has mended it. False without sessions enough to tell.
+    /// Whether some windows, which need not have been consumed, speak for the declared split: a wrong one stands in the
+    /// evidence for ever, also after somebody has fixed it. False without sessions enough to tell.
     #[must_use]
     pub fn is_split_kept(&self, windows: &[Window]) -> bool {
         let mut sessions = Sessions::new();
@@ -167,8 +168,9 @@ impl Judge {
         self.last_seconds
     }
 
-    /// Guards whose non-inferiority a promotion needs. A metric that has no value although stable has finished many units, as
-    /// answers of one token have no time between tokens, has nothing to be compared with: waiting for it would be for ever.
+    /// Guards whose non-inferiority a promotion needs. A metric may have no value although stable has finished many
+    /// units: answers of one token have no time between tokens. It has nothing to be compared with, so waiting for it
+    /// would never end.
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
         let most = self.guards.iter().map(Guard::stable_successes).max().unwrap_or(0);
         let is_compared = |guard: &&Guard| role(guard.key.metric, self.config.change) == Some(Role::Guard);

@@ -14,15 +14,15 @@ pub(super) const MIXTURE: Mixture = Mixture { weights: &[0.1, 0.2, 0.2, 0.2, 0.2
 /// The log e-value from which the split counts as wrong: one false alarm in a thousand rollouts.
 pub const LN_SPLIT_ALARM: f64 = 6.907_755_278_982_137;
 
-/// The log e-value of a few minutes up to which they speak for the declared split. Half of the mixture has not begun by then and stays at
-/// one half: the rest of it must have lost four fifths of its weight.
+/// The log e-value of a few minutes up to which they speak for the declared split. Half of the mixture has not begun by
+/// then and stays at one half: the rest of it must have lost four fifths of its weight.
 pub(super) const LN_SPLIT_KEPT: f64 = -0.510_825_623_765_990_7;
 
 /// The evidence against the declared split.
 ///
-/// Given the new sessions of a window, those of the canary are binomial with the declared weight; the e-value is the
-/// likelihood ratio against other odds, which may change with the weight from window to window (Lindon and Malek,
-/// arXiv 2011.03567). Sessions, not requests: a sticky session's requests are not independent draws.
+/// Given the new sessions of a window, those of the canary are binomial with the declared weight. The e-value is the
+/// likelihood ratio against other odds, which may change with the weight from window to window (Lindon and Malek, arXiv
+/// 2011.03567). Sessions, not requests: a sticky session's requests are not independent draws.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sessions {
     pub process: RestartProduct,

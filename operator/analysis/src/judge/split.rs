@@ -1,9 +1,10 @@
 //! The comparison of one stratum within one window: nested splits at stable's quantiles. Pure.
 //!
-//! The units of both arms are split at stable's lower quartile, those above it at the median, and so on. Given
-//! the units that passed a threshold, how many of them pass the next in each arm is again hypergeometric when the labels
-//! are exchangeable, so the product of the tilts of all stages is an exact e-value of the whole table, with far more power
-//! than a single threshold. (It is the exponential tilt of a weighted log-rank statistic; Gehan, Biometrika 52, 1965.)
+//! The units of both arms are split at stable's lower quartile, those above it at the median, and so on. Of the units
+//! that passed a threshold, the number that pass the next in each arm is again hypergeometric when the labels are
+//! exchangeable. So the product of the tilts of all stages is an exact e-value of the whole table. It has far more
+//! power than a single threshold. (It is the exponential tilt of a weighted log-rank statistic; Gehan, Biometrika 52,
+//! 1965.)
 
 use slipway_vocabulary::evidence::Histogram;
 
@@ -20,8 +21,8 @@ pub(super) const TILTS: [f64; 5] = [1.25, 1.5, 2.0, 4.0, 12.0];
 pub(super) const CHAINS: [usize; 3] = [0, 3, 5];
 
 /// The weight of each stage's score in a chain. A latency that grows by a factor shifts the whole distribution, and the
-/// odds of the later stages then move less: these weights keep 98 % of the information about such a shift, equal ones 91 %
-/// (lognormal latencies). They fall, so a canary that is stochastically faster never scores above zero.
+/// odds of the later stages then move less. These weights keep 98 % of the information about such a shift, equal ones
+/// 91 % (lognormal latencies). They fall, so a canary that is stochastically faster never scores above zero.
 const STAGE_WEIGHTS: [[f64; LEVELS.len()]; CHAINS.len()] =
     [[1.0, 0.85, 0.7, 0.5, 0.35, 0.2], [0.0, 0.0, 0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]];
 
@@ -46,8 +47,8 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// Splits a window at a stratum's thresholds; a canary's unit counts as above a level when it is `margin_bins` above
-    /// the threshold, so that at the margin both arms exceed equally often.
+    /// Splits a window at a stratum's thresholds. A canary's unit counts as above a level when it is `margin_bins`
+    /// above the threshold, so that at the margin both arms exceed equally often.
     pub fn new(stratum: &Stratum, canary: &Histogram, stable: &Histogram, margin_bins: u16) -> Self {
         let counts = |histogram: &Histogram, margin: u16| {
             let edges: [u16; LEVELS.len()] = std::array::from_fn(|level| stratum.edge(level).saturating_add(margin));

@@ -1,15 +1,15 @@
 //! The thresholds at which arms are compared: stable's quantiles in each stratum, learned from earlier windows. Pure.
 //!
-//! A threshold that depends on the block it is used in would break the exchangeability of the block's labels, so each
-//! window is split at thresholds that only earlier windows of stable moved. They follow stable by stochastic approximation
-//! (Robbins and Monro, 1951) on the bucket grid: one number per level, whatever the traffic.
+//! A threshold that depends on the block it is used in would break the exchangeability of the block's labels. So each
+//! window is split at thresholds that only earlier windows of stable moved. They follow stable by stochastic
+//! approximation (Robbins and Monro, 1951) on the bucket grid: one number per level, whatever the traffic.
 
 use slipway_vocabulary::evidence::{Histogram, Quantile};
 
 /// The levels, in parts per ten thousand.
 pub const LEVELS: [u16; 6] = [2_500, 5_000, 7_500, 9_000, 9_500, 9_900];
 
-/// How many strata of a metric are followed; the least seen of more is dropped, and learned anew when it returns.
+/// How many strata of a metric are followed; of more, the least seen is dropped, and learned again when it returns.
 pub const MAX_STRATA: usize = 10;
 
 /// Steps per bucket of a stored threshold.

@@ -471,8 +471,8 @@ proptest! {
         prop_assert_eq!(judge_all(Config::default(), &windows).1, judge_all(Config::default(), &turned).1);
     }
 
-    // At the end of a block the sequential t has its say, which is self-normalised: one outlier adds more to its variance than to
-    // its mean, and takes weak evidence back.
+    // At the end of a block the sequential t has its say, which is self-normalised: one outlier adds more to its
+    // variance than to its mean, and takes weak evidence back.
     #[test]
     fn a_worse_window_within_a_block_never_lowers_the_evidence_of_harm(
         seed in 0_u64..1_000,

@@ -107,7 +107,7 @@ pub enum Reason {
     },
 }
 
-/// A guard and the harm it speaks of.
+/// A guard and the harm that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// The guard.
@@ -220,8 +220,8 @@ impl fmt::Display for Suspect {
 
 /// Returns who is to blame for a rollback.
 ///
-/// Evidence that alone reaches `K / alpha` among `K` pieces accuses (Bonferroni for e-values); when none does, the largest.
-/// More steps make more model time and more tool time, so those two accuse only when steps are not accused.
+/// Evidence that alone reaches `K / alpha` among `K` pieces accuses (Bonferroni for e-values); when none does, the
+/// largest. More steps make more model time and more tool time, so those two accuse only when steps are not accused.
 #[must_use]
 pub fn blame(evidence: &[Evidence], alpha: f64) -> Vec<Blame> {
     let limit = (evidence.len() as f64 / alpha).ln();

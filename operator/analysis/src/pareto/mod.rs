@@ -1,8 +1,8 @@
 //! Pareto fronts in two or three objectives and the hypervolume they dominate. Pure.
 //!
-//! A point dominates another when it is no worse in every objective and better in at least one. The hypervolume of a set
-//! against a reference point is the measure of the region that some point of the set dominates and that dominates the
-//! reference (Zitzler and Thiele, "Multiobjective optimization using evolutionary algorithms", PPSN V, 1998).
+//! A point dominates another when it is no worse in every objective and better in at least one. The hypervolume of a
+//! set against a reference point measures the region that dominates the reference and that some point of the set
+//! dominates. Source: Zitzler and Thiele, "Multiobjective optimization using evolutionary algorithms", PPSN V, 1998.
 
 mod volume;
 

@@ -1,9 +1,10 @@
 //! A Gaussian process over cells, averaged over a small grid of scales. Pure.
 //!
-//! Posterior mean k' (K + N)^-1 y and variance k(x, x) - k' (K + N)^-1 k (Rasmussen and Williams, 2.2), for each point of
-//! a grid (scale of the arms' own part, scale of the shared curve over load, nugget: what a cell has of its own); points
-//! are weighted by their marginal likelihood (5.4.1), so that nothing is estimated from a handful of runs. Where the prior
-//! may be off by a factor of its own for each value of some axis, so is [`Fault`].
+//! Posterior mean k' (K + N)^-1 y and variance k(x, x) - k' (K + N)^-1 k (Rasmussen and Williams, 2.2), for each point
+//! of a grid. Its axes are the scale of the arms' own part, the scale of the shared curve over load, and the nugget,
+//! which is a cell's own part. Points are weighted by their marginal likelihood (5.4.1), so that nothing is estimated
+//! from a handful of runs. Where the prior may be off by a factor of its own for each value of some axis, so is
+//! [`Fault`].
 
 mod glance;
 

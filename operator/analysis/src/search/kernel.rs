@@ -1,8 +1,8 @@
 //! Similarity of arms and of levels: what one run tells about another. Pure.
 //!
-//! Arms: the product over axes of 1 - r + r s, s the similarity of the two values on that axis and r the axis's relevance
-//! in 0..1, which is learned: an axis without relevance does not tell arms apart. An ordered axis has a
-//! squared-exponential similarity in log2 (or in the value's rank where it is not positive), a named axis 1 or
+//! Arms: the product over axes of 1 - r + r s. Here s is the similarity of the two values on that axis, and r the
+//! axis's relevance in 0..1, which is learned. An axis without relevance does not tell arms apart. An ordered axis has
+//! a squared-exponential similarity in log2 (or in the value's rank where it is not positive), a named axis 1 or
 //! [`OTHER_NAME`]. Levels: squared-exponential in log2 of the load, and a linear trend (Rasmussen and Williams,
 //! "Gaussian Processes for Machine Learning", 4.2).
 
@@ -14,8 +14,8 @@ use super::{Cell, Role, Space, Value};
 const OTHER_NAME: f64 = 0.3;
 /// Doublings over which arms stay similar.
 const ARM_SCALE: f64 = 2.0;
-/// Similarity of a load that leaves instances idle and one that does not: requests that come one at a time meet cold caches, low
-/// clocks and the queue's delay, so that times may fall once every instance has a request.
+/// Similarity of a load that leaves instances idle and one that does not. Requests that arrive one at a time meet cold
+/// caches, low clocks and the queue's delay, so times may fall once every instance has a request.
 const OTHER_REGIME: f64 = 0.3;
 /// Doublings of load over which a curve stays similar.
 const LEVEL_SCALE: f64 = 2.0;

@@ -80,9 +80,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What soft monotonicity leaves of a cell's chance: a time that missed its limit by a tenth at a lower level of the
-    /// same arm is rarely met at a higher one.
-    /// Where it left instances idle it says nothing of a load that does not.
+    /// What soft monotonicity leaves of a cell's chance. A time that missed its limit by a tenth at a lower level is
+    /// rarely met at a higher level of the same arm. Where it left instances idle it says nothing of a load that does
+    /// not.
     pub(super) fn monotone(&self, kernel: &Kernel, cell: Cell) -> f64 {
         const SLACK: f64 = 1.1;
         const PER_LEVEL: f64 = 0.3;

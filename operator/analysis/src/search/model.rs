@@ -4,8 +4,8 @@ use super::kernel::{Amplitudes, Kernel};
 use super::{Cell, Constraint, Metric, MetricKind, Space, prior};
 use crate::slo::Bound;
 
-/// What a given prior column may be off for an arm, or for all arms with some value of an axis, as a standard deviation: that
-/// of a factor between 0.3 and 3.
+/// Error of a given prior column for an arm, or for all arms with some value of an axis. It is a standard deviation:
+/// that of a factor between 0.3 and 3.
 const GIVEN_PRIOR: f64 = 0.6;
 /// Share of its limit that is added to an error rate before the logarithm, for most are exactly zero.
 const ERROR_FLOOR: f64 = 0.1;
@@ -61,8 +61,8 @@ impl Model {
         Self { kernel, links, driver, untold, given }
     }
 
-    /// Axes, as positions in the kernel, on which only runs tell values apart: those no prior speaks of, and those of prior
-    /// columns that the runs contradict.
+    /// Axes, as positions in the kernel, on which only runs tell values apart: those without a prior, and those of
+    /// prior columns that the runs contradict.
     pub(super) fn untold(&self, contradicted: Contradicted) -> &[usize] {
         match contradicted {
             Contradicted::Yes if !self.given.is_empty() => &self.given,
@@ -77,8 +77,8 @@ impl Link {
     }
 }
 
-/// The metric that shows throughput: the objective if it is one, else the first that is. Where its unit divides by a price
-/// that is not known here, a time per token shows it better, for the price would be taken for speed.
+/// The metric that shows throughput: the objective if it is one, else the first that is. Where its unit divides by a
+/// price that is not known here, a time per token shows it better, because the price would be mistaken for speed.
 fn driver(space: &Space) -> Option<usize> {
     let of = |kind: MetricKind| (0..space.metrics.len()).find(|metric| space.metrics[*metric].kind == kind);
     let is = |metric: &usize| space.metrics[*metric].kind == MetricKind::Throughput;

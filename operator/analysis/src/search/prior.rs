@@ -1,10 +1,10 @@
 //! The analytic prior: a roofline's expectation of ln throughput and ln time up to a constant. Pure.
 //!
-//! For language models one decoding step of a batch of c costs
-//! t(c) = overhead + (weights / bandwidth + c work / compute) / tp^0.8 + all-reduce (tp - 1),
-//! so throughput is c / t(c) (Williams, Waterman and Patterson, "Roofline", CACM 52, 2009). Weights and work are those of
-//! a typical 10-billion-parameter model: only the shape enters, the scale is learned from the first run. For classical
-//! models throughput is min(c, capacity), the capacity growing with the instances. It is never trusted for feasibility.
+//! For language models one decoding step of a batch of c costs t(c) = overhead + (weights / bandwidth + c work /
+//! compute) / tp^0.8 + all-reduce (tp - 1). So throughput is c / t(c) (Williams, Waterman and Patterson, "Roofline",
+//! CACM 52, 2009). Weights and work are those of a typical 10-billion-parameter model: only the shape enters, the scale
+//! is learned from the first run. For classical models throughput is min(c, capacity), the capacity growing with the
+//! instances. It is never trusted for feasibility.
 
 use super::gpu::{GpuFigures, figures};
 use super::{Role, Space, Value};

@@ -9,7 +9,7 @@ use super::{Constraint, Space};
 use crate::pareto::Direction;
 use crate::slo::Bound;
 
-/// Nodes of the quadrature over T: evenly spaced to four standard deviations, for a bound on throughput is a step.
+/// Nodes of the quadrature over T: evenly spaced to four standard deviations, because a bound on throughput is a step.
 const NODES: usize = 25;
 /// Distance of the nodes in standard deviations.
 const SPACING: f64 = 8.0 / (NODES - 1) as f64;
@@ -21,8 +21,8 @@ const MOST_GAIN: f64 = 1.0;
 pub(super) struct Score {
     /// Chance that it runs and meets every constraint.
     pub feasible: f64,
-    /// Expected gain in ln objective over the incumbent, zero where infeasible. Without incumbent: expected ln objective
-    /// is in `objective` and this is 0.
+    /// Expected gain in ln objective over the incumbent, zero where infeasible. Without incumbent: expected ln
+    /// objective is in `objective` and this is 0.
     pub gain: f64,
     /// Expected ln objective, larger is better.
     pub objective: f64,
@@ -114,9 +114,9 @@ impl Scorer {
         Score { feasible: feasible * belief.runs, gain: gain * belief.runs, objective, spread }
     }
 
-    /// What a cell's score is at most: its chance is that of the constraint least likely to be met, 1 where one is expected
-    /// to be met, for the belief's variances may be too large; and its gain is that chance of [`MOST_GAIN`], or the
-    /// objective's own expected improvement. A few exponentials instead of a quadrature.
+    /// The upper bound of a cell's score. Its chance is that of the constraint least likely to be met; it is 1 where
+    /// one is expected to be met, because the belief's variances may be too large. Its gain is that chance of
+    /// [`MOST_GAIN`], or the objective's own expected improvement. A few exponentials instead of a quadrature.
     pub(super) fn at_most(&self, belief: &Belief) -> Score {
         let chance = |limit: &Limit| {
             let (mean, sd) = law(belief, limit.metric);

@@ -35,7 +35,7 @@ pub enum WhyNot {
         /// The greatest chance of being feasible over its levels.
         feasible: f64,
     },
-    /// The strategy's rule never came to it: a baseline's, or that of the search in a space too large to score, where those
-    /// that looked better were not worth a run.
+    /// The strategy's rule never reached it. The rule is a baseline's, or that of the search in a space too large to
+    /// score, where better candidates were not worth a run.
     NotVisited,
 }

@@ -1,9 +1,9 @@
 //! The product's search: prior, structured surrogate, cost-aware constrained improvement, confirm run. Pure.
 //!
-//! Each step fits the surrogate to the runs so far and proposes the run with the greatest
-//! expected improvement / (expected GPU-seconds)^cost_exponent, where a start is free on the warm engine and a run that
-//! is likely infeasible costs only what the early verdict lets it run. It stops when no run promises `stop_gain` more in
-//! ln objective; the choice then has to pass a run of its own.
+//! Each step fits the surrogate to the runs so far and proposes the run with the greatest expected improvement /
+//! (expected GPU-seconds)^cost_exponent. A start on the warm engine is free. A run that is likely infeasible costs only
+//! the time until its early verdict. It stops when no run promises `stop_gain` more in ln objective; the choice then
+//! has to pass a run of its own.
 
 mod doubts;
 mod survey;

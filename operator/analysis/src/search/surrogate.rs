@@ -1,7 +1,7 @@
 //! The structured surrogate: every metric's law at every cell, from the runs so far. Pure.
 //!
 //! ln throughput is the prior's expectation plus a Gaussian process T. By Little's law a closed loop of c requests has
-//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k, and only the slowly varying ln k
+//! mean time c / throughput, so the logarithm of a time is ln c - ln throughput + ln k. Only the slowly varying ln k
 //! gets a process of its own: one run informs the whole load axis of throughput and of every percentile. Metrics that
 //! load does not tie to throughput (memory, utilization, error rates) get processes of their own.
 
@@ -26,7 +26,7 @@ pub(super) struct Surrogate<'a> {
     failure: Option<Process>,
 }
 
-/// What is believed of one cell.
+/// Belief about one cell.
 #[derive(Debug, Clone)]
 pub(super) struct Belief {
     /// The driver's deviation from its prior.
@@ -58,7 +58,7 @@ impl<'a> Surrogate<'a> {
         Self { processes: processes(model, &runs), ..fitted }
     }
 
-    /// What is believed of some cells.
+    /// Beliefs about some cells.
     pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
         let kernel = &self.model.kernel;
         let laws: Vec<Vec<Normal>> = self.processes.iter().map(|process| process.at(kernel, cells)).collect();
@@ -70,8 +70,8 @@ impl<'a> Surrogate<'a> {
         cells.iter().enumerate().map(belief).collect()
     }
 
-    /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's mean
-    /// deviations of two arms differ by [`CONTRADICTION`].
+    /// Whether arms deviate from the prior so differently that it cannot be trusted to tell them apart: the driver's
+    /// mean deviations of two arms differ by [`CONTRADICTION`].
     pub(super) fn contradicts_prior(&self) -> Contradicted {
         let Some(driver) = self.model.driver else { return Contradicted::No };
         let deviations = self.processes[driver].deviations();
@@ -114,7 +114,7 @@ pub(super) struct Outlook<'a> {
 }
 
 impl Outlook<'_> {
-    /// What is believed of some cells.
+    /// Beliefs about some cells.
     pub(super) fn at(&self, cells: &[Cell]) -> Vec<Belief> {
         let laws: Vec<Vec<Normal>> = self.glances.iter().map(|glance| glance.at(cells)).collect();
         let belief = |(k, cell): (usize, &Cell)| self.surrogate.belief(*cell, |metric| laws[metric][k]);

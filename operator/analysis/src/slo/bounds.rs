@@ -15,7 +15,8 @@ pub struct QuantileBounds {
     pub point: f64,
     /// Below this the true percentile lies with at most 1 - confidence; absent when the sample is too small to tell.
     pub lower: Option<f64>,
-    /// Above this the true percentile lies with at most 1 - confidence; absent (unbounded) when the sample is too small.
+    /// Above this the true percentile lies with at most 1 - confidence; absent (unbounded) when the sample is too
+    /// small.
     pub upper: Option<f64>,
     /// Size of the sample.
     pub samples: u64,
@@ -49,8 +50,8 @@ pub fn quantile(sorted: &[f64], quantile: Quantile) -> Option<f64> {
     Some(low + (high - low) * fraction)
 }
 
-/// Bounds a percentile by order statistics, without assuming a distribution: the upper bound is the r-th smallest value
-/// with the least r such that P(Bin(n, p) < r) >= confidence; the lower bound the r-th with the greatest r such that
+/// Bounds a percentile by order statistics, without assuming a distribution. The upper bound is the r-th smallest value
+/// with the least r such that P(Bin(n, p) < r) >= confidence. The lower bound is the r-th with the greatest r such that
 /// P(Bin(n, p) >= r) >= confidence (David and Nagaraja, "Order Statistics", 7.1). `sorted` is ascending; `None` when it
 /// is empty.
 #[must_use]

@@ -1,4 +1,4 @@
-//! When nothing measured meets the objectives: what came nearest, and which objective stands in the way. Pure.
+//! When nothing measured meets the objectives: what came nearest, and which objective binds. Pure.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,17 +1,16 @@
 //! Tests of a rate that may be looked at after every unit. Pure.
 //!
 //! The evidence against "the rate is at most q" is the mixture likelihood ratio with rates above q drawn from a Beta
-//! law: after h hits in n,
-//! E = [B(a + h, b + n - h) S(q; a + h, b + n - h)] / [B(a, b) S(q; a, b) q^h (1 - q)^(n - h)],
-//! S the upper tail of the Beta law. E is a non-negative supermartingale with mean at most 1 for every rate up to q, so
-//! P(E ever reaches 1 / alpha) <= alpha (Ville 1939; Robbins, Ann. Math. Stat. 41, 1970; Howard, Ramdas, McAuliffe and
-//! Sekhon, Ann. Stat. 49, 2021, the one-sided beta-binomial mixture).
+//! law. After h hits in n, E = [B(a + h, b + n - h) S(q; a + h, b + n - h)] / [B(a, b) S(q; a, b) q^h (1 - q)^(n - h)].
+//! S is the upper tail of the Beta law. E is a non-negative supermartingale with mean at most 1 for every rate up to q,
+//! so P(E ever reaches 1 / alpha) <= alpha (Ville 1939; Robbins, Ann. Math. Stat. 41, 1970; Howard, Ramdas, McAuliffe
+//! and Sekhon, Ann. Stat. 49, 2021, the one-sided beta-binomial mixture).
 
 use serde::{Deserialize, Serialize};
 use statrs::function::beta::{checked_beta_reg, ln_beta};
 
-/// Weight of the mixing law in units of observations: Beta(WEIGHT q, WEIGHT (1 - q)) truncated to the alternative. Small
-/// weights spread it over all rates, so that a rate far off is proved within a few units.
+/// Weight of the mixing law in units of observations: Beta(WEIGHT q, WEIGHT (1 - q)) truncated to the alternative.
+/// Small weights spread it over all rates, so that a rate far off is proved within a few units.
 const WEIGHT: f64 = 2.0;
 /// The least ln E that is told apart: beyond it the tail of the Beta law leaves the range of f64.
 const FLOOR: f64 = -600.0;

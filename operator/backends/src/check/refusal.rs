@@ -31,8 +31,7 @@ pub enum Problem {
     Version(VersionError),
     /// No convert script.
     #[error(
-        "checkpoints of {architecture} are not converted here, only those of {known}; use backend \
-         TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
+        "checkpoints of {architecture} cannot be converted, only those of {known}; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
     )]
     Architecture {
         /// The checkpoint's.
@@ -54,8 +53,8 @@ pub enum Problem {
     },
     /// The checkpoint has another format, and nothing converts it.
     #[error(
-        "the checkpoint is quantized as {found} and {backend} serves it as it is; use {found} alone, or a checkpoint that is not \
-         quantized"
+        "the checkpoint is quantized as {found}, and {backend} does not requantize it; use {found} alone, or a \
+         checkpoint that is not quantized"
     )]
     Quantized {
         /// The checkpoint's format.
@@ -65,8 +64,8 @@ pub enum Problem {
     },
     /// The checkpoint has a format without a name here.
     #[error(
-        "the checkpoint is quantized by {method:?}, whose memory and GPUs are not known here; use a checkpoint in FP8, AWQ, GPTQ, \
-         compressed-tensors or ModelOpt's formats, or backend Custom"
+        "the checkpoint is quantized by {method:?}, whose memory and GPU requirements are unknown; use a checkpoint in \
+         FP8, AWQ, GPTQ, compressed-tensors or ModelOpt's formats, or backend Custom"
     )]
     Method {
         /// As config.json has it.
@@ -74,7 +73,7 @@ pub enum Problem {
     },
     /// The checkpoint is not quantized, and nothing quantizes it.
     #[error(
-        "{backend} quantizes nothing and the checkpoint is not in {precision}; use {others}, or a checkpoint in {precision}"
+        "{backend} does not quantize, and the checkpoint is not in {precision}; use {others}, or a checkpoint in {precision}"
     )]
     Unquantized {
         /// The precision.
@@ -92,8 +91,8 @@ pub enum Problem {
     },
     /// A prompt that must be read at once and cannot.
     #[error(
-        "without chunkedPrefill a prompt is read at once: {tokens} tokens of an iteration are fewer than maxSeqLen {length}; use \
-         {length} or more, or chunkedPrefill"
+        "without chunkedPrefill one iteration reads a whole prompt: {tokens} tokens are fewer than maxSeqLen {length}; \
+         use {length} or more, or chunkedPrefill"
     )]
     Iteration {
         /// Tokens of an iteration.
@@ -127,7 +126,7 @@ pub enum Problem {
     },
     /// Nothing to calibrate with.
     #[error(
-        "{precision} is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
+        "{precision} needs calibration texts: name a data set (upstream downloads its default, and Jobs have no egress)"
     )]
     Calibration {
         /// The precision.

@@ -17,7 +17,7 @@ pub struct Unbuilt {
     pub checkpoint: Checkpoint,
     /// Whether long prompts are read in pieces.
     pub chunked_prefill: bool,
-    /// The share of memory that the backend is given, from 0 to 1. [`Backend::room`](super::Backend) says of what.
+    /// The share of memory that the backend is given, from 0 to 1. [`Backend::room`](super::Backend) defines the whole.
     pub memory_share: f64,
 }
 
@@ -42,7 +42,7 @@ impl Checkpoint {
     }
 }
 
-/// Finds every reason against what is asked for, each with its field; empty when all can be tried.
+/// Finds every reason against the request, each with its field; empty when all can be tried.
 ///
 /// A version has been found by then, as its image has been resolved.
 #[must_use]
@@ -150,7 +150,7 @@ fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) ->
     })
 }
 
-/// What would fit: more GPUs, for nothing here makes a checkpoint smaller.
+/// What would fit: more GPUs, because nothing here makes a checkpoint smaller.
 fn remedy(asked: &Asked, unbuilt: &Unbuilt, precision: Precision) -> String {
     let fits = |tensor: &u32| {
         let split = Parallelism { tensor: *tensor, pipeline: 1 };

@@ -21,7 +21,7 @@ const RESERVED: [&str; 9] = [
 pub enum ArgumentError {
     /// Not an argument.
     #[error(
-        "{field}: {text:?} is not an argument: write each as name=value, as in enforce_eager=true, with dots for what is nested"
+        "{field}: {text:?} is not an argument: write each as name=value, as in enforce_eager=true, with dots for nested names"
     )]
     NotAnArgument {
         /// Path of the list element.
@@ -53,8 +53,8 @@ pub enum ArgumentError {
     },
 }
 
-/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list; `reserved` are names of one
-/// backend that belong to the Job, beside those of all.
+/// Adds users' arguments to typed ones. What is said twice is left out. `field` is the path of the list; `reserved` are
+/// names of one backend that belong to the Job, beside those of all.
 pub fn merge(
     mut arguments: Map<String, Value>,
     extra: &[String],
@@ -150,11 +150,11 @@ mod tests {
     #[rstest]
     #[case(
         "--enforce-eager",
-        "\"--enforce-eager\" is not an argument: write each as name=value, as in enforce_eager=true, with dots for what is nested"
+        "\"--enforce-eager\" is not an argument: write each as name=value, as in enforce_eager=true, with dots for nested names"
     )]
     #[case(
         "a..b=1",
-        "\"a..b=1\" is not an argument: write each as name=value, as in enforce_eager=true, with dots for what is nested"
+        "\"a..b=1\" is not an argument: write each as name=value, as in enforce_eager=true, with dots for nested names"
     )]
     #[case("model=gpt2", "model belongs to the Job: remove it")]
     #[case("triton_config.decoupled=false", "triton_config belongs to the Job: remove it")]

@@ -46,7 +46,7 @@ pub enum ReleaseError {
     },
     /// In no image.
     #[error(
-        "{field}: no Triton image of NVIDIA's carries {version}; they carry {carried}: use one of these, or name an image"
+        "{field}: no Triton image of NVIDIA contains {version}; they contain {carried}: use one of these, or name an image"
     )]
     NoImage {
         /// Path of the field.
@@ -61,7 +61,7 @@ pub enum ReleaseError {
 /// The image that serves a version: the one named, else the vendor's newest that carries it.
 ///
 /// # Errors
-/// [`ReleaseError`]: the version is none, too old, or in no image and none is named.
+/// [`ReleaseError`]: the version is malformed or too old, or no image contains it and none is named.
 pub fn image(backend: NoBuildBackend, version: &str, named: Option<&str>) -> Result<String, ReleaseError> {
     let of = of(backend);
     let Releases { example, oldest, image, carried } = &of.releases;
@@ -127,8 +127,8 @@ mod tests {
     #[case(
         NoBuildBackend::TensorRTLLMPyTorch,
         "1.3.0",
-        "engine.tensorRTLLMPyTorch.version: no Triton image of NVIDIA's carries 1.3.0; they carry 1.0.0, 1.0.3, 1.1.0, 1.2.0, \
-         1.2.1: use one of these, or name an image"
+        "engine.tensorRTLLMPyTorch.version: no Triton image of NVIDIA contains 1.3.0; they contain 1.0.0, 1.0.3, \
+         1.1.0, 1.2.0, 1.2.1: use one of these, or name an image"
     )]
     #[case(
         NoBuildBackend::VLLM,

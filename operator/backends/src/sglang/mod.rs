@@ -47,8 +47,8 @@ pub static BACKEND: Backend = Backend {
     }),
 };
 
-/// Before it, a switch in a file was taken for an option with a value (sgl-project/sglang issue 16256), and 0.5.5 was
-/// the first to count the tokens of every event (pull request 12241).
+/// Before it, a switch in a file was taken for an option with a value (sgl-project/sglang issue 16256). 0.5.5 was the
+/// first to count the tokens of every event (pull request 12241).
 const OLDEST: Oldest =
     Oldest { numbers: [0, 5, 8], name: "0.5.8", does: "that takes every option from a file", remedy: "0.5.8 or later" };
 

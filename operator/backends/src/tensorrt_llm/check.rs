@@ -9,7 +9,7 @@ use crate::check::{Asked, Problem, Refusal, heads, layers, memory, positions, si
 use crate::formats::{KvCachePrecision, Parallelism, Precision};
 use crate::gpu::Gpu;
 
-/// Finds every reason against what is asked for, each with its field; empty when all can be tried.
+/// Finds every reason against the request, each with its field; empty when all can be tried.
 #[must_use]
 pub fn check(asked: &Asked) -> Vec<Refusal> {
     let mut refusals = Vec::new();

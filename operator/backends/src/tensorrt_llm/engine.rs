@@ -1,7 +1,8 @@
 //! Whether a folder holds the engine that was asked for. Pure.
 //!
-//! `config.json` is `{version, pretrained_config, build_config}` beside one `rank<N>.engine` a GPU (NVIDIA/TensorRT-LLM,
-//! tensorrt_llm/builder.py at 008b2b8). Only rank 0 writes `config.json`, so a build that lost a rank looks whole by it.
+//! `config.json` is `{version, pretrained_config, build_config}` beside one `rank<N>.engine` a GPU
+//! (NVIDIA/TensorRT-LLM, tensorrt_llm/builder.py at 008b2b8). Only rank 0 writes `config.json`, so a build that lost a
+//! rank looks whole by it.
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -18,7 +19,7 @@ pub struct File {
     pub size: u64,
 }
 
-/// What the engine says of itself.
+/// What the engine's configuration says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
     /// The checkpoint's architecture.
@@ -47,7 +48,7 @@ pub enum EngineError {
     #[error("config.json of the engine cannot be read")]
     Parse(#[source] serde_json::Error),
     /// Built by another version.
-    #[error("the engine was built by TensorRT-LLM {found}, not {expected}: the image is another than its tag says")]
+    #[error("the engine was built by TensorRT-LLM {found}, not {expected}: the image does not match its tag")]
     Version {
         /// What it says.
         found: String,
@@ -219,7 +220,7 @@ mod tests {
     #[case(Some("{}".into()), &[9, 9], "config.json of the engine cannot be read")]
     #[case(
         Some(config("0.17.0", 2)), &[9, 9],
-        "the engine was built by TensorRT-LLM 0.17.0, not 0.16.0: the image is another than its tag says"
+        "the engine was built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"
     )]
     #[case(
         Some(config("0.16.0", 1)), &[9],

@@ -1,7 +1,7 @@
 //! Arguments that users add to the typed ones. Pure.
 //!
-//! `extraArgs` reaches options that this crate does not type. It never overrides a typed option: identity, memory checks
-//! and the serving repository are derived from the typed ones, and would otherwise be of another engine.
+//! `extraArgs` reaches options that this crate does not type. It never overrides a typed option: identity, memory
+//! checks and the serving repository are derived from the typed ones, and would otherwise be of another engine.
 
 use thiserror::Error;
 
@@ -61,8 +61,8 @@ pub enum ExtraError {
 /// `field` is the path of the list, such as `engine.tensorRTLLM.extraArgs.build`.
 ///
 /// # Errors
-/// An element is no option, is reserved, or contradicts a typed option. As argparse takes unambiguous beginnings of names
-/// for the whole, a beginning of a typed or reserved option counts as that option.
+/// An element is not an option, is reserved, or contradicts a typed option. As argparse takes unambiguous beginnings of
+/// names for the whole, a beginning of a typed or reserved option counts as that option.
 pub fn merge(typed: Vec<String>, extra: &[String], field: &str) -> Result<Vec<String>, ExtraError> {
     let mut merged = typed.clone();
     for (index, text) in extra.iter().enumerate() {

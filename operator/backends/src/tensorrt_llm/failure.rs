@@ -1,9 +1,10 @@
 //! Why a step failed, from what upstream's tools wrote. Pure.
 //!
-//! The texts are those of upstream's sources and issues (PyTorch's and TensorRT's out-of-memory messages; "Version tag does
-//! not match", triton-inference-server/tensorrtllm_backend issues 190 and 531; "incompatible device", NVIDIA/TensorRT-LLM
-//! issue 3031), of argparse, of Hugging Face's loaders and of Linux. None was read from a run of ours: a text that upstream
-//! changes falls through to the step's exit status.
+//! The texts are those of upstream's sources and issues, of argparse, of Hugging Face's loaders and of Linux.
+//! Upstream's are PyTorch's and TensorRT's out-of-memory messages. "Version tag does not match" is from
+//! issues 190 and 531 of triton-inference-server/tensorrtllm_backend, "incompatible device" from issue 3031 of
+//! NVIDIA/TensorRT-LLM. None was read from a run of ours: a text that upstream changes falls through to the step's exit
+//! status.
 
 use slipway_vocabulary::FailureClass;
 
@@ -19,8 +20,8 @@ pub struct Failure {
 /// Bytes of a log line in a condition.
 pub const MOST_BYTES: usize = 512;
 
-/// Texts in lower case. The first class with a text anywhere in the log wins: a lack of memory or of a disk makes tools say
-/// many other things after it, and a mismatch of versions makes a good model look bad.
+/// Texts in lower case. The first class with a text anywhere in the log wins. After a lack of memory or disk, tools
+/// print many other errors. A mismatch of versions makes a good model look bad.
 const TEXTS: [(FailureClass, &[&str]); 5] = [
     (
         FailureClass::Infrastructure,
@@ -131,7 +132,8 @@ pub fn classify(log: &str, exit_code: i32) -> Failure {
 
 fn by_status(log: &str, exit_code: i32) -> FailureClass {
     match exit_code {
-        // SIGKILL: the kernel's answer to a container that passed its memory limit, while evictions are not seen as exits.
+        // SIGKILL: the kernel's answer to a container that passed its memory limit, while evictions are not seen as
+        // exits.
         137 => FailureClass::InsufficientMemory,
         // argparse's status for arguments that it cannot read.
         2 => FailureClass::ImageMismatch,

@@ -1,7 +1,8 @@
 //! Whether a tool takes what it is about to be given, from its `--help`. Pure.
 //!
-//! The typed options follow upstream's sources; the image has the last word. One `--help` before the step costs seconds, an
-//! unknown option after the weights were loaded costs GPU time. Words are checked where the help lists them as `{a,b}`.
+//! The typed options follow upstream's sources; the image has the last word. One `--help` before the step costs
+//! seconds, an unknown option after the weights were loaded costs GPU time. Words are checked where the help lists them
+//! as `{a,b}`.
 
 use std::collections::BTreeMap;
 

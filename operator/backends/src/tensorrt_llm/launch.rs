@@ -1,8 +1,8 @@
 //! How Triton is started for an engine: one process, or one a GPU under `mpirun`. Pure.
 //!
-//! TensorRT-LLM's leader mode: every process loads the engine, the first one answers. The arguments are those of upstream's
-//! `launch_triton_server.py` (triton-inference-server/tensorrtllm_backend, v0.16.0), which cannot be a container's command
-//! itself, since it returns as soon as the processes run.
+//! TensorRT-LLM's leader mode: every process loads the engine, the first one answers. The arguments are those of
+//! upstream's `launch_triton_server.py` (triton-inference-server/tensorrtllm_backend, v0.16.0), which cannot be a
+//! container's command itself, since it returns as soon as the processes run.
 
 use slipway_vocabulary::serving::ENGINE_MODEL;
 
@@ -15,8 +15,8 @@ pub struct Server {
     pub repository: String,
     /// Processes of the engine, each with a GPU: tensor parallel x pipeline parallel.
     pub ranks: u32,
-    /// Models that the first process loads at start. The engine is loaded at start wherever there are several processes, for
-    /// Triton's API reaches only the first of them.
+    /// Models that the first process loads at start. The engine is loaded at start wherever there are several
+    /// processes, because Triton's API reaches only the first of them.
     pub models: Vec<String>,
     /// Arguments of every process.
     pub arguments: Vec<String>,

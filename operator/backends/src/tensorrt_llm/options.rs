@@ -1,9 +1,10 @@
 //! What the tools of the build flow take, typed by hand from upstream's sources. Pure.
 //!
 //! A value that cannot be spelled wrongly is an enum; an option that a version lacks is refused when the arguments are
-//! rendered. Defaults that changed between versions (`--tokens_per_block` 64 to 32, `--use_paged_context_fmha` and
-//! `--use_fp8_context_fmha` from disable to enable, `--gemm_plugin` from disable to unset) are fields without a default and
-//! are always passed, as are `--kv_cache_type` and `--output_timing_cache`, which otherwise lands in the working folder.
+//! rendered. Options whose defaults changed between versions (`--tokens_per_block` 64 to 32, `--use_paged_context_fmha`
+//! and `--use_fp8_context_fmha` from disable to enable, `--gemm_plugin` from disable to unset) are fields without a
+//! default. They are always passed, as are `--kv_cache_type` and `--output_timing_cache`, which otherwise lands in the
+//! working folder.
 //!
 //! Between 0.17 and 0.20 upstream's exact build options were not read: only what 0.16 and 0.21 share is passed there.
 

@@ -1,7 +1,7 @@
 //! Which steps make an engine of a precision. Pure.
 //!
-//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types, weight-only
-//! quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
+//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types,
+//! weight-only quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -103,9 +103,7 @@ pub enum RecipeError {
         remedy: &'static str,
     },
     /// Arguments for a tool that this precision does not use.
-    #[error(
-        "engine.tensorRTLLM.extraArgs.{tool}: precision {precision} is not made by that tool; remove the arguments"
-    )]
+    #[error("engine.tensorRTLLM.extraArgs.{tool}: that tool does not make precision {precision}; remove the arguments")]
     UnusedExtra {
         /// `convert` or `quantize`.
         tool: &'static str,

@@ -1,11 +1,13 @@
 //! Triton's model repository for an engine, from the templates of the image. Pure.
 //!
-//! The templates (`/app/all_models/inflight_batcher_llm/<model>/config.pbtxt`) and the Python beside them change together,
-//! so the image's own are filled. A placeholder `${x}` stands either within a quoted parameter, where Triton's backend
-//! takes an unfilled one for its default, or bare, where an unfilled one is no protobuf text: every bare one must be known.
+//! The templates (`/app/all_models/inflight_batcher_llm/<model>/config.pbtxt`) and the Python beside them change
+//! together, so the image's own are filled. A placeholder `${x}` stands within a quoted parameter or bare. Triton's
+//! backend reads an unfilled quoted one as its default. An unfilled bare one is not protobuf text, so every bare one
+//! must be known.
 //!
-//! `tensorrt_llm` alone is the default, to which the sidecar speaks in tokens; ensemble and BLS are upstream's entries for text.
-//! Orchestrator mode is not offered: it starts ranks itself, on one node only, so that the supervisor would lose them.
+//! `tensorrt_llm` alone is the default, to which the sidecar speaks in tokens; ensemble and BLS are upstream's entries
+//! for text. Orchestrator mode is not offered: it starts ranks itself, on one node only, so that the supervisor would
+//! lose them.
 
 mod options;
 mod template;

@@ -1,9 +1,9 @@
 //! Versions of TensorRT-LLM that can build engines, and the images that carry them. Pure.
 //!
-//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the submodule
-//! pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines can be built
-//! from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts, `trtllm-build` and the C++
-//! backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
+//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the
+//! submodule pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines
+//! can be built from 0.15, which the image 24.11 carries, up to 1.2. The 1.3 line removed convert scripts,
+//! `trtllm-build` and the C++ backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ pub enum VersionError {
         version: Version,
     },
     /// In range, but in no image.
-    #[error("{FIELD}: no Triton image carries {version}; the nearest that one carries is {nearest}")]
+    #[error("{FIELD}: no Triton image contains {version}; the nearest version in an image is {nearest}")]
     NoImage {
         /// The version.
         version: Version,
@@ -129,7 +129,8 @@ pub struct Release {
     pub version: Version,
     /// Tags of `nvcr.io/nvidia/tritonserver` are `<tag>-trtllm-python-py3`.
     pub tag: &'static str,
-    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue 8462).
+    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue
+    /// 8462).
     pub tensorrt: Option<&'static str>,
 }
 
@@ -229,7 +230,7 @@ mod tests {
         "1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, or backend \
          TensorRTLLMPyTorch or VLLM, which serve without a build"
     )]
-    #[case("0.19.7", "no Triton image carries 0.19.7; the nearest that one carries is 0.19.0")]
+    #[case("0.19.7", "no Triton image contains 0.19.7; the nearest version in an image is 0.19.0")]
     #[case("1.0rc1", "\"1.0rc1\" is not a version; write it as 0.16.0 or 1.2.1")]
     #[case("", "\"\" is not a version; write it as 0.16.0 or 1.2.1")]
     fn a_version_that_cannot_be_used_says_what_can(#[case] version: &str, #[case] message: &str) {

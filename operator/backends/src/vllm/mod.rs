@@ -1,8 +1,8 @@
 //! vLLM, behind Triton and with its own server. Pure.
 //!
 //! Triton's vLLM backend reads `<version>/model.json`, the arguments of vLLM's `AsyncEngineArgs`
-//! (<https://github.com/triton-inference-server/vllm_backend/blob/r25.01/README.md>). vLLM's own server is told the
-//! same by its options: see [`own_server`].
+//! (<https://github.com/triton-inference-server/vllm_backend/blob/r25.01/README.md>). vLLM's own server gets the same
+//! as options: see [`own_server`].
 //!
 //! Which GPU computes which format: <https://docs.vllm.ai/en/v0.14.0/features/quantization/>. Blackwell is not in its
 //! table: formats that compute in 16 bits are taken to run there, INT8 activations are not.

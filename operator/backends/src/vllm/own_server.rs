@@ -1,9 +1,10 @@
-//! What vLLM's own server is told. Pure.
+//! Configures vLLM's own server. Pure.
 //!
 //! `vllm serve` reads `server/config.yaml`, its options in their long form
-//! (<https://docs.vllm.ai/en/stable/configuration/serve_args.html>); they are made of what Triton's backend is told.
-//! Options in a configuration file: `FlexibleArgumentParser` of vllm-project/vllm, vllm/utils/argparse_utils.py at
-//! 00da11e. Earlier versions leave a boolean out that is false, so that one is written by its other name.
+//! (<https://docs.vllm.ai/en/stable/configuration/serve_args.html>); they are made of the arguments of Triton's
+//! backend. Options in a configuration file: `FlexibleArgumentParser` of vllm-project/vllm,
+//! vllm/utils/argparse_utils.py at 00da11e. Earlier versions leave a boolean out that is false, so that one is written
+//! by its other name.
 
 use serde_json::{Map, Value, json};
 

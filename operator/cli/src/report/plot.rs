@@ -4,7 +4,7 @@ use slipway_crds::v1alpha1::profile::{Measurement, MeasurementPurpose, Measureme
 
 use super::{html::escaped, scale::Scale};
 use crate::{
-    study::{Standing, Study},
+    study::{Assessment, Study},
     table::duration,
 };
 
@@ -29,7 +29,7 @@ const MANY: usize = 40;
 struct Point<'a> {
     position: usize,
     row: &'a Measurement,
-    standing: Standing,
+    assessment: Assessment,
     x: f64,
     y: f64,
     /// Ends of the bar that shows the bounds.
@@ -109,7 +109,7 @@ fn point<'a>(
     Some(Point {
         position,
         row,
-        standing: study.standing(position, row),
+        assessment: study.assessment(position, row),
         x: horizontal.at(row.per_kilosecond as f64 / 1e3),
         y,
         bar: (end(latency.lower), latency.upper.map_or(y, end)),
@@ -220,23 +220,25 @@ fn engine_index(study: &Study<'_>, name: &str) -> usize {
     study.inputs().engines.iter().position(|engine| engine.name == name).unwrap_or_default()
 }
 
-fn is_out(standing: Standing) -> bool {
-    match standing {
-        Standing::Misses | Standing::Undecided | Standing::Failed | Standing::Nearest => true,
-        Standing::Chosen | Standing::Prediction | Standing::Front | Standing::Beaten(_) | Standing::Meets => false,
+fn is_out(assessment: Assessment) -> bool {
+    match assessment {
+        Assessment::Misses | Assessment::Undecided | Assessment::Failed | Assessment::Nearest => true,
+        Assessment::Chosen | Assessment::Prediction | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => {
+            false
+        }
     }
 }
 
 fn marker(study: &Study<'_>, point: &Point<'_>) -> String {
     let index = engine_index(study, &point.row.engine);
     let colour = COLOURS[index % COLOURS.len()];
-    let style = if is_out(point.standing) {
+    let style = if is_out(point.assessment) {
         "fill=\"#ffffff\" stroke=\"#8c8c8c\" stroke-width=\"2\"".to_owned()
     } else {
         format!("fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"1\"")
     };
-    let ring = match point.standing {
-        Standing::Chosen | Standing::Nearest => {
+    let ring = match point.assessment {
+        Assessment::Chosen | Assessment::Nearest => {
             format!("<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"/>", point.x, point.y, RADIUS + 5.0)
         }
         _ => String::new(),
@@ -282,9 +284,9 @@ fn labels(study: &Study<'_>, points: &[Point<'_>], limit: Option<f64>) -> String
         Area { left: LEFT, top: y - 7.0 - LETTERS, right, bottom: y + 3.0 }
     }));
     taken.extend(limit.map(|y| Area { left: LEFT, top: y - 1.0, right: RIGHT, bottom: y + 1.0 }));
-    let rank = |point: &Point<'_>| match point.standing {
-        Standing::Chosen | Standing::Nearest => 0,
-        Standing::Front => 1,
+    let rank = |point: &Point<'_>| match point.assessment {
+        Assessment::Chosen | Assessment::Nearest => 0,
+        Assessment::Front => 1,
         _ => 2,
     };
     let mut ordered: Vec<&Point<'_>> = points.iter().collect();
@@ -349,15 +351,15 @@ fn legend(study: &Study<'_>, points: &[Point<'_>]) -> String {
         }
     }
     let hollow = "fill=\"#ffffff\" stroke=\"#8c8c8c\" stroke-width=\"2\"";
-    if points.iter().any(|point| is_out(point.standing)) {
+    if points.iter().any(|point| is_out(point.assessment)) {
         entry(shape(0, (0.0, 0.0), hollow), "hollow: not shown to meet the objectives");
     }
-    let is_ringed = |standing| points.iter().any(|point| point.standing == standing);
+    let is_ringed = |assessment| points.iter().any(|point| point.assessment == assessment);
     let ring = format!("<circle class=\"ring\" r=\"{RADIUS}\"/>");
-    if is_ringed(Standing::Chosen) {
+    if is_ringed(Assessment::Chosen) {
         entry(ring.clone(), "chosen");
     }
-    if is_ringed(Standing::Nearest) {
+    if is_ringed(Assessment::Nearest) {
         entry(ring, "nearest to the objectives");
     }
     entry("<path class=\"front\" d=\"M-8 5H2V-5H9\"/>".to_owned(), "front");
@@ -367,13 +369,14 @@ fn legend(study: &Study<'_>, points: &[Point<'_>]) -> String {
 
 /// The plot in words.
 fn description(study: &Study<'_>, points: &[Point<'_>]) -> String {
-    let told =
-        points.iter().filter(|point| matches!(point.standing, Standing::Chosen | Standing::Front | Standing::Nearest));
+    let told = points
+        .iter()
+        .filter(|point| matches!(point.assessment, Assessment::Chosen | Assessment::Front | Assessment::Nearest));
     let one = |point: &Point<'_>| {
         let latency = study.latency(point.row).map_or(0, |latency| latency.microseconds);
         format!(
             "{}: {}, {:.2} {} a second, {}.",
-            point.standing.as_str(),
+            point.assessment.as_str(),
             study.place(point.row),
             point.row.per_kilosecond as f64 / 1e3,
             study.unit(point.row.purpose),

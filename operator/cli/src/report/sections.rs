@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     overview::quality,
-    study::{Standing, Study, rate, time, verdict},
+    study::{Assessment, Study, rate, time, verdict},
     table::{api_name, duration},
 };
 
@@ -139,7 +139,7 @@ fn lines(study: &Study<'_>, purpose: MeasurementPurpose) -> Vec<Line> {
             Cell::Number(latency.map_or("–".to_owned(), |l| format!("{} – {}", time(l.lower), upper(l.upper)))),
         ]);
         cells.extend(tail(study, position, row));
-        Line { class: class(study.standing(position, row)), cells }
+        Line { class: class(study.assessment(position, row)), cells }
     })
     .collect()
 }
@@ -158,7 +158,7 @@ fn confirm_lines(study: &Study<'_>) -> Vec<Line> {
         let mut cells = head(study, position, row);
         cells.push(Cell::Text(latencies.collect::<Vec<_>>().join("; ")));
         cells.extend(tail(study, position, row));
-        Line { class: class(study.standing(position, row)), cells }
+        Line { class: class(study.assessment(position, row)), cells }
     })
     .collect()
 }
@@ -174,9 +174,9 @@ fn head(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
 }
 
 fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
-    let mark = match study.standing(position, row) {
-        Standing::Misses | Standing::Nearest | Standing::Failed => "bad",
-        Standing::Undecided => "open",
+    let mark = match study.assessment(position, row) {
+        Assessment::Misses | Assessment::Nearest | Assessment::Failed => "bad",
+        Assessment::Undecided => "open",
         _ => "good",
     };
     vec![
@@ -187,11 +187,11 @@ fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
     ]
 }
 
-const fn class(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Chosen | Standing::Prediction => "chosen",
-        Standing::Misses | Standing::Undecided | Standing::Failed => "out",
-        Standing::Nearest | Standing::Front | Standing::Beaten(_) | Standing::Meets => "",
+const fn class(assessment: Assessment) -> &'static str {
+    match assessment {
+        Assessment::Chosen | Assessment::Prediction => "chosen",
+        Assessment::Misses | Assessment::Undecided | Assessment::Failed => "out",
+        Assessment::Nearest | Assessment::Front | Assessment::Beaten(_) | Assessment::Meets => "",
     }
 }
 
@@ -236,8 +236,7 @@ pub(super) fn quality_gate(material: &Material<'_>) -> String {
         })
         .collect();
     if lines.is_empty() {
-        return "<section>\n<h2>Quality gate</h2>\n<p>spec.slo.quality asks for nothing: engines were let through \
-                unjudged.</p>\n</section>\n"
+        return "<section>\n<h2>Quality gate</h2>\n<p>spec.slo.quality sets no limit: engines were not judged.</p>\n</section>\n"
             .to_owned();
     }
     let limit = material.object.spec.slo.quality.as_ref();

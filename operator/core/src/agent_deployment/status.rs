@@ -178,7 +178,7 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>,
     let draft = |is_true, reason, message| Draft { condition, is_true, reason, message };
     if let (Some(revision), Some(stand_in)) = (&outcome.serving, stand_in.filter(|stand_in| stand_in.ready > 0)) {
         let message = format!(
-            "revision {revision} serves with {} of {} pods, {} with {} in the place of the others",
+            "revision {revision} serves with {} of {} pods, and {} with {} in place of the others",
             view.map_or(0, |view| view.ready),
             world.replicas(),
             stand_in.revision,
@@ -257,7 +257,7 @@ fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
         }
         // Nothing goes on by itself before somebody has looked at it.
         Some(Step::Waiting(_) | Step::Stopped(_) | Step::Done(())) | None => {
-            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is under way".to_owned() }
+            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is in progress".to_owned() }
         }
     }
 }
@@ -266,12 +266,9 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
     let condition = ConditionType::Stalled;
     match &outcome.next {
         Some(Step::Stopped(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
-        Some(Step::Waiting(_) | Step::Done(())) | None => Draft {
-            condition,
-            is_true: false,
-            reason: Reason::UpToDate,
-            message: "nothing stands in the way".to_owned(),
-        },
+        Some(Step::Waiting(_) | Step::Done(())) | None => {
+            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing blocks progress".to_owned() }
+        }
     }
 }
 
@@ -281,7 +278,7 @@ fn receivers_condition(world: &World) -> Option<Draft> {
     if world.spec.alerts.receivers.is_empty() {
         return None;
     }
-    let known = || format!("{} are told what happens", world.spec.alerts.receivers.join(", "));
+    let known = || format!("{} are notified of events", world.spec.alerts.receivers.join(", "));
     Some(unknown_receivers(world).map_or_else(
         || Draft { condition, is_true: true, reason: Reason::ReceiversKnown, message: known() },
         |why| Draft { condition, is_true: false, reason: why.reason(), message: why.to_string() },

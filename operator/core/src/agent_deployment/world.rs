@@ -165,7 +165,7 @@ impl WorkloadView {
         let lines = || text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         for (index, line) in lines() {
             if let Err(error) = serde_json::from_str::<Line>(line) {
-                return Self::Invalid { problem: format!("line {} is no {what}: {error}", index + 1) };
+                return Self::Invalid { problem: format!("line {} is not a {what}: {error}", index + 1) };
             }
         }
         if lines().next().is_none() {
@@ -241,7 +241,7 @@ impl DatasetView {
                     );
                     prompts.push('\n');
                 }
-                Err(error) => return Self::Invalid { problem: format!("line {} is no sample: {error}", index + 1) },
+                Err(error) => return Self::Invalid { problem: format!("line {} is not a sample: {error}", index + 1) },
             }
         }
         if prompts.is_empty() {

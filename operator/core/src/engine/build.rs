@@ -1,5 +1,5 @@
-//! The Job that builds an engine: the user's builder, or TensorRT-LLM's tools one after the other, as init containers, then ours,
-//! which re-hashes what they wrote. Without a build only the serving repository is written. Pure.
+//! The Job that builds an engine: the user's builder, or TensorRT-LLM's tools one after the other, as init containers,
+//! then ours, which re-hashes what they wrote. Without a build only the serving repository is written. Pure.
 
 use std::collections::BTreeMap;
 
@@ -115,8 +115,8 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
     Ok((config_map, job(&world.settings, parts)))
 }
 
-/// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at last the
-/// worker puts the serving repository beside the engine.
+/// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at
+/// last the worker puts the serving repository beside the engine.
 fn tools(world: &EngineWorld, order: &TensorRtLlmBuild, source_digest: &Digest) -> Vec<Container> {
     let of_step = |step: &ToolStep| {
         let argument = format!("--step={}", step.name);
@@ -147,7 +147,8 @@ fn in_vendor_image(world: &EngineWorld, source_digest: &Digest, (name, arguments
     if world.spec.placement.calibration.is_some() {
         mounts.push(read_only(mount(CALIBRATION_VOLUME, paths::CALIBRATION_DIR)));
     }
-    // The vendor's image runs as a user without a home of its own; caches and temporary files have room in the scratch volume.
+    // The vendor's image runs as a user without a home of its own; caches and temporary files have room in the scratch
+    // volume.
     let variable =
         |name: &str| EnvVar { name: name.to_owned(), value: Some(paths::WORK_DIR.to_owned()), ..Default::default() };
     container.env = Some(vec![variable("HOME"), variable("TMPDIR")]);

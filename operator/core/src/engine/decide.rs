@@ -24,7 +24,7 @@ use crate::{
     why::{Step, Why},
 };
 
-/// Steps and tools of a builder that a status tells of.
+/// Maximum number of a builder's steps and tools in a status.
 const MAX_TOLD: usize = 32;
 /// Characters of their names.
 const MAX_NAME: usize = 63;
@@ -126,8 +126,9 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
             | Outcome::Materialize(_)
             | Outcome::Profile(_) => {
                 let worker = &world.settings.images.worker;
-                let failure =
-                    format!("it reported the result of another task: is {worker} the worker of this release?");
+                let failure = format!(
+                    "it reported the result of another task: check that {worker} is the worker of this release"
+                );
                 Step::Stopped(Why::JobFailed {
                     job: JobRef { kind: JobKind::Build, name },
                     class: "ImageMismatch",
@@ -188,7 +189,7 @@ fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64,
     });
 }
 
-/// What a builder may tell of: its words have no other bound.
+/// Bounds what a builder reports, because nothing else does.
 fn bounded<T>(by_name: &BTreeMap<String, T>) -> impl Iterator<Item = (String, &T)> {
     by_name.iter().take(MAX_TOLD).map(|(name, value)| (name.chars().take(MAX_NAME).collect(), value))
 }

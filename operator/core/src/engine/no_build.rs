@@ -17,8 +17,8 @@ use super::tensorrt_llm::{kv_cache, positive, precision};
 /// Why an engine cannot be told what to do.
 #[derive(Debug, Error)]
 pub enum OrderError {
-    /// The precision is none that is served.
-    #[error("search.precision: {backend} serves no {precision}")]
+    /// The backend does not serve the precision.
+    #[error("search.precision: {backend} does not serve {precision}")]
     Precision {
         /// The backend.
         backend: &'static str,
@@ -26,7 +26,7 @@ pub enum OrderError {
         precision: &'static str,
     },
     /// The build is of another backend.
-    #[error("build.backend: {0:?} is none without a build")]
+    #[error("build.backend: {0:?} requires a build")]
     Backend(Backend),
     /// An argument contradicts a field.
     #[error("{0}")]

@@ -15,7 +15,7 @@ use crate::{
 pub fn complete(world: &EngineWorld, step: &Step<()>, status: &mut EngineStatus) {
     let draft =
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
-    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
+    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is in progress");
     let drafts = match step {
         Step::Done(()) => [
             draft(ConditionType::Ready, true, Reason::Available, "the artifact is in the store"),

@@ -29,7 +29,7 @@ pub enum StepsError {
     #[error("{0}")]
     Version(VersionError),
     /// The precision is none of TensorRT-LLM's.
-    #[error("search.precision: TensorRTLLM builds no {0}")]
+    #[error("search.precision: TensorRTLLM does not build {0}")]
     Precision(&'static str),
     /// The tools cannot make it, or an argument contradicts a field.
     #[error("{0}")]

@@ -1,7 +1,8 @@
 //! When a Job is created, waited for, tried again or given up. Pure.
 //!
-//! The number of an attempt is written to the status before its Job is created, so that a crash between the two leaves no Job
-//! that nobody knows. A failure is remembered by the failed Job itself: whoever deletes it asks for the attempt once more.
+//! The number of an attempt is written to the status before its Job is created, so that a crash between the two leaves
+//! no Job that nobody knows. A failure is remembered by the failed Job itself: deleting it asks for the attempt once
+//! more.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_worker_contract::Outcome;
@@ -48,7 +49,7 @@ pub enum AttemptStep {
         /// Milliseconds that the Job took.
         milliseconds: i64,
     },
-    /// The Job failed, and a repetition would not mend it.
+    /// The Job failed, and a retry would not help.
     GivenUp(Why),
 }
 

@@ -1,4 +1,5 @@
-//! Jobs: what is seen of them, when one is tried again, the template they share, and the Triton that some have beside them.
+//! Jobs: what is seen of them, when one is tried again, the template they share, and the Triton that some have beside
+//! them.
 
 pub mod attempts;
 pub mod kind;

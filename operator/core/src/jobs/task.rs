@@ -1,8 +1,8 @@
 //! The ConfigMap with a Job's task, and the volume by which the Job reads it. Pure.
 //!
-//! It is named by its content. It is immutable, so that a running Job reads what it was created with; and a Job that somebody deleted
-//! is created again with what its task is by then: rows that were measured meanwhile, or an option of a newer operator. Under the
-//! name of the Job alone, that task would be refused for ever.
+//! It is named by its content. It is immutable, so that a running Job reads what it was created with. A Job that
+//! somebody deleted is created again with its task as of then: with rows measured meanwhile, or an option of a newer
+//! operator. Under the name of the Job alone, that task would be refused for ever.
 
 use std::collections::BTreeMap;
 

@@ -55,7 +55,7 @@ pub struct JobParts {
     pub volumes: Vec<Volume>,
     /// Labels that the node must have.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to put up with.
+    /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
     /// Seconds that its pod may run.
     pub deadline_seconds: i64,
@@ -63,8 +63,8 @@ pub struct JobParts {
 
 /// Builds a Job.
 ///
-/// The deadline stands in the pod's template: a Job's own deadline would run while its pod waits for a GPU. One failed pod fails
-/// the Job, since attempts are counted by us; a disrupted pod does not count.
+/// The deadline stands in the pod's template: a Job's own deadline would run while its pod waits for a GPU. One failed
+/// pod fails the Job, since attempts are counted by us; a disrupted pod does not count.
 pub fn job(settings: &Settings, parts: JobParts) -> Job {
     let JobParts {
         name,

@@ -31,8 +31,8 @@ pub struct Served<'a> {
 }
 
 /// Variables of a Triton that serves an engine without a build, or one behind models of text. Their libraries write
-/// caches below a home and under a user's name, and the image knows neither for ours; nothing is looked up on a hub,
-/// and nothing is reported to anybody.
+/// caches below a home and under a user's name, and the image knows neither for ours. Nothing is looked up on a hub,
+/// and no usage is reported.
 pub fn environment(served_by: ServedBy) -> Option<Vec<EnvVar>> {
     let own = match served_by {
         ServedBy::NoBuild(backend) => no_build::of(backend).environment,

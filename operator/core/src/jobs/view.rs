@@ -154,8 +154,8 @@ fn failed(pod: Option<&Pod>, reason: &str, message: &str, finished_at: Option<Ti
     }
 }
 
-/// The container that failed first: what fails after it was ended with it, such as a native sidecar that stands before it in the
-/// pod's list. The kubelet gives whole seconds; within one, words of our worker's say more than an exit code.
+/// The container that failed first: what fails after it was ended with it, such as a native sidecar that stands before
+/// it in the pod's list. The kubelet gives whole seconds; within one, words of our worker's say more than an exit code.
 fn culprit(pod: &Pod) -> Option<(&str, &ContainerStateTerminated)> {
     let failed = ended_containers(pod).into_iter().filter(|(_, terminated)| terminated.exit_code != 0);
     failed.min_by_key(|(_, terminated)| {
@@ -189,8 +189,8 @@ fn how_it_ended(terminated: &ContainerStateTerminated) -> String {
     }
 }
 
-/// The line of a log that tells most: the last that begins with `error:`, else the last with a word in it. Triton's error is
-/// followed by the lines of Python's traceback.
+/// The line of a log that tells most: the last that begins with `error:`, else the last with a word in it. Triton's
+/// error is followed by the lines of Python's traceback.
 fn last_line(log: &str) -> String {
     let is_error = |line: &&str| line.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
     let has_word = |line: &&str| line.contains(char::is_alphanumeric);
@@ -202,7 +202,8 @@ fn last_line(log: &str) -> String {
 }
 
 impl JobPhase {
-    /// A pod without a node. Which of its needs is not met is known from the scheduler's words alone, and read here only.
+    /// A pod without a node. Which of its needs is not met is known from the scheduler's words alone, and read here
+    /// only.
     pub fn unscheduled(scheduler: String) -> Self {
         let lacks_claim = scheduler.contains("PersistentVolumeClaim");
         Self::Unscheduled { scheduler, lacks_claim }
@@ -229,7 +230,8 @@ pub fn unschedulable(pod: &Pod) -> Option<String> {
     Some(condition.message.clone().unwrap_or_else(|| "no node has been found".to_owned()))
 }
 
-/// Since when no node has room for the pod, and the scheduler's message. A pod that is held back by a gate is not asked for yet.
+/// Since when no node has room for the pod, and the scheduler's message. A pod that is held back by a gate is not asked
+/// for yet.
 pub fn no_room(pod: &Pod) -> Option<(Timestamp, String)> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is_it = |c: &&PodCondition| {
@@ -256,8 +258,8 @@ pub fn image_problem(pod: &Pod) -> Option<String> {
     })
 }
 
-/// The Secrets that a pod waits for. A missing one keeps its containers from being made, and only an event of the kubelet's says
-/// so; what the pod itself says is that its volumes are not all there.
+/// The Secrets that a pod waits for. Without one its containers are not created, and only an event of the kubelet says
+/// so. The pod itself only shows that not all volumes are mounted.
 pub fn secret_problem(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
@@ -271,7 +273,7 @@ pub fn secret_problem(pod: &Pod) -> Option<String> {
         [one] => format!("Secret {one}"),
         [..] => format!("Secrets {}", secrets.join(", ")),
     };
-    Some(format!("its volumes are not there: {them} must exist in this namespace"))
+    Some(format!("its volumes cannot be mounted: create {them} in this namespace"))
 }
 
 /// What the first failing container of a serving pod says, if one fails again and again.
@@ -279,12 +281,13 @@ pub fn crash(pod: &Pod) -> Option<String> {
     crashes(pod).next().map(|(_, text)| text)
 }
 
-/// When a container of a serving pod last ended with an error, and what it says; absent where the kubelet gives no time.
+/// When a container of a serving pod last ended with an error, and what it says; absent where the kubelet gives no
+/// time.
 pub fn latest_crash(pod: &Pod) -> Option<(Timestamp, String)> {
     crashes(pod).filter_map(|(at, text)| Some((at?, text))).max_by_key(|(at, _)| *at)
 }
 
-/// Whether a pod is taken away by the cluster: drained, evicted or preempted. Its containers end for no fault of their own.
+/// Whether the cluster removes a pod: drained, evicted or preempted. Its containers end for no fault of their own.
 pub fn is_disrupted(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
@@ -329,8 +332,8 @@ pub fn digests_by_container(pod: &Pod) -> BTreeMap<String, String> {
     reported.map(|container| (container.name.clone(), digest(&container.image_id))).collect()
 }
 
-/// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry and the
-/// bare digest of its configuration where it was imported.
+/// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry
+/// and the bare digest of its configuration where it was imported.
 fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
     let Some(spec) = &pod.spec else { return BTreeMap::new() };
     let references: BTreeMap<&str, &str> = spec

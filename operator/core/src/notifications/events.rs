@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What can happen to an AgentDeployment that people may want to be told of.
+/// Events of an AgentDeployment that people may want to be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Happening {
     /// A changed plan is being brought up.
@@ -110,9 +110,9 @@ impl Happening {
             Self::EngineRefused => "engine refused",
             Self::ObjectiveMissed => "objective missed",
             Self::ObjectiveMet => "objective met again",
-            Self::WorkloadDrift => "users ask for other work",
-            Self::BehaviorDrift => "served worse than on the first day",
-            Self::DriftEnded => "drift is over",
+            Self::WorkloadDrift => "workload has changed",
+            Self::BehaviorDrift => "behavior has worsened",
+            Self::DriftEnded => "drift has ended",
             Self::Stalled => "stalled",
             Self::Recovered => "recovered",
         }
@@ -167,7 +167,7 @@ impl Severity {
 pub enum Topic {
     /// A rollout, by the hash of its plan.
     Rollout(String),
-    /// An engine, by the name that people call it.
+    /// Display name of an engine.
     Engine(String),
     /// An objective, by name.
     Objective(String),
@@ -200,7 +200,7 @@ pub struct Subject {
     pub uid: String,
 }
 
-/// Something that happened, for the receivers that `spec.alerts` names.
+/// An event, for the receivers that `spec.alerts` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     /// To whom.

@@ -54,7 +54,7 @@ pub fn ended(status: &ProfileStatus) -> Option<CampaignState> {
 pub fn complete(world: &ProfileWorld, state: CampaignState, status: &mut ProfileStatus) {
     let draft =
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
-    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
+    let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is in progress");
     let (phase, message, drafts) = match state {
         CampaignState::Ended { phase, message } => {
             let reason = match phase {

@@ -1,4 +1,4 @@
-//! Who can be told what happens to AgentDeployments: receivers, by name, with their credentials in mounted files. Pure.
+//! Receivers of events of AgentDeployments, by name, with their credentials in mounted files. Pure.
 
 use std::{
     collections::BTreeSet,
@@ -17,11 +17,11 @@ use crate::notifications::{
 /// Receivers that one operator serves, at most: each has a queue.
 const MAX_RECEIVERS: usize = 32;
 
-/// Who can be told.
+/// The receivers, and what they share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Notifications {
-    /// What this cluster is called in messages.
+    /// Name of this cluster in messages.
     pub cluster: String,
     /// The folder with the credentials; names of files are looked up in it.
     pub folder: PathBuf,
@@ -45,21 +45,21 @@ impl Default for Notifications {
 pub struct ReceiverSettings {
     /// The name by which `spec.alerts.receivers` asks for it.
     pub name: String,
-    /// What it is told; absent means everything, and for PagerDuty everything that opens or closes an incident.
+    /// Events to send. Absent means all, and for PagerDuty all that open or close an incident.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub happenings: Option<Vec<Happening>>,
-    /// A channel of Slack's.
+    /// A Slack channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack: Option<SlackSettings>,
-    /// A service of PagerDuty's.
+    /// A PagerDuty service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pager_duty: Option<PagerDutySettings>,
-    /// A server of anyone's.
+    /// Any server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookSettings>,
 }
 
-/// An incoming webhook of Slack's.
+/// A Slack incoming webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SlackSettings {
@@ -171,12 +171,12 @@ fn check_happenings(field: &str, happenings: Option<&[Happening]>, pages: bool) 
     let Some(happenings) = happenings else { return Ok(()) };
     let field = format!("{field}.happenings");
     if happenings.is_empty() {
-        return invalid(field, "is empty: name what the receiver is told, or leave it out");
+        return invalid(field, "is empty: name events to send, or leave it out");
     }
     match happenings.iter().find(|happening| pages && happening.role() == Role::Tells) {
         Some(news) => invalid(
             field,
-            format!("asks PagerDuty for {}, which no recovery would ever close: leave it out", news.as_str()),
+            format!("sends {} to PagerDuty, but no later event resolves it: leave it out", news.as_str()),
         ),
         None => Ok(()),
     }
@@ -198,7 +198,7 @@ fn check_url(field: &str, url: &str) -> Result<(), InvalidSetting> {
     }
     invalid(
         format!("{field}.url"),
-        format!("{url:?} is no address: write one such as https://hooks.example.com/slipway"),
+        format!("{url:?} is not an address: write one such as https://hooks.example.com/slipway"),
     )
 }
 

@@ -45,10 +45,10 @@ impl PrometheusSettings {
         match url {
             Some(url) if !is_url(url) => invalid(
                 "prometheus.url",
-                format!("{url:?} is no address: write one such as http://prometheus.monitoring:9090"),
+                format!("{url:?} is not an address: write one such as http://prometheus.monitoring:9090"),
             ),
             None if token_file.is_some() || ca_file.is_some() => {
-                invalid("prometheus", "has credentials and no address: add url, or leave them out".to_owned())
+                invalid("prometheus", "has credentials but no address: add url, or leave them out".to_owned())
             }
             Some(_) | None => Ok(()),
         }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-/// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put their own
-/// version back take for a round.
+/// How long a route counts as contested once somebody else was last seen to have written it: longer than tools that put
+/// their own version back take for a round.
 pub const CONTEST_REMEMBERED: SignedDuration = SignedDuration::from_mins(5);
 
 /// A canary that has had its share for longer than its step may take, though nothing was decided.
@@ -26,9 +26,9 @@ impl fmt::Display for Held {
         let Self { revision, weight, max_seconds, message } = self;
         write!(
             f,
-            "revision {revision} has had {weight} % of the traffic for longer than the {max_seconds} s of its maxSoak, and nothing can be \
-             decided: {message}. It keeps its share until that is mended; spec.rollout.promote and spec.rollout.abort decide \
-             without a verdict"
+            "revision {revision} has had {weight} % of the traffic for longer than the {max_seconds} s of its maxSoak, \
+             and no verdict is possible: {message}. It keeps its share until that is fixed; spec.rollout.promote and \
+             spec.rollout.abort decide without a verdict"
         )
     }
 }
@@ -49,9 +49,9 @@ impl fmt::Display for Contested {
         let Self { route, manager, fields } = self;
         write!(
             f,
-            "spec.rollout.traffic.gatewayAPI: {manager} has written {fields} of HTTPRoute {route}, which is the operator's. Its own words \
-             are put back, and no canary is given more traffic until nobody else has written it for {} minutes: take the route out of \
-             what {manager} applies, and take back what it added",
+            "spec.rollout.traffic.gatewayAPI: {manager} has written {fields} of HTTPRoute {route}, which the operator \
+             owns. The operator restores its own values. No canary gets more traffic until nobody else has written the \
+             route for {} minutes: remove the route from what {manager} applies, and remove what it added",
             CONTEST_REMEMBERED.as_secs() / 60
         )
     }

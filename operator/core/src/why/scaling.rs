@@ -87,13 +87,15 @@ impl fmt::Display for Scaling {
             Because::Fits => f.write_str(&counted),
             Because::More | Because::Fewer => write!(f, "{counted} after {before}"),
             Because::NotForLong { delay } => {
-                write!(f, "{needed} would do, {counted} stay until that has been so for {delay}")
+                write!(f, "{needed} would suffice; {counted} stay until that has held for {delay}")
             }
-            Because::RollingOut => write!(f, "{needed} would do, {counted} stay until the rollout is over"),
+            Because::RollingOut => write!(f, "{needed} would suffice; {counted} stay until the rollout ends"),
             Because::Limit => {
-                write!(f, "{needed} are needed, {counted} allowed: raise spec.serving.autoscaling.maxReplicas")
+                write!(f, "{needed} are needed but {counted} allowed: raise spec.serving.autoscaling.maxReplicas")
             }
-            Because::Unknown { cause: _, problem } => write!(f, "{counted} stay, for the load is not known: {problem}"),
+            Because::Unknown { cause: _, problem } => {
+                write!(f, "{counted} stay, because the load is unknown: {problem}")
+            }
         }
     }
 }

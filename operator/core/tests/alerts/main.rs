@@ -1,5 +1,5 @@
-//! Generated alerting rules as Prometheus evaluates them: `scenarios.yaml` says what alerts when, and Prometheus' own promtool
-//! plays it against the rules that the operator generates from `objectives.yaml`.
+//! Generated alerting rules as Prometheus evaluates them: `scenarios.yaml` says what alerts when, and Prometheus' own
+//! promtool plays it against the rules that the operator generates from `objectives.yaml`.
 
 use std::{
     collections::BTreeSet,
@@ -118,7 +118,8 @@ fn alerting() -> Vec<AlertingRule> {
     all.filter_map(|rule| if let Rule::Alerting(rule) = rule { Some(rule) } else { None }).collect()
 }
 
-/// Alert, objective and window as the scenarios write them, and how to tell that a scenario has traffic of that objective.
+/// Alert, objective and window as the scenarios write them, and how to tell that a scenario has traffic of that
+/// objective.
 fn keys() -> Vec<(String, String)> {
     let key = |rule: &AlertingRule| match (rule.labels.get("objective"), rule.labels.get("window")) {
         (Some(objective), Some(window)) => {

@@ -377,7 +377,7 @@ fn a_vendors_tools_see_neither_secrets_nor_the_store(#[case] fixture_name: &str,
     assert!(items(&template["spec"], "volumes").all(|volume| volume.get("secret").is_none()));
 }
 
-/// Whoever is examined sees the questions and not the answers.
+/// A pod under examination sees the questions and not the answers.
 #[rstest]
 fn the_answers_of_the_data_set_are_hidden_from_the_engine(
     #[values("full", "tensorrt-llm", "vllm")] fixture_name: &str,
@@ -427,7 +427,8 @@ fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, 
     assert_eq!(askers, expected);
 }
 
-/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.
+/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both
+/// exits.
 #[test]
 fn a_serving_pod_ends_in_order() {
     let objects = fixture("full");
@@ -518,8 +519,8 @@ fn the_worker_understands_its_tasks(
     assert_eq!(kinds, expected);
 }
 
-/// These values are on users' clusters as names of revisions and as annotations. A change here starts every agent of every user
-/// anew at an upgrade of the operator: a field that comes later is left out where it has its default.
+/// These values are on users' clusters as names of revisions and as annotations. A change here starts every agent of
+/// every user again at an upgrade of the operator: a field that comes later is left out where it has its default.
 #[test]
 fn hashes_of_plans_and_of_their_inputs_never_change() {
     let hashes: Vec<_> = super::FIXTURES

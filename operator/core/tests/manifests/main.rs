@@ -1,4 +1,5 @@
-//! Every object that the operator writes, as files: one snapshot for each fixture and kind, and what must hold among them.
+//! Every object that the operator writes, as files: one snapshot for each fixture and kind, and what must hold among
+//! them.
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 

@@ -1,7 +1,7 @@
 //! The searches that the product's is compared with, re-stated from their documented behaviour. Pure.
 //!
-//! Each is written as straight-line code that asks a [`Memo`] for runs; a run that is not there yet leaves the code with
-//! the proposal to make it. The code is run anew at every step, so each baseline resumes from any prefix as well.
+//! Each is written as straight-line code that asks a [`Memo`] for runs; a run that is not there yet leaves the code
+//! with the proposal to make it. The code runs again at every step, so each baseline resumes from any prefix as well.
 
 mod bisection;
 mod brute;

@@ -2,9 +2,9 @@
 //!
 //! Hill climbing over the arms' coordinates from the lowest: concurrency is no coordinate but twice batch limit times
 //! instances. Around the home at least three cells within radius 3 are measured; the gains towards them, weighted by
-//! distance, give a step of one to three cells per coordinate. When it would step onto its home or onto a cell it was at
-//! before, it visits all adjacent cells and moves to the best of them while that is better. The three best arms and the
-//! first are then swept over concurrency. Without a batch limit and instances the middle of the ladder stands for the
+//! distance, give a step of one to three cells per coordinate. When it would step onto its home or a visited cell, it
+//! visits all adjacent cells. It moves to the best of them while that is better. The three best arms and the first are
+//! then swept over concurrency. Without a batch limit and instances the middle of the ladder stands for the
 //! concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};

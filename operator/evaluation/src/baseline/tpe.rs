@@ -1,9 +1,9 @@
 //! A tree-structured Parzen estimator over the enumerated space. Pure.
 //!
-//! After Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011): the best quarter of the runs and
-//! the rest each give a density per dimension; of a sample of candidates the one with the greatest ratio is run. Feasible
-//! runs rank before infeasible ones, as Optuna's constrained sampler does. Ends after a tenth of the space, at least
-//! twenty runs, or ten runs without improvement, as Model Analyzer's Optuna mode.
+//! After Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011): the best quarter of the runs
+//! and the rest each give a density per dimension. Of a sample of candidates the one with the greatest ratio is run.
+//! Feasible runs rank before infeasible ones, as Optuna's constrained sampler does. Ends after a tenth of the space, at
+//! least twenty runs, or ten runs without improvement, as Model Analyzer's Optuna mode.
 
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

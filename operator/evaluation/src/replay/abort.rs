@@ -124,7 +124,8 @@ impl Streams {
         None
     }
 
-    /// What the stream has shown by `until_ms`: percentiles of finished requests, and throughput in the objective's unit.
+    /// What the stream has shown by `until_ms`: percentiles of finished requests, and throughput in the objective's
+    /// unit.
     fn estimates(&self, problem: &Problem, row: &Row, requests: &[Request], until_ms: f64) -> Vec<Option<f64>> {
         let mut values = vec![None; problem.space.metrics.len()];
         let kept = || requests.iter().filter(|r| r.start_ms >= DISCARD_MS && r.start_ms <= until_ms);

@@ -1,7 +1,7 @@
 //! Replays a search on a table of recorded measurements: what it would have cost and what it would have found. Pure.
 //!
-//! Every row read is a run, the confirm run too, and a row is seen only after it is paid for. A run costs its GPUs times
-//! its seconds, plus the start whenever the arm is not the one of the run before.
+//! Every row read is a run, the confirm run too, and a row is seen only after it is paid for. A run costs its GPUs
+//! times its seconds, plus the start whenever the arm is not the one of the run before.
 
 mod abort;
 mod run;

@@ -13,8 +13,8 @@ use tracing::warn;
 
 use crate::promql::{AskError, Prometheus, Series};
 
-/// Asks for what the error budgets of an AgentDeployment are computed from, where it is time. A Prometheus that does not answer holds
-/// nothing up.
+/// Asks for what the error budgets of an AgentDeployment are computed from, where it is time. A Prometheus that does
+/// not answer holds nothing up.
 pub async fn observe(
     prometheus: Option<&Prometheus>,
     object: &AgentDeployment,

@@ -15,7 +15,7 @@ use super::{is_compared, rollout_of};
 use crate::promql::{Prometheus, Series};
 
 /// What is said where the operator knows no Prometheus.
-const NO_PROMETHEUS: &str = "the operator knows no Prometheus: set prometheus.url of its chart";
+const NO_PROMETHEUS: &str = "the operator has no Prometheus: set prometheus.url of its chart";
 
 /// Asks for every guardrail, where it is time.
 pub async fn observe(
@@ -64,12 +64,15 @@ async fn value(
     only_value(&series)
 }
 
-/// The value of the one series that there may be. What is no number is no value: 0 / 0 of a rate without traffic says nothing.
+/// The value of the one series that there may be. What is no number is no value: 0 / 0 of a rate without traffic says
+/// nothing.
 fn only_value(series: &[Series]) -> Result<Option<f64>, String> {
     match series {
         [] => Ok(None),
         [one] => Ok(Some(one.value).filter(|value| !value.is_nan())),
-        several => Err(format!("its query has {} values: make one of them, as with max() or sum()", several.len())),
+        several => {
+            Err(format!("its query has {} values: reduce them to one, for example with max() or sum()", several.len()))
+        }
     }
 }
 
@@ -85,7 +88,7 @@ mod tests {
     #[case::one(&[91.5], Ok(Some(91.5)))]
     #[case::zero_over_zero(&[f64::NAN], Ok(None))]
     #[case::beyond_every_limit(&[f64::INFINITY], Ok(Some(f64::INFINITY)))]
-    #[case::several(&[1.0, f64::NAN], Err("its query has 2 values: make one of them, as with max() or sum()".to_owned()))]
+    #[case::several(&[1.0, f64::NAN], Err("its query has 2 values: reduce them to one, for example with max() or sum()".to_owned()))]
     fn a_guardrail_has_one_number_or_none(#[case] values: &[f64], #[case] expected: Result<Option<f64>, String>) {
         let series = |value: &f64| Series { labels: [("pod".to_owned(), value.to_string())].into(), value: *value };
         assert_eq!(only_value(&values.iter().map(series).collect::<Vec<_>>()), expected);

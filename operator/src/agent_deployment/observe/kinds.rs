@@ -1,5 +1,5 @@
-//! Which kinds of others the API server serves. Asked of its discovery, because asking for an object of a kind that it does not
-//! serve leaves a warning in the log each time. Reads IO.
+//! Which kinds of others the API server serves. Asked of its discovery, because asking for an object of a kind that it
+//! does not serve leaves a warning in the log each time. Reads IO.
 
 use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;

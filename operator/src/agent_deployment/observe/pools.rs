@@ -6,7 +6,8 @@ use slipway_operator_core::{agent_deployment::world::PoolsView, inference_pool::
 use super::KnownKinds;
 use crate::kube_io::read::{ReadError, list};
 
-/// Whether pools can be written, and those that are there. Without the chart's word nobody is asked: it would be refused.
+/// Whether pools can be written, and those that are there. Without the chart's word nobody is asked: it would be
+/// refused.
 ///
 /// # Errors
 /// When the API server does not answer.

@@ -12,8 +12,8 @@ use slipway_operator_core::{
 use super::KnownKinds;
 use crate::kube_io::read::{ReadError, list};
 
-/// The route, where the cluster knows routes. Where none is asked for, one of an earlier spec may be left; a cluster without
-/// routes is not asked for them, for each such answer is a warning in the log.
+/// The route, where the cluster knows routes. Where the spec asks for no route, one of an earlier spec may be left. A
+/// cluster without routes is not asked for them, because each such answer is a warning in the log.
 ///
 /// # Errors
 /// When the API server does not answer.
@@ -42,8 +42,8 @@ pub async fn observe(
     Ok(RouteView::Present { object, problem: route_problem(&route), rival: rival(&route) })
 }
 
-/// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never heard of it says
-/// so in plain text, which has no reason for programs.
+/// Whether the API server serves no such kind: a list answers 404 for no other reason. Of a group that it has never
+/// heard of it says so in plain text, which has no reason for programs.
 fn is_unknown_kind(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
@@ -54,8 +54,7 @@ fn route_problem(route: &HttpRoute) -> Option<String> {
     let parents = route.status.as_ref().map(|status| status.parents.as_slice()).unwrap_or_default();
     if parents.is_empty() {
         return Some(format!(
-            "no Gateway has taken HTTPRoute {} in: is {} there, does a controller serve it, and does a listener of it admit \
-             routes of this namespace?",
+            "no Gateway has accepted HTTPRoute {} (parents: {}): check that the Gateway exists, that a controller serves it, and that one of its listeners admits routes of this namespace",
             route.name_any(),
             names.join(", ")
         ));
@@ -73,7 +72,8 @@ fn route_problem(route: &HttpRoute) -> Option<String> {
     })
 }
 
-/// Who owns members of the spec that the operator owns no more, or never did. A member that both own is written alike by both.
+/// Who owns members of the spec that the operator owns no more, or never did. A member that both own is written alike
+/// by both.
 fn rival(route: &HttpRoute) -> Option<RouteRival> {
     let entries = route.metadata.managed_fields.as_deref().unwrap_or_default();
     let (ours, others): (Vec<_>, Vec<_>) =

@@ -1,8 +1,8 @@
 //! What to change, with the expected gain and the manifest field that does it. Pure.
 //!
-//! Every gain is Amdahl's law on a share of the time that *this* capture shows: a part f that runs s times as fast gives
-//! 1 / (1 - f (1 - 1/s)); an idle part of which a share r goes away gives 1 / (1 - f r). s and r are ranges from published
-//! measurements, named in each formula. Gains overlap and do not multiply.
+//! Every gain is Amdahl's law on a share of the time that *this* capture shows. A part f that runs s times as fast
+//! gives 1 / (1 - f (1 - 1/s)). An idle part that shrinks by a share r gives 1 / (1 - f r). Both s and r are ranges
+//! from published measurements, named in each formula. Gains overlap and do not multiply.
 
 use serde::Serialize;
 

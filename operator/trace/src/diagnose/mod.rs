@@ -1,8 +1,8 @@
 //! What limits a capture. Pure.
 //!
-//! The rules are those that profiling guides give (host time over GPU time, NCCL's share, GEMM's share, first match), with
-//! what they get wrong put right: a GPU that waits for a tool or for preprocessing has classes of its own, host time is self
-//! time, and a matrix product counts as compute-bound only where shapes, counters or the phase do not say otherwise: decode
+//! The rules are those that profiling guides give (host time over GPU time, NCCL's share, GEMM's share, first match),
+//! with corrections. A GPU that waits for a tool or for preprocessing has classes of its own, and host time is self
+//! time. A matrix product counts as compute-bound only where shapes, counters or the phase do not say otherwise. Decode
 //! reads all weights for a few tokens, so its products are limited by memory although they are most of the GPU time.
 
 mod actions;
@@ -51,7 +51,8 @@ pub struct Bottleneck {
     pub caveats: Vec<String>,
 }
 
-/// Shares in percent. Shares of time are of the time in which there was work: the profiler's own and `noWork` are left out.
+/// Shares in percent. Shares of time are of the time in which there was work: the profiler's own and `noWork` are left
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
@@ -116,7 +117,7 @@ pub struct Load {
     pub tensor_pct: Option<f64>,
 }
 
-/// A wait of the agent that takes a quarter of the time is the first thing to change: without it all is 1.33 times as fast,
+/// An agent that waits a quarter of the time is the first thing to change. Without the wait all is 1.33 times as fast,
 /// more than any single change of the engine promises at the least.
 const AGENT_WAIT_PCT: f64 = 25.0;
 /// Below 60 % of activity, dispatch and data limit decode (eager PyTorch shows 42 %, torch.compile 68 %).

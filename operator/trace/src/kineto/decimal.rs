@@ -1,8 +1,9 @@
 //! Decimal text to whole nanoseconds. Pure.
 
-/// Converts microseconds in decimal text to nanoseconds, exactly: absolute times have nineteen digits, a double sixteen.
+/// Converts microseconds in decimal text to nanoseconds, exactly: absolute times have nineteen digits, a double
+/// sixteen.
 ///
-/// Digits past the nanosecond are dropped. Returns nothing for text that is no plain decimal or does not fit.
+/// Digits past the nanosecond are dropped. Returns nothing for text that is not a plain decimal or does not fit.
 pub(super) fn micros_to_nanos(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),

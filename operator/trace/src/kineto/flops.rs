@@ -1,8 +1,8 @@
 //! Work of an operator from its input shapes. Pure.
 //!
 //! The chrome trace carries shapes (`record_shapes=True`) but no FLOPs, so they are computed with the formulas that
-//! `torch.profiler` itself uses (`torch/csrc/profiler/util.cpp`, `computeFlops`): 2mnk for a product; attention adds both of
-//! its products, 4 B H Sq Skv D, without the causal saving.
+//! `torch.profiler` itself uses (`torch/csrc/profiler/util.cpp`, `computeFlops`). A product has 2mnk; attention adds
+//! both of its products, 4 B H Sq Skv D, without the causal saving.
 
 /// Floating-point operations and bytes moved at least (operands and result once each).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(super) enum Formula {
     AttentionHeadsFirst,
 }
 
-/// Returns the formula of an operator that launches its kernel itself; wrappers (`aten::linear`) have none, or their work
-/// would count twice.
+/// Returns the formula of an operator that launches its kernel itself; wrappers (`aten::linear`) have none, or their
+/// work would count twice.
 pub(super) fn formula(operator: &[u8]) -> Option<Formula> {
     Some(match operator {
         b"aten::mm" | b"aten::_scaled_mm" | b"aten::_int_mm" => Formula::Product(0, 1),

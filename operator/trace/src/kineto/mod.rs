@@ -25,7 +25,7 @@ use super::{
     sort::SortError,
 };
 
-/// Why a file is no usable Kineto trace.
+/// Why a file is not a usable Kineto trace.
 #[derive(Debug, thiserror::Error)]
 pub enum KinetoError {
     /// The text breaks off or is no JSON.
@@ -63,7 +63,8 @@ pub fn read<R: Read>(reader: R, intake: &mut Intake) -> Result<(), KinetoError> 
         scanner: Scanner::new(reader),
         text: Vec::with_capacity(256),
         file,
-        // One file holds one process's correlation ids, whatever the pid of an event is (that of a kernel is its device).
+        // One file holds one process's correlation ids, whatever the pid of an event is (that of a kernel is its
+        // device).
         process: intake.process(file, 0),
         intake,
         counts: Counts::default(),

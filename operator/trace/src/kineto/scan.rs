@@ -1,11 +1,12 @@
 //! A pull parser for JSON of any size: reads a stream through one small buffer, never a whole value. Reads IO.
 //!
-//! `serde_json` either needs the text in memory or reads byte by byte through `std::io::Read`; traces of several gigabytes
-//! want neither. Grammar: RFC 8259; numbers are handed out as text, because a double cannot hold a time of nineteen digits.
+//! `serde_json` either needs the text in memory or reads byte by byte through `std::io::Read`; traces of several
+//! gigabytes want neither. Grammar: RFC 8259; numbers are handed out as text, because a double cannot hold a time of
+//! nineteen digits.
 
 use std::io::{self, Read};
 
-/// Why the text is no JSON, with the byte where that showed.
+/// Why the text is not JSON, with the byte where that showed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// The stream ended inside a value.
@@ -35,7 +36,7 @@ pub enum ScanError {
     },
 }
 
-/// Nesting beyond this is no trace; the bound keeps the parser's memory constant.
+/// Nesting beyond this is refused; the bound keeps the parser's memory constant.
 const DEEPEST: u32 = 512;
 
 /// The parser.
@@ -58,7 +59,7 @@ impl<R: Read> Scanner<R> {
         self.consumed + self.position as u64
     }
 
-    /// Returns the next byte that is no white space, without taking it.
+    /// Returns the next byte that is not white space, without taking it.
     ///
     /// # Errors
     /// When the stream ends or fails.
@@ -138,8 +139,8 @@ impl<R: Read> Scanner<R> {
         self.expect(b':', "a colon")
     }
 
-    /// Takes a scalar as text: the content of a string, or the characters of a number or literal. Containers are skipped and
-    /// leave the text empty.
+    /// Takes a scalar as text: the content of a string, or the characters of a number or literal. Containers are
+    /// skipped and leave the text empty.
     ///
     /// # Errors
     /// When no value is there.

@@ -1,8 +1,9 @@
 //! Reads the SQLite export of Nsight Systems (`nsys export --type=sqlite`). Reads IO.
 //!
-//! Format: "SQLite Schema Reference" of the Nsight Systems documentation, exports of 2024.6 (schema 3.16) to 2026.4 (3.28).
-//! Times are nanoseconds since the session's start; `TARGET_INFO_SESSION_START_TIME.utcEpochNs` puts that on the wall clock.
-//! Each table is read once, row by row, in the order it is stored; nothing is sorted or indexed inside SQLite.
+//! Format: "SQLite Schema Reference" of the Nsight Systems documentation, exports of 2024.6 (schema 3.16) to 2026.4
+//! (3.28). Times are nanoseconds since the session's start; `TARGET_INFO_SESSION_START_TIME.utcEpochNs` puts that on
+//! the wall clock. Each table is read once, row by row, in the order it is stored; nothing is sorted or indexed inside
+//! SQLite.
 
 mod codes;
 mod schema;
@@ -15,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use self::{schema::Schema, tables::Export};
 use super::{intake::Intake, sort::SortError};
 
-/// Why a file is no usable export.
+/// Why a file is not a usable export.
 #[derive(Debug, thiserror::Error)]
 pub enum NsysError {
     /// The file cannot be opened.
@@ -28,7 +29,7 @@ pub enum NsysError {
     )]
     Damaged(#[source] rusqlite::Error),
     /// A database of something else.
-    #[error("this SQLite file is no export of Nsight Systems: table StringIds is missing")]
+    #[error("this SQLite file is not an export of Nsight Systems: table StringIds is missing")]
     NotAnExport,
     /// Nothing ran on a GPU, or it was not traced.
     #[error(

@@ -1,7 +1,7 @@
 //! Which tables and columns an export has. Reads IO.
 //!
-//! Tables appear only when they have rows (`--lazy=true`, the default) and columns are added with minor versions, so every
-//! query is written for the columns that exist.
+//! Tables appear only when they have rows (`--lazy=true`, the default) and columns are added with minor versions, so
+//! every query is written for the columns that exist.
 
 use std::collections::{HashMap, HashSet};
 

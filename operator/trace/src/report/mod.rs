@@ -110,7 +110,7 @@ fn warnings(timeline: &Timeline, source: &Source) -> Vec<String> {
 }
 
 /// Returns the load over all devices. Where phases of agent runs are known, the whole capture counts (a tool also runs
-/// before the first kernel and after the last); where not, the time between first and last kernel.
+/// before the first kernel and after the last). Otherwise the time between first and last kernel counts.
 fn load(timeline: &Timeline, operators: Option<&OperatorTable>) -> Load {
     let whole = timeline.phases.source().is_some();
     let mut load = Load { mix: timeline.mix, ..Load::default() };

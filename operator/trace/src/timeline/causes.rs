@@ -27,7 +27,8 @@ pub enum Cause {
     Synchronization,
     /// The host does something that was not recorded, in a gap shorter than [`LONG_GAP_NANOS`].
     HostOther,
-    /// The same in a longer gap: too long for dispatch. A tool, preprocessing or an empty queue, which only spans can tell.
+    /// The same in a longer gap: too long for dispatch. A tool, preprocessing or an empty queue, which only spans can
+    /// tell.
     Unexplained,
     /// The next kernel was launched before the gap began: latency and dependencies on the device.
     Queued,

@@ -62,7 +62,8 @@ impl MemoryTimeline {
         self.peak
     }
 
-    /// Returns the share of the reserved memory that was not allocated at the peak of allocation: fragmentation and cache.
+    /// Returns the share of the reserved memory that was not allocated at the peak of allocation: fragmentation and
+    /// cache.
     #[must_use]
     pub fn unused_share_at_peak(&self) -> Option<f64> {
         let reserved = self.reserved_at_peak;
@@ -75,7 +76,8 @@ impl MemoryTimeline {
         self.first.map_or(0, |first| self.last.allocated.cast_signed().saturating_sub(first.allocated.cast_signed()))
     }
 
-    /// Returns the bytes that were released without having been seen allocated: what the program held before the capture.
+    /// Returns the bytes that were released without having been seen allocated: what the program held before the
+    /// capture.
     #[must_use]
     pub const fn held_before(&self) -> u64 {
         self.lowest.unsigned_abs()

@@ -1,7 +1,7 @@
 //! One pass over the records in time order: everything that is counted, with bounded memory. Pure.
 //!
-//! Time moves from start to start; whatever ends in between is taken from a heap first, so that between two instants the
-//! state of every device, thread and run is constant and each idle nanosecond gets exactly one cause.
+//! Time moves from start to start; whatever ends in between is taken from a heap first. So between two instants the
+//! state of every device, thread and run is constant, and each idle nanosecond gets exactly one cause.
 
 pub mod causes;
 pub mod device;

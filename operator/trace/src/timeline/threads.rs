@@ -115,8 +115,8 @@ impl Threads {
         stack.push(Frame { kind, start, end, children_nanos: 0 });
     }
 
-    /// Takes the profiler's own time from whatever it held up. It names no thread; it interrupts the frame that was entered
-    /// last of those that enclose it, as `torch.profiler` has it too.
+    /// Takes the profiler's own time from whatever it held up. It names no thread; it interrupts the frame that was
+    /// entered last of those that enclose it, as `torch.profiler` has it too.
     pub fn overhead(&mut self, (start, end): (i64, i64)) {
         let threads: Vec<_> = self.stacks.keys().copied().collect();
         for &thread in &threads {

@@ -68,7 +68,7 @@ fn an_export_without_gpu_work_names_the_table_and_the_command() {
 fn a_database_of_something_else_is_no_export() {
     let other = export().with("DROP TABLE StringIds");
 
-    assert_eq!(other.refusal(), "this SQLite file is no export of Nsight Systems: table StringIds is missing");
+    assert_eq!(other.refusal(), "this SQLite file is not an export of Nsight Systems: table StringIds is missing");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// Says why a text is no digest.
+/// Says why a text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDigest {
     found: String,

@@ -1,8 +1,8 @@
 //! Wire types between the operator and its Jobs: task files, termination messages, manifests, progress rows.
 //!
 //! The operator writes a task file and reads a termination message; the worker does the reverse. Both directions are
-//! JSON in camelCase. Unknown fields are refused in a task (a worker older than its operator must not ignore an
-//! order) and ignored in a message (an operator older than a worker can still read what it knows).
+//! JSON in camelCase. Unknown fields are refused in a task: a worker older than its operator must not ignore an order.
+//! They are ignored in a message: an operator older than a worker can still read what it knows.
 
 mod digest;
 mod manifest;

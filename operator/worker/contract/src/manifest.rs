@@ -43,7 +43,7 @@ pub struct ManifestFile {
 /// Says what is wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidManifest {
-    /// It is no JSON of this shape; the parser's words.
+    /// It is not JSON of this shape; the parser's words.
     Syntax(String),
     /// Written by a newer worker.
     FormatVersion(u32),
@@ -134,7 +134,9 @@ impl fmt::Display for InvalidManifest {
                 f,
                 "the manifest has formatVersion {found}; this worker reads {MANIFEST_FORMAT_VERSION}: use a newer one"
             ),
-            Self::Path(path) => write!(f, "the manifest names {path:?}, which is no relative path inside an artifact"),
+            Self::Path(path) => {
+                write!(f, "the manifest names {path:?}, which is not a relative path inside an artifact")
+            }
             Self::Order(path) => write!(f, "the manifest's files are not sorted or not unique at {path:?}"),
             Self::Chunks { path, expected, found } => {
                 write!(f, "the manifest has {found} chunk digests for {path:?}; its size asks for {expected}")

@@ -1,8 +1,8 @@
 //! Termination messages: what a Job's last container says.
 //!
-//! The kubelet keeps 4,096 bytes of a container's message, and 12,288 over all containers of a pod, init containers
-//! included, in equal shares (`normalizeStatus` in `pkg/kubelet/status/status_manager.go`): a pod of five containers
-//! has 2,457 each, and what is longer is cut without notice. [`message_budget`] gives the figure.
+//! The kubelet keeps 4,096 bytes of a container's message. All containers of a pod, init containers included, have
+//! 12,288 in equal shares (`normalizeStatus` in `pkg/kubelet/status/status_manager.go`). A pod of five containers has
+//! 2,457 each, and what is longer is cut without notice. [`message_budget`] gives the figure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,7 +19,7 @@ pub const MESSAGE_FORMAT_VERSION: u32 = 1;
 pub enum Message {
     /// The task is done.
     Succeeded {
-        /// What came of it.
+        /// Its result.
         result: Outcome,
     },
     /// The task failed.
@@ -108,7 +108,8 @@ pub struct ModelShape {
     /// `torch_dtype` or `dtype`, else that of the largest share of the parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// How `quantization_config` says that the weights are quantized: the API's word for the precision, or the method's own name.
+    /// How `quantization_config` says that the weights are quantized: the API's word for the precision, or the method's
+    /// own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// Parameters, from the safetensors headers; 0 if the weights have another format.
@@ -152,7 +153,7 @@ pub struct BuildResult {
     pub quality: Option<QualityResult>,
 }
 
-/// What `materialize` put before Triton.
+/// What `materialize` prepared for Triton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MaterializeResult {
@@ -235,8 +236,8 @@ pub fn message_budget(containers: usize) -> usize {
 }
 
 impl Message {
-    /// Writes the message in at most `limit` bytes: human text is cut first, then what a profile did not measure
-    /// and its oldest rows are counted instead of listed; other data is never cut.
+    /// Writes the message in at most `limit` bytes. Human text is cut first. Then what a profile did not measure and
+    /// its oldest rows are counted instead of listed. Other data is never cut.
     ///
     /// # Errors
     /// [`EncodeError`] if the data alone is larger.

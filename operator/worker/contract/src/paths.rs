@@ -1,7 +1,7 @@
 //! Where things lie in a Job's pod and in the artifact store.
 //!
-//! Paths of the store are relative to the root of the volume, so that the operator can name them as a `subPath` and
-//! the worker can join them to wherever the volume is mounted.
+//! Paths of the store are relative to the root of the volume. The operator can name them as a `subPath`, and the worker
+//! joins them to the mount path.
 
 use crate::{Digest, EngineRef};
 
@@ -37,7 +37,8 @@ pub const TENSORRT_LLM_ENGINE: &str = "engine";
 pub const TOKENIZER: &str = "tokenizer";
 /// The checkpoint in an artifact of an engine without a build.
 pub const CHECKPOINT: &str = "checkpoint";
-/// What says how the server of an engine ended, below [`ENGINE_DIR`]: a [`crate::Message`], for the container beside it.
+/// What says how the server of an engine ended, below [`ENGINE_DIR`]: a [`crate::Message`], for the container beside
+/// it.
 pub const SERVER_ENDED: &str = "server-ended.json";
 /// The model repository below [`OUTPUT_DIR`] and in an artifact.
 pub const MODEL_REPOSITORY: &str = "model_repository";

@@ -15,9 +15,10 @@ pub struct ProfileTask {
     pub input_hash: String,
     /// The engine under test.
     pub engine: EngineRef,
-    /// Name of the model that is asked (`agent`, or the entry of an engine of TensorRT-LLM).
+    /// Name of the model to query (`agent`, or the entry of an engine of TensorRT-LLM).
     pub model: String,
-    /// What of the repository of an engine of TensorRT-LLM is asked; it loads models of its own, whose engine gets the settings.
+    /// Entry of the repository of an engine of TensorRT-LLM. It loads models of its own, whose engine gets the
+    /// settings.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,
     /// Folder of the tokenizer, where the model takes tokens; absent where it takes text.
@@ -26,8 +27,8 @@ pub struct ProfileTask {
     /// The backend of an engine without a build, whose tensors the model then has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_build: Option<NoBuildBackend>,
-    /// Whether what serves loads the model at its start and keeps it: Triton's processes of an engine that is split over GPUs, of
-    /// which Triton's API reaches one, and vLLM's own server.
+    /// Whether the server loads the model at its start and keeps it. So do vLLM's own server, and Triton's processes of
+    /// an engine that is split over GPUs, because Triton's API reaches only one of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loaded_at_start: bool,
     /// GPUs that the pod holds, for GPU time; 0 on a CPU.
@@ -194,7 +195,7 @@ pub struct Workload {
     pub name: String,
     /// Its share, relative to the other workloads' weights.
     pub weight: u32,
-    /// A [`crate::QualityPrompt`] a line; `{{number}}` and `{{word}}` in a prompt are drawn anew for each request.
+    /// A [`crate::QualityPrompt`] a line; `{{number}}` and `{{word}}` in a prompt are drawn for each request.
     pub prompts: DataFile,
 }
 

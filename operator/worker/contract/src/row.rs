@@ -141,7 +141,7 @@ pub enum WhyNotMeasured {
     Budget,
     /// A measurement of the arm failed.
     Failed,
-    /// The Job was asked to end before it came to it.
+    /// The Job was asked to end before it reached this.
     Interrupted,
 }
 

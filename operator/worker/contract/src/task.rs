@@ -55,7 +55,7 @@ pub struct FetchTask {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineRef {
-    /// The Engine's identity hash, as it names the object: lower-case letters, digits and hyphens.
+    /// The Engine's identity hash, as it names the object: lowercase letters, digits and hyphens.
     pub identity: String,
     /// SHA-256 of the manifest's bytes.
     pub manifest_digest: Digest,

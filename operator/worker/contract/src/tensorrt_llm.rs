@@ -25,7 +25,7 @@ pub struct TensorRtLlmBuild {
     pub kv_cache_reuse: bool,
     /// Whether long prompts are read in chunks; the engine must have paged context attention.
     pub chunked_context: bool,
-    /// What of the image's repository is asked.
+    /// Entry of the image's repository.
     #[serde(default, skip_serializing_if = "EngineEntry::is_engine")]
     pub entry: EngineEntry,
 }

@@ -28,21 +28,21 @@ const TOKENIZERS: [&str; 4] = ["tokenizer.json", "tokenizer.model", "vocab.json"
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// The image is of another backend.
-    #[error("the image has no {}: is it Triton's image of {name} {version}?", path.display())]
+    #[error("the image lacks {}: check that it is Triton's image of {name} {version}", path.display())]
     NoBackend {
         /// What it should have.
         path: PathBuf,
-        /// The backend, as people call it.
+        /// The backend's display name.
         name: &'static str,
         /// The version of the task.
         version: String,
     },
     /// The image lacks an engine's own server.
-    #[error("the image has no {lacks}: is it an image of {name} {version}?")]
+    #[error("the image lacks {lacks}: check that it is an image of {name} {version}")]
     NoServer {
         /// What it lacks.
         lacks: String,
-        /// The backend, as people call it.
+        /// The backend's display name.
         name: &'static str,
         /// The version of the task.
         version: String,
@@ -53,7 +53,7 @@ pub enum AssembleError {
         /// What it lacks.
         lacks: &'static str,
     },
-    /// The image's own configuration is no protobuf text.
+    /// The image's own configuration is not protobuf text.
     #[error("failed to read {}", path.display())]
     Configuration {
         /// The file.

@@ -21,7 +21,7 @@ pub struct Checkpoint {
     files: Manifest,
 }
 
-/// Says why a checkpoint is no part of an artifact.
+/// Says why a checkpoint cannot become part of an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The store has none, or none that was committed.

@@ -1,4 +1,5 @@
-//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to confirm.
+//! Drives whole agent runs through the sidecar, its tools replayed: closed loop to explore, Poisson arrivals to
+//! confirm.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +41,7 @@ pub struct Agent {
     pub timeout: Duration,
 }
 
-/// What came of a level.
+/// Result of a level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Driven {
     /// The runs that succeeded.
@@ -140,7 +141,7 @@ impl Agent {
                 || started.elapsed() >= Duration::from_millis(measure.max_level_millis);
             match watch.decide() {
                 Decision::Stop(reason) if looked == all.len() => break reason,
-                _ if enough => break format!("the level has had its {} runs or its time", all.len()),
+                _ if enough => break format!("the level has used up its {} runs or its time", all.len()),
                 Decision::GoOn | Decision::Stop(_) => {}
             }
         };
@@ -154,7 +155,7 @@ impl Agent {
         driven(kept, &all, reason)
     }
 
-    /// Sends arrivals at random for the whole length, whatever becomes of them; a latency counts from the arrival.
+    /// Sends arrivals at random for the whole length, however they end; a latency counts from the arrival.
     pub async fn open_loop(&self, level: u32, arrivals_per_kilosecond: u64, length: Duration, seed: u64) -> Driven {
         let order = self.shuffled(seed);
         let started = Instant::now();
@@ -196,7 +197,7 @@ impl Agent {
         Finished { request: Request { sent: nanos(sent), answered, worst }, result }
     }
 
-    /// One run; a tool error fails it, for then the trace did not hold what the model asked for.
+    /// One run; a tool error fails it, because the trace then lacks what the model asked for.
     async fn ask(&self, input: &str) -> Result<Worst, String> {
         let request = self.client.post(format!("{}/v1/runs", self.endpoint)).timeout(self.timeout);
         let answer = request.json(&json!({"input": input})).send().await.map_err(|e| words(&e))?;
@@ -275,7 +276,7 @@ fn successes(runs: &[Finished]) -> Vec<Request> {
 }
 
 fn words(error: &reqwest::Error) -> String {
-    if error.is_timeout() { "the run took longer than its timeout".to_owned() } else { crate::failure::chain(error) }
+    if error.is_timeout() { "the run exceeded its timeout".to_owned() } else { crate::failure::chain(error) }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -36,7 +36,7 @@ pub struct Tools {
     pub repository: PathBuf,
 }
 
-/// What came of a level.
+/// Result of a level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The shim's outcome.
@@ -97,7 +97,7 @@ pub enum AnalyzerError {
         /// The end of its log.
         log: String,
     },
-    /// It ended well and has no row.
+    /// It succeeded but wrote no row.
     #[error("Model Analyzer ended with exit status 0 and without a row for concurrency {level}: {log}")]
     NoRow {
         /// The level.

@@ -151,7 +151,7 @@ impl Campaign<'_> {
         self.task.measured.iter().chain(&self.board.snapshot().rows).cloned().collect()
     }
 
-    /// Measures one level; after a failure the arm is loaded anew, for nobody knows what state it is in.
+    /// Measures one level; after a failure the arm is loaded again, because its state is unknown.
     async fn level(&self, cell: &Cell<'_>) -> Result<Row, LevelError> {
         let Cell { arm, level, started, loading, to_beat } = cell;
         let (level, loading) = (*level, *loading);
@@ -258,7 +258,7 @@ impl Campaign<'_> {
                  {next} s; raise profiling.budget.gpuHours"
             ),
             false => {
-                format!("the GPU time of {total} s is used but for {left} s, and the last measurement took {next} s")
+                format!("{left} s of the GPU time of {total} s are left, and the last measurement took {next} s")
             }
         }))
     }

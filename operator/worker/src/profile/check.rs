@@ -56,8 +56,7 @@ pub enum TaskProblem {
     InputHash(String),
     /// The driver can measure none of what the objectives limit.
     #[error(
-        "objective {objective:?} limits {metric:?}, and driver {driver} measures none of the objectives ({measures:?} \
-         only): add an objective on what it measures, or set profiling.driver to {other}"
+        "objective {objective:?} limits {metric:?}, but driver {driver} measures only {measures:?} and thus none of the objectives: add an objective on what it measures, or set profiling.driver to {other}"
     )]
     Metric {
         /// The first objective.
@@ -76,7 +75,7 @@ pub enum TaskProblem {
     Zero(&'static str),
     /// Model Analyzer has no way to it.
     #[error(
-        "Model Analyzer speaks to Triton, and {0}'s own server serves this engine: set profiling.driver to AgentRun"
+        "Model Analyzer supports only Triton, and {0}'s own server serves this engine: set profiling.driver to AgentRun"
     )]
     ServerDriver(&'static str),
     /// Model Analyzer has no open loop.
@@ -220,8 +219,7 @@ mod tests {
         task.objectives = vec![LatencyObjective { name: "first".into(), metric, percentile, max_microseconds }];
         assert_eq!(
             problem(&task),
-            "objective \"first\" limits TimeToFirstToken, and driver ModelAnalyzer measures none of the objectives \
-             ([RequestLatency] only): add an objective on what it measures, or set profiling.driver to AgentRun"
+            "objective \"first\" limits TimeToFirstToken, but driver ModelAnalyzer measures only [RequestLatency] and thus none of the objectives: add an objective on what it measures, or set profiling.driver to AgentRun"
         );
         let of_requests = LatencyObjective { metric: LatencyMetric::RequestLatency, ..task.objectives[0].clone() };
         task.objectives.push(of_requests.clone());
@@ -234,7 +232,7 @@ mod tests {
         let task = ProfileTask { no_build: Some(NoBuildBackend::VLLMOpenAI), ..explore(&["a"], &[1], 1, 90_000) };
         assert_eq!(
             problem(&task),
-            "Model Analyzer speaks to Triton, and vLLM's own server serves this engine: set profiling.driver to AgentRun"
+            "Model Analyzer supports only Triton, and vLLM's own server serves this engine: set profiling.driver to AgentRun"
         );
     }
 

@@ -20,8 +20,7 @@ pub enum DataError {
     },
     /// Rows of this campaign would be compared with rows of other data.
     #[error(
-        "{} has changed since the campaign was planned: its digest is {found}, not {planned}; a campaign with what it is now \
-         begins by itself",
+        "{} has changed since the campaign was planned: its digest is {found}, not {planned}; a campaign with the present data begins by itself",
         path.display()
     )]
     Changed {
@@ -67,8 +66,7 @@ mod tests {
         let after = written(&dir.path().join("prompts.jsonl"), "two\n");
         let said = read(&file).unwrap_err().to_string();
         let expected = format!(
-            "{} has changed since the campaign was planned: its digest is {}, not {}; a campaign with what it is now begins by \
-             itself",
+            "{} has changed since the campaign was planned: its digest is {}, not {}; a campaign with the present data begins by itself",
             file.path, after.digest, file.digest
         );
         assert_eq!(said, expected);

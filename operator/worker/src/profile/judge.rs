@@ -132,7 +132,7 @@ fn too_slow(records: &Records, target_per_kilosecond: Option<u64>) -> Option<Str
     let slow = count + 1.645 * expected.sqrt() < expected;
     slow.then(|| {
         let (served, target) = (count / seconds.max(1e-9), target as f64 / 1e3);
-        format!("throughput is missed: {served:.2} of {target:.2} a second were served")
+        format!("throughput is too low: {served:.2} of {target:.2} a second were served")
     })
 }
 
@@ -337,7 +337,7 @@ mod tests {
         };
         // 420 in 4.2 s: 430 are within chance of it, 470 are not.
         assert_eq!(judged(Some(102_000), 102_381).0, MeasurementVerdict::Feasible);
-        let reason = "throughput is missed: 100.00 of 111.91 a second were served".to_owned();
+        let reason = "throughput is too low: 100.00 of 111.91 a second were served".to_owned();
         assert_eq!(judged(Some(111_905), 111_905), (MeasurementVerdict::Infeasible, reason));
         assert_eq!(
             judged(None, 111_905).0,

@@ -92,7 +92,7 @@ pub enum ProfileError {
         #[source]
         source: io::Error,
     },
-    /// The engine cannot be put before Triton.
+    /// The engine cannot be copied for Triton.
     #[error("failed to configure arm {arm:?}")]
     Configure {
         /// The arm.

@@ -97,7 +97,7 @@ impl Board {
 /// An acknowledgement before the end would acknowledge rows that nobody has read yet.
 async fn acknowledge(State(board): State<Board>) -> (StatusCode, &'static str) {
     if !board.is_over() {
-        return (StatusCode::CONFLICT, "the Job is not finished: acknowledge what GET /progress says at its end\n");
+        return (StatusCode::CONFLICT, "the Job has not finished: acknowledge what GET /progress reports at its end\n");
     }
     board.acknowledged.notify_one();
     (StatusCode::OK, "acknowledged\n")

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 use slipway_worker_contract::{Gpu, LatencyMetric, ModelAnalyzerRow};
 
-/// A request or run that was answered, in nanoseconds of the client's clock; in JSON `[sent, answered]`, and of a run
-/// `[sent, answered, request, firstToken, interToken]`, the last three in microseconds or null.
+/// A request or run that was answered, in nanoseconds of the client's clock. In JSON it is `[sent, answered]`, or for a
+/// run `[sent, answered, request, firstToken, interToken]`, the last three in microseconds or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Option<u64>>", into = "Vec<Option<u64>>")]
 pub struct Request {

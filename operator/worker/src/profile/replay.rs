@@ -35,8 +35,8 @@ pub enum TraceError {
     /// There is no trace, or another one.
     #[error("failed to load the trace")]
     Data(#[source] DataError),
-    /// A line is no recorded run.
-    #[error("line {line} of the trace is no recorded run (input, and calls with their results)")]
+    /// A line is not a recorded run.
+    #[error("line {line} of the trace is not a recorded run (input, and calls with their results)")]
     Line {
         /// Counted from 1.
         line: usize,
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(text("\n"), "the trace has no runs");
         assert_eq!(
             text(r#"{"input":"How high is Bela?"}"#),
-            "line 1 of the trace is no recorded run (input, and calls with their results)"
+            "line 1 of the trace is not a recorded run (input, and calls with their results)"
         );
         let other = LINE.replace("\"123\"", "\"9\"");
         assert_eq!(

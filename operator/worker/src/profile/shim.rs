@@ -285,7 +285,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let mut done: Vec<Chunk> = Vec::new();
     let reason = loop {
         let Some(size) = chunks::next(&order.measure, &so_far) else {
-            break format!("the level has had its {} requests or its time", so_far.kept);
+            break format!("the level has used up its {} requests or its time", so_far.kept);
         };
         let seed = order.seed.wrapping_add(u64::from(so_far.chunks) + 1);
         let chunk = level.run(Part::Chunk(so_far.chunks), size, seed)?;

@@ -1,4 +1,4 @@
-//! What serves in a Job: Triton's repository API, which model is loaded, and with what; or an engine's own server.
+//! The server in a Job: Triton with its repository API, or an engine's own server.
 //!
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_model_repository.md>
 
@@ -16,7 +16,7 @@ use slipway_worker_contract::{FailureClass, Message, NoBuildBackend, paths};
 
 use crate::failure::Classify;
 
-/// How often a state is asked for.
+/// How often a state is polled.
 const POLL: Duration = Duration::from_millis(200);
 
 /// A Triton with explicit model control, or an engine's own server in its place.
@@ -39,7 +39,7 @@ pub enum ServerKind {
     Triton,
     /// The engine's own server, which loads its model before it lives.
     Own {
-        /// The engine, as people call it.
+        /// The engine's display name.
         product: &'static str,
         /// Where its supervisor says how it ended.
         ended: PathBuf,
@@ -79,7 +79,7 @@ impl ServerKind {
 #[derive(Debug, thiserror::Error)]
 pub enum TritonError {
     /// Nobody answers.
-    #[error("{server} at {url} was not live after {seconds} s: its container's log says why")]
+    #[error("{server} at {url} was not live after {seconds} s: see its container's log")]
     NotLive {
         /// What serves.
         server: String,
@@ -233,7 +233,7 @@ impl Triton {
         if ready.is_success() {
             return Ok(());
         }
-        let reason = format!("it says loaded, but the model's own readiness answers {ready}");
+        let reason = format!("it reports the model as loaded, but the model's readiness check answers {ready}");
         Err(TritonError::Load { model: model.to_owned(), reason })
     }
 

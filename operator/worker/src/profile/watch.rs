@@ -1,4 +1,4 @@
-//! Decides between chunks whether a level goes on: the analysis' sequential tests over its requests. Pure.
+//! Decides between chunks whether a level continues: the analysis' sequential tests over its requests. Pure.
 
 use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
 use slipway_worker_contract::{LatencyMetric, LatencyObjective, Percentile};
@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// Decides on what was added so far; valid at every look, for the tests are sequential.
+    /// Decides on what was added so far; valid at every look, because the tests are sequential.
     pub fn decide(&self) -> Decision {
         let verdict = self.evidence.verdict();
         if let EarlyVerdict::Infeasible { .. } = verdict {
@@ -81,7 +81,7 @@ impl Watch {
         match &self.rival {
             Some((test, rival)) if beaten(test) => {
                 let rate = rival.per_kilosecond as f64 / 1e3;
-                return Decision::Stop(format!("stopped early: shown not to reach the {rate:.2}/s of {}", rival.of));
+                return Decision::Stop(format!("stopped early: it cannot reach the {rate:.2}/s of {}", rival.of));
             }
             Some(_) | None => {}
         }
@@ -153,7 +153,7 @@ mod tests {
             watch.observe(&chunk(count, 0));
             watch.decide()
         };
-        let reason = "stopped early: shown not to reach the 160.00/s of i2 at 8".to_owned();
+        let reason = "stopped early: it cannot reach the 160.00/s of i2 at 8".to_owned();
         assert_eq!(decision(160_000, 300), Decision::Stop(reason));
         assert_eq!(decision(160_000, 298), Decision::GoOn);
         assert_eq!(decision(80_000, 300), Decision::GoOn);

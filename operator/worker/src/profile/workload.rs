@@ -1,4 +1,5 @@
-//! Request bodies from a workload: prompts, drawn by weight, unique where they have placeholders. Pure but for one read.
+//! Request bodies from a workload: prompts, drawn by weight, unique where they have placeholders. Pure but for one
+//! read.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -21,7 +22,7 @@ pub enum WorkloadError {
         #[source]
         source: DataError,
     },
-    /// A line is no prompt.
+    /// A line is not a prompt.
     #[error("line {line} of the prompts of workload {workload:?} is not understood")]
     Line {
         /// The workload's name.

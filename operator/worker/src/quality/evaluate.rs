@@ -1,5 +1,5 @@
-//! `evaluate`: asks a served engine the questions of a data set, for backends whose builder cannot. It asks with the client that
-//! the sidecar serves with, so that what is scored is what serves.
+//! `evaluate`: queries a served engine with the questions of a data set, for backends whose builder cannot. It uses the
+//! sidecar's client, so scores hold for serving.
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 
@@ -15,18 +15,18 @@ use crate::{
     profile::triton::{ServerKind, Triton, TritonError},
 };
 
-/// Whom to ask what.
+/// The server to query, and the questions.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The server's repository.
     pub triton: Triton,
-    /// Where it is asked, as in `http://127.0.0.1:8001`.
+    /// Its address, as in `http://127.0.0.1:8001`.
     pub endpoint: String,
-    /// The model that is asked.
+    /// The model to query.
     pub model: String,
     /// Folder of its tokenizer, where it takes tokens.
     pub tokenizer: PathBuf,
-    /// What of the repository of an engine of TensorRT-LLM is asked.
+    /// Entry of the repository of an engine of TensorRT-LLM.
     pub entry: EngineEntry,
     /// The backend of an engine without a build, whose model takes text.
     pub no_build: Option<NoBuildBackend>,
@@ -34,7 +34,7 @@ pub struct Evaluation {
     pub questions: PathBuf,
     /// Where the answers go.
     pub outputs: PathBuf,
-    /// Questions under way at a time.
+    /// Number of concurrent questions.
     pub in_flight: usize,
 }
 
@@ -99,7 +99,7 @@ fn class_of(error: &BackendError) -> FailureClass {
 /// Loads the model, asks every question and writes the answers.
 ///
 /// # Errors
-/// [`EvaluateError`]: one question without an answer is none of the whole, for a score of the rest would not compare.
+/// [`EvaluateError`]: one question without an answer fails the whole, because a score of the rest would not compare.
 pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let path = &order.questions;
     let read = fs::read(path).map_err(|source| QualityError::Read { path: path.clone(), source });
@@ -111,7 +111,7 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     write(order, &answers)
 }
 
-/// Who is asked: Triton, or what serves in its place.
+/// The server to query: Triton, or what serves in its place.
 fn engine(order: &Evaluation) -> Result<Arc<dyn Backend>, EvaluateError> {
     let spoken = Spoken { tokenizer: Some(&order.tokenizer), entry: order.entry, no_build: order.no_build };
     let endpoint = match order.triton.kind {

@@ -44,7 +44,7 @@ pub enum QualityError {
         #[source]
         source: io::Error,
     },
-    /// A line is no JSON object of the documented shape.
+    /// A line is not a JSON object of the documented shape.
     #[error("line {line} of {} is not understood", path.display())]
     Line {
         /// The file.

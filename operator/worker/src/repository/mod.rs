@@ -1,4 +1,4 @@
-//! Triton model repositories: is one complete, and its configuration with overrides.
+//! Triton model repositories: whether one is complete, and its configuration with overrides.
 //!
 //! Layout: <https://github.com/triton-inference-server/server/blob/main/docs/user_guide/model_repository.md>.
 
@@ -44,7 +44,7 @@ pub enum RepositoryError {
         #[source]
         source: std::io::Error,
     },
-    /// A configuration that is no protobuf text.
+    /// A configuration that is not protobuf text.
     #[error("the {CONFIG_FILE} of model {model:?} is damaged or has an unfilled placeholder")]
     ParseConfig {
         /// The model.

@@ -7,7 +7,7 @@ use super::text_format::{self, Field, SyntaxError, Value, scalar};
 /// Returns the configuration's text with the overrides in it; unchanged text if there are none.
 ///
 /// # Errors
-/// [`SyntaxError`] if the text is no protobuf text.
+/// [`SyntaxError`] if the text is not protobuf text.
 pub fn apply(config: &str, overrides: &ServeConfig) -> Result<String, SyntaxError> {
     // Destructured so that a new field cannot be forgotten here.
     let ServeConfig { instances, max_batch_size, queue_delay_micros, parameters } = overrides;

@@ -25,7 +25,7 @@ pub enum Value {
     Message(Vec<Field>),
 }
 
-/// Says where a text is no protobuf text.
+/// Says where a text is not protobuf text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: expected {expected}, found {found}")]
 pub struct SyntaxError {

@@ -1,6 +1,6 @@
 //! Models that are one archive over HTTP.
 //!
-//! The archive is read as a stream, once for the survey and once for the fetch; nothing but what is asked for is kept.
+//! The archive is read as a stream, once for the survey and once for the fetch; only requested parts are kept.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub async fn survey(url: &str, compression: Compression, access: &Access) -> Res
     Ok(Survey { uri: url.to_owned(), commit: None, files, config, headers })
 }
 
-/// Unpacks an archive into an empty folder; a folder around everything is left away.
+/// Unpacks an archive into an empty folder; a folder around everything is dropped.
 ///
 /// # Errors
 /// [`SourceError`] if the archive cannot be read or a file cannot be written.
@@ -149,7 +149,7 @@ fn relative_path(path: &Path) -> io::Result<String> {
     let text = path.to_str().ok_or_else(|| io::Error::other("it has a file name that is not UTF-8"))?;
     let text = text.trim_start_matches("./");
     if text.is_empty() || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return Err(io::Error::other(format!("it has the entry {text:?}, which is no relative path")));
+        return Err(io::Error::other(format!("it has the entry {text:?}, which is not a relative path")));
     }
     Ok(text.to_owned())
 }

@@ -63,7 +63,7 @@ pub enum SourceError {
     #[error("the model cannot be read from its server")]
     Http(#[source] HttpError),
     /// The answer is not what the protocol says.
-    #[error("{url} is no {expected}")]
+    #[error("{url} is not a {expected}")]
     Answer {
         /// The URL.
         url: String,
@@ -74,7 +74,7 @@ pub enum SourceError {
         source: serde_json::Error,
     },
     /// A list of files with a path that leaves its folder.
-    #[error("{url} lists the file {path:?}, which is no relative path")]
+    #[error("{url} lists the file {path:?}, which is not a relative path")]
     UnsafePath {
         /// The URL.
         url: String,
@@ -88,7 +88,7 @@ pub enum SourceError {
         uri: String,
     },
     /// The claim has no such folder.
-    #[error("{uri} is not there: the claim has no folder {}", path.display())]
+    #[error("{uri} does not exist: the claim has no folder {}", path.display())]
     NoFolder {
         /// The URI.
         uri: String,
@@ -111,7 +111,7 @@ pub enum SourceError {
         source: io::Error,
     },
     /// A file arrived with other bytes than announced.
-    #[error("{path} of {uri} has digest {found}, expected {expected}: the source is damaged or changed meanwhile")]
+    #[error("{path} of {uri} has digest {found}, expected {expected}: the source is damaged or has changed meanwhile")]
     WrongDigest {
         /// The URI.
         uri: String,
@@ -123,7 +123,7 @@ pub enum SourceError {
         found: Digest,
     },
     /// A file arrived with another size than announced.
-    #[error("{path} of {uri} has {found} bytes, expected {expected}: the source is damaged or changed meanwhile")]
+    #[error("{path} of {uri} has {found} bytes, expected {expected}: the source is damaged or has changed meanwhile")]
     WrongSize {
         /// The URI.
         uri: String,
@@ -136,7 +136,7 @@ pub enum SourceError {
     },
     /// The files together are not those that were resolved.
     #[error(
-        "the files of {uri} have digest {found}, resolved was {expected}: the source changed since; resolve it again"
+        "the files of {uri} have digest {found}, but {expected} was resolved: the source has changed since; resolve it again"
     )]
     WrongSource {
         /// The URI.

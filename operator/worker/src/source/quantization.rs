@@ -1,4 +1,4 @@
-//! What a config.json says of quantized weights, in the API's words for precisions. Pure.
+//! Reads quantized weights from a config.json, in the API's terms for precisions. Pure.
 //!
 //! Methods and their fields: `quantization_config` of Hugging Face transformers (<https://huggingface.co/docs/transformers/quantization>),
 //! of compressed-tensors (<https://github.com/neuralmagic/compressed-tensors>) and of NVIDIA's Model Optimizer.

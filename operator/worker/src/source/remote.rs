@@ -110,7 +110,7 @@ pub async fn list_folder(url: &str, access: &Access) -> Result<Remote, SourceErr
 pub async fn list_hub(repository: &str, revision: &str, access: &Access) -> Result<Remote, SourceError> {
     let endpoint = access.hub_endpoint.trim_end_matches('/');
     let document = format!("{endpoint}/api/models/{repository}/revision/{}?blobs=true", percent_encoded(revision));
-    let found: HubDocument = get_json(&access.fetcher, &document, "answer of a Hugging Face hub").await?;
+    let found: HubDocument = get_json(&access.fetcher, &document, "valid answer of a Hugging Face hub").await?;
     let has_safetensors =
         found.siblings.iter().any(|s| !s.rfilename.contains('/') && s.rfilename.ends_with(".safetensors"));
     let files = found

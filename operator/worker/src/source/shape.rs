@@ -11,7 +11,7 @@ use slipway_worker_contract::ModelShape;
 
 use super::quantization;
 
-/// Most bytes of a safetensors header that are believed (the format's own limit).
+/// Maximum bytes of a safetensors header (the format's own limit).
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Sums of the parameters in safetensors files.
@@ -29,7 +29,7 @@ pub enum ShapeError {
     /// No config.json at the source's root.
     #[error("the source has no config.json: give the folder that save_pretrained() writes")]
     NoConfig,
-    /// No JSON.
+    /// Not JSON.
     #[error("config.json is not JSON")]
     Syntax(#[source] serde_json::Error),
     /// A field is missing, or no positive integer.
@@ -100,7 +100,7 @@ pub fn header_length(path: &str, first_eight: &[u8]) -> Result<u64, ShapeError> 
     }
 }
 
-/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are no safetensors.
+/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are not safetensors.
 ///
 /// # Errors
 /// [`ShapeError`] names the field that is missing.

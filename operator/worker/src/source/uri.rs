@@ -47,7 +47,7 @@ pub enum Compression {
 pub enum UriError {
     /// A scheme that exists and is not supported by this release.
     #[error(
-        "the model URI {uri:?} has scheme {scheme}://, which this release does not read: copy the model to a claim \
+        "the model URI {uri:?} has scheme {scheme}://, which this release does not support: copy the model to a claim \
          (pvc://claim/path) or serve it by http(s)://"
     )]
     Unsupported {
@@ -99,7 +99,7 @@ fn hub(rest: &str) -> Result<ModelUri, &'static str> {
         return Err("use hf://organization/name@revision");
     }
     if revision.is_empty() || revision.contains(['?', '#', ' ']) || revision.split('/').any(|p| p == "..") {
-        return Err("the revision after @ is empty or has characters that no branch, tag or commit has");
+        return Err("the revision after @ is empty or has characters that are not allowed in a branch, tag or commit");
     }
     Ok(ModelUri::Hub { repository: repository.to_owned(), revision: revision.to_owned() })
 }
@@ -122,7 +122,7 @@ fn web(uri: &str, rest: &str) -> Result<ModelUri, &'static str> {
         return Err("the host is missing");
     }
     if host.contains('@') {
-        return Err("credentials do not belong into a URI: put a bearer token into the secret of model.secretRef");
+        return Err("credentials do not belong in a URI: put a bearer token into the secret of model.secretRef");
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let url = uri.to_owned();
@@ -174,8 +174,8 @@ mod tests {
     fn a_scheme_of_a_later_release_names_what_to_do() {
         assert_eq!(
             error("s3://bucket/m"),
-            "the model URI \"s3://bucket/m\" has scheme s3://, which this release does not read: copy the model to a \
-             claim (pvc://claim/path) or serve it by http(s)://"
+            "the model URI \"s3://bucket/m\" has scheme s3://, which this release does not support: copy the model to \
+             a claim (pvc://claim/path) or serve it by http(s)://"
         );
     }
 

@@ -45,11 +45,11 @@ impl Ending {
             (Some(0), _) => return None,
             (Some(code), _) => format!("exited with code {code}"),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "ended in a way the system does not tell".to_owned(),
+            (None, None) => "ended for an unknown reason".to_owned(),
         };
         let raised = raised(&self.tail);
         let last = if raised.is_empty() { self.telling_lines().join(" | ") } else { raised.join(" | ") };
-        let text = format!("{} {how}; it wrote last: {last}", self.program);
+        let text = format!("{} {how}; its last output was: {last}", self.program);
         Some(Message::Failed { class: self.class(), text })
     }
 
@@ -102,8 +102,8 @@ mod tests {
                 "I1121 server.cc:345] Timeout 30: Found 0 live models",
             ],
         );
-        let expected = "tritonserver exited with code 1; it wrote last: E1121 model_lifecycle.cc:642] failed to load \
-                        'agent' version 1: Internal: no module named onnxruntime";
+        let expected = "tritonserver exited with code 1; its last output was: E1121 model_lifecycle.cc:642] failed to \
+                        load 'agent' version 1: Internal: no module named onnxruntime";
         assert_eq!(
             ending.message(),
             Some(Message::Failed { class: FailureClass::BadModel, text: expected.to_owned() })
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(ending.exit_code(), 137);
         let Some(Message::Failed { class, text }) = ending.message() else { panic!("a failure") };
         assert_eq!(class, FailureClass::InsufficientMemory);
-        assert_eq!(text, "tritonserver was ended by signal 9; it wrote last: loading | loading more");
+        assert_eq!(text, "tritonserver was ended by signal 9; its last output was: loading | loading more");
     }
 
     #[test]
@@ -137,8 +137,8 @@ mod tests {
         let between = (0..80).map(|n| format!("(APIServer pid=1)   File \"api_server.py\", line {n}"));
         let tail: Vec<String> = std::iter::once(engine).chain(between).chain([server]).collect();
         let ending = Ending { program: "vllm".into(), code: Some(1), signal: None, tail };
-        let text = "vllm exited with code 1; it wrote last: ValueError: No available memory for the cache blocks. | \
-                    RuntimeError: Engine core initialization failed.";
+        let text = "vllm exited with code 1; its last output was: ValueError: No available memory for the cache \
+                    blocks. | RuntimeError: Engine core initialization failed.";
         let expected = Message::Failed { class: FailureClass::InsufficientMemory, text: text.to_owned() };
         assert_eq!(ending.message(), Some(expected));
     }

@@ -1,9 +1,10 @@
 //! What vLLM's processes raised, as their log says. Pure.
 //!
-//! Each line begins with its process, such as `(EngineCore pid=133)`. The engine's process says what went wrong; the server's raises
-//! another exception because of it, some eighty lines later.
+//! Each line begins with its process, such as `(EngineCore pid=133)`. The engine's process says what went wrong; the
+//! server's raises another exception because of it, some eighty lines later.
 
-/// The exceptions that a log ends with, the first raised first, each once and without the process and the place that logged it.
+/// The exceptions that a log ends with, the first raised first, each once and without the process and the place that
+/// logged it.
 pub fn raised(lines: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (at, line) in lines.iter().enumerate() {

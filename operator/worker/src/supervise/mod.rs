@@ -1,8 +1,8 @@
 //! `supervise`: runs tritonserver, or an engine's own server, as the first process of its container.
 //!
 //! Triton starts without a model and under explicit control, because a sidecar that loads at start and fails restarts
-//! for ever. As the first process the supervisor forwards signals, collects every orphan (Triton's Python stubs), and
-//! at the end says in the termination message how Triton ended and what it wrote last.
+//! for ever. As the first process the supervisor forwards signals and collects every orphan (Triton's Python stubs). At
+//! the end it says in the termination message how Triton ended and what it wrote last.
 
 mod ending;
 mod exceptions;
@@ -35,11 +35,12 @@ use crate::failure::Classify;
 
 /// Lines kept of what Triton writes.
 const TAIL_LINES: usize = 40;
-/// Lines kept of what vLLM writes: its server's traceback follows that of the engine's process, which says what went wrong.
+/// Lines kept of what vLLM writes: its server's traceback follows that of the engine's process, which says what went
+/// wrong.
 const VLLM_TAIL_LINES: usize = 400;
 /// How long the last lines may take once the server is dead.
 const LAST_LINES_WAIT: Duration = Duration::from_secs(2);
-/// How long a container whose server ended at once goes on, so that it is seen: the kubelet looks every second.
+/// How long a container stays whose server ended at once, so that it is seen: the kubelet looks every second.
 const SEEN_WAIT: Duration = Duration::from_secs(5);
 /// Bytes kept of one line.
 const LINE_BYTES: usize = 2_000;
@@ -163,7 +164,7 @@ pub async fn run(server: &Server) -> Result<Ending, SuperviseError> {
     }
 }
 
-/// Leaves the words of an end. Who waits for them has a patience of its own.
+/// Leaves the message of an end. Its reader has its own time limit.
 fn leave(path: &Path, message: &Message) {
     let text = serde_json::to_vec(message).expect("a message is plain data");
     if let Err(error) = fs::write(path, text) {

@@ -36,16 +36,16 @@ const TOKENIZER_FILES: [&str; 6] = [
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// The task is of another backend.
-    #[error("the task orders no TensorRT-LLM build: operator and worker must be of the same release")]
+    #[error("the task contains no TensorRT-LLM build: operator and worker must be of the same release")]
     NoBuild,
-    /// The task's version is none.
+    /// The task's version is malformed.
     #[error("the task's version is not one")]
     Version(#[source] VersionError),
     /// The tools left something else than the engine asked for.
     #[error("the engine is not the one asked for")]
     Engine(#[source] EngineError),
     /// The repository cannot be made of the image's templates.
-    #[error("the image's templates make no repository")]
+    #[error("the image's templates cannot make a repository")]
     Repository(#[source] RepositoryError),
     /// Options without a place in the templates would silently be lost.
     #[error("the image's templates have no place for {names}")]
@@ -55,7 +55,7 @@ pub enum AssembleError {
     },
     /// No fast tokenizer.
     #[error(
-        "the checkpoint has no tokenizer.json, by which prompts become tokens: save the tokenizer with save_pretrained()"
+        "the checkpoint has no tokenizer.json, which prompts need to become tokens: save the tokenizer with save_pretrained()"
     )]
     NoTokenizer,
     /// The tokenizer cannot be used.

@@ -30,7 +30,9 @@ pub enum ToolError {
     #[error("the task has no step {0:?}: operator and worker must be of the same release")]
     NoStep(String),
     /// No folder of examples holds the script.
-    #[error("the image has no {script} below {looked}: is it the image of engine.tensorRTLLM.version {version}?")]
+    #[error(
+        "the image has no {script} below {looked}: check that it is the image of engine.tensorRTLLM.version {version}"
+    )]
     NoScript {
         /// The script.
         script: String,
@@ -46,7 +48,7 @@ pub enum ToolError {
     #[error("failed to read the calibration texts")]
     ReadCalibration(#[source] HashError),
     /// The tool's help cannot be asked for.
-    #[error("failed to run {program} --help: is it the image of engine.tensorRTLLM.version?")]
+    #[error("failed to run {program} --help: check that the image is that of engine.tensorRTLLM.version")]
     Help {
         /// The program.
         program: String,

@@ -90,7 +90,8 @@ async fn a_confirm_run_sends_at_its_rate_and_reports_one_row() {
     let (endpoint, server) = sidecar().await;
     let result = bench(&endpoint, confirm, false).await.run().await.unwrap();
     let row = &result.rows[0];
-    // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson count.
+    // 25 a second, which a machine that stalls for two seconds still serves; six standard deviations of a Poisson
+    // count.
     assert!((40..160).contains(&row.count), "{}", row.count);
     assert_eq!((result.rows.len(), row.verdict), (1, MeasurementVerdict::Feasible), "{}", row.reason);
     assert_eq!(result.reason, "the point was run at 25000 arrivals in 1,000 s");
@@ -102,7 +103,7 @@ async fn a_trace_without_results_is_refused() {
     let bench = bench_with("http://127.0.0.1:9", explore, "{\"input\":\"one\"}\n").await;
     let text = failure::chain(&bench.run().await.unwrap_err());
     assert!(
-        text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is no recorded run"),
+        text.starts_with("the profile's trace cannot be replayed: line 1 of the trace is not a recorded run"),
         "{text}"
     );
     assert!(text.contains("missing field `calls`"), "{text}");

@@ -205,7 +205,7 @@ fn a_target_with_somebody_elses_files_is_left_alone() {
     let built = bench.finish().unwrap();
     bench.write("engine/precious.txt", "mine");
     let text = materialize::run(&bench.order(built.manifest_digest)).unwrap_err().to_string();
-    assert!(text.ends_with("holds files of somebody else (precious.txt); give an empty folder"), "{text}");
+    assert!(text.ends_with("holds files of another owner (precious.txt); give an empty folder"), "{text}");
     assert!(bench.path("engine/precious.txt").exists());
 }
 

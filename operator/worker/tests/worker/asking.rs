@@ -309,7 +309,7 @@ async fn a_server_that_ended_before_it_was_healthy_says_how() {
     let mut bench = Bench::new(None).await;
     let server = open_ai(&mut bench, false).await;
     let text =
-        "vllm exited with code 1; it wrote last: ValueError: No available memory for the cache blocks".to_owned();
+        "vllm exited with code 1; its last output was: ValueError: No available memory for the cache blocks".to_owned();
     let words = Message::Failed { class: FailureClass::InsufficientMemory, text: text.clone() };
     fs::write(bench.dir.path().join("server-ended.json"), serde_json::to_vec(&words).unwrap()).unwrap();
     let error = bench.ask(&["1+1?"]).await.unwrap_err();
@@ -327,9 +327,8 @@ async fn a_server_that_never_gets_healthy_is_given_up() {
     bench.evaluation.triton.patience = Duration::from_millis(300);
     let error = bench.ask(&["1+1?"]).await.unwrap_err();
     let url = &bench.evaluation.triton.url;
-    let text = format!(
-        "the engine cannot be asked: vLLM's server at {url} was not live after 0 s: its container's log says why"
-    );
+    let text =
+        format!("the engine cannot be asked: vLLM's server at {url} was not live after 0 s: see its container's log");
     assert_eq!((error.class(), failure::chain(&error)), (FailureClass::Infrastructure, text));
     server.abort();
 }

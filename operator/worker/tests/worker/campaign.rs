@@ -281,7 +281,7 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
         ("instances-2", 4, MeasurementVerdict::Feasible, 40_000),
     ];
     assert_eq!(summary(&result.rows), expected);
-    assert_eq!(result.reason, "every arm was walked up to its limit");
+    assert_eq!(result.reason, "every arm was measured up to its limit");
     let missed = &result.rows[2];
     // At 50 requests a second the first chunk is 3 s long, and enough to see that nothing meets the limit.
     assert_eq!((missed.count, missed.per_kilosecond), (150, 50_000));

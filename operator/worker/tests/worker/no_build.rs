@@ -198,14 +198,18 @@ fn refusal(bench: &Bench, backend: NoBuildBackend) -> (FailureClass, String) {
 #[case(
     "backends/vllm/model.py",
     NoBuildBackend::VLLM,
-    "the image has no backends/vllm/model.py: is it Triton's image of vLLM 1.2.3?"
+    "the image lacks backends/vllm/model.py: check that it is Triton's image of vLLM 1.2.3"
 )]
-#[case("bin/vllm", NoBuildBackend::VLLMOpenAI, "the image has no program vllm: is it an image of vLLM 1.2.3?")]
-#[case("bin/python3", NoBuildBackend::SGLang, "the image has no program python3: is it an image of SGLang 1.2.3?")]
+#[case("bin/vllm", NoBuildBackend::VLLMOpenAI, "the image lacks program vllm: check that it is an image of vLLM 1.2.3")]
+#[case(
+    "bin/python3",
+    NoBuildBackend::SGLang,
+    "the image lacks program python3: check that it is an image of SGLang 1.2.3"
+)]
 #[case(
     "llmapi/1/model.py",
     NoBuildBackend::TensorRTLLMPyTorch,
-    "the image has no llmapi/1/model.py: is it Triton's image of TensorRT-LLM 1.2.3?"
+    "the image lacks llmapi/1/model.py: check that it is Triton's image of TensorRT-LLM 1.2.3"
 )]
 fn an_image_without_the_backend_is_named(#[case] file: &str, #[case] backend: NoBuildBackend, #[case] text: &str) {
     let bench = Bench::new();
@@ -217,7 +221,7 @@ fn an_image_without_the_backend_is_named(#[case] file: &str, #[case] backend: No
 fn an_image_with_another_python_is_named() {
     let bench = Bench::new();
     bench.program("bin/python3", "#!/bin/sh\nexit 1\n");
-    let text = "the image has no module sglang of Python: is it an image of SGLang 1.2.3?";
+    let text = "the image lacks module sglang of Python: check that it is an image of SGLang 1.2.3";
     assert_eq!(refusal(&bench, NoBuildBackend::SGLang), (FailureClass::ImageMismatch, text.to_owned()));
 }
 

@@ -92,7 +92,8 @@ fn how_vllms_own_server_ended_lies_beside_the_engine() {
     assert_eq!(supervised_vllm(dir.path(), script).output().unwrap().status.code(), Some(1));
     let text = fs::read_to_string(dir.path().join("server-ended.json")).unwrap();
     let left: Message = serde_json::from_str(&text).unwrap();
-    let words = "vllm exited with code 1; it wrote last: ValueError: 8192 is greater than the derived max_model_len";
+    let words =
+        "vllm exited with code 1; its last output was: ValueError: 8192 is greater than the derived max_model_len";
     assert_eq!(left, Message::Failed { class: FailureClass::Infrastructure, text: words.to_owned() });
     assert_eq!(message(dir.path()), left);
 }
@@ -116,7 +117,9 @@ fn a_failing_server_passes_on_its_exit_code_and_its_last_lines() {
     let Message::Failed { class, text } = message(dir.path()) else { panic!("a failure") };
     assert_eq!(class, FailureClass::BadModel);
     assert!(
-        text.ends_with("exited with code 7; it wrote last: E model_lifecycle.cc] failed to load agent: no weights")
+        text.ends_with(
+            "exited with code 7; its last output was: E model_lifecycle.cc] failed to load agent: no weights"
+        )
     );
 }
 

@@ -267,8 +267,7 @@ async fn a_wrong_digest_names_the_file_what_was_expected_and_what_was_found() {
     assert_eq!(
         error,
         format!(
-            "failed to fetch {uri}: model.safetensors of {uri} has digest {}, expected {}: the source is damaged or \
-             changed meanwhile",
+            "failed to fetch {uri}: model.safetensors of {uri} has digest {}, expected {}: the source is damaged or has changed meanwhile",
             hash::bytes(&damaged),
             hash::bytes(&weights())
         )
@@ -283,7 +282,10 @@ async fn a_source_that_changed_since_it_was_resolved_is_not_fetched_as_the_old_o
     let digest = bench.resolve("pvc://models/react").await.unwrap().source_digest;
     fs::write(bench.access.claim_root.join("react/tokenizer.json"), "{\"new\":1}").unwrap();
     let error = bench.fetch("pvc://models/react", &digest).await.unwrap_err();
-    assert!(error.contains(&format!("resolved was {digest}: the source changed since; resolve it again")), "{error}");
+    assert!(
+        error.contains(&format!("but {digest} was resolved: the source has changed since; resolve it again")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -311,7 +313,7 @@ async fn what_is_missing_is_named_with_its_remedy() {
     let error = text(bench.resolve("hf://org/react@v9").await.unwrap_err());
     assert!(error.contains("404 Not Found (RevisionNotFound): check the model URI and its revision"), "{error}");
     let error = text(bench.resolve("pvc://models/gone").await.unwrap_err());
-    assert!(error.contains("pvc://models/gone is not there: the claim has no folder"), "{error}");
+    assert!(error.contains("pvc://models/gone does not exist: the claim has no folder"), "{error}");
     let error = text(bench.resolve("pvc://models/empty").await.unwrap_err());
     assert!(error.ends_with("pvc://models/empty has no files"), "{error}");
     let error = text(bench.resolve("ftp://x").await.unwrap_err());
@@ -352,7 +354,7 @@ async fn a_list_or_archive_that_leaves_its_folder_is_refused() {
     let entry = format!(r#"{{"path":"../../x","size":1,"sha256":"{}"}}"#, hash::bytes(b"x"));
     bench.server.file("/m/manifest.json", format!("{{\"files\":[{entry}]}}"));
     let error = failure::chain(&bench.resolve(&bench.folder_url()).await.unwrap_err());
-    assert!(error.ends_with("lists the file \"../../x\", which is no relative path"), "{error}");
+    assert!(error.ends_with("lists the file \"../../x\", which is not a relative path"), "{error}");
 
     let mut archive = ::tar::Builder::new(Vec::new());
     let mut header = ::tar::Header::new_gnu();

@@ -33,7 +33,8 @@ parameters: { key: "exclude_input_in_output" value: { string_value: "${exclude_i
 parameters: { key: "decoding_mode" value: { string_value: "${decoding_mode}" } }
 "#;
 
-/// The models around the engine, as images have them: the ensemble's version has only a file whose name begins with a dot.
+/// The models around the engine, as images have them: the ensemble's version has only a file whose name begins with a
+/// dot.
 const AROUND: [(&str, &str); 7] = [
     (
         "preprocessing/config.pbtxt",
@@ -97,7 +98,7 @@ impl Bench {
         path.display().to_string()
     }
 
-    /// What came of a step that runs this body.
+    /// Result of a step that runs this body.
     fn run(&self, body: &str, arguments: &[&str]) -> Option<(FailureClass, String)> {
         let step = ToolStep {
             name: "build".into(),
@@ -108,7 +109,7 @@ impl Bench {
         self.step(task(vec![step]), "build")
     }
 
-    /// What came of a step of a task: nothing, or why it failed. As a process of its own, for it collects every child.
+    /// Result of a step of a task: nothing, or why it failed. As a process of its own, because it collects every child.
     fn step(&self, task: BuildTask, name: &str) -> Option<(FailureClass, String)> {
         let log = self.write("log", "");
         let mut worker = Command::new(env!("CARGO_BIN_EXE_slipway-worker"));
@@ -215,7 +216,7 @@ fn an_image_without_the_script_says_where_it_was_looked_for() {
     };
     let told = bench.step(task(vec![step]), "convert");
     let text = format!(
-        "the image has no llama/convert_checkpoint.py below {}: is it the image of engine.tensorRTLLM.version 0.16.0?",
+        "the image has no llama/convert_checkpoint.py below {}: check that it is the image of engine.tensorRTLLM.version 0.16.0",
         bench.path("examples").display()
     );
     assert_eq!(told, Some((FailureClass::ImageMismatch, text)));
@@ -324,8 +325,8 @@ fn an_image_without_the_models_of_an_entry_is_named() {
     assert_eq!(error.class(), FailureClass::ImageMismatch);
     assert_eq!(
         failure::chain(&error),
-        "the image's templates make no repository: the image has no template for postprocessing: it is not one of \
-         TensorRT-LLM 0.15 to 1.2"
+        "the image's templates cannot make a repository: the image has no template for postprocessing: it is not one \
+         of TensorRT-LLM 0.15 to 1.2"
     );
 }
 
@@ -349,10 +350,7 @@ fn an_engine_that_is_another_is_refused_in_words() {
     );
     let (class, text) = complaint(|bench| drop(bench.write("output/engine/config.json", &engine_config("0.17.0"))));
     assert_eq!(class, FailureClass::ImageMismatch);
-    assert!(
-        text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image is another than its tag says"),
-        "{text}"
-    );
+    assert!(text.ends_with("built by TensorRT-LLM 0.17.0, not 0.16.0: the image does not match its tag"), "{text}");
     let (class, text) = complaint(|bench| fs::remove_file(bench.path("checkpoint/tokenizer.json")).unwrap());
     assert_eq!(class, FailureClass::BadModel);
     assert!(text.starts_with("the checkpoint has no tokenizer.json"), "{text}");

@@ -108,13 +108,13 @@ fn what_cannot_be_used_is_named() {
     let folder = Folder::new("{}");
     assert_eq!(
         folder.complaint(),
-        "folder/tokenizer.json is no tokenizer that can be used: save it anew with save_pretrained()"
+        "folder/tokenizer.json is not a usable tokenizer: save it again with save_pretrained()"
     );
     let folder = Folder::new(&sentence_piece().to_string());
     folder.write("config.json", r#"{"eos_token_id": "</s>"}"#);
     assert_eq!(
         folder.complaint(),
-        "folder/config.json is no configuration of a checkpoint: eos_token_id is a number or a list of them"
+        "folder/config.json is not the configuration of a checkpoint: eos_token_id is a number or a list of numbers"
     );
     fs::remove_file(folder.0.path().join("tokenizer.json")).expect("it was written");
     assert_eq!(folder.complaint(), "failed to read folder/tokenizer.json");

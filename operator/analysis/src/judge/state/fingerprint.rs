@@ -1,7 +1,7 @@
 //! What a memory belongs to, as a hash of a text: the judge's configuration, or the baseline of a drift test. Pure.
 //!
-//! The texts are what every release has hashed so far, so that a memory in a user's cluster goes on after an upgrade. Their
-//! words are codes, written out here: to rename a type or a field changes none of them.
+//! The texts are what every release has hashed so far, so that a memory in a user's cluster goes on after an upgrade.
+//! Their words are codes, written out here: to rename a type or a field changes none of them.
 
 use slipway_vocabulary::evidence::{Metric, Quantile};
 

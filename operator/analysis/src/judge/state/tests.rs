@@ -64,7 +64,8 @@ proptest! {
     }
 }
 
-/// A state with pods of both arms, a guard and a verdict, as releases wrote it whose fingerprint was that of a derived text.
+/// A state with pods of both arms, a guard and a verdict, as releases wrote it whose fingerprint was that of a derived
+/// text.
 const STORED: &str = include_str!("stored.txt");
 
 #[test]

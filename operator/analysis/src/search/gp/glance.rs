@@ -1,8 +1,8 @@
 //! A look at many cells at little cost: a process's likeliest fit alone, and a bound on its variance. Pure.
 //!
-//! The mean of a fit is linear in the similarities of the cell's arm to those of the runs, so that what depends on the
-//! level is summed beforehand, and a cell costs a product per run. Its variance is at most that given the one run s that
-//! tells most, k(x, x) - max_s k(x, s)^2 / (k(s, s) + noise), for every further run can only lower it.
+//! The mean of a fit is linear in the similarities of the cell's arm to those of the runs. So the part that depends on
+//! the level is summed beforehand, and a cell costs a product per run. Its variance is at most that given the one run s
+//! that tells most, k(x, x) - max_s k(x, s)^2 / (k(s, s) + noise), because every further run can only lower it.
 
 use super::{Fault, JITTER, LANES, Normal, Process, Site, shared};
 use crate::search::Cell;
@@ -18,7 +18,8 @@ pub(in crate::search) struct Glance<'a> {
     /// Per axis and value, per run: what the axis multiplies the similarity of the arms by.
     factors: Vec<Vec<Runs>>,
     groups: usize,
-    /// The axis each of whose values has a factor of its own, and per value and run: 1 where the run has the value, else 0.
+    /// The axis each of whose values has a factor of its own, and per value and run: 1 where the run has the value,
+    /// else 0.
     fault: Option<(usize, Vec<Runs>)>,
     /// Per regime and level.
     levels: [Vec<Level>; 2],

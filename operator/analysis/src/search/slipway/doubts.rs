@@ -1,10 +1,10 @@
 //! What a search still asks when its surrogate expects nothing more. Pure.
 //!
 //! A smooth law that was fitted to a dozen runs is too sure in two places. Past a limit queues and errors grow out of
-//! proportion, so a run far beyond says little of the level next to the choice: where an arm was run only beyond its limits
-//! on one side of it, that level is run rather than inferred. And on an axis that no prior speaks of, or that only prior
-//! columns speak of which the runs contradict, the surrogate knows nothing but the values that were run: each of its few
-//! values gets a run before the search ends. That nothing is feasible is never taken from prior columns alone.
+//! proportion, so a run far beyond says little of the level next to the choice. Where an arm was run only beyond its
+//! limits on one side of it, that level is run rather than inferred. An axis may have no prior, or only prior columns
+//! that the runs contradict. There the surrogate knows nothing but the values that were run: each of its few values
+//! gets a run before the search ends. That nothing is feasible is never taken from prior columns alone.
 
 use std::collections::BTreeSet;
 

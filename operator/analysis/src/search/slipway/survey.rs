@@ -10,14 +10,15 @@ use super::super::surrogate::{Belief, Surrogate};
 use super::super::{Cell, Skipped, WhyNot};
 use super::{Slipway, View};
 
-/// Arms that are scored at every step; beyond it a step scores a selection, and glances at all before it says that it is
-/// done.
+/// Arms that are scored at every step; beyond it a step scores a selection, and glances at all before it says that it
+/// is done.
 const MOST_ARMS: usize = 90;
 
 /// Arms that are scored after a glance at all.
 const MOST_AFTER_GLANCE: usize = 30;
 
-/// Cells that are looked at together: enough for the loops over them to be most of the work, and few enough for a cache.
+/// Cells that are looked at together: enough for the loops over them to be most of the work, and few enough for a
+/// cache.
 const BLOCK: usize = 64;
 
 /// A cell that may be run next.

@@ -71,20 +71,20 @@ fn what_is_served_is_admitted(
     "NVIDIA-H100-80GB-HBM3",
     Precision::Bf16,
     Checkpoint::Quantized(Precision::Fp8),
-    "search.precision[0]: the checkpoint is quantized as FP8 and VLLM serves it as it is; use FP8 alone, or a checkpoint that is \
-     not quantized"
+    "search.precision[0]: the checkpoint is quantized as FP8, and VLLM does not requantize it; use FP8 alone, or a \
+     checkpoint that is not quantized"
 )]
 #[case::nothing_quantizes(
     NoBuildBackend::TensorRTLLMPyTorch,
     "NVIDIA-H100-80GB-HBM3",
     Precision::Fp8,
     Checkpoint::Plain,
-    "search.precision[0]: TensorRTLLMPyTorch quantizes nothing and the checkpoint is not in FP8; use FP16 or BF16, or a checkpoint in FP8"
+    "search.precision[0]: TensorRTLLMPyTorch does not quantize, and the checkpoint is not in FP8; use FP16 or BF16, or a checkpoint in FP8"
 )]
 #[case::a_method_without_a_name(
     NoBuildBackend::VLLM, "NVIDIA-H100-80GB-HBM3", Precision::Bf16, Checkpoint::Unknown("bitsandbytes".into()),
-    "model.uri: the checkpoint is quantized by \"bitsandbytes\", whose memory and GPUs are not known here; use a checkpoint in FP8, \
-     AWQ, GPTQ, compressed-tensors or ModelOpt's formats, or backend Custom"
+    "model.uri: the checkpoint is quantized by \"bitsandbytes\", whose memory and GPU requirements are unknown; use a \
+     checkpoint in FP8, AWQ, GPTQ, compressed-tensors or ModelOpt's formats, or backend Custom"
 )]
 #[case::the_gpu_lacks_it(
     NoBuildBackend::VLLM,
@@ -136,8 +136,7 @@ fn every_field_that_cannot_work_is_named_at_once() {
             "search.tensorParallel[0]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: 1, 2, 4, 8",
             "search.pipelineParallel[0]: 32 layers do not split into 5 equal groups; use a divisor of 32",
             "engine.vllm.maxSeqLen: 200000 tokens are not within the model's 1 to 131072 positions; use 131072 or less",
-            "search.maxNumTokens: without chunkedPrefill a prompt is read at once: 8192 tokens of an iteration are fewer than maxSeqLen \
-             200000; use 200000 or more, or chunkedPrefill",
+            "search.maxNumTokens: without chunkedPrefill one iteration reads a whole prompt: 8192 tokens are fewer than maxSeqLen 200000; use 200000 or more, or chunkedPrefill",
         ]
     );
 }

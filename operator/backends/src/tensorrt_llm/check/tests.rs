@@ -77,7 +77,7 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 )]
 #[case(
     Asked { architecture: "Gemma2ForCausalLM".into(), ..on("h100") },
-    "model.uri: checkpoints of Gemma2ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
+    "model.uri: checkpoints of Gemma2ForCausalLM cannot be converted, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
 )]
 #[case(
     Asked { kv_caches: vec![KvCachePrecision::Fp8], ..on("NVIDIA-A10G") },
@@ -101,7 +101,7 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 )]
 #[case(
     Asked { precisions: vec![Precision::Fp8], has_calibration: false, ..on("h100") },
-    "engine.tensorRTLLM.calibration: FP8 is calibrated on texts: name a data set (upstream's default is downloaded, and Jobs have no egress)"
+    "engine.tensorRTLLM.calibration: FP8 needs calibration texts: name a data set (upstream downloads its default, and Jobs have no egress)"
 )]
 #[case(
     Asked { precisions: vec![Precision::Nvfp4], version: "0.16.0".into(), ..on("b200") },

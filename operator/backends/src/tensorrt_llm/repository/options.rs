@@ -21,8 +21,8 @@ pub enum BatchSchedulerPolicy {
 
 /// Most sequences that BLS is offered for.
 ///
-/// One of its copies serves one request at a time, so that upstream wants as many as the engine runs sequences
-/// (docs/model_config.md of triton-inference-server/tensorrtllm_backend), and each is a Python process of its own.
+/// One of its copies serves one request at a time, so upstream recommends as many as the engine runs sequences
+/// (docs/model_config.md of triton-inference-server/tensorrtllm_backend). Each is a Python process of its own.
 pub const MAX_BLS_INSTANCES: u32 = 128;
 /// Copies of a model that turns text into tokens, or back: a call takes about a millisecond.
 const MAX_TEXT_INSTANCES: u32 = 4;
@@ -134,7 +134,7 @@ impl Serving {
         let refuse = |field, problem: &str| Err(RepositoryError::Option { field, problem: problem.to_owned() });
         let needs = "needs an engine with paged context attention; set engine.tensorRTLLM.pagedContextFMHA";
         if self.max_batch_size == 0 {
-            return refuse("search.maxBatchSize", "0 is no batch for these templates; use 1 or more");
+            return refuse("search.maxBatchSize", "these templates need a batch of 1 or more; use 1 or more");
         }
         if self.kv_cache_reuse && !self.has_paged_context {
             return refuse("search.kvCacheReuse", needs);
@@ -220,8 +220,9 @@ impl Serving {
     fn of_text_models(&self, entry: EngineEntry) -> BTreeMap<&'static str, String> {
         let several = self.max_batch_size.min(MAX_TEXT_INSTANCES);
         let postprocessing = match entry {
-            // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come: with four, Triton
-            // 2.51 gave 27 of 200 answers in order (triton-inference-server/tensorrtllm_backend#614). BLS waits for each.
+            // Several copies answer out of order, and an ensemble passes pieces of one answer on as they come: with
+            // four, Triton 2.51 gave 27 of 200 answers in order (triton-inference-server/tensorrtllm_backend#614). BLS
+            // waits for each.
             EngineEntry::Engine | EngineEntry::Ensemble => 1,
             EngineEntry::BLS => several,
         };

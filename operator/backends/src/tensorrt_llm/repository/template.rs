@@ -8,9 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FillError {
     /// Outside quotes, and unknown.
-    #[error(
-        "line {line}: placeholder {name} is not known, and unfilled it would be no protobuf text; report the image"
-    )]
+    #[error("line {line}: placeholder {name} is unknown, and protobuf text cannot hold it unfilled; report the image")]
     Unknown {
         /// The placeholder.
         name: String,

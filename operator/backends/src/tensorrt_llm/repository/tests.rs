@@ -108,8 +108,7 @@ fn an_unknown_bare_placeholder_fails_and_a_quoted_one_stays() {
     let error = repository(EngineEntry::Engine, &serving, &templates("max_batch_size: ${new_thing}")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "tensorrt_llm/config.pbtxt: line 2: placeholder new_thing is not known, and unfilled it would be no protobuf \
-         text; report the image"
+        "tensorrt_llm/config.pbtxt: line 2: placeholder new_thing is unknown, and protobuf text cannot hold it unfilled; report the image"
     );
     let text =
         &repository(EngineEntry::Engine, &serving, &templates("v: \"${new_thing}\"")).unwrap().configs["tensorrt_llm"];
@@ -136,7 +135,7 @@ fn an_option_without_a_place_is_told() {
 #[rstest]
 #[case(
     Serving { max_batch_size: 0, ..serving(8) },
-    "search.maxBatchSize: 0 is no batch for these templates; use 1 or more"
+    "search.maxBatchSize: these templates need a batch of 1 or more; use 1 or more"
 )]
 #[case(
     Serving { has_paged_context: false, ..serving(8) },

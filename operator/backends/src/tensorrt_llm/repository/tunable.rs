@@ -1,4 +1,5 @@
-//! Parameters of `tensorrt_llm` that Triton reads when it loads the engine: their values are compared without a new build.
+//! Parameters of `tensorrt_llm` that Triton reads when it loads the engine: their values are compared without a new
+//! build.
 
 use thiserror::Error;
 
@@ -15,7 +16,8 @@ enum Takes {
 
 const SWITCH: Takes = Takes::Words(&["true", "false"]);
 
-/// In the templates of every release from 0.15 to 1.2. What a field of `engine.tensorRTLLM` stands for is not among them.
+/// In the templates of every release from 0.15 to 1.2. What a field of `engine.tensorRTLLM` stands for is not among
+/// them.
 const TUNABLE: [(&str, Takes); 10] = [
     ("batch_scheduler_policy", Takes::Words(&["guaranteed_no_evict", "max_utilization"])),
     ("kv_cache_free_gpu_mem_fraction", Takes::Share),
@@ -32,8 +34,8 @@ const TUNABLE: [(&str, Takes); 10] = [
 /// Why a parameter cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TunableError {
-    /// It is none, or a new engine or a field of the spec is what sets it.
-    #[error("{name} is no parameter that an engine reads when it is loaded; use one of {known}")]
+    /// It is unknown, or it needs a new engine, or a field of the spec sets it.
+    #[error("{name} is not a parameter that an engine reads when it is loaded; use one of {known}")]
     Unknown {
         /// The name.
         name: String,
@@ -115,7 +117,7 @@ mod tests {
     #[case(
         "enable_kv_cache_reuse",
         "true",
-        "enable_kv_cache_reuse is no parameter that an engine reads when it is loaded; use one of \
+        "enable_kv_cache_reuse is not a parameter that an engine reads when it is loaded; use one of \
          batch_scheduler_policy, kv_cache_free_gpu_mem_fraction, max_tokens_in_paged_kv_cache, \
          kv_cache_host_memory_bytes, max_attention_window_size, sink_token_length, multi_block_mode, cuda_graph_mode, \
          cuda_graph_cache_size, enable_context_fmha_fp32_acc"

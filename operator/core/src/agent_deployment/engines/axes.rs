@@ -27,7 +27,7 @@ const MAX_NUM_TOKENS: i32 = 8192;
 /// Engines that a status holds.
 const MOST_ENGINES: usize = 16;
 /// Why a model has no points.
-pub(super) const NO_SHAPE: &str = "status.model has no shape of it: delete the resolve Job, so that it is read again";
+pub(super) const NO_SHAPE: &str = "status.model lacks the model's shape: delete the resolve Job to read it again";
 
 /// A point of the build axes.
 pub(in crate::agent_deployment) struct Point {
@@ -43,7 +43,7 @@ pub(super) fn product(world: &World) -> Result<(String, gpu::Gpu), (&'static str
     let product = world.spec.hardware.node_selector.get(PRODUCT_LABEL).cloned().unwrap_or_default();
     let Some(gpu) = gpu::by_label(&product) else {
         let problem = format!(
-            "{product:?} is no whole GPU whose figures are known ({}): name one of them, or use backend Custom",
+            "{product:?} is not a whole GPU with known figures ({}): name one of these, or use backend Custom",
             gpu::names()
         );
         return Err(("hardware.nodeSelector[nvidia.com/gpu.product]", problem));
@@ -95,7 +95,10 @@ fn memory_shape(shape: &ResolvedShape) -> Shape {
 /// Why points are too many for a status, or too large for the GPUs of a pod: the field, and what is wrong with the remedy.
 pub(super) fn too_much(world: &World, points: &[Point]) -> Option<(&'static str, String)> {
     if points.len() > MOST_ENGINES {
-        return Some(("search", format!("{} engines are more than {MOST_ENGINES}: name fewer values", points.len())));
+        return Some((
+            "search",
+            format!("{} engines exceed the limit of {MOST_ENGINES}: name fewer values", points.len()),
+        ));
     }
     let gpus = steps::gpus(&world.spec.serving.triton_resources);
     let needed = points.iter().map(|point| point.build.gpus()).max().unwrap_or(1);

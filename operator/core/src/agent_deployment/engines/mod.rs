@@ -76,7 +76,7 @@ pub(super) fn decide(
     for candidate in &candidates {
         let Some(artifact) = artifact(candidate) else { continue };
         let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
-            let problem = format!("{:?} of Engine {} is no digest", artifact.manifest_digest, candidate.name);
+            let problem = format!("{:?} of Engine {} is not a digest", artifact.manifest_digest, candidate.name);
             return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };

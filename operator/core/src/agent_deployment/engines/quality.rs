@@ -240,7 +240,10 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
         let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
         // What was seen is within the limit: it is the number of samples that leaves more possible.
         if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
-            why += &format!("; {} samples cannot show less: give spec.slo.quality.dataset more", quality.samples);
+            why += &format!(
+                "; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset",
+                quality.samples
+            );
         }
         refuse(world, draft, case.engine, Refusal { subject: figures(&quality, limit), why });
     }

@@ -72,8 +72,8 @@ fn unusable(world: &World, points: &[Point]) -> Option<Unusable> {
         return field(&path, error.to_string());
     }
     if ranks > 1 && world.spec.profiling.is_some() && !world.spec.search.parameters.is_empty() {
-        let problem = "an engine that is split over GPUs is measured as it was loaded at the start: remove parameters or \
-                       profiling, or ask for engines of one GPU";
+        let problem = "an engine split over several GPUs is loaded once, so its parameters cannot vary: remove \
+                       parameters or profiling, or use engines of one GPU";
         return field("search.parameters", problem.to_owned());
     }
     let build = |point: &Point| {

@@ -124,7 +124,7 @@ impl Teller<'_> {
     fn state(&self) -> String {
         let find = |condition| find(self.status, condition);
         let now = find(ConditionType::Reconciling).or_else(|| find(ConditionType::Ready));
-        now.map_or_else(|| "nothing stands in the way".to_owned(), |condition| condition.message.clone())
+        now.map_or_else(|| "nothing blocks progress".to_owned(), |condition| condition.message.clone())
     }
 
     fn objectives(&self) -> Vec<Announcement> {
@@ -136,7 +136,7 @@ impl Teller<'_> {
 
     fn objective(&self, name: &str, happening: Happening) -> Announcement {
         let entry = self.status.slo.iter().find(|entry| entry.name == name);
-        let message = entry.map_or_else(|| format!("{name} is declared no more"), observed);
+        let message = entry.map_or_else(|| format!("{name} is no longer declared"), observed);
         let topic = Topic::Objective(name.to_owned());
         self.announcement(Words { topic, happening, fingerprint: String::new(), message, plan: self.plan() })
     }

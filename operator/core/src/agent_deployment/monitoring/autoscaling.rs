@@ -78,7 +78,7 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
 }
 
 /// What is known of the target where the plan that serves has no record.
-const NO_TARGET: &str = "the record of the revision that serves is lost, and with it the level that was chosen: set \
+const NO_TARGET: &str = "the record of the serving revision is lost, including its chosen level: set \
                          spec.serving.autoscaling.targetRequestsInFlight";
 
 /// A change of the number is told, and that more is needed than is allowed once it is recorded.
@@ -226,15 +226,15 @@ fn problem(unknown: Unknown) -> (UnknownLoad, String) {
         Unknown::Silent { asked: 0 } => (UnknownLoad::NoPods, "no pod runs yet".to_owned()),
         Unknown::Silent { asked } => {
             let problem = format!(
-                "none of {asked} pods shows its counts on port 9464: look at their logs, and for a NetworkPolicy between them and \
-                 the operator"
+                "none of {asked} pods reports its counts on port 9464: check their logs, and any NetworkPolicy between \
+                 them and the operator"
             );
             (UnknownLoad::Silent, problem)
         }
-        Unknown::TooNew => (UnknownLoad::TooNew, "no pod has counted for ten seconds yet".to_owned()),
+        Unknown::TooNew => (UnknownLoad::TooNew, "no pod has counted for a full ten seconds yet".to_owned()),
         Unknown::NotCounted => {
-            let problem = "the agent runtime of the revision that serves is of a version that does not count model requests: \
-                           the next change of the plan brings a newer one";
+            let problem = "the serving revision runs an agent runtime that does not count model requests: the next \
+                           change of the plan updates it";
             (UnknownLoad::NotCounted, problem.to_owned())
         }
     }

@@ -22,9 +22,9 @@ pub fn conditions(world: &World, scaled: Option<&AutoscalingStatus>) -> Vec<Draf
 pub fn contested(world: &World) -> Option<Draft> {
     let (Some(_), Some(manager)) = (&world.spec.serving.autoscaling, &world.scaled_by) else { return None };
     let message = format!(
-        "{manager} set spec.serving.replicas to {} through /scale, which does nothing beside spec.serving.autoscaling: delete the \
-         HorizontalPodAutoscaler or ScaledObject of this agent, or take spec.serving.autoscaling away. This condition goes when \
-         spec.serving.replicas is changed in the manifest",
+        "{manager} set spec.serving.replicas to {} through /scale, which has no effect while spec.serving.autoscaling \
+         is set: delete the HorizontalPodAutoscaler or ScaledObject of this agent, or remove spec.serving.autoscaling. \
+         This condition clears when spec.serving.replicas is changed in the manifest",
         world.spec.serving.replicas
     );
     Some(Draft { condition: ConditionType::ReplicasContested, is_true: true, reason: Reason::ScaledByOthers, message })
@@ -38,6 +38,6 @@ fn held(world: &World) -> Option<Draft> {
         condition: ConditionType::ScalingActive,
         is_true: false,
         reason: Reason::ScaleDownDelayed,
-        message: format!("{manager} asks for {asked} pods through /scale: {kept} stay until the rollout is over"),
+        message: format!("{manager} asks for {asked} pods through /scale: {kept} stay until the rollout ends"),
     })
 }

@@ -151,7 +151,7 @@ pub(super) fn campaign(
     repetition: Option<Repetition<'_>>,
 ) -> Result<Step<Campaign>, IdentityError> {
     let Some(profiling) = &world.spec.profiling else {
-        let problem = "is needed for a campaign: add it".to_owned();
+        let problem = "is required for a campaign: add it".to_owned();
         return Ok(Step::Stopped(Why::SpecRefused { field: "spec.profiling", problem }));
     };
     let configurations = match configurations(&world.spec.search) {
@@ -182,8 +182,8 @@ enum Unfrozen {
 /// Without a campaign there is nothing to choose by.
 fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
     if configurations.len() > 1 {
-        let problem = "several serving configurations can only be told apart by measuring: add spec.profiling, or leave \
-                       one value each in search.instances and search.parameters";
+        let problem = "choosing among several serving configurations requires measurements: add spec.profiling, or \
+                       keep one value each in search.instances and search.parameters";
         return Step::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() });
     }
     let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
@@ -289,8 +289,8 @@ fn configurations(search: &SearchSpace) -> Result<Vec<NamedConfiguration>, Why> 
     }
     if all.len() > MAX_CONFIGURATIONS {
         let problem = format!(
-            "{} serving configurations are more than {MAX_CONFIGURATIONS}: take values out of search.instances or \
-             search.parameters",
+            "{} serving configurations exceed the limit of {MAX_CONFIGURATIONS}: remove values from search.instances \
+             or search.parameters",
             all.len()
         );
         return Err(Why::SpecRefused { field: "spec.search", problem });
@@ -349,7 +349,7 @@ fn nearest(
         OnInfeasible::ServeNearest => {
             let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
             let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
-            let why = format!("the nearest to objectives that nothing meets: {answer}");
+            let why = format!("nothing meets the objectives, and this is the nearest: {answer}");
             row.and_then(|row| chosen(inputs, engines, (&row.engine, &row.configuration, row.level), &why))
                 .map_or(stopped, Step::Done)
         }

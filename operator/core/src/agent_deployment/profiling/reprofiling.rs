@@ -165,9 +165,9 @@ impl Planner<'_> {
         let asked = match (because, &self.call, schedule) {
             (ReprofilingCause::Drift, Some(call), _) => format!("after drift ({})", call.risk),
             (_, _, Some(schedule)) => format!("as {} asks", schedule.text()),
-            (_, _, None) => "as it was due".to_owned(),
+            (_, _, None) => "as planned".to_owned(),
         };
-        let line = format!("measurement {number} of what serves begins, {asked}: at most {gpu_hours} GPU hours");
+        let line = format!("measurement {number} of the serving choice begins, {asked}: at most {gpu_hours} GPU hours");
         draft.notes.push(Note::normal(Reason::Profiling, line));
         self.set_by_schedule(schedule);
         self.state.run = Some(ReprofilingRun {
@@ -318,7 +318,7 @@ fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
     match &outcome.next {
         None | Some(Step::Done(()) | Step::Stopped(Why::PlanRejected { .. })) => None,
         Some(Step::Waiting(Why::AwaitingApproval { .. })) => Some("the proposed plan is approved or declined"),
-        Some(Step::Waiting(_)) => Some("nothing else is under way"),
-        Some(Step::Stopped(_)) => Some("the AgentDeployment is stalled no more"),
+        Some(Step::Waiting(_)) => Some("nothing else is in progress"),
+        Some(Step::Stopped(_)) => Some("the AgentDeployment is no longer stalled"),
     }
 }

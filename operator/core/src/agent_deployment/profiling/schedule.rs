@@ -15,7 +15,7 @@ const FIELDS: usize = 5;
 pub enum ScheduleError {
     /// No such zone.
     #[error(
-        "{zone:?} is no time zone: write a name of the IANA database, such as Europe/Berlin, or leave it out for UTC"
+        "{zone:?} is not a time zone: write a name of the IANA database, such as Europe/Berlin, or leave it out for UTC"
     )]
     UnknownZone {
         /// As it is written.
@@ -23,8 +23,8 @@ pub enum ScheduleError {
     },
     /// No schedule.
     #[error(
-        "{cron:?} is no schedule, {problem}: write minute, hour, day of month, month and day of week, such as 0 3 * * 1 for \
-         every Monday at three"
+        "{cron:?} is not a schedule, {problem}: write minute, hour, day of month, month and day of week, such as 0 3 * \
+         * 1 for every Monday at three"
     )]
     Unreadable {
         /// As it is written.
@@ -33,7 +33,7 @@ pub enum ScheduleError {
         problem: String,
     },
     /// A schedule that nothing fits.
-    #[error("{cron:?} does not come up in the next four years: is there such a day in that month?")]
+    #[error("{cron:?} does not occur in the next four years: check that the month has such a day")]
     Never {
         /// As it is written.
         cron: String,
@@ -70,7 +70,7 @@ impl Schedule {
         let unreadable = |problem: String| ScheduleError::Unreadable { cron: cron.clone(), problem };
         let fields = cron.split_whitespace().count();
         if fields != FIELDS {
-            return Err(unreadable(format!("it has {fields} fields in place of {FIELDS}")));
+            return Err(unreadable(format!("it has {fields} fields instead of {FIELDS}")));
         }
         let mut options = ParseOptions::default();
         // The zone is a field of its own; without one the fields are read as the clock of that zone shows them.
@@ -179,26 +179,26 @@ mod tests {
         "0 3 * * 1",
         Some("Europe/Berln"),
         "spec.profiling.schedule.timeZone",
-        "\"Europe/Berln\" is no time zone: write a name of the IANA database, such as Europe/Berlin, or leave it out for UTC"
+        "\"Europe/Berln\" is not a time zone: write a name of the IANA database, such as Europe/Berlin, or leave it out for UTC"
     )]
     #[case(
         "0 0 31 2 *",
         None,
         "spec.profiling.schedule.cron",
-        "\"0 0 31 2 *\" does not come up in the next four years: is there such a day in that month?"
+        "\"0 0 31 2 *\" does not occur in the next four years: check that the month has such a day"
     )]
     #[case(
         "0 0 30,31 2 *",
         None,
         "spec.profiling.schedule.cron",
-        "\"0 0 30,31 2 *\" does not come up in the next four years: is there such a day in that month?"
+        "\"0 0 30,31 2 *\" does not occur in the next four years: check that the month has such a day"
     )]
     #[case("0 25 * * *", None, "spec.profiling.schedule.cron",
         &format!("\"0 25 * * *\" is no schedule, value must be in range 0..=23; found 25: {FORM}"))]
     #[case("@weekly", None, "spec.profiling.schedule.cron",
-        &format!("\"@weekly\" is no schedule, it has 1 fields in place of 5: {FORM}"))]
+        &format!("\"@weekly\" is no schedule, it has 1 fields instead of 5: {FORM}"))]
     #[case("0 3 * * 1 UTC", None, "spec.profiling.schedule.cron",
-        &format!("\"0 3 * * 1 UTC\" is no schedule, it has 6 fields in place of 5: {FORM}"))]
+        &format!("\"0 3 * * 1 UTC\" is no schedule, it has 6 fields instead of 5: {FORM}"))]
     fn what_cannot_be_kept_is_named_with_its_field_and_the_remedy(
         #[case] cron: &str,
         #[case] zone: Option<&str>,

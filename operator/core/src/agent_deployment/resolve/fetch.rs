@@ -24,7 +24,7 @@ pub(in crate::agent_deployment) fn decide(
         return Ok(Step::Done(()));
     }
     let Ok(source_digest) = resolved.model.source_digest.parse::<Digest>() else {
-        let problem = format!("status.model.sourceDigest {:?} is no digest", resolved.model.source_digest);
+        let problem = format!("status.model.sourceDigest {:?} is not a digest", resolved.model.source_digest);
         return Ok(Step::Stopped(Why::SpecRefused { field: "status.model", problem }));
     };
     let input_hash = content_hash(&source_digest)?;

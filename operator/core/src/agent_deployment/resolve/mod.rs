@@ -200,7 +200,7 @@ pub(super) fn foreign_result(step: &JobStep<'_>, world: &World) -> Why {
         job: step.job(step.recorded(world)),
         class: "ImageMismatch",
         failure: format!(
-            "it reported the result of another task: is {} the worker of this release?",
+            "it reported the result of another task: check that {} is the worker of this release",
             world.settings.images.worker
         ),
     }

@@ -57,7 +57,7 @@ pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draf
         stable: stable.hash().to_owned(),
         choice: changes.choice.clone(),
         refusal: match PlanInputs::read(&target.input_hash).repetition {
-            0 => "take the edit back".to_owned(),
+            0 => "revert the edit".to_owned(),
             // No edit led to it.
             _ => format!("spec.rollout.abort to {} to decline it", target.hash),
         },

@@ -104,7 +104,7 @@ impl Canary<'_> {
         let known = known.map(|known| &known.revision);
         if let Some(baseline) = self.rollout.baseline.as_ref().filter(|baseline| Some(&baseline.revision) != known) {
             let line = format!(
-                "{}: {} of the plan that serves, which plan {} is compared with",
+                "baseline {} starts with {} of the serving plan; plan {} is compared with it",
                 baseline.revision,
                 counted_pods(baseline.pods),
                 self.target.hash
@@ -138,7 +138,8 @@ impl Canary<'_> {
 fn with_remedy(why: Why) -> Why {
     match why {
         Why::RevisionFailing { revision, failure } => {
-            let remedy = "It has the plan that serves: look at what has changed around it, or set spec.rollout.baseline to Stable";
+            let remedy = "It runs the serving plan: check what has changed around it, or set spec.rollout.baseline to \
+                          Stable";
             Why::RevisionFailing { revision, failure: format!("{}. {remedy}", failure.trim_end_matches('.')) }
         }
         why => why,

@@ -210,7 +210,9 @@ impl Canary<'_> {
         }
         self.rollout.step = i32::try_from(step).ok();
         let next = match self.planned() {
-            Some(planned) => format!("{} % of the traffic with {} ready", planned.weight, counted_pods(planned.pods)),
+            Some(planned) => {
+                format!("next are {} % of the traffic with {} ready", planned.weight, counted_pods(planned.pods))
+            }
             None => format!("it takes over with {} ready", counted_pods(self.needed())),
         };
         let line = format!("plan {} passed at {} %: {next}", self.target.hash, self.weight());
@@ -235,7 +237,7 @@ impl Canary<'_> {
                 let beside = self.rollout.baseline.as_ref();
                 let beside = beside.map(|baseline| format!(", and {} as much", baseline.revision)).unwrap_or_default();
                 let pods = counted_pods(wanted);
-                let line = format!("plan {} is given {weight} % of the traffic, {pods}{beside}", self.target.hash);
+                let line = format!("plan {} receives {weight} % of the traffic, {pods}{beside}", self.target.hash);
                 draft.notes.push(Note::normal(Reason::RolloutProgressing, line));
                 self.give_shares(weight);
             }

@@ -276,7 +276,8 @@ impl Canary<'_> {
         if !is_told {
             let beside = self.baseline().map_or("", |_| " and as many of its baseline");
             let line = format!(
-                "plan {} goes on with {found} of {} pods{beside}, and no more traffic than these carry: {scheduler}",
+                "plan {} continues with {found} of {} pods{beside}, and with no more traffic than these carry: \
+                 {scheduler}",
                 self.target.hash, room.wanted
             );
             draft.notes.push(Note::warning(Reason::InsufficientCapacity, line));

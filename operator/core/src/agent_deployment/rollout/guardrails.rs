@@ -79,7 +79,7 @@ pub fn judge(
             None => match known {
                 Some(known) => known.clone(),
                 None => {
-                    held.get_or_insert_with(|| format!("guardrail {} was not looked at yet", guardrail.name));
+                    held.get_or_insert_with(|| format!("guardrail {} has not been evaluated yet", guardrail.name));
                     continue;
                 }
             },

@@ -218,7 +218,7 @@ fn split_mismatch() -> (Verdict, String, &'static str) {
     let code = Reason::TrafficSplitMismatch.as_str();
     (
         Verdict::Hold,
-        format!("{code}: new sessions do not reach the canary in the declared share: look at the gateway"),
+        format!("{code}: new sessions do not reach the canary in the declared share: check the gateway"),
         code,
     )
 }

@@ -164,7 +164,7 @@ fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()>
         }
         Some(failure) => Step::Waiting(Why::RevisionFailing { revision, failure: failure.clone() }),
         None if view.is_past_deadline => {
-            let failure = format!("{} of {wanted} pods are ready past the deadline", view.ready);
+            let failure = format!("only {} of {wanted} pods are ready after the deadline", view.ready);
             Step::Stopped(Why::RevisionFailing { revision, failure })
         }
         None => Step::Waiting(Why::RevisionStarting { revision, ready: view.ready, wanted }),
@@ -179,8 +179,8 @@ fn route_problem(world: &World) -> Option<Why> {
     }
     let problem = match &world.route {
         RouteView::UnknownKind => {
-            "the cluster knows no HTTPRoute: install the CRDs of the Gateway API and a gateway, or \
-                                   set spec.rollout.traffic.type to ReplicaRatio"
+            "the cluster has no HTTPRoute: install the CRDs of the Gateway API and a gateway, or set \
+             spec.rollout.traffic.type to ReplicaRatio"
                 .to_owned()
         }
         RouteView::Absent => return None,

@@ -20,7 +20,7 @@ impl Canary<'_> {
             return;
         }
         let line =
-            format!("plan {} has no ready pod: stable {stable} gets its {weight} % until it has", self.target.hash);
+            format!("plan {} has no ready pod: stable {stable} gets its {weight} % until it has one", self.target.hash);
         draft.notes.push(Note::warning(Reason::RevisionFailing, line));
         self.give_shares(0);
     }
@@ -43,7 +43,7 @@ impl Canary<'_> {
         let since = self.rollout.weight_since.as_ref().map(|since| since.0);
         let is_under_traffic = |crash: &&Crash| view.ready < view.wanted && since.is_none_or(|since| crash.at >= since);
         let crash = view.crash.as_ref().filter(is_under_traffic)?;
-        Some(format!("a pod of it failed under traffic: {}", crash.text))
+        Some(format!("one of its pods failed under traffic: {}", crash.text))
     }
 
     /// A pod that finds no node is no fault of the plan's: capacity decides.

@@ -177,7 +177,7 @@ fn an_objective_that_is_taken_away_is_missed_no_more() {
     cluster.heard.clear();
     cluster = cluster.edited(|spec| spec.slo.objectives.clear()).observing(counted(2_600));
     let closed = cluster.heard.iter().find(|heard| heard.topic.to_string() == "objective/tail").expect("it is told");
-    assert_eq!((closed.happening.as_str(), closed.message.as_str()), ("ObjectiveMet", "tail is declared no more"));
+    assert_eq!((closed.happening.as_str(), closed.message.as_str()), ("ObjectiveMet", "tail is no longer declared"));
 }
 
 #[test]
@@ -245,6 +245,6 @@ fn known_receivers_are_named_in_a_condition_and_without_any_there_is_none() {
         |cluster: &Cluster| lines(&cluster.plan()).into_iter().find(|line| line.starts_with("ReceiversResolved"));
     let cluster = world();
     assert_eq!(seen(&cluster), None);
-    let expected = "ReceiversResolved=True ReceiversKnown: team, on-call are told what happens";
+    let expected = "ReceiversResolved=True ReceiversKnown: team, on-call are notified of events";
     assert_eq!(seen(&cluster.alerting()), Some(expected.to_owned()));
 }

@@ -101,10 +101,10 @@ fn who_waits_for_approval_is_suspended_and_neither_under_way_nor_stalled() {
         revision: proposal.plan_hash.clone(),
         stable: cluster.stable(),
         choice: proposal.changes[..3].to_vec(),
-        refusal: "take the edit back".to_owned(),
+        refusal: "revert the edit".to_owned(),
     };
     assert_eq!(message(&cluster, "Suspended"), why.to_string());
-    let remedy = format!("set spec.rollout.approve to {}, or take the edit back", proposal.plan_hash);
+    let remedy = format!("set spec.rollout.approve to {}, or revert the edit", proposal.plan_hash);
     assert!(why.to_string().ends_with(&remedy), "{why}");
 }
 

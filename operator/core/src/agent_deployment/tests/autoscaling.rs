@@ -196,7 +196,7 @@ fn without_a_word_of_the_load_everything_stays_and_says_so() {
     served.pods.clear();
     served.cluster.pass(120);
     served.reconcile();
-    let silent = "LoadUnknown: 3 pods stay, for the load is not known: no pod runs yet";
+    let silent = "LoadUnknown: 3 pods stay, because the load is unknown: no pod runs yet";
     assert_eq!(served.found(), (3, silent.to_owned()));
     assert_eq!(served.condition("ScalingActive"), Some(format!("False {silent}")));
     let mute = |pods: &[Option<&Evidence>]| {
@@ -215,10 +215,8 @@ fn without_a_word_of_the_load_everything_stays_and_says_so() {
     assert_eq!(
         [mute(&[None, None]), mute(&[Some(&not_counting), None])].map(|message| message.expect("it is said")),
         [
-            "3 pods stay, for the load is not known: none of 2 pods shows its counts on port 9464: look at their logs, and for a \
-             NetworkPolicy between them and the operator",
-            "3 pods stay, for the load is not known: the agent runtime of the revision that serves is of a version that does not count \
-             model requests: the next change of the plan brings a newer one",
+            "3 pods stay, because the load is unknown: none of 2 pods reports its counts on port 9464: check their logs, and any NetworkPolicy between them and the operator",
+            "3 pods stay, because the load is unknown: the serving revision runs an agent runtime that does not count model requests: the next change of the plan updates it",
         ]
     );
 }
@@ -251,7 +249,7 @@ fn fewer_pods_must_have_been_enough_for_five_minutes() {
     served.pass(600, waiting_for_the_model(40.0));
     assert_eq!(served.scaled().replicas, 6);
     served.pass(310, waiting_for_the_model(18.0));
-    let waits = "ScaleDownDelayed: 18.0 model requests in flight, at most 8 a pod: 3 would do, 6 pods stay until that has been so for 5m";
+    let waits = "ScaleDownDelayed: 18.0 model requests in flight, at most 8 a pod: 3 would suffice; 6 pods stay until that has held for 5m";
     assert_eq!(served.found(), (6, waits.to_owned()));
     // What was needed when the delay began is kept; the rest follows as long after it.
     served.pass(20, waiting_for_the_model(18.0));
@@ -294,7 +292,7 @@ fn more_than_is_allowed_is_said_once() {
     let mut served = served("{maxReplicas: 4}", waiting_for_the_model(20.0));
     served.pass(60, waiting_for_the_model(60.0));
     served.pass(60, waiting_for_the_model(60.0));
-    let limited = "60.0 model requests in flight, at most 8 a pod: 9 are needed, 4 pods allowed: raise \
+    let limited = "60.0 model requests in flight, at most 8 a pod: 9 are needed but 4 pods allowed: raise \
                    spec.serving.autoscaling.maxReplicas";
     assert_eq!(served.found(), (4, format!("ScalingLimited: {limited}")));
     assert_eq!(served.condition("ScalingActive"), Some(format!("True ScalingLimited: {limited}")));
@@ -371,7 +369,7 @@ fn both_arms_grow_in_a_rollout_and_neither_shrinks() {
     assert_eq!(arms(&served), (6, 6));
     served.pass(1_200, waiting_for_the_model(10.0));
     assert_eq!(arms(&served), (6, 6));
-    let kept = "ScaleDownDelayed: 10.0 model requests in flight, at most 8 a pod: 2 would do, 6 pods stay until the rollout is over";
+    let kept = "ScaleDownDelayed: 10.0 model requests in flight, at most 8 a pod: 2 would suffice; 6 pods stay until the rollout ends";
     assert_eq!(served.found().1, kept);
     // What is left of it once it is over carries the load for as long as any other number.
     let hash = served.cluster.canary();
@@ -390,9 +388,10 @@ fn somebody_who_scales_beside_it_is_told_once_that_it_does_nothing() {
     served.cluster = served.cluster.clone().edited(|spec| spec.serving.replicas = 9);
     let told: Vec<_> =
         served.plan().notes.into_iter().map(|note| format!("{} {}", note.reason, note.message)).collect();
-    let message = "kube-controller-manager set spec.serving.replicas to 9 through /scale, which does nothing beside \
-                   spec.serving.autoscaling: delete the HorizontalPodAutoscaler or ScaledObject of this agent, or take \
-                   spec.serving.autoscaling away. This condition goes when spec.serving.replicas is changed in the manifest";
+    let message = "kube-controller-manager set spec.serving.replicas to 9 through /scale, which has no effect while \
+                   spec.serving.autoscaling is set: delete the HorizontalPodAutoscaler or ScaledObject of this agent, \
+                   or remove spec.serving.autoscaling. This condition clears when spec.serving.replicas is changed in \
+                   the manifest";
     assert_eq!(told, [format!("ScaledByOthers {message}")]);
     served.cluster.settle();
     assert_eq!(served.condition("ReplicasContested"), Some(format!("True ScaledByOthers: {message}")));
@@ -416,7 +415,7 @@ fn an_autoscaler_takes_no_pod_away_while_a_canary_has_traffic_and_whoever_edits_
         served.pass(30, waiting_for_the_model(1.0));
         (served.pods_of(&stable), served.condition("ScalingActive"))
     };
-    let held = "False ScaleDownDelayed: keda asks for 2 pods through /scale: 4 stay until the rollout is over";
+    let held = "False ScaleDownDelayed: keda asks for 2 pods through /scale: 4 stay until the rollout ends";
     assert_eq!(scaled(2, Some("keda")), (4, Some(held.to_owned())));
     assert_eq!(scaled(6, Some("keda")), (6, None));
     assert_eq!(scaled(3, None), (3, None));

@@ -221,7 +221,8 @@ fn a_pod_that_crashes_under_traffic_needs_no_statistics() {
     let canary = trial.cluster.canary();
     trial.lose_pods(&canary, Some("triton exited with code 137 (OOMKilled)"));
     trial.settle();
-    let reason = "at 20 % of the traffic: a pod of it failed under traffic: triton exited with code 137 (OOMKilled)";
+    let reason =
+        "at 20 % of the traffic: one of its pods failed under traffic: triton exited with code 137 (OOMKilled)";
     assert_eq!(trial.rollout().rejected.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>(), [reason]);
 }
 
@@ -346,7 +347,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
     let mut trial = trial();
     let canary = trial.cluster.canary();
     let RouteView::Present { object, .. } = trial.cluster.world.route.clone() else { panic!("there is a route") };
-    let problem = Some("no Gateway has taken HTTPRoute support in".to_owned());
+    let problem = Some("no Gateway has accepted HTTPRoute support".to_owned());
     trial.cluster.world.route = RouteView::Present { object, problem, rival: None };
     trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.system_prompt = "Be brief.".to_owned());
     trial.settle();
@@ -358,7 +359,7 @@ fn a_route_that_no_gateway_serves_gets_no_canary_traffic() {
         trial.cluster.world.status.conditions.iter().find(|c| c.type_ == "Reconciling").expect("it has one");
     assert_eq!(
         (reconciling.reason.as_str(), reconciling.message.as_str()),
-        ("RouteUnavailable", "spec.rollout.traffic.gatewayAPI: no Gateway has taken HTTPRoute support in")
+        ("RouteUnavailable", "spec.rollout.traffic.gatewayAPI: no Gateway has accepted HTTPRoute support")
     );
 }
 

@@ -139,17 +139,18 @@ fn without_room_stable_goes_on_alone_and_the_condition_has_the_schedulers_words_
     let mut full = full(1, "{}");
     let (stable, canary) = full.revisions();
     let waiting = format!(
-        "True WaitingForCapacity: revision {canary} waits for a node: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu. After \
-         10m (spec.rollout.capacityDeadline) it gives up for a while"
+        "True WaitingForCapacity: revision {canary} waits for a node: 0/1 nodes are available: 1 Insufficient \
+         nvidia.com/gpu. After 10m (spec.rollout.capacityDeadline) it pauses and tries again later"
     );
     assert_eq!(full.condition("Reconciling"), waiting);
     full.pass(9);
     assert_eq!(full.condition("Reconciling"), waiting);
     full.pass(1);
     let stalled = format!(
-        "True InsufficientCapacity: revision {canary} finds no room for 1 pod beside those that serve: 0/1 nodes are available: 1 \
-         Insufficient nvidia.com/gpu. All of these go on; it asks again from time to time, and at once when the spec changes. Free \
-         capacity, add a node or lower spec.serving.replicas, or let serving pods make room with spec.rollout.capacity: InPlace"
+        "True InsufficientCapacity: the cluster lacks capacity for 1 pod of revision {canary} beside the serving pods: \
+         0/1 nodes are available: 1 Insufficient nvidia.com/gpu. These continue to serve. The operator probes for \
+         capacity regularly, and at once when the spec changes. Free capacity, add a node or lower \
+         spec.serving.replicas, or set spec.rollout.capacity to InPlace, which drains serving pods"
     );
     assert_eq!(full.condition("Stalled"), stalled);
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((1, 1), (0, 0)));
@@ -214,8 +215,8 @@ fn with_room_for_some_the_share_is_what_these_can_carry_and_stable_keeps_all_its
     assert_eq!((full.phase(), full.rollout().weight), (Some(CapacityPhase::Limited), Some(20)));
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (1, 1)));
     let told = format!(
-        "Warning plan {canary} goes on with 1 of 4 pods, and no more traffic than these carry: 0/1 nodes are available: 1 Insufficient \
-         nvidia.com/gpu"
+        "Warning plan {canary} continues with 1 of 4 pods, and with no more traffic than these carry: 0/1 nodes are \
+         available: 1 Insufficient nvidia.com/gpu"
     );
     assert!(full.events.contains(&told), "{:?}", full.events);
 }
@@ -233,7 +234,7 @@ fn a_canary_that_may_take_over_and_has_no_room_keeps_its_share_until_there_is_so
     assert_eq!((full.phase(), full.rollout().weight), (Some(CapacityPhase::Limited), Some(20)));
     let stalled = full.condition("Stalled");
     let words = format!(
-        "True InsufficientCapacity: revision {canary} cannot take over: it has 1 pod and finds no room for 4 beside those that serve: "
+        "True InsufficientCapacity: revision {canary} cannot take over: it has 1 pod, and the cluster lacks capacity for 4 beside the serving pods: "
     );
     assert!(stalled.starts_with(&words), "{stalled}");
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (1, 1)));
@@ -292,17 +293,19 @@ fn a_canary_whose_baseline_finds_no_room_gives_its_own_back_and_waits() {
     let baseline = baseline_of(&canary);
     assert_eq!((full.pods(&canary), full.pods(&baseline), full.rollout().weight), ((1, 1), (1, 0), Some(0)));
     let waiting = format!(
-        "True WaitingForCapacity: revision {baseline} waits for a node: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu. After \
-         10m (spec.rollout.capacityDeadline) it goes on with the pods that have a node, or gives up for a while if none has"
+        "True WaitingForCapacity: revision {baseline} waits for a node: 0/1 nodes are available: 1 Insufficient \
+         nvidia.com/gpu. After 10m (spec.rollout.capacityDeadline) it continues with the scheduled pods, or pauses and \
+         tries again later if there are none"
     );
     assert_eq!(full.condition("Reconciling"), waiting);
     full.pass(10);
     assert_eq!((full.pods(&stable), full.pods(&canary), full.pods(&baseline)), ((1, 1), (0, 0), (0, 0)));
     let stalled = format!(
-        "True InsufficientCapacity: revision {canary} finds no room for 2 pods beside those that serve: 0/1 nodes are available: 1 \
-         Insufficient nvidia.com/gpu. All of these go on; it asks again from time to time, and at once when the spec changes. Free \
-         capacity, add a node or lower spec.serving.replicas, or do without its baseline, which needs as many pods: \
-         spec.rollout.baseline: Stable"
+        "True InsufficientCapacity: the cluster lacks capacity for 2 pods of revision {canary} beside the serving \
+         pods: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu. These continue to serve. The operator probes \
+         for capacity regularly, and at once when the spec changes. Free capacity, add a node or lower \
+         spec.serving.replicas, or set spec.rollout.baseline to Stable, because a mirrored baseline needs as many \
+         pods"
     );
     assert_eq!(full.condition("Stalled"), stalled);
     full.edit(|spec| spec.rollout.baseline = Baseline::Stable);
@@ -321,8 +324,8 @@ fn a_canary_and_its_baseline_share_what_room_there_is() {
     assert_eq!((full.pods(&stable), full.pods(&canary), full.pods(&baseline)), ((8, 8), (1, 1), (1, 1)));
     assert_eq!((full.rollout().weight, full.cluster.weights[&format!("support-{stable}")]), (Some(11), 78));
     let told = format!(
-        "Warning plan {canary} goes on with 1 of 2 pods and as many of its baseline, and no more traffic than these carry: 0/1 nodes are \
-         available: 1 Insufficient nvidia.com/gpu"
+        "Warning plan {canary} continues with 1 of 2 pods and as many of its baseline, and with no more traffic than \
+         these carry: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
     );
     assert!(full.events.contains(&told), "{:?}", full.events);
 }

@@ -191,7 +191,7 @@ fn the_first_day_is_counted_and_written_once_a_block_and_the_status_does_not_fol
     let mut life = Life::of(serving()).hours(1, USUAL);
     let drift = life.drift();
     assert_eq!((drift.verdict, drift.baseline_until.clone(), life.writes), (DriftVerdict::Collecting, None, 6));
-    let words = "the first day is counted until 2026-01-02T00:02:30Z: what comes later is compared with it";
+    let words = "the first day lasts until 2026-01-02T00:02:30Z; later traffic is compared with it";
     assert_eq!(
         (drift.message.as_str(), drift.unknown.as_slice()),
         (words, ["driver".to_owned(), "gpu".to_owned()].as_slice())
@@ -226,7 +226,7 @@ fn a_slower_model_is_told_once_and_starts_nothing_by_default() {
     assert_eq!(risk.as_deref(), Some("reply: RequestLatency is slower than on the first day"));
     let told = message(&life.cluster, "BehaviorDrift");
     assert!(
-        told.starts_with("like work is done worse than on the first day: ") && told.contains("at risk is reply"),
+        told.starts_with("comparable work is served worse than on the first day: ") && told.contains("at risk: reply"),
         "{told}"
     );
     assert_eq!(
@@ -253,13 +253,13 @@ fn an_objective_at_risk_is_measured_anew_seven_days_after_the_last_campaign() {
     let life = life.after(6 * DAY);
     assert_eq!((life.condition("Profiling").as_str(), life.campaigns()), ("True Profiling", 2));
     assert_eq!((life.run().number, life.run().because), (1, ReprofilingCause::Drift));
-    let begun = "measurement 1 of what serves begins, after drift (reply: RequestLatency is slower than on the first day): at most 8 GPU hours";
+    let begun = "measurement 1 of the serving choice begins, after drift (reply: RequestLatency is slower than on the first day): at most 8 GPU hours";
     assert!(life.events.contains(&format!("Normal Profiling: {begun}")), "{:?}", life.events);
     // What was found to stay is compared with itself from then on, and nothing is measured again.
     let life = life.measured_anew();
     let drift = life.drift();
     assert_eq!((drift.verdict, drift.risk), (DriftVerdict::Collecting, None));
-    assert_eq!(drift.restarted.as_deref(), Some("measurement 1 found that what serves stays"));
+    assert_eq!(drift.restarted.as_deref(), Some("measurement 1 confirmed the serving choice"));
     let result = life.run().result;
     assert_eq!((result, life.condition("Profiling").as_str()), (Some(ReprofilingResult::Unchanged), "absent"));
     let life = life.hours(25, SLOWER).hours(6, SLOWER).after(8 * DAY);
@@ -307,7 +307,7 @@ fn a_month_without_budget_holds_it_back_with_numbers() {
     state.month = Some(MonthlyUse { month: "2026-01".to_owned(), gpu_milliseconds: 1_800_000 });
     let life = life.after(7 * DAY);
     assert_eq!((life.condition("Profiling").as_str(), life.campaigns()), ("False ReprofilingBudgetUsed", 1));
-    assert!(message(&life.cluster, "Profiling").contains("0.50 of 0.5 GPU hours are used in 2026-01"));
+    assert!(message(&life.cluster, "Profiling").contains("0.50 of 0.5 GPU hours of 2026-01 are used"));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn other_work_is_proposed_to_be_measured_and_a_word_is_good_for_one_measurement(
     assert_eq!((life.drift().proposal, life.drift().risk, life.told("WorkloadChanged")), (Some(word.clone()), None, 1));
     let told = message(&life.cluster, "WorkloadDrift");
     assert!(
-        told.ends_with(&format!("then set spec.profiling.approveReprofiling to {word}: what serves is measured anew")),
+        told.ends_with(&format!("then set spec.profiling.approveReprofiling to {word} to measure again")),
         "{told}"
     );
     let approve = |word: &str| {
@@ -347,7 +347,7 @@ fn by_default_other_work_is_told_and_nothing_is_proposed() {
     );
     let told = message(&life.cluster, "WorkloadDrift");
     assert!(
-        told.contains("OutputTokensPerRun is higher") && told.contains("Bring spec.profiling.workloads up to date"),
+        told.contains("OutputTokensPerRun is higher") && told.contains("Update spec.profiling.workloads"),
         "{told}"
     );
 }
@@ -458,7 +458,7 @@ fn receivers_are_told_of_drift_once_and_that_another_plan_ends_it() {
     life.cluster.heard.clear();
     let mut life = life.hours(6, SLOWER);
     let heard = life.cluster.heard.first().expect("it is told");
-    let words = "like work is done worse than on the first day: RequestLatency is slower (log-evidence ";
+    let words = "comparable work is served worse than on the first day: RequestLatency is slower (log-evidence ";
     assert!(heard.topic.to_string() == "drift" && heard.message.starts_with(words), "{}", heard.message);
     assert_eq!(life.cluster.news(), ["BehaviorDrift warning"]);
     life.windows = [Vec::new(), Vec::new()];

@@ -21,12 +21,12 @@ fn in_place_the_one_pod_makes_room_and_the_new_one_takes_over_when_it_is_ready()
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((0, 0), (1, 0)));
     assert_eq!(full.condition("Ready"), format!("False NotServing: no pod of revision {stable} is ready"));
     let updating = format!(
-        "True UpdatingInPlace: 1 pod of {stable} made room for revision {canary}, which has 0 ready; 0 of {stable} go on"
+        "True UpdatingInPlace: 1 pod of {stable} drained for revision {canary}, which has 0 ready; 0 of {stable} remain"
     );
     assert_eq!(full.condition("Reconciling"), updating);
     let told = format!(
-        "Warning a pod of {stable} makes room for plan {canary}, 0 go on: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu. \
-         Nobody serves until {canary} is ready"
+        "Warning draining one {stable} pod for plan {canary}; 0 remain: 0/1 nodes are available: 1 Insufficient \
+         nvidia.com/gpu. No pod serves until {canary} is ready"
     );
     assert!(full.events.contains(&told), "{:?}", full.events);
     full.ready();
@@ -72,8 +72,7 @@ fn a_canary_that_does_not_get_ready_gives_the_place_back_and_is_not_tried_again(
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((1, 1), (0, 0)));
     let stalled = full.condition("Stalled");
     let words = format!(
-        "True RolledBack: revision {canary} was rolled back at 0 % of the traffic: 0 of 1 pods were ready 12 min after a pod of {stable} \
-         had made room"
+        "True RolledBack: revision {canary} was rolled back at 0 % of the traffic: 0 of 1 pods were ready 12 min after a {stable} pod was drained"
     );
     assert!(stalled.starts_with(&words), "{stalled}");
     full.pass(600);
@@ -198,8 +197,8 @@ fn a_canary_that_fails_in_several_places_gives_them_back_one_by_one() {
     full.ready();
     assert_eq!((full.pods(&stable), full.pods(&canary)), ((4, 4), (0, 0)));
     let stalled = full.condition("Stalled");
-    assert!(stalled.contains("a pod of it failed"), "{stalled}");
-    let told = format!("Warning {stable} gets 3 pods back one by one: ");
+    assert!(stalled.contains("one of its pods failed"), "{stalled}");
+    let told = format!("Warning {stable} regains 3 pods one by one: ");
     assert!(full.events.iter().any(|event| event.starts_with(&told)), "{:?}", full.events);
 }
 
@@ -268,7 +267,7 @@ fn a_canary_alone_is_ready_in_the_place_of_stable() {
     let ready = trial.cluster.world.status.conditions.iter().find(|condition| condition.type_ == "Ready").expect("one");
     let stable = trial.cluster.stable();
     let canary = trial.cluster.canary();
-    let words = format!("revision {stable} serves with 0 of 1 pods, {canary} with 1 in the place of the others");
+    let words = format!("revision {stable} serves with 0 of 1 pods, and {canary} with 1 in place of the others");
     assert_eq!((ready.status.as_str(), ready.message.as_str()), ("True", words.as_str()));
     assert_eq!(trial.cluster.world.status.ready_replicas.as_deref(), Some("1/1"));
 }

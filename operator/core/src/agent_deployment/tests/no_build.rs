@@ -208,8 +208,8 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     let plan = cluster.plan();
     assert_eq!(
         stalled(&plan),
-        "spec.search.precision[0]: the checkpoint is quantized as FP8 and TensorRTLLMPyTorch serves it as it is; use FP8 alone, or a \
-         checkpoint that is not quantized"
+        "spec.search.precision[0]: the checkpoint is quantized as FP8, and TensorRTLLMPyTorch does not requantize it; \
+         use FP8 alone, or a checkpoint that is not quantized"
     );
     assert_eq!(plan.status.stage, Some(Stage::Refused));
     assert_eq!(cluster.running_jobs(), Vec::<String>::new());
@@ -224,9 +224,7 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     |c: Cluster| c.edited(|spec| {
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-MIG-1g.10gb".to_owned());
     }),
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is no whole GPU whose figures are known \
-     (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): \
-     name one of them, or use backend Custom"
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is not a whole GPU with known figures (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): name one of these, or use backend Custom"
 )]
 #[case::a_version_in_no_image(
     |c: Cluster| c.edited(|spec| {

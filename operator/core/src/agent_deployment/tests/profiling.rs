@@ -204,8 +204,7 @@ fn several_configurations_without_a_campaign_are_refused() {
     let cluster = profiled().edited(|spec| spec.profiling = None);
     assert_eq!(
         message(&cluster, "Stalled"),
-        "spec.search: several serving configurations can only be told apart by measuring: add spec.profiling, or leave one \
-         value each in search.instances and search.parameters"
+        "spec.search: choosing among several serving configurations requires measurements: add spec.profiling, or keep one value each in search.instances and search.parameters"
     );
 }
 
@@ -216,7 +215,7 @@ fn a_workload_is_read_line_by_line() {
     let WorkloadView::Invalid { problem } = WorkloadView::read_trace(&format!("{good}\n")) else {
         panic!("a prompt is no run")
     };
-    assert!(problem.starts_with("line 1 is no recorded run (input, calls with tool"), "{problem}");
+    assert!(problem.starts_with("line 1 is not a recorded run (input, calls with tool"), "{problem}");
     assert_eq!(WorkloadView::read_prompts("\n"), WorkloadView::Invalid { problem: "it has no lines".to_owned() });
 }
 

@@ -105,7 +105,8 @@ fn an_engine_that_may_be_worse_is_refused_with_its_score_its_bound_and_the_limit
 fn an_engine_that_too_few_samples_refuse_asks_for_more() {
     let cluster = scored(scored(gated(), REFERENCE), Found { score: 980_000, drop: Some((0, 22_600)) });
     let told = "Warning EngineRefused: int8: quality 98.00 %: a drop of 0.00 % from the reference, at most 2.26 %; \
-                spec.slo.quality.maxDrop allows 2%; 400 samples cannot show less: give spec.slo.quality.dataset more";
+                spec.slo.quality.maxDrop allows 2%; 400 samples cannot show a smaller drop: add samples to \
+                spec.slo.quality.dataset";
     assert_eq!(lines(&cluster.plan()).iter().filter(|line| *line == told).count(), 1, "{:?}", lines(&cluster.plan()));
 }
 

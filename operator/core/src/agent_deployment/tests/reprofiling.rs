@@ -97,7 +97,7 @@ fn without_a_schedule_nothing_is_said_of_one() {
 #[test]
 fn nothing_is_measured_before_its_time_and_the_time_is_told() {
     let cluster = weekly().after(TO_MONDAY - 1);
-    assert_eq!(message(&cluster, "Profiling"), "what serves is measured anew at 2026-01-05T03:00:00Z");
+    assert_eq!(message(&cluster, "Profiling"), "the serving choice is measured again at 2026-01-05T03:00:00Z");
     assert_eq!(
         (condition(&cluster, "Profiling").as_str(), cluster.world.profiles.len()),
         ("False ReprofilingPlanned", 1)
@@ -132,7 +132,7 @@ fn a_choice_that_holds_is_recorded_and_nothing_rolls_out() {
     let stable = cluster.stable();
     let cluster = cluster.measured_anew(2_000, 1_500);
     assert_eq!((cluster.run().result, cluster.stable()), (Some(ReprofilingResult::Unchanged), stable));
-    let told = "what serves is measured anew at 2026-01-12T03:00:00Z; measurement 1: the choice is unchanged: \
+    let told = "the serving choice is measured again at 2026-01-12T03:00:00Z; measurement 1: the choice is unchanged: \
                 int8/instances-2,max_batch-4 at 8 in flight, 2.00 requests a second";
     assert_eq!(message(&cluster, "Profiling"), told);
     assert_eq!((cluster.world.status.stage, cluster.world.serving.len()), (Some(Stage::Serving), 1));
@@ -143,8 +143,7 @@ fn a_lead_within_what_campaigns_differ_by_changes_nothing() {
     let cluster = weekly().after(TO_MONDAY).measured_anew(2_000, 2_090);
     let run = cluster.run();
     assert_eq!(run.result, Some(ReprofilingResult::Unchanged));
-    let told = "measurement 1: the choice is unchanged: fp32/instances-2,max_batch-4 at 8 in flight, 2.09 requests a second is not \
-                better by 5 % than int8/instances-2,max_batch-4 at 8 in flight, 2.00 requests a second";
+    let told = "measurement 1: the choice is unchanged: fp32/instances-2,max_batch-4 at 8 in flight, 2.09 requests a second is not 5 % better than int8/instances-2,max_batch-4 at 8 in flight, 2.00 requests a second";
     assert_eq!((run.message.as_str(), cluster.world.serving.len()), (told, 1));
 }
 
@@ -174,7 +173,7 @@ fn what_no_longer_meets_the_objectives_gives_way_to_what_does() {
     let run = cluster.run();
     assert_eq!(run.result, Some(ReprofilingResult::Changed));
     assert!(
-        run.message.ends_with("takes the place of what serves, which was not measured or does not meet spec.slo"),
+        run.message.ends_with("replaces the serving choice, which was not measured or does not meet spec.slo"),
         "{}",
         run.message
     );
@@ -201,7 +200,7 @@ fn a_choice_of_a_schedules_waits_for_approval_too_and_can_be_declined() {
 fn while_a_proposal_waits_nothing_is_measured() {
     let asking = profiling(weekly(), |profiling| profiling.approval = Approval::Manual);
     let waiting = asking.after(TO_MONDAY).measured_anew(2_000, 3_000).after(7 * DAY);
-    let held = "what serves is to be measured anew since 2026-01-12T03:00:00Z: it begins once the proposed plan is approved or declined";
+    let held = "measuring the serving choice again is due since 2026-01-12T03:00:00Z: it begins once the proposed plan is approved or declined";
     assert!(message(&waiting, "Profiling").starts_with(held), "{}", message(&waiting, "Profiling"));
     assert_eq!(waiting.run().number, 1);
 }
@@ -220,8 +219,7 @@ fn a_rollout_is_waited_for() {
     let mut rolling = ended(rolling, ProfilePhase::Chosen);
     let canary = rolling.canary();
     rolling = rolling.after(TO_MONDAY);
-    let held =
-        "what serves is to be measured anew since 2026-01-05T03:00:00Z: it begins once nothing else is under way";
+    let held = "measuring the serving choice again is due since 2026-01-05T03:00:00Z: it begins once nothing else is in progress";
     assert_eq!(message(&rolling, "Profiling"), held);
     let serving = rolling.with_pods_ready();
     assert_eq!((serving.stable(), serving.run().number), (canary, 1));
@@ -295,8 +293,8 @@ fn a_schedule_that_cannot_be_kept_is_told_once_and_disturbs_nobody() {
         profiling.schedule =
             Some(serde_norway::from_str("{cron: 0 3 * * 1, timeZone: Europe/Berln}").expect("a schedule"));
     });
-    let problem = "spec.profiling.schedule.timeZone: \"Europe/Berln\" is no time zone: write a name of the IANA database, such as \
-                   Europe/Berlin, or leave it out for UTC";
+    let problem = "spec.profiling.schedule.timeZone: \"Europe/Berln\" is not a time zone: write a name of the IANA \
+                   database, such as Europe/Berlin, or leave it out for UTC";
     assert_eq!(lines(&cluster.plan()).last(), Some(&format!("Warning SpecRefused: {problem}")));
     cluster.settle();
     assert_eq!((message(&cluster, "Profiling").as_str(), cluster.plan().notes), (problem, vec![]));
@@ -336,8 +334,7 @@ fn a_month_costs_no_more_than_it_may() {
     // Half an hour was used each time.
     assert_eq!(granted, ["1.2", "0.7"]);
     cluster = cluster.after(DAY);
-    let told = "spec.profiling.budget.perMonth: 1.00 of 1.2 GPU hours are used in 2026-01, and measuring anew takes about 0.50: it waits \
-                for the next month, or for a higher limit";
+    let told = "spec.profiling.budget.perMonth: 1.00 of 1.2 GPU hours of 2026-01 are used, and a campaign takes about 0.50: it waits for the next month, or for a higher limit";
     assert_eq!((message(&cluster, "Profiling").as_str(), cluster.run().number), (told, 2));
     assert_eq!(condition(&cluster, "Profiling"), "False ReprofilingBudgetUsed");
     assert_eq!(cluster.after(31 * DAY).run().number, 3);

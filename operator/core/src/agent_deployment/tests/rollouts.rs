@@ -108,7 +108,7 @@ fn a_revision_that_fails_past_its_deadline_stalls_while_stable_serves() {
     changed.settle();
     let failing = format!("True revision {canary} does not start: triton exited with code 1: failed to load 'agent'");
     assert_eq!(status_of(&changed, "Stalled"), failing);
-    assert_eq!(status_of(&changed, "Reconciling"), "False nothing is under way");
+    assert_eq!(status_of(&changed, "Reconciling"), "False nothing is in progress");
     assert_eq!(status_of(&changed, "Ready"), format!("True revision {stable} serves with 2 of 2 pods"));
     assert_eq!(changed.routed_to, Some(stable));
 }

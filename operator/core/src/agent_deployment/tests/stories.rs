@@ -18,8 +18,8 @@ fn condition(type_: &str, status: &str, message: &str) -> (String, String, Strin
     (type_.to_owned(), status.to_owned(), message.to_owned())
 }
 
-const UP_TO_DATE: &str = "nothing is under way";
-const FREE: &str = "nothing stands in the way";
+const UP_TO_DATE: &str = "nothing is in progress";
+const FREE: &str = "nothing blocks progress";
 
 /// One look after the other, with what happens in between.
 #[test]
@@ -110,8 +110,7 @@ fn a_known_cause_of_an_unbound_store_is_named_where_the_store_is_mounted() {
     let fetch = cluster.running_jobs().remove(0);
     let job = cluster.world.jobs.get_mut(&fetch).expect("the fetch Job exists");
     job.phase = JobPhase::unscheduled(words.to_owned());
-    let message = "claim slipway-store is not bound and no storage class is configured: set store.storageClassName of the \
-                   operator, or mark a class as the cluster's default";
+    let message = "claim slipway-store is not bound, and no storage class is configured: set store.storageClassName of the operator's chart, or mark a class as the cluster's default";
     let expected = [
         condition("Ready", "False", message),
         condition("Reconciling", "True", message),
@@ -197,8 +196,7 @@ fn a_worker_of_another_release_is_named() {
     let fetch = cluster.running_jobs().remove(0);
     cluster.world.jobs.get_mut(&fetch).expect("the fetch Job exists").phase = result;
     let message = format!(
-        "Job {fetch} failed (ImageMismatch): it reported the result of another task: is example.com/worker:1 the worker \
-         of this release?. Delete the Job to try again"
+        "Job {fetch} failed (ImageMismatch): it reported the result of another task: check that example.com/worker:1 is the worker of this release. Delete the Job to try again"
     );
     assert_eq!(conditions(&cluster)[2], condition("Stalled", "True", &message));
 }

@@ -111,9 +111,7 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
     |c: Cluster| c.edited(|spec| {
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-MIG-1g.10gb".to_owned());
     }),
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is no whole GPU whose figures are known \
-     (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): \
-     name one of them, or use backend Custom"
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is not a whole GPU with known figures (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): name one of these, or use backend Custom"
 )]
 #[case::a_version_without_an_engine_flow(
     |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = "1.3.0".to_owned()),
@@ -137,8 +135,7 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
         spec.profiling = serde_norway::from_str(PROFILING).expect("profiling");
         of_two_gpus(spec);
     }),
-    "spec.search.parameters: an engine that is split over GPUs is measured as it was loaded at the start: remove parameters or \
-     profiling, or ask for engines of one GPU"
+    "spec.search.parameters: an engine split over several GPUs is loaded once, so its parameters cannot vary: remove parameters or profiling, or use engines of one GPU"
 )]
 #[case::several_reasons(
     |c: Cluster| c.edited(|spec| {

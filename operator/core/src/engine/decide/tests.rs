@@ -126,7 +126,7 @@ fn an_attempt_is_recorded_before_its_job_is_created() {
     let expected = [
         format!("Ready=False {message}"),
         format!("Reconciling=True {message}"),
-        "Stalled=False UpToDate: nothing is under way".to_owned(),
+        "Stalled=False UpToDate: nothing is in progress".to_owned(),
     ];
     assert_eq!(conditions(&second), expected);
 }
@@ -188,7 +188,7 @@ fn what_no_repetition_mends_stalls_and_is_told_once(#[case] class: FailureClass,
     );
     let expected = [
         format!("Ready=False JobFailed: {message}"),
-        "Reconciling=False UpToDate: nothing is under way".to_owned(),
+        "Reconciling=False UpToDate: nothing is in progress".to_owned(),
         format!("Stalled=True JobFailed: {message}"),
     ];
     assert_eq!(conditions(&plan), expected);
@@ -212,8 +212,7 @@ fn a_result_of_another_task_points_to_the_workers_release() {
     let fetched = FetchResult { source_digest: manifest_digest(), files: 1, bytes: 1, transferred_bytes: 1, millis: 1 };
     let phase = JobPhase::Succeeded { outcome: Box::new(Outcome::Fetch(fetched)), milliseconds: 1 };
     let plan = engine().building().with_job(phase).plan();
-    let expected = "Stalled=True JobFailed: Job build-0f1e2d3c4b-1 failed (ImageMismatch): it reported the result of another \
-                    task: is example.com/worker:1 the worker of this release?. Delete the Job to try again";
+    let expected = "Stalled=True JobFailed: Job build-0f1e2d3c4b-1 failed (ImageMismatch): it reported the result of another task: check that example.com/worker:1 is the worker of this release. Delete the Job to try again";
     assert_eq!(conditions(&plan)[2], expected);
 }
 

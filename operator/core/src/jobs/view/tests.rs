@@ -210,11 +210,11 @@ fn with_secrets(names: &[&str]) -> PodFixture {
 #[case::none(&[], JobPhase::Running { started_at: Some(at(2)) })]
 #[case::one(
     &["hub"],
-    JobPhase::SecretUnavailable("its volumes are not there: Secret hub must exist in this namespace".to_owned())
+    JobPhase::SecretUnavailable("its volumes cannot be mounted: create Secret hub in this namespace".to_owned())
 )]
 #[case::two(
     &["hub", "crm"],
-    JobPhase::SecretUnavailable("its volumes are not there: Secrets hub, crm must exist in this namespace".to_owned())
+    JobPhase::SecretUnavailable("its volumes cannot be mounted: create Secrets hub, crm in this namespace".to_owned())
 )]
 fn a_pod_that_waits_for_its_volumes_names_the_secrets_among_them(#[case] secrets: &[&str], #[case] expected: JobPhase) {
     assert_eq!(phase(&job(), vec![with_secrets(secrets).waiting("fetch", "PodInitializing", "")]), expected);

@@ -27,8 +27,8 @@ pub fn slack_message(url: &str, template: &Template, context: Context) -> Result
     Ok(Request { url: url.to_owned(), headers: Vec::new(), body })
 }
 
-/// Slack's three control characters (<https://docs.slack.dev/messaging/formatting-message-text#escaping>): what a message says
-/// must not become a link or a mention. A template's own `<!here>` stays.
+/// Slack's three control characters (<https://docs.slack.dev/messaging/formatting-message-text#escaping>): what a
+/// message says must not become a link or a mention. A template's own `<!here>` stays.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -12,7 +12,7 @@ const NAME: &str = "template";
 /// Why a template cannot be used.
 #[derive(Debug, Error)]
 pub enum TemplateError {
-    /// It is none.
+    /// It is not a template.
     #[error("failed to parse the template")]
     Parse(#[source] minijinja::Error),
     /// It asks for something that messages do not have, or takes too long.

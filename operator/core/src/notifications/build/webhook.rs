@@ -1,6 +1,6 @@
 //! A webhook of anyone's, signed as Standard Webhooks wants it
-//! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), for which most languages have a
-//! library that verifies. Pure.
+//! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>), for which most
+//! languages have a library that verifies. Pure.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Secret {
     /// Reads secrets, one a line.
     ///
     /// # Errors
-    /// When there is none, or a line is no secret.
+    /// When there is none, or a line is not a secret.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let key = |(index, line): (usize, &str)| {

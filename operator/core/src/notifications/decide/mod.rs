@@ -22,8 +22,8 @@ pub struct Policy {
     pub longest_back_off: Duration,
     /// How long after it was due an announcement is still worth another attempt.
     pub give_up_after: Duration,
-    /// Within this time the same happening is told once, and a recovery is not told before it has lasted so long since its problem
-    /// was told: what comes and goes is no news each time.
+    /// Within this time the same event is sent once. A recovery is sent only once it has lasted that long since its
+    /// problem was sent, so that flapping sends no stream of notifications.
     pub quiet: Duration,
     /// Announcements that wait for one receiver, at most.
     pub capacity: usize,

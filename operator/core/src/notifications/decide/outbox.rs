@@ -14,23 +14,23 @@ const MAX_REMEMBERED: usize = 1024;
 
 type Thread = (Subject, Topic);
 
-/// What became of an announcement that was offered.
+/// Result of offering an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
     /// It waits to be sent.
     Queued,
-    /// The receiver has been told the same within the quiet time.
+    /// The receiver was sent the same within the quiet time.
     Duplicate,
 }
 
 /// What an offer did to the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// What became of it.
+    /// The result.
     pub offered: Offered,
     /// The oldest announcement, which had to make room.
     pub dropped: Option<Arc<Announcement>>,
-    /// Whether a recovery that had not been told yet was taken back, because the problem is back.
+    /// Whether an unsent recovery was withdrawn, because the problem is back.
     pub took_back: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Delivery {
 /// What to do next.
 #[derive(Debug, Clone)]
 pub enum Next {
-    /// Send this, and say what came of it.
+    /// Send this, and report the outcome.
     Send(Delivery),
     /// Nothing is due before this time has passed.
     Wait(Duration),
@@ -75,8 +75,8 @@ struct Item {
     since: Instant,
     due: Instant,
     attempts: u32,
-    /// What the receiver had been told of this thread before.
-    before: Option<Told>,
+    /// What the receiver was sent of this thread before.
+    before: Option<Notified>,
 }
 
 impl Item {
@@ -86,13 +86,13 @@ impl Item {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct Notified {
     happening: Happening,
     fingerprint: String,
     at: Instant,
 }
 
-impl Told {
+impl Notified {
     fn is_same_as(&self, announcement: &Announcement) -> bool {
         self.happening == announcement.happening && self.fingerprint == announcement.fingerprint
     }
@@ -105,7 +105,7 @@ pub struct Outbox {
     items: VecDeque<Item>,
     /// Position in `items` of what is on its way.
     in_flight: Option<usize>,
-    told: BTreeMap<Thread, Told>,
+    notified: BTreeMap<Thread, Notified>,
     /// Before this time the receiver is left alone.
     not_before: Option<Instant>,
 }
@@ -113,7 +113,7 @@ pub struct Outbox {
 impl Outbox {
     /// An empty outbox.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, items: VecDeque::new(), in_flight: None, told: BTreeMap::new(), not_before: None }
+        Self { policy, items: VecDeque::new(), in_flight: None, notified: BTreeMap::new(), not_before: None }
     }
 
     /// Announcements that wait or are on their way.
@@ -126,29 +126,30 @@ impl Outbox {
         self.items.is_empty()
     }
 
-    /// Takes an announcement in, unless the receiver has just been told the same.
+    /// Accepts an announcement, unless the receiver was just sent the same.
     pub fn offer(&mut self, announcement: Arc<Announcement>, now: Instant) -> Offer {
         self.forget(now);
         let thread = thread(&announcement);
         let took_back = announcement.happening.role() == Role::Opens && self.take_back_recovery(&thread);
-        let before = self.told.get(&thread).cloned();
-        let is_quiet = |told: &Told| took_back || told.at + self.policy.quiet > now;
-        if before.as_ref().is_some_and(|told| told.is_same_as(&announcement) && is_quiet(told)) {
+        let before = self.notified.get(&thread).cloned();
+        let is_quiet = |notified: &Notified| took_back || notified.at + self.policy.quiet > now;
+        if before.as_ref().is_some_and(|notified| notified.is_same_as(&announcement) && is_quiet(notified)) {
             return Offer { offered: Offered::Duplicate, dropped: None, took_back };
         }
-        let quiet_until = before.as_ref().map(|told| told.at + self.policy.quiet);
+        let quiet_until = before.as_ref().map(|notified| notified.at + self.policy.quiet);
         let due = match announcement.happening.role() {
             Role::Closes => quiet_until.unwrap_or(now).max(now),
             Role::Opens | Role::Tells => now,
         };
-        let told = Told { happening: announcement.happening, fingerprint: announcement.fingerprint.clone(), at: due };
-        self.told.insert(thread, told);
+        let notified =
+            Notified { happening: announcement.happening, fingerprint: announcement.fingerprint.clone(), at: due };
+        self.notified.insert(thread, notified);
         self.items.push_back(Item { announcement, since: due, due, attempts: 0, before });
         let dropped = (self.items.len() > self.policy.capacity).then(|| self.drop_oldest()).flatten();
         Offer { offered: Offered::Queued, dropped, took_back }
     }
 
-    /// Says what to do now. What is to be sent is on its way until [`Outbox::settle`] is told what came of it.
+    /// Says what to do now. An item to be sent is on its way until [`Outbox::settle`] gets its outcome.
     pub fn next(&mut self, now: Instant) -> Next {
         let mut threads = BTreeSet::new();
         let mut first: Option<(Instant, usize)> = None;
@@ -169,7 +170,7 @@ impl Outbox {
         Next::Send(Delivery { announcement: item.announcement.clone(), attempt: item.attempts })
     }
 
-    /// Takes in what came of the attempt that is on its way.
+    /// Takes the outcome of the attempt that is on its way.
     pub fn settle(&mut self, answer: &Answer, now: Instant, dice: f64) -> Settled {
         let Some(index) = self.in_flight.take() else { return Settled::GivenUp };
         self.not_before = Some(now + self.policy.spacing);
@@ -209,13 +210,13 @@ impl Outbox {
 
     /// A recovery that was never on its way is taken back.
     fn take_back_recovery(&mut self, thread: &Thread) -> bool {
-        let is_untold_recovery = |(index, item): &(usize, &Item)| {
+        let is_unsent_recovery = |(index, item): &(usize, &Item)| {
             item.thread() == *thread
                 && item.attempts == 0
                 && self.in_flight != Some(*index)
                 && item.announcement.happening.role() == Role::Closes
         };
-        let Some((index, _)) = self.items.iter().enumerate().find(is_untold_recovery) else { return false };
+        let Some((index, _)) = self.items.iter().enumerate().find(is_unsent_recovery) else { return false };
         self.forget_undelivered(index);
         true
     }
@@ -227,7 +228,7 @@ impl Outbox {
         Some(announcement)
     }
 
-    /// Removes an item that the receiver was not told of; what it was told before is what it knows, unless more follows.
+    /// Removes an unsent item. The receiver then knows what it was sent before, unless more follows.
     fn forget_undelivered(&mut self, index: usize) {
         let Some(item) = self.items.remove(index) else { return };
         self.in_flight = self.in_flight.map(|at| if at > index { at - 1 } else { at });
@@ -237,19 +238,20 @@ impl Outbox {
             return;
         }
         match item.before {
-            Some(before) => drop(self.told.insert(thread, before)),
-            None => drop(self.told.remove(&thread)),
+            Some(before) => drop(self.notified.insert(thread, before)),
+            None => drop(self.notified.remove(&thread)),
         }
     }
 
-    /// Forgets what was told longer ago than the quiet time, open problems aside, and the oldest when there is too much.
+    /// Forgets what was sent longer ago than the quiet time, except open problems, and the oldest when there is too
+    /// much.
     fn forget(&mut self, now: Instant) {
         let quiet = self.policy.quiet;
-        self.told.retain(|_, told| told.happening.role() == Role::Opens || told.at + quiet > now);
-        while self.told.len() >= MAX_REMEMBERED {
-            let oldest = self.told.iter().min_by_key(|(_, told)| told.at).map(|(thread, _)| thread.clone());
+        self.notified.retain(|_, notified| notified.happening.role() == Role::Opens || notified.at + quiet > now);
+        while self.notified.len() >= MAX_REMEMBERED {
+            let oldest = self.notified.iter().min_by_key(|(_, notified)| notified.at).map(|(thread, _)| thread.clone());
             let Some(oldest) = oldest else { return };
-            self.told.remove(&oldest);
+            self.notified.remove(&oldest);
         }
     }
 }

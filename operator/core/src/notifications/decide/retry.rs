@@ -6,7 +6,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
 use super::Policy;
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The receiver has it.
@@ -27,8 +27,8 @@ pub enum Answer {
 
 /// Reads a status and a `Retry-After` header (RFC 9110, section 10.2.3: seconds, or a date).
 ///
-/// 408, 429 and all of 5xx may pass; every other failure, redirects included, is final: Slack's 4xx speak of the payload or of an
-/// address that is gone, and PagerDuty asks not to repeat a 400.
+/// 408, 429 and all of 5xx may pass. Every other failure is final, redirects included: Slack's 4xx mean a bad payload
+/// or a removed address, and PagerDuty asks not to repeat a 400.
 pub fn answer(status: u16, retry_after: Option<&str>, now: Timestamp) -> Answer {
     match status {
         200..=299 => Answer::Delivered,
@@ -49,8 +49,8 @@ fn waiting_time(text: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(date.duration_since(now)).unwrap_or(Duration::ZERO))
 }
 
-/// Waiting time after so many failures: exponential, with half of it left to chance (`dice` from 0 to 1), so that many operators
-/// do not knock at once.
+/// Waiting time after so many failures: exponential, with half of it left to chance (`dice` from 0 to 1), so that many
+/// operators do not knock at once.
 pub(super) fn back_off(policy: &Policy, failures: u32, dice: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let full = policy.first_back_off.saturating_mul(1 << doublings).min(policy.longest_back_off);

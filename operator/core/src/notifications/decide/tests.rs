@@ -39,12 +39,12 @@ fn with_fingerprint(announcement: &Announcement, fingerprint: &str) -> Arc<Annou
 }
 
 /// An outbox with a clock.
-struct Office {
+struct Harness {
     outbox: Outbox,
     now: Instant,
 }
 
-impl Office {
+impl Harness {
     fn new() -> Self {
         Self::with(Policy::default())
     }
@@ -112,139 +112,139 @@ fn a_status_says_whether_to_try_again(
 
 #[test]
 fn the_same_happening_is_told_once_within_the_quiet_time() {
-    let mut office = Office::new();
+    let mut harness = Harness::new();
     let missed = tail(Happening::ObjectiveMissed);
-    assert_eq!(office.offer(&missed).offered, Offered::Queued);
-    assert_eq!(office.offer(&missed).offered, Offered::Duplicate, "while it waits");
-    assert_eq!(office.delivered_within(SECOND), [(0, Happening::ObjectiveMissed)]);
-    assert_eq!(office.offer(&missed).offered, Offered::Duplicate, "after it was told");
+    assert_eq!(harness.offer(&missed).offered, Offered::Queued);
+    assert_eq!(harness.offer(&missed).offered, Offered::Duplicate, "while it waits");
+    assert_eq!(harness.delivered_within(SECOND), [(0, Happening::ObjectiveMissed)]);
+    assert_eq!(harness.offer(&missed).offered, Offered::Duplicate, "after it was told");
     let others = [
         announcement("sales", missed.topic.clone(), missed.happening),
         announcement("support", Topic::Objective("median".to_owned()), missed.happening),
     ];
     assert!(
-        others.iter().all(|other| office.offer(other).offered == Offered::Queued),
+        others.iter().all(|other| harness.offer(other).offered == Offered::Queued),
         "another agent, another objective"
     );
-    office.pass(Duration::from_mins(10));
-    assert_eq!(office.offer(&missed).offered, Offered::Queued);
+    harness.pass(Duration::from_mins(10));
+    assert_eq!(harness.offer(&missed).offered, Offered::Queued);
 }
 
 #[test]
 fn another_reason_for_a_problem_is_told_at_once() {
-    let mut office = Office::new();
+    let mut harness = Harness::new();
     let problem = announcement("support", Topic::Problem, Happening::Stalled);
-    office.offer(&with_fingerprint(&problem, "JobFailed"));
-    office.offer(&with_fingerprint(&problem, "NoEngine"));
-    assert_eq!(office.delivered_within(Duration::from_secs(5)), [(0, Happening::Stalled), (1, Happening::Stalled)]);
+    harness.offer(&with_fingerprint(&problem, "JobFailed"));
+    harness.offer(&with_fingerprint(&problem, "NoEngine"));
+    assert_eq!(harness.delivered_within(Duration::from_secs(5)), [(0, Happening::Stalled), (1, Happening::Stalled)]);
 }
 
 #[test]
 fn a_recovery_is_told_once_it_has_lasted_and_what_comes_and_goes_is_told_once() {
-    let mut office = Office::new();
+    let mut harness = Harness::new();
     let (missed, met) = (tail(Happening::ObjectiveMissed), tail(Happening::ObjectiveMet));
-    office.offer(&missed);
-    assert_eq!(office.delivered_within(Duration::from_secs(60)), [(0, Happening::ObjectiveMissed)]);
+    harness.offer(&missed);
+    assert_eq!(harness.delivered_within(Duration::from_secs(60)), [(0, Happening::ObjectiveMissed)]);
     for _ in 0..5 {
-        office.offer(&met);
-        assert_eq!(office.delivered_within(Duration::from_secs(30)), []);
-        let back = office.offer(&missed);
+        harness.offer(&met);
+        assert_eq!(harness.delivered_within(Duration::from_secs(30)), []);
+        let back = harness.offer(&missed);
         assert_eq!((back.offered, back.took_back), (Offered::Duplicate, true));
-        assert_eq!(office.delivered_within(Duration::from_secs(30)), []);
+        assert_eq!(harness.delivered_within(Duration::from_secs(30)), []);
     }
-    office.offer(&met);
+    harness.offer(&met);
     assert_eq!(
-        office.delivered_within(Duration::from_mins(10)),
+        harness.delivered_within(Duration::from_mins(10)),
         [(240, Happening::ObjectiveMet)],
         "10 min after the problem"
     );
-    office.offer(&missed);
-    assert_eq!(office.delivered_within(SECOND), [(0, Happening::ObjectiveMissed)], "a problem never waits");
+    harness.offer(&missed);
+    assert_eq!(harness.delivered_within(SECOND), [(0, Happening::ObjectiveMissed)], "a problem never waits");
 }
 
 #[test]
 fn a_recovery_that_the_operator_has_no_memory_of_is_told_at_once() {
-    let mut office = Office::new();
-    office.offer(&tail(Happening::ObjectiveMet));
-    assert_eq!(office.delivered_within(SECOND), [(0, Happening::ObjectiveMet)]);
+    let mut harness = Harness::new();
+    harness.offer(&tail(Happening::ObjectiveMet));
+    assert_eq!(harness.delivered_within(SECOND), [(0, Happening::ObjectiveMet)]);
 }
 
 #[test]
 fn a_receiver_that_asks_to_be_left_alone_is_for_everything() {
-    let mut office = Office::new();
-    office.offer(&announcement("support", Topic::Problem, Happening::Stalled));
-    office.offer(&announcement("sales", Topic::Problem, Happening::Stalled));
-    let (_, settled) = office.attempt(&later(Some(90))).expect("the first is due");
+    let mut harness = Harness::new();
+    harness.offer(&announcement("support", Topic::Problem, Happening::Stalled));
+    harness.offer(&announcement("sales", Topic::Problem, Happening::Stalled));
+    let (_, settled) = harness.attempt(&later(Some(90))).expect("the first is due");
     assert_eq!(settled, Settled::Again { after: Duration::from_secs(90) });
-    office.pass(Duration::from_secs(89));
-    assert_eq!(office.attempt(&Answer::Delivered), None);
-    office.pass(SECOND);
-    assert!(office.attempt(&Answer::Delivered).is_some());
+    harness.pass(Duration::from_secs(89));
+    assert_eq!(harness.attempt(&Answer::Delivered), None);
+    harness.pass(SECOND);
+    assert!(harness.attempt(&Answer::Delivered).is_some());
 }
 
 #[test]
 fn a_receiver_that_is_never_there_is_given_up_after_an_hour() {
-    let mut office = Office::new();
-    office.offer(&announcement("support", Topic::Problem, Happening::Stalled));
-    let (mut waits, start) = (Vec::new(), office.now);
-    while let Some((_, Settled::Again { after })) = office.attempt(&later(None)) {
+    let mut harness = Harness::new();
+    harness.offer(&announcement("support", Topic::Problem, Happening::Stalled));
+    let (mut waits, start) = (Vec::new(), harness.now);
+    while let Some((_, Settled::Again { after })) = harness.attempt(&later(None)) {
         waits.push(after.as_secs_f64());
-        office.pass(after.max(SECOND));
+        harness.pass(after.max(SECOND));
     }
     assert_eq!(waits[..9], [1.5, 3.0, 6.0, 12.0, 24.0, 48.0, 96.0, 192.0, 225.0]);
-    assert!((office.now - start) <= Duration::from_hours(1) && waits.len() == 22, "{} attempts", waits.len());
-    assert!(office.outbox.is_empty());
+    assert!((harness.now - start) <= Duration::from_hours(1) && waits.len() == 22, "{} attempts", waits.len());
+    assert!(harness.outbox.is_empty());
 }
 
 #[test]
 fn a_refusal_is_final_and_the_receiver_may_be_told_again() {
-    let mut office = Office::new();
+    let mut harness = Harness::new();
     let stalled = announcement("support", Topic::Problem, Happening::Stalled);
-    office.offer(&stalled);
+    harness.offer(&stalled);
     let refused = Answer::Refused { reason: "status 404".to_owned() };
-    assert_eq!(office.attempt(&refused), Some((Happening::Stalled, Settled::GivenUp)));
-    assert_eq!(office.offer(&stalled).offered, Offered::Queued, "it was never told");
+    assert_eq!(harness.attempt(&refused), Some((Happening::Stalled, Settled::GivenUp)));
+    assert_eq!(harness.offer(&stalled).offered, Offered::Queued, "it was never told");
 }
 
 #[test]
 fn one_that_is_tried_again_delays_no_other_thread_and_is_not_overtaken_in_its_own() {
-    let mut office = Office::new();
-    office.offer(&announcement("support", Topic::Problem, Happening::Stalled));
-    office.offer(&with_fingerprint(&announcement("support", Topic::Problem, Happening::RolledBack), "next"));
-    office.offer(&announcement("sales", Topic::Problem, Happening::ProfilingFailed));
-    assert!(office.attempt(&later(None)).is_some());
-    let order: Vec<Happening> = office.delivered_within(Duration::from_mins(1)).into_iter().map(|(_, h)| h).collect();
+    let mut harness = Harness::new();
+    harness.offer(&announcement("support", Topic::Problem, Happening::Stalled));
+    harness.offer(&with_fingerprint(&announcement("support", Topic::Problem, Happening::RolledBack), "next"));
+    harness.offer(&announcement("sales", Topic::Problem, Happening::ProfilingFailed));
+    assert!(harness.attempt(&later(None)).is_some());
+    let order: Vec<Happening> = harness.delivered_within(Duration::from_mins(1)).into_iter().map(|(_, h)| h).collect();
     assert_eq!(order, [Happening::ProfilingFailed, Happening::Stalled, Happening::RolledBack]);
 }
 
 #[test]
 fn the_oldest_makes_room_but_never_what_is_on_its_way() {
-    let mut office = Office::with(Policy { capacity: 2, ..Policy::default() });
+    let mut harness = Harness::with(Policy { capacity: 2, ..Policy::default() });
     let [a, b, c] = ["a", "b", "c"].map(|name| announcement(name, Topic::Problem, Happening::Stalled));
-    office.offer(&a);
-    let Next::Send(_) = office.outbox.next(office.now) else { unreachable!("it is due") };
-    assert_eq!(office.offer(&b).dropped, None);
-    assert_eq!(office.offer(&c).dropped, Some(b.clone()), "a is on its way");
-    assert_eq!(office.outbox.settle(&Answer::Delivered, office.now, 0.0), Settled::Delivered);
-    assert_eq!(office.offer(&b).offered, Offered::Queued, "nobody was told of b");
+    harness.offer(&a);
+    let Next::Send(_) = harness.outbox.next(harness.now) else { unreachable!("it is due") };
+    assert_eq!(harness.offer(&b).dropped, None);
+    assert_eq!(harness.offer(&c).dropped, Some(b.clone()), "a is on its way");
+    assert_eq!(harness.outbox.settle(&Answer::Delivered, harness.now, 0.0), Settled::Delivered);
+    assert_eq!(harness.offer(&b).offered, Offered::Queued, "nobody was told of b");
 }
 
 #[test]
 fn at_the_end_everything_is_tried_once_whatever_it_waited_for() {
-    let mut office = Office::new();
-    office.offer(&tail(Happening::ObjectiveMissed));
-    office.delivered_within(SECOND);
-    office.offer(&tail(Happening::ObjectiveMet));
-    office.offer(&announcement("support", Topic::Problem, Happening::Stalled));
+    let mut harness = Harness::new();
+    harness.offer(&tail(Happening::ObjectiveMissed));
+    harness.delivered_within(SECOND);
+    harness.offer(&tail(Happening::ObjectiveMet));
+    harness.offer(&announcement("support", Topic::Problem, Happening::Stalled));
     let mut told = Vec::new();
     loop {
-        office.outbox.hurry(office.now);
-        let Next::Send(delivery) = office.outbox.next(office.now) else { break };
-        office.outbox.settle(&later(Some(60)), office.now, 1.0);
+        harness.outbox.hurry(harness.now);
+        let Next::Send(delivery) = harness.outbox.next(harness.now) else { break };
+        harness.outbox.settle(&later(Some(60)), harness.now, 1.0);
         told.push(delivery.announcement.happening);
     }
     assert_eq!(told, [Happening::ObjectiveMet, Happening::Stalled]);
-    assert!(office.outbox.is_empty());
+    assert!(harness.outbox.is_empty());
 }
 
 /// What happens to an outbox.
@@ -291,48 +291,48 @@ proptest! {
     #[test]
     fn an_outbox_keeps_its_bounds_and_its_pauses(events in events()) {
         let policy = Policy { capacity: 3, ..Policy::default() };
-        let mut office = Office::with(policy.clone());
-        let mut left_alone_until = office.now;
+        let mut harness = Harness::with(policy.clone());
+        let mut left_alone_until = harness.now;
         for event in events {
             match event {
-                Event::Offer { agent, is_missed } => drop(office.offer(&of_agent(agent, is_missed))),
-                Event::Pass { seconds } => office.pass(Duration::from_secs(seconds)),
+                Event::Offer { agent, is_missed } => drop(harness.offer(&of_agent(agent, is_missed))),
+                Event::Pass { seconds } => harness.pass(Duration::from_secs(seconds)),
                 Event::Attempt { answer, dice } => {
-                    if let Next::Send(_) = office.outbox.next(office.now) {
-                        prop_assert!(office.now >= left_alone_until, "an attempt before its time");
+                    if let Next::Send(_) = harness.outbox.next(harness.now) {
+                        prop_assert!(harness.now >= left_alone_until, "an attempt before its time");
                         let answer = answered(answer);
-                        office.outbox.settle(&answer, office.now, dice);
+                        harness.outbox.settle(&answer, harness.now, dice);
                         let asked = match answer { Answer::Later { retry_after: Some(asked), .. } => asked, _ => SECOND };
-                        left_alone_until = office.now + asked;
+                        left_alone_until = harness.now + asked;
                     }
                 }
             }
-            prop_assert!(office.outbox.len() <= policy.capacity);
+            prop_assert!(harness.outbox.len() <= policy.capacity);
         }
         // Whatever came before, an outbox that is delivered from comes to rest.
-        office.delivered_within(Duration::from_hours(24));
-        prop_assert!(office.outbox.is_empty());
+        harness.delivered_within(Duration::from_hours(24));
+        prop_assert!(harness.outbox.is_empty());
     }
 
     #[test]
     fn what_a_receiver_was_told_last_is_what_is_so(events in events()) {
-        let mut office = Office::with(Policy { give_up_after: Duration::from_hours(1000), ..Policy::default() });
+        let mut harness = Harness::with(Policy { give_up_after: Duration::from_hours(1000), ..Policy::default() });
         let mut is_so = [None; 3];
         let mut told = [None; 3];
         for event in events {
             match event {
                 // Planners tell transitions, never twice the same.
                 Event::Offer { agent, is_missed } if is_so[usize::from(agent)].unwrap_or(false) != is_missed => {
-                    office.offer(&of_agent(agent, is_missed));
+                    harness.offer(&of_agent(agent, is_missed));
                     is_so[usize::from(agent)] = Some(is_missed);
                 }
                 Event::Offer { .. } => {}
-                Event::Pass { seconds } => office.pass(Duration::from_secs(seconds)),
+                Event::Pass { seconds } => harness.pass(Duration::from_secs(seconds)),
                 Event::Attempt { answer, dice } => {
-                    if let Next::Send(delivery) = office.outbox.next(office.now) {
+                    if let Next::Send(delivery) = harness.outbox.next(harness.now) {
                         // Some attempts fail for a while, none for ever.
                         let answer = if answer == 0 { later(Some(20)) } else { Answer::Delivered };
-                        let settled = office.outbox.settle(&answer, office.now, dice);
+                        let settled = harness.outbox.settle(&answer, harness.now, dice);
                         if settled == Settled::Delivered {
                             note(&delivery, &mut told);
                         }
@@ -341,12 +341,12 @@ proptest! {
             }
         }
         loop {
-            match office.outbox.next(office.now) {
+            match harness.outbox.next(harness.now) {
                 Next::Send(delivery) => {
-                    office.outbox.settle(&Answer::Delivered, office.now, 0.0);
+                    harness.outbox.settle(&Answer::Delivered, harness.now, 0.0);
                     note(&delivery, &mut told);
                 }
-                Next::Wait(pause) => office.pass(pause),
+                Next::Wait(pause) => harness.pass(pause),
                 Next::Idle => break,
             }
         }

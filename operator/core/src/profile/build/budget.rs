@@ -29,8 +29,8 @@ struct Limits {
 }
 
 impl Budget {
-    /// What the rows of the status leave. Confirm runs are not counted, for without them nothing could be chosen, and rows of
-    /// earlier campaigns have been paid for.
+    /// What the rows of the status leave. Confirm runs are not counted, for without them nothing could be chosen, and
+    /// rows of earlier campaigns have been paid for.
     pub fn left(inputs: &ProfileInputs, status: &ProfileStatus) -> Self {
         let explored = || {
             status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Explore && m.measured_in.is_none())

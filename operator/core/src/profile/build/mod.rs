@@ -1,5 +1,5 @@
-//! The Job that measures: the engine is put down, Triton is a native sidecar that waits for a model, and the worker loads,
-//! measures and reports. Pure.
+//! The Job that measures: the engine is put down, Triton is a native sidecar that waits for a model, and the worker
+//! loads, measures and reports. Pure.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub fn prompts_folder(index: usize) -> String {
 /// The task and the Job of a scope.
 ///
 /// # Errors
-/// When a digest of the inputs is none.
+/// When a digest of the inputs is malformed.
 pub fn profile_job(
     world: &ProfileWorld,
     status: &ProfileStatus,

@@ -10,8 +10,8 @@ use slipway_crds::{
 
 use crate::profile::decide::{rows::natural, select};
 
-/// Requests that a run of an agent makes at most, where only requests were measured: two calls of tools and an answer. A longer
-/// run makes the confirm run harder, never easier.
+/// Requests that a run of an agent makes at most, where only requests were measured: two calls of tools and an answer.
+/// A longer run makes the confirm run harder, never easier.
 const REQUESTS_PER_RUN: u64 = 3;
 /// Shortest confirm run.
 const MIN_RUN_MILLIS: u64 = 20_000;
@@ -20,8 +20,8 @@ const MAX_RUN_MILLIS: u64 = 600_000;
 /// Runs without which a p95 has no bound, and one more.
 const LEAST_RUNS: u64 = 60;
 
-/// Runs that arrive in 1,000 seconds: the target where runs have one; else 60 % of the runs that a replica did with a fixed
-/// number in flight; else half of the runs that its requests would make.
+/// Runs that arrive in 1,000 seconds. It is the target where runs have one. Else it is 60 % of the runs that a replica
+/// did with a fixed number in flight, or half of the runs that its requests would make.
 pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored_per_kilosecond: i64) -> u64 {
     let explored = natural(explored_per_kilosecond);
     if let Some(throughput) = inputs.throughput.as_ref().filter(|t| t.unit == ThroughputUnit::Runs) {

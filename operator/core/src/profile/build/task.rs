@@ -27,7 +27,7 @@ use crate::{
 /// The task of a scope.
 ///
 /// # Errors
-/// When a digest of the inputs is none.
+/// When a digest of the inputs is malformed.
 pub fn task(
     input_hash: &str,
     inputs: &ProfileInputs,

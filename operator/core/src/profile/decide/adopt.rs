@@ -26,8 +26,8 @@ pub struct Earlier {
     pub status: ProfileStatus,
 }
 
-/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made anew: what they
-/// are asked for depends on the choice.
+/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made
+/// again: what they must show depends on the choice.
 pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
     let inputs = &world.spec.inputs;
     // Who measures anew wants to know what has changed since.
@@ -93,7 +93,7 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
     Some(Measurement { verdict, reason, measured_in: Some(measured_in), ..row.clone() })
 }
 
-/// What a row says of other objectives than those it was measured for. Its bounds decide exactly as its records would.
+/// Judges a row by other objectives than those it was measured for. Its bounds decide exactly as its records would.
 fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerdict, String)> {
     match row.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {}
@@ -106,33 +106,33 @@ fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerd
         return Some((MeasurementVerdict::Infeasible, format!("{} of {total} failed", row.errors)));
     }
     let objectives = infeasible::judged(inputs, MeasurementPurpose::Explore);
-    let judged: Vec<Standing> = objectives.iter().map(|objective| standing(objective, row)).collect();
-    let missed = objectives.iter().zip(&judged).find(|(_, standing)| **standing == Standing::Missed);
+    let judged: Vec<Assessment> = objectives.iter().map(|objective| assessment(objective, row)).collect();
+    let missed = objectives.iter().zip(&judged).find(|(_, assessment)| **assessment == Assessment::Missed);
     match missed {
         Some((objective, _)) => Some((MeasurementVerdict::Infeasible, format!("{} is missed", objective.name))),
-        None if judged.contains(&Standing::Open) => None,
+        None if judged.contains(&Assessment::Open) => None,
         None => Some((MeasurementVerdict::Feasible, String::new())),
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Assessment {
     Met,
     Missed,
     Open,
 }
 
-fn standing(objective: &WrittenObjective, row: &Measurement) -> Standing {
+fn assessment(objective: &WrittenObjective, row: &Measurement) -> Assessment {
     let is_it = |latency: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
         (latency.metric, latency.percentile) == (objective.metric, objective.percentile)
     };
-    let Some(latency) = row.latencies.iter().find(is_it) else { return Standing::Open };
+    let Some(latency) = row.latencies.iter().find(is_it) else { return Assessment::Open };
     let limit = objective.max.microseconds();
     if natural(latency.lower) > limit {
-        Standing::Missed
+        Assessment::Missed
     } else if latency.upper.is_some_and(|upper| natural(upper) <= limit) {
-        Standing::Met
+        Assessment::Met
     } else {
-        Standing::Open
+        Assessment::Open
     }
 }

@@ -88,7 +88,8 @@ fn is_confirm_of(row: &Measurement, point: &Measurement) -> bool {
         && row.level == point.level
 }
 
-/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there is none to judge.
+/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there
+/// is none to judge.
 pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
     match row.verdict {
         MeasurementVerdict::Feasible => true,
@@ -183,7 +184,7 @@ fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileSta
     let is_broken = |m: &Measurement| m.verdict == MeasurementVerdict::Failed;
     if confirms().all(is_broken) {
         let first = confirms().find(|m| !m.reason.is_empty()).map_or("no reason was given", |m| m.reason.as_str());
-        let message = format!("no confirm run came about: {first}");
+        let message = format!("no confirm run took place: {first}");
         plan.notes.push(Note::warning(Reason::ProfilingFailed, message.clone()));
         return CampaignState::Failed { message };
     }

@@ -13,7 +13,7 @@ const ERROR_RATE: &str = "error-rate";
 /// Name of the limit on throughput.
 const THROUGHPUT: &str = "throughput";
 
-/// What stands in the way at the point that comes nearest, among the rows of a purpose.
+/// What binds at the point that comes nearest, among the rows of a purpose.
 pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: MeasurementPurpose) -> Infeasible {
     let objectives = judged(inputs, purpose);
     let limits = limits(inputs, &objectives, purpose);
@@ -71,8 +71,8 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
         .collect()
 }
 
-/// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much would be met
-/// beyond doubt.
+/// Values in the order of the limits. A latency is held against its limit by its upper bound: a limit of that much
+/// would be met beyond doubt.
 fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: &Measurement) -> Vec<Option<f64>> {
     let is_measured = match measurement.verdict {
         MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => true,
@@ -107,7 +107,7 @@ fn undecided(
     let found = first.and_then(|index| measurements.get(index));
     let (place, reason) = found.map_or((String::new(), ""), |m| (select::place(inputs, m), m.reason.as_str()));
     let what = if found.is_some() {
-        format!("no measurement decides the objectives; {place}: {reason}")
+        format!("no measurement is conclusive; {place}: {reason}")
     } else {
         "no measurement could be judged by the objectives: see the rows' reasons".to_owned()
     };

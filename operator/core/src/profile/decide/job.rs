@@ -34,7 +34,7 @@ pub enum JobStep {
         /// The same in words.
         reason: String,
     },
-    /// It failed, and a repetition would not mend it; its rows are in the planned status.
+    /// It failed, and a retry would not help; its rows are in the planned status.
     GivenUp(String),
 }
 
@@ -96,7 +96,7 @@ fn recorded(status: &ProfileStatus, kind: &str, hash: &str) -> i32 {
     status.jobs.iter().find(|job| job.kind == kind && job.input_hash == hash).map_or(0, |job| job.attempt)
 }
 
-/// A pod that serves the progress of something else is not believed.
+/// Progress of another campaign is ignored.
 fn is_of(progress: &Progress, world: &ProfileWorld, scope: &JobScope<'_>) -> bool {
     progress.input_hash == world.spec.input_hash && progress.engine.identity == scope.engine().name
 }
@@ -156,7 +156,7 @@ fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mu
     let Outcome::Profile(result) = outcome else {
         let worker = &world.settings.images.worker;
         return JobStep::GivenUp(format!(
-            "the Job reported the result of another task: is {worker} the worker of this release?"
+            "the Job reported the result of another task: check that {worker} is the worker of this release"
         ));
     };
     rows::merge(&mut plan.status, scope.subject(), &result.rows);
@@ -171,8 +171,9 @@ fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mu
     record(scope, prefix, attempt + 1, plan)
 }
 
-/// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a second attempt
-/// may be believed too early; its Job waits ten minutes for the rows to be polled, so both would have to fail.
+/// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a
+/// second attempt may be believed too early. Its Job waits ten minutes for the rows to be polled, so both would have to
+/// fail.
 fn lacks_rows(result: &ProfileResult, status: &ProfileStatus, scope: &JobScope<'_>) -> bool {
     let held = rows::recorded(status, scope.subject()).len();
     held < result.rows.len() + usize::try_from(result.omitted_rows).unwrap_or(usize::MAX)

@@ -1,7 +1,7 @@
 //! What comes next for a Profile. Pure.
 //!
-//! Every finished measurement is written to the status before anything rests on it, so that a campaign goes on from wherever
-//! it was cut off: the rows of the status are all that it remembers.
+//! Every finished measurement is written to the status before anything depends on it. So a campaign continues from
+//! wherever it was interrupted: the rows of the status are all that it remembers.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub mod select;
 
 pub use adopt::Earlier;
 
-/// While a Job measures: no event tells of its progress.
+/// While a Job measures: no event reports its progress.
 const POLL: Duration = Duration::from_secs(3);
 
 /// Everything that was observed of a Profile.

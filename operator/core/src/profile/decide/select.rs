@@ -39,8 +39,8 @@ fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
         && target_per_kilosecond(inputs, inputs.driver).is_none_or(reaches)
 }
 
-/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that kind is
-/// asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
+/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that
+/// kind is asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
 pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
     let throughput = inputs.throughput.as_ref()?;
     (throughput.unit == driver.unit()).then(|| per_replica(throughput.min.value(), inputs.replicas))
@@ -61,7 +61,8 @@ pub fn per_replica(per_second: f64, replicas: i32) -> u64 {
     ((share - 1e-6).ceil() as u64).max(1)
 }
 
-/// The latency by which points are compared: that of the first objective, or the median where the driver does not measure it.
+/// The latency by which points are compared: that of the first objective, or the median where the driver does not
+/// measure it.
 pub fn latency<'a>(inputs: &ProfileInputs, measurement: &'a Measurement) -> Option<&'a MeasuredLatency> {
     let first = inputs.objectives.first();
     let asked = first.and_then(|objective| {
@@ -82,8 +83,8 @@ fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
     }
 }
 
-/// Whether a point is better than another by more than campaigns differ among themselves: by its own figure for throughput, of which no
-/// bounds are known, and between the bounds of both for latency.
+/// Whether a point is better than another by more than campaigns differ from each other. Throughput has no known
+/// bounds, so its figures are compared. For latency it is the bounds of both.
 pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incumbent: &Measurement) -> bool {
     match inputs.optimize_for {
         OptimizeFor::Throughput => score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD),

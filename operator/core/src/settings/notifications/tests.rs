@@ -54,22 +54,22 @@ fn every_type_of_receiver_can_be_configured() {
 #[case(
     "{name: a, happenings: [], slack: {urlFile: f}}",
     "[0].happenings",
-    "is empty: name what the receiver is told, or leave it out"
+    "is empty: name events to send, or leave it out"
 )]
 #[case(
     "{name: a, happenings: [RolloutOpened], pagerDuty: {routingKeyFile: k}}",
     "[0].happenings",
-    "asks PagerDuty for RolloutOpened, which no recovery would ever close: leave it out"
+    "sends RolloutOpened to PagerDuty, but no later event resolves it: leave it out"
 )]
 #[case(
     "{name: a, pagerDuty: {routingKeyFile: k, url: events.pagerduty.com}}",
     "[0].pagerDuty.url",
-    "\"events.pagerduty.com\" is no address: write one such as https://hooks.example.com/slipway"
+    "\"events.pagerduty.com\" is not an address: write one such as https://hooks.example.com/slipway"
 )]
 #[case(
     "{name: a, webhook: {url: 'ftp://example.com', secretFile: s}}",
     "[0].webhook.url",
-    "\"ftp://example.com\" is no address: write one such as https://hooks.example.com/slipway"
+    "\"ftp://example.com\" is not an address: write one such as https://hooks.example.com/slipway"
 )]
 #[case(
     "{name: a, webhook: {url: 'https://example.com', urlFile: u, secretFile: s}}",

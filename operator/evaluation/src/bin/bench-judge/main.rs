@@ -1,4 +1,5 @@
-//! Simulates rollouts and measures the judge and fixed-threshold rules side by side. Prints a Markdown table and writes it.
+//! Simulates rollouts and measures the judge and fixed-threshold rules side by side. Prints a Markdown table and writes
+//! it.
 //!
 //! `cargo run -p slipway-evaluation --bin bench-judge -- --rollouts 1000 --seed 1`
 

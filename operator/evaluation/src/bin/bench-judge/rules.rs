@@ -27,8 +27,8 @@ pub enum Check {
     Errors { share: f64, relative: bool },
 }
 
-/// Argo Rollouts: an interval of a minute, queries over five; Flagger: queries over one minute, threshold 5 (it rolls back
-/// at the fifth failed check, and never forgets one).
+/// Argo Rollouts: an interval of a minute, queries over five; Flagger: queries over one minute, threshold 5 (it rolls
+/// back at the fifth failed check, and never forgets one).
 pub const RULES: [Rule; 7] = [
     Rule { name: "Argo p95 static, limit 0", minutes: 5, check: Check::Static(Quantile::P95), failure_limit: 0 },
     Rule { name: "Argo p95 ratio, limit 0", minutes: 5, check: Check::Ratio(Quantile::P95), failure_limit: 0 },

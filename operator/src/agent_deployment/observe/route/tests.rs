@@ -47,8 +47,7 @@ fn a_route_that_a_gateway_has_taken_in_has_no_problem() {
 #[rstest]
 #[case::no_such_gateway(
     &[],
-    "no Gateway has taken HTTPRoute support in: is agents, internal there, does a controller serve it, and does a listener of it \
-     admit routes of this namespace?"
+    "no Gateway has accepted HTTPRoute support (parents: agents, internal): check that the Gateway exists, that a controller serves it, and that one of its listeners admits routes of this namespace"
 )]
 #[case::not_admitted(
     &[("Accepted", "False", "NotAllowedByListeners", "namespace team is not allowed")],

@@ -87,7 +87,7 @@ impl Guided {
                 }
             }
         }
-        Err(Over { reason: "the best point is too near to a limit to be told apart".into(), skipped: Vec::new() })
+        Err(Over { reason: "the best point is too close to a limit for a clear verdict".into(), skipped: Vec::new() })
     }
 
     /// Every feasible row of the campaign with its throughput as one replica of this engine's size would have it.
@@ -114,7 +114,7 @@ impl Search for Guided {
         let level = |cell: analysis::Cell| View::levels(self).get(cell.level).copied();
         match self.step(rows).map(|cell| (cell.arm, level(cell))) {
             Ok((arm, Some(level))) if arm < self.plan.arms.len() => Next::Measure { arm, level },
-            Ok(_) => Next::Done(Ended::complete("nothing of this engine is left to measure")),
+            Ok(_) => Next::Done(Ended::complete("this engine has nothing left to measure")),
             Err(over) => Next::Done(Ended::complete(over.reason)),
         }
     }
@@ -155,7 +155,7 @@ fn why(why: &WhyNot) -> Why {
             WhyNotMeasured::Budget,
             format!("expected gain {:.1} %, feasible with {} % at most", 100.0 * gain, percent(*feasible)),
         ),
-        WhyNot::NotVisited => (WhyNotMeasured::Dominated, "the search did not come to it".to_owned()),
+        WhyNot::NotVisited => (WhyNotMeasured::Dominated, "the search did not reach it".to_owned()),
     }
 }
 

@@ -37,11 +37,11 @@ impl Search for Ladder {
         let candidate = |(position, arm)| Some((self.next_level(arm, rows)?, position));
         match self.plan.arms.iter().enumerate().filter_map(candidate).min() {
             Some((level, arm)) => Next::Measure { arm, level },
-            None => Next::Done(Ended::complete("every arm was walked up to its limit")),
+            None => Next::Done(Ended::complete("every arm was measured up to its limit")),
         }
     }
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured> {
-        reasons::all(&self.plan, rows, |_| reasons::of_end(end, "the walk ended before it"))
+        reasons::all(&self.plan, rows, |_| reasons::of_end(end, "the search ended before it"))
     }
 
     fn to_beat(&self, _rows: &[Row]) -> Option<ToBeat> {

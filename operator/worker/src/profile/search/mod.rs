@@ -1,4 +1,5 @@
-//! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of them.
+//! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of
+//! them.
 
 mod guided;
 mod ladder;
@@ -67,10 +68,10 @@ pub trait Search: Send + Sync {
     /// Says what to do next, given all rows so far.
     fn next(&self, rows: &[Row]) -> Next;
 
-    /// Says of everything without a row why it has none, once the campaign has ended.
+    /// Gives the reason for everything without a row, once the campaign has ended.
     fn not_measured(&self, rows: &[Row], end: ProfileEnd) -> Vec<NotMeasured>;
 
-    /// A measurement that is shown not to reach this may end early; nothing where every point is of interest.
+    /// A measurement that cannot reach this may end early; nothing where every point is of interest.
     fn to_beat(&self, rows: &[Row]) -> Option<ToBeat>;
 }
 

@@ -18,8 +18,8 @@ pub(super) fn of_end(end: ProfileEnd, complete: &str) -> Why {
     }
 }
 
-/// Lists everything without a row: whole arms as one entry, else neighbouring levels of one reason. What the arm's own
-/// rows do not explain is asked of `otherwise`, by the arm's position.
+/// Lists everything without a row: whole arms as one entry, else neighbouring levels of one reason. `otherwise`
+/// explains what the arm's own rows do not, by the arm's position.
 pub(super) fn all(plan: &Plan, rows: &[Row], otherwise: impl Fn(usize) -> Why) -> Vec<NotMeasured> {
     let arms = plan.arms.iter().enumerate();
     let mut all: Vec<NotMeasured> =

@@ -57,7 +57,7 @@ fn an_arm_is_left_at_the_level_that_misses() {
     let (cells, ended) = walk(&ladder(&["a", "b"], &[8, 1, 4, 2], 20, 0), Vec::new());
     let expected = [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 4), ("b", 4), ("b", 8)];
     assert_eq!(cells, expected.map(|(arm, level)| (arm.to_owned(), level)));
-    assert_eq!(ended, Ended::complete("every arm was walked up to its limit"));
+    assert_eq!(ended, Ended::complete("every arm was measured up to its limit"));
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
     notes.extend(restarted.map(|because| {
         Note::normal(
             Reason::DriftBaselineRestarted,
-            format!("the first day that drift is told by begins again: {because}"),
+            format!("the first day, which drift is measured against, begins again: {because}"),
         )
     }));
     notes

@@ -50,7 +50,7 @@ impl fmt::Display for Restart {
             Self::MemoryUnreadable { config_map, problem } => {
                 write!(f, "ConfigMap {config_map} cannot be read: {problem}")
             }
-            Self::Measured { number } => write!(f, "measurement {number} found that what serves stays"),
+            Self::Measured { number } => write!(f, "measurement {number} confirmed the serving choice"),
             Self::Incomparable(difference) => write!(f, "{difference}, which cannot be compared"),
         }
     }

@@ -70,7 +70,7 @@ pub fn begun_again(world: &World, known: DriftStatus, because: &Restart) -> Drif
     DriftStatus {
         verdict: DriftVerdict::Collecting,
         since: Time(world.now),
-        message: "the first day begins with the next traffic".to_owned(),
+        message: "the first day begins with the next run".to_owned(),
         signals: Vec::new(),
         baseline_from: Time(world.now),
         baseline_until: None,
@@ -88,7 +88,7 @@ pub fn conditions(world: &World, drift: &DriftStatus) -> Vec<Draft> {
     let draft = |condition, (is_true, reason), message: String| Draft { condition, is_true, reason, message };
     let (workload, behavior) = (ConditionType::WorkloadDrift, ConditionType::BehaviorDrift);
     let none = (false, Reason::NoDrift);
-    let unchanged = || "what users ask is what they asked on the first day".to_owned();
+    let unchanged = || "users ask for the same work as on the first day".to_owned();
     match drift.verdict {
         DriftVerdict::Collecting | DriftVerdict::NotEnough => Vec::new(),
         DriftVerdict::NoDrift => {
@@ -105,7 +105,7 @@ pub fn conditions(world: &World, drift: &DriftStatus) -> Vec<Draft> {
 }
 
 fn with_risk(drift: &DriftStatus) -> String {
-    let risk = drift.risk.as_ref().map(|risk| format!("; at risk is {}", risk.message)).unwrap_or_default();
+    let risk = drift.risk.as_ref().map(|risk| format!("; at risk: {}", risk.message)).unwrap_or_default();
     format!("{}{risk}", drift.message)
 }
 
@@ -113,14 +113,17 @@ fn with_risk(drift: &DriftStatus) -> String {
 fn remedy(world: &World, drift: &DriftStatus) -> String {
     match (&drift.proposal, &world.spec.profiling) {
         (Some(token), _) => format!(
-            "Bring the data of spec.profiling.workloads up to date, then set spec.profiling.approveReprofiling to {token}: what serves \
-             is measured anew"
+            "Update the data of spec.profiling.workloads, then set spec.profiling.approveReprofiling to {token} to \
+             measure again"
         ),
         (None, Some(_)) => {
-            "Bring spec.profiling.workloads up to date: an edit of the spec is measured, and so is changed data by the next schedule"
+            "Update spec.profiling.workloads: an edit of the spec is measured, and the next schedule measures changed \
+             data"
                 .to_owned()
         }
-        (None, None) => "It may need another engine or configuration: spec.profiling would find out".to_owned(),
+        (None, None) => {
+            "Another engine or configuration may serve this work better: add spec.profiling to find out".to_owned()
+        }
     }
 }
 
@@ -159,9 +162,11 @@ impl Found {
         match self.verdict {
             DriftVerdict::Collecting => collecting(memory),
             DriftVerdict::NotEnough => "too little was counted since the first day".to_owned(),
-            DriftVerdict::NoDrift => "like work is done as on the first day".to_owned(),
-            DriftVerdict::WorkloadDrift => format!("what users ask has changed since the first day: {}", shown()),
-            DriftVerdict::BehaviorDrift => format!("like work is done worse than on the first day: {}", shown()),
+            DriftVerdict::NoDrift => "comparable work is served as on the first day".to_owned(),
+            DriftVerdict::WorkloadDrift => format!("users ask for other work than on the first day: {}", shown()),
+            DriftVerdict::BehaviorDrift => {
+                format!("comparable work is served worse than on the first day: {}", shown())
+            }
         }
     }
 }
@@ -170,9 +175,9 @@ impl Found {
 fn collecting(memory: &Memory) -> String {
     let day_ends = memory.begun_seconds.saturating_add(BASELINE_SECONDS);
     if memory.counted_to < day_ends {
-        return format!("the first day is counted until {}: what comes later is compared with it", time(day_ends).0);
+        return format!("the first day lasts until {}; later traffic is compared with it", time(day_ends).0);
     }
-    format!("the first day goes on until {MIN_UNITS} runs have finished in it: what comes later is compared with it")
+    format!("the first day lasts until {MIN_UNITS} runs have finished; later traffic is compared with it")
 }
 
 /// What is shown, with a memory: drift goes on until the evidence for it is spent, so that it does not come and go at the limit.

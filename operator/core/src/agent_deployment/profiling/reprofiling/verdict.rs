@@ -35,7 +35,7 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
     let Some(serving) = point_of(&stable.plan, inputs, status) else {
         let new = select::point(inputs, chosen);
         return Verdict::Changes(format!(
-            "{new} takes the place of what serves, which was not measured or does not meet spec.slo"
+            "{new} replaces the serving choice, which was not measured or does not meet spec.slo"
         ));
     };
     if std::ptr::eq(serving, chosen) {
@@ -43,9 +43,9 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
     }
     let (new, old) = (select::point(inputs, chosen), select::point(inputs, serving));
     if select::is_clearly_better(inputs, chosen, serving) {
-        Verdict::Changes(format!("{new} takes the place of {old}"))
+        Verdict::Changes(format!("{new} replaces {old}"))
     } else {
-        Verdict::Stays(format!("the choice is unchanged: {new} is not better by 5 % than {old}"))
+        Verdict::Stays(format!("the choice is unchanged: {new} is not 5 % better than {old}"))
     }
 }
 

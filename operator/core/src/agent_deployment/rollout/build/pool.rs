@@ -23,12 +23,12 @@ pub fn problem(world: &World) -> Option<&'static str> {
         _ if !is_asked_for(world) => None,
         PoolsView::Writable => None,
         PoolsView::NotAllowed => Some(
-            "inferencePool: this operator may not write InferencePools: set gateway.inferencePools in its chart, or take \
-             inferencePool away",
+            "inferencePool: the operator is not allowed to write InferencePools: set gateway.inferencePools in its \
+             chart, or remove inferencePool",
         ),
         PoolsView::UnknownKind => Some(
-            "inferencePool: the cluster knows no InferencePool of version v1: install the CRDs of the Gateway API Inference \
-             Extension, or take inferencePool away",
+            "inferencePool: the cluster has no InferencePool of version v1: install the CRDs of the Gateway API \
+             Inference Extension, or remove inferencePool",
         ),
     }
 }

@@ -51,9 +51,9 @@ impl Canary<'_> {
             ..self.refused(scheduler)
         };
         let (stable, canary) = (self.stable, &self.target.hash);
-        let line = format!("a pod of {stable} makes room for plan {canary}, {left} go on: {scheduler}");
+        let line = format!("draining one {stable} pod for plan {canary}; {left} remain: {scheduler}");
         draft.notes.push(if left == 0 {
-            Note::warning(Reason::UpdatingInPlace, format!("{line}. Nobody serves until {canary} is ready"))
+            Note::warning(Reason::UpdatingInPlace, format!("{line}. No pod serves until {canary} is ready"))
         } else {
             Note::normal(Reason::UpdatingInPlace, line)
         });
@@ -74,7 +74,10 @@ impl Canary<'_> {
         if let Some(Crash { text, .. }) =
             view.crash.as_ref().filter(|crash| view.ready < wanted && crash.at >= room.since.0)
         {
-            return Next::RollBack(format!("a pod of it failed in the place of one of {}: {text}", self.stable));
+            return Next::RollBack(format!(
+                "one of its pods failed in the place of a drained {} pod: {text}",
+                self.stable
+            ));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {
             self.find_no_place(&shortened(&unscheduled.message), draft);
@@ -83,7 +86,7 @@ impl Canary<'_> {
             let failure = view.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
             let ready = view.ready;
             return Next::RollBack(format!(
-                "{ready} of {wanted} pods were ready {minutes} min after a pod of {} had made room{failure}",
+                "{ready} of {wanted} pods were ready {minutes} min after a {} pod was drained{failure}",
                 self.stable
             ));
         }
@@ -164,8 +167,8 @@ impl Canary<'_> {
             room.since = now.clone();
             room.reason = reason.map(|reason| reason.chars().take(MAX_MESSAGE).collect());
             let in_vain = room.drained_in_vain.as_ref().map(|_| room.message.as_str());
-            let why = reason.or(in_vain).unwrap_or("another plan is asked for");
-            let line = format!("{} gets {} back one by one: {why}", self.stable, counted_pods(room.drained));
+            let why = reason.or(in_vain).unwrap_or("the spec asks for another plan");
+            let line = format!("{} regains {} one by one: {why}", self.stable, counted_pods(room.drained));
             draft.notes.push(Note::warning(Reason::RestoringStable, line));
         }
         while self.has_stable_back()

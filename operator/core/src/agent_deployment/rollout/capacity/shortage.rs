@@ -41,11 +41,11 @@ impl Canary<'_> {
     fn unscheduled(&self, unscheduled: &Unscheduled) -> Why {
         let deadline = &self.world.spec.rollout.capacity_deadline;
         let then = match self.world.spec.rollout.capacity {
-            Capacity::InPlace if !self.was_in_vain() => "a serving pod makes room",
+            Capacity::InPlace if !self.was_in_vain() => "a serving pod is drained",
             Capacity::SurgeIfPossible if !self.schedule.is_empty() => {
-                "it goes on with the pods that have a node, or gives up for a while if none has"
+                "it continues with the scheduled pods, or pauses and tries again later if there are none"
             }
-            Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => "it gives up for a while",
+            Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => "it pauses and tries again later",
         };
         let of_baseline = self.baseline().filter(|baseline| {
             let view = self.world.serving.get(baseline);
@@ -75,18 +75,19 @@ impl Canary<'_> {
         let is_in_vain = self.was_in_vain();
         match self.world.spec.rollout.capacity {
             Capacity::InPlace if is_in_vain => format!(
-                "The place of a drained pod did not become its own: is there a node that it fits on (spec.hardware, \
-                 spec.serving.tritonResources)? To drain one again, set spec.rollout.retry to {}",
+                "Draining a pod made no room for it: check that it fits on a node (spec.hardware, \
+                 spec.serving.tritonResources). To drain one again, set spec.rollout.retry to {}",
                 self.next_word()
             ),
             Capacity::InPlace => make_room,
             Capacity::SurgeIfPossible | Capacity::RequireSurge if self.baseline().is_some() => {
                 format!(
-                    "{make_room}, or do without its baseline, which needs as many pods: spec.rollout.baseline: Stable"
+                    "{make_room}, or set spec.rollout.baseline to Stable, because a mirrored baseline needs as many \
+                     pods"
                 )
             }
             Capacity::SurgeIfPossible | Capacity::RequireSurge => {
-                format!("{make_room}, or let serving pods make room with spec.rollout.capacity: InPlace")
+                format!("{make_room}, or set spec.rollout.capacity to InPlace, which drains serving pods")
             }
         }
     }
@@ -119,7 +120,7 @@ impl Canary<'_> {
             stable: self.stable.to_owned(),
             ready: self.stable_ready(),
             wanted: self.replicas(),
-            reason: reason.or_else(no_room).unwrap_or_else(|| "another plan is asked for".to_owned()),
+            reason: reason.or_else(no_room).unwrap_or_else(|| "the spec asks for another plan".to_owned()),
         }
     }
 

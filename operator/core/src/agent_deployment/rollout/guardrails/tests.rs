@@ -55,7 +55,7 @@ fn without_a_value_a_canary_waits() {
     let failed = GuardrailView::Failed { problem: "Prometheus did not answer within 5 s".to_owned() };
     let looks = [BTreeMap::new(), seen(None, None), BTreeMap::from([("heat".to_owned(), failed)])];
     let expected = [
-        held("guardrail heat was not looked at yet"),
+        held("guardrail heat has not been evaluated yet"),
         held("guardrail heat: its query has no value for the canary's pods"),
         held("guardrail heat: Prometheus did not answer within 5 s"),
     ];

@@ -75,7 +75,7 @@ fn canary_and_baseline_have_equal_pods_and_shares_until_the_canary_has_passed() 
     let name = baseline_of(&canary);
     let of = |weight, pods| Some(RolloutBaseline { revision: name.clone(), weight, pods, ready_pods: pods });
     assert_eq!((trial.weights(), trial.baseline()), ([60, 20, 20], of(20, 1)));
-    let told = format!("{name}: 1 pod of the plan that serves, which plan {canary} is compared with");
+    let told = format!("baseline {name} starts with 1 pod of the serving plan; plan {canary} is compared with it");
     assert_eq!(trial.told("BaselineStarting"), [told]);
     trial.wait_for_share(33);
     assert_eq!((trial.weights(), trial.baseline()), ([34, 33, 33], of(33, 2)));
@@ -174,8 +174,7 @@ fn a_baseline_that_does_not_start_says_that_it_is_no_fault_of_the_canarys() {
     trial.cluster.fail_pods(&name, "image registry.example/triton:1 is gone.");
     trial.settle();
     let words = format!(
-        "revision {name} does not start: image registry.example/triton:1 is gone. It has the plan that serves: look at what has \
-         changed around it, or set spec.rollout.baseline to Stable"
+        "revision {name} does not start: image registry.example/triton:1 is gone. It runs the serving plan: check what has changed around it, or set spec.rollout.baseline to Stable"
     );
     assert_eq!(trial.condition("Stalled"), ("RevisionFailing".to_owned(), words));
     assert_eq!((trial.weights(), trial.cluster.world.status.stage), ([100, 0, 0], Some(Stage::Stalled)));

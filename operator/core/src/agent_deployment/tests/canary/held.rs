@@ -81,7 +81,7 @@ fn whoever_is_to_decide_is_told_once_the_longest_soak_is_over_and_the_canary_kee
     trial.serve(40 * 60, cause.users());
     assert_eq!(trial.cluster.news(), ["VerdictUnreachable warning"], "once");
     let start = format!(
-        "revision {canary} has had 20 % of the traffic for longer than the {max_seconds} s of its maxSoak, and nothing can be decided: {words}"
+        "revision {canary} has had 20 % of the traffic for longer than the {max_seconds} s of its maxSoak, and no verdict is possible: {words}"
     );
     let (reason, message) = suspended(&trial).expect("it is told");
     assert!(reason == "VerdictUnreachable" && message.starts_with(&start), "{reason}: {message}");
@@ -102,7 +102,7 @@ fn what_no_verdict_lets_go_on_is_told_too() {
     // Both revisions miss the objective: that is no harm of the canary's, and no reason to give it more.
     trial.serve(10 * 60, Users { failures: 3, fails_alike: true, ..EQUAL });
     let (reason, message) = suspended(&trial).unwrap_or_else(|| panic!("{:?}", trial.rollout()));
-    let words = "nothing can be decided: VerdictUnreachable: ";
+    let words = "no verdict is possible: VerdictUnreachable: ";
     assert!(reason == "VerdictUnreachable" && message.contains(words), "{reason}: {message}");
     assert!(message.contains("ErrorRateExceeded"), "{message}");
     assert_eq!((trial.share(), trial.rollout().rejected), (20, vec![]));

@@ -84,11 +84,11 @@ fn pools_go_with_their_revision_and_when_nobody_asks_for_them() {
 #[test]
 fn pools_that_cannot_be_written_are_a_condition_and_no_share_moves() {
     for (view, words) in [
-        (PoolsView::NotAllowed, "this operator may not write InferencePools: set gateway.inferencePools in its chart"),
         (
-            PoolsView::UnknownKind,
-            "the cluster knows no InferencePool of version v1: install the CRDs of the Gateway API",
+            PoolsView::NotAllowed,
+            "the operator is not allowed to write InferencePools: set gateway.inferencePools in its chart",
         ),
+        (PoolsView::UnknownKind, "the cluster has no InferencePool of version v1: install the CRDs of the Gateway API"),
     ] {
         let trial = trial(view);
         let conditions = &trial.cluster.world.status.conditions;

@@ -22,7 +22,8 @@ fn a_canary_without_a_ready_pod_gives_its_share_to_stable_until_it_has_one() {
     trial.lose_pods(&canary, None);
     trial.settle();
     assert_eq!(shares(&trial), [(format!("support-{stable}"), 100)]);
-    let told = format!("RevisionFailing plan {canary} has no ready pod: stable {stable} gets its 20 % until it has");
+    let told =
+        format!("RevisionFailing plan {canary} has no ready pod: stable {stable} gets its 20 % until it has one");
     assert_eq!(trial.events.last(), Some(&told));
     trial.cluster.pass(300);
     trial.cluster.ready_pods();

@@ -40,7 +40,7 @@ fn a_revision_on_trial_waits_without_pods_and_begins_anew_with_them() {
     scale(&mut trial, 0);
     assert_eq!((trial.stable(), trial.canary(), trial.share()), (stable.clone(), Some(canary.clone()), 0));
     let why = format!(
-        "revision {canary} is on trial and no pods are asked for: its rollout begins anew once there are replicas"
+        "revision {canary} is being rolled out, but replicas are 0: its rollout restarts once replicas are above 0"
     );
     assert_eq!(condition(&trial, "Suspended"), ("True RolloutPaused".to_owned(), why));
     scale(&mut trial, 4);

@@ -29,9 +29,7 @@ impl Trial {
     }
 }
 
-const CONTESTED: &str = "spec.rollout.traffic.gatewayAPI: argocd-controller has written spec.rules of HTTPRoute support, which is the \
-                         operator's. Its own words are put back, and no canary is given more traffic until nobody else has written it \
-                         for 5 minutes: take the route out of what argocd-controller applies, and take back what it added";
+const CONTESTED: &str = "spec.rollout.traffic.gatewayAPI: argocd-controller has written spec.rules of HTTPRoute support, which the operator owns. The operator restores its own values. No canary gets more traffic until nobody else has written the route for 5 minutes: remove the route from what argocd-controller applies, and remove what it added";
 
 #[test]
 fn a_canary_whose_route_somebody_else_writes_keeps_its_share_and_the_condition_names_who_it_is() {
@@ -99,8 +97,8 @@ fn at_rest_a_contest_is_told_and_changes_nothing() {
     assert_eq!(trial.reconciling().0, "UpToDate");
 }
 
-const UNKNOWN: &str = "spec.rollout.traffic.gatewayAPI: the cluster knows no HTTPRoute: install the CRDs of the Gateway API and a \
-                       gateway, or set spec.rollout.traffic.type to ReplicaRatio";
+const UNKNOWN: &str = "spec.rollout.traffic.gatewayAPI: the cluster has no HTTPRoute: install the CRDs of the Gateway \
+                       API and a gateway, or set spec.rollout.traffic.type to ReplicaRatio";
 
 #[test]
 fn without_the_kind_of_routes_stable_serves_through_its_service_and_the_condition_says_what_to_install() {

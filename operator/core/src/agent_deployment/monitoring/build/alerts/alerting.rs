@@ -52,7 +52,7 @@ pub fn absence(scope: &Scope<'_>, objectives: &[BudgetedObjective]) -> Option<Al
         annotations: annotations(
             scope,
             METRICS_ABSENT,
-            format!("Nothing is measured of {name}"),
+            format!("No metrics from {name}"),
             format!(
                 "Prometheus has had no counters of {name} in namespace {} for {ABSENT_FOR}: no pod of it runs, or none is \
                  scraped. Nothing watches its objectives.",
@@ -83,8 +83,8 @@ fn burning(scope: &Scope<'_>, objective: &BudgetedObjective, (pair, tenths): (Pa
         format!("{}{selector} >= {LEAST_BAD_EVENTS}", bad_events(long)),
     ];
     let description = format!(
-        "{{{{ $value | humanizePercentage }}}} of the runs of the last {long} were bad. {} may be; this alerts above {} in both \
-         {long} and {short}.",
+        "{{{{ $value | humanizePercentage }}}} of the runs of the last {long} were bad. The objective allows {}; this \
+         alerts above {} in both {long} and {short}.",
         objective.allowed.percent(),
         threshold.percent()
     );
@@ -103,8 +103,8 @@ fn missed(scope: &Scope<'_>, objective: &BudgetedObjective, pair: Pair) -> Alert
         format!("{}{selector} >= {LEAST_EVENTS}", events(long)),
     ];
     let description = format!(
-        "{{{{ $value | humanizePercentage }}}} of the runs of the last {long} were bad, which is more than chance explains, and \
-         more than {} of those of the last {short}. {} may be.",
+        "{{{{ $value | humanizePercentage }}}} of the runs of the last {long} were bad, more than chance explains, and \
+         more than {} of those of the last {short}. The objective allows {}.",
         objective.allowed.percent(),
         objective.allowed.percent()
     );
