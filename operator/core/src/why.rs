@@ -464,11 +464,12 @@ pub fn counted_pods(pods: i32) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
-/// How far a step has come.
+/// What a step gives once it is done, or why it is not.
+pub type Step<T> = Result<T, Blocked>;
+
+/// Why a step is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step<T> {
-    /// The step is done.
-    Done(T),
+pub enum Blocked {
     /// The step goes on by itself.
     Waiting(Why),
     /// The step has stopped, and only a person can help.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     artifact_store,
     plan::{Child, Note, Plan, RESYNC},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// While a revision is held to objectives: what its pods count is no event of the API server's.
@@ -47,7 +47,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let target = match kept(world, &inputs) {
         Some(kept) => {
             let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
-            Step::Done(Target { hash, input_hash, plan: kept.plan.clone() })
+            Ok(Target { hash, input_hash, plan: kept.plan.clone() })
         }
         None => pipeline(world, &mut draft, &inputs)?,
     };
@@ -76,7 +76,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
 
 /// A stop is told once: when its reason is new.
 fn tell_of_stop(world: &World, outcome: &Outcome, draft: &mut Draft) {
-    let Some(Step::Stopped(why)) = &outcome.next else { return };
+    let Some(Err(Blocked::Stopped(why))) = &outcome.next else { return };
     if !facts::is_told(world, ConditionType::Stalled, &draft.status) {
         draft.notes.push(Note::warning(why.reason(), why.to_string()));
     }
@@ -116,16 +116,16 @@ fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
 /// From the model's reference to a plan, one planner a step.
 fn pipeline(world: &World, draft: &mut Draft, inputs: &PlanInputs) -> Result<Step<Target>, IdentityError> {
     let prepared = match prepare(world, draft)? {
-        Step::Done(prepared) => prepared,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Ok(prepared) => prepared,
+        Err(Blocked::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     };
     let choice = match profiling::decide(world, &prepared, inputs, draft)? {
-        Step::Done(choice) => choice,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Ok(choice) => choice,
+        Err(Blocked::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     };
     let plan = engines::plan(world, &prepared.resolved, &choice, draft);
     let hash = plan.hash()?.short().to_owned();
-    Ok(Step::Done(Target { hash, input_hash: inputs.to_string(), plan }))
+    Ok(Ok(Target { hash, input_hash: inputs.to_string(), plan }))
 }

@@ -17,7 +17,7 @@ use super::{
     status::{Background, Outcome, left_to_people, unknown_receivers},
     world::World,
 };
-use crate::why::{Held, Step, Why};
+use crate::why::{Blocked, Held, Why};
 
 /// A condition that states facts which are told once.
 struct Stating {
@@ -93,8 +93,8 @@ pub(super) fn record(world: &World, outcome: &Outcome, status: &mut AgentDeploym
 /// What conditions state that is told once.
 fn stated(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Vec<ToldFact> {
     let stopped = match &outcome.next {
-        Some(Step::Stopped(why)) => Some((ConditionType::Stalled, why)),
-        Some(Step::Waiting(_) | Step::Done(())) | None => None,
+        Some(Err(Blocked::Stopped(why))) => Some((ConditionType::Stalled, why)),
+        Some(Err(Blocked::Waiting(_)) | Ok(())) | None => None,
     };
     let undecided = left_to_people(world, outcome).map(|why| (ConditionType::Suspended, why));
     let refused = match &outcome.background {

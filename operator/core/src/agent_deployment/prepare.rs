@@ -11,7 +11,7 @@ use super::{
 use crate::{
     plan::SOON,
     runtime_config,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What can be measured, and served.
@@ -24,30 +24,30 @@ pub(super) struct Prepared {
 pub(super) fn prepare(world: &World, draft: &mut Draft) -> Result<Step<Prepared>, IdentityError> {
     // A sidecar would refuse it, but only after engines are built and measured.
     if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.agent", problem }));
+        return Ok(Err(Blocked::Stopped(Why::SpecRefused { field: "spec.agent", problem })));
     }
     let resolved = match resolve::decide(world, draft)? {
-        Step::Done(resolved) => resolved,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Ok(resolved) => resolved,
+        Err(Blocked::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     };
     // What cannot be built need not be fetched.
     match engines::points(world, &resolved) {
-        Step::Done(_) => {}
-        Step::Waiting(why) => {
+        Ok(_) => {}
+        Err(Blocked::Waiting(why)) => {
             draft.requeue = SOON;
-            return Ok(Step::Waiting(why));
+            return Ok(Err(Blocked::Waiting(why)));
         }
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     }
     match fetch::decide(world, &resolved, draft)? {
-        Step::Done(()) => {}
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Ok(()) => {}
+        Err(Blocked::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     }
     Ok(match engines::decide(world, &resolved, draft)? {
-        Step::Done(engines) => Step::Done(Prepared { resolved, engines }),
-        Step::Waiting(why) => Step::Waiting(why),
-        Step::Stopped(why) => Step::Stopped(why),
+        Ok(engines) => Ok(Prepared { resolved, engines }),
+        Err(Blocked::Waiting(why)) => Err(Blocked::Waiting(why)),
+        Err(Blocked::Stopped(why)) => Err(Blocked::Stopped(why)),
     })
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     conditions::{Draft, dated},
     jobs::kind::JobKind,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What the planners came to.
@@ -120,15 +120,15 @@ pub fn configuration_of(world: &World, revision: &str) -> Option<SelectedConfigu
 fn stage(outcome: &Outcome) -> Stage {
     let why = match &outcome.next {
         None => return Stage::Serving,
-        Some(Step::Done(())) => return Stage::Serving,
-        Some(Step::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. })) => {
+        Some(Ok(())) => return Stage::Serving,
+        Some(Err(Blocked::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. }))) => {
             return Stage::Refused;
         }
-        Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
-        Some(Step::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
-        Some(Step::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
-        Some(Step::Stopped(_)) => return Stage::Failed,
-        Some(Step::Waiting(why)) => why,
+        Some(Err(Blocked::Stopped(Why::PlanRejected { .. }))) => return Stage::RolledBack,
+        Some(Err(Blocked::Stopped(Why::InsufficientCapacity { .. }))) => return Stage::Paused,
+        Some(Err(Blocked::Stopped(_))) if outcome.serving.is_some() => return Stage::Stalled,
+        Some(Err(Blocked::Stopped(_))) => return Stage::Failed,
+        Some(Err(Blocked::Waiting(why))) => why,
     };
     match why {
         Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. } => Stage::Refused,
@@ -196,8 +196,8 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>,
         }
         (Some(revision), _) => draft(false, Reason::NotServing, format!("no pod of revision {revision} is ready")),
         (None, _) => match &outcome.next {
-            Some(Step::Waiting(why) | Step::Stopped(why)) => draft(false, why.reason(), why.to_string()),
-            Some(Step::Done(())) | None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
+            Some(Err(Blocked::Waiting(why)) | Err(Blocked::Stopped(why))) => draft(false, why.reason(), why.to_string()),
+            Some(Ok(())) | None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
         },
     }
 }
@@ -218,7 +218,7 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
 
 /// What a person must say before anything goes on.
 pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
-    let Some(Step::Waiting(why)) = &outcome.next else { return None };
+    let Some(Err(Blocked::Waiting(why))) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
     let waits = match why {
         Why::RolloutPaused { .. }
@@ -252,11 +252,11 @@ fn profiling_condition(background: &Background) -> Draft {
 fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
     let condition = ConditionType::Reconciling;
     match &outcome.next {
-        Some(Step::Waiting(why)) if left_to_people(world, outcome).is_none() => {
+        Some(Err(Blocked::Waiting(why))) if left_to_people(world, outcome).is_none() => {
             Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
         }
         // Nothing goes on by itself before somebody has looked at it.
-        Some(Step::Waiting(_) | Step::Stopped(_) | Step::Done(())) | None => {
+        Some(Err(Blocked::Waiting(_)) | Err(Blocked::Stopped(_)) | Ok(())) | None => {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is under way".to_owned() }
         }
     }
@@ -265,8 +265,8 @@ fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
 fn stalled_condition(outcome: &Outcome) -> Draft {
     let condition = ConditionType::Stalled;
     match &outcome.next {
-        Some(Step::Stopped(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
-        Some(Step::Waiting(_) | Step::Done(())) | None => Draft {
+        Some(Err(Blocked::Stopped(why))) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
+        Some(Err(Blocked::Waiting(_)) | Ok(())) | None => Draft {
             condition,
             is_true: false,
             reason: Reason::UpToDate,

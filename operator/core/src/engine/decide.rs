@@ -21,7 +21,7 @@ use crate::{
     },
     plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON},
     settings::Settings,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Steps and tools of a builder that a status tells of.
@@ -64,7 +64,7 @@ pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
         announcements: Vec::new(),
         requeue: RESYNC,
     };
-    let step = if world.status.artifact.is_some() { Step::Done(()) } else { build_step(world, &mut plan) };
+    let step = if world.status.artifact.is_some() { Ok(()) } else { build_step(world, &mut plan) };
     status::complete(world, &step, &mut plan.status);
     plan
 }
@@ -93,32 +93,32 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
             let job = JobRef { kind: JobKind::Build, name: job_name(&prefix, attempt) };
             plan.status.attempts.push(BuildAttempt { number: attempt, job: job.name.clone(), failure: None });
             plan.requeue = AT_ONCE;
-            Step::Waiting(Why::JobStarting { job })
+            Err(Blocked::Waiting(Why::JobStarting { job }))
         }
         AttemptStep::Create(_) => match build::build_job(world, &name) {
             Ok((task, job)) => {
                 plan.children.push(Child::ConfigMap(Box::new(task)));
                 plan.children.push(Child::Job(Box::new(job)));
-                Step::Waiting(Why::JobStarting { job: JobRef { kind: JobKind::Build, name } })
+                Err(Blocked::Waiting(Why::JobStarting { job: JobRef { kind: JobKind::Build, name } }))
             }
-            Err(problem) => Step::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }),
+            Err(problem) => Err(Blocked::Stopped(Why::EngineUnbuildable { problem: problem.to_string() })),
         },
         AttemptStep::Wait(why) => {
             if matches!(why, Why::JobRetrying { .. }) {
                 plan.requeue = SOON;
             }
-            Step::Waiting(why)
+            Err(Blocked::Waiting(why))
         }
         AttemptStep::GivenUp(why) => {
             if !is_stalled_already(world) {
                 plan.notes.push(Note::warning(Reason::EngineFailed, why.to_string()));
             }
-            Step::Stopped(why)
+            Err(Blocked::Stopped(why))
         }
         AttemptStep::Succeeded { outcome, milliseconds } => match *outcome {
             Outcome::Build(result) => {
                 record_artifact(world, &result, milliseconds, plan);
-                Step::Done(())
+                Ok(())
             }
             Outcome::Resolve(_)
             | Outcome::Fetch(_)
@@ -128,11 +128,11 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
                 let worker = &world.settings.images.worker;
                 let failure =
                     format!("it reported the result of another task: is {worker} the worker of this release?");
-                Step::Stopped(Why::JobFailed {
+                Err(Blocked::Stopped(Why::JobFailed {
                     job: JobRef { kind: JobKind::Build, name },
                     class: "ImageMismatch",
                     failure,
-                })
+                }))
             }
         },
     }

@@ -8,7 +8,7 @@ use slipway_crds::{
 use super::decide::EngineWorld;
 use crate::{
     conditions::{Draft, dated},
-    why::Step,
+    why::{Blocked, Step},
 };
 
 /// Completes the status: everything that follows from how far the build is.
@@ -17,17 +17,17 @@ pub fn complete(world: &EngineWorld, step: &Step<()>, status: &mut EngineStatus)
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
     let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is under way");
     let drafts = match step {
-        Step::Done(()) => [
+        Ok(()) => [
             draft(ConditionType::Ready, true, Reason::Available, "the artifact is in the store"),
             idle(ConditionType::Reconciling),
             idle(ConditionType::Stalled),
         ],
-        Step::Waiting(why) => [
+        Err(Blocked::Waiting(why)) => [
             draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
             draft(ConditionType::Reconciling, true, why.reason(), &why.to_string()),
             idle(ConditionType::Stalled),
         ],
-        Step::Stopped(why) => [
+        Err(Blocked::Stopped(why)) => [
             draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
             idle(ConditionType::Reconciling),
             draft(ConditionType::Stalled, true, why.reason(), &why.to_string()),

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     agent_deployment::rollout::revision::{PlannedEngine, RevisionPlan},
     plan::Child,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// One engine under consideration.
@@ -59,9 +59,9 @@ pub(super) fn decide(
     draft: &mut Draft,
 ) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
     let points = match points(world, resolved) {
-        Step::Done(points) => points,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
+        Ok(points) => points,
+        Err(Blocked::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Blocked::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     };
     let candidates = candidates(world, resolved, points, draft)?;
     draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
@@ -70,14 +70,14 @@ pub(super) fn decide(
     if let Some(unfinished) = unfinished {
         let ready = candidates.iter().filter(|c| artifact(c).is_some()).count();
         let state = format!("{} ({}): {}", unfinished.name, unfinished.display_name, state(unfinished));
-        return Ok(Step::Waiting(Why::EnginesBuilding { ready, total, state }));
+        return Ok(Err(Blocked::Waiting(Why::EnginesBuilding { ready, total, state })));
     }
     let mut built = Vec::new();
     for candidate in &candidates {
         let Some(artifact) = artifact(candidate) else { continue };
         let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
             let problem = format!("{:?} of Engine {} is no digest", artifact.manifest_digest, candidate.name);
-            return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
+            return Ok(Err(Blocked::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem })));
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
@@ -85,11 +85,11 @@ pub(super) fn decide(
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
-        return Ok(Step::Stopped(Why::NoEngine { total, failure }));
+        return Ok(Err(Blocked::Stopped(Why::NoEngine { total, failure })));
     }
     Ok(match quality::decide(world, resolved, &built, draft)? {
-        Step::Done(accepted) if accepted.is_empty() => {
-            Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() })
+        Ok(accepted) if accepted.is_empty() => {
+            Err(Blocked::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() }))
         }
         other => other,
     })
@@ -103,7 +103,7 @@ pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
     }
     match &engine.tensorrt_llm {
         Some(block) if engine.backend == Backend::TensorRTLLM => tensorrt_llm::points(world, resolved, block),
-        _ => Step::Done(custom_points(world, resolved)),
+        _ => Ok(custom_points(world, resolved)),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     },
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note, SOON},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Confidence of the bound on the drop, in parts per million.
@@ -52,17 +52,17 @@ pub(super) fn decide(
     built: &[BuiltEngine],
     draft: &mut Draft,
 ) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
-    let Some(objective) = &world.spec.slo.quality else { return Ok(Step::Done(built.to_vec())) };
+    let Some(objective) = &world.spec.slo.quality else { return Ok(Ok(built.to_vec())) };
     let config_map = objective.dataset.config_map.name.clone();
     let (digest, prompts) = match &world.dataset {
         None | Some(DatasetView::Missing) => {
             // No watch tells of a ConfigMap of the user's.
             draft.requeue = draft.requeue.min(SOON);
             let problem = format!("it does not exist or has no key {}: create it", objective.dataset.config_map.key);
-            return Ok(Step::Waiting(Why::DatasetUnusable { config_map, problem }));
+            return Ok(Err(Blocked::Waiting(Why::DatasetUnusable { config_map, problem })));
         }
         Some(DatasetView::Invalid { problem }) => {
-            return Ok(Step::Stopped(Why::DatasetUnusable { config_map, problem: problem.clone() }));
+            return Ok(Err(Blocked::Stopped(Why::DatasetUnusable { config_map, problem: problem.clone() })));
         }
         Some(DatasetView::Samples { digest, prompts }) => (digest, prompts),
     };
@@ -80,7 +80,7 @@ pub(super) fn decide(
                     accepted.push(engine.clone());
                 }
             }
-            Measurement::Failed(why) if index == 0 => return Ok(Step::Stopped(why)),
+            Measurement::Failed(why) if index == 0 => return Ok(Err(Blocked::Stopped(why))),
             Measurement::Failed(why) => {
                 measured += 1;
                 let subject = facts::subject(&why, &world.spec, &draft.status.engines);
@@ -101,8 +101,8 @@ pub(super) fn decide(
         }
     }
     Ok(match pending {
-        Some(state) => Step::Waiting(Why::MeasuringQuality { measured, total: built.len(), state }),
-        None => Step::Done(accepted),
+        Some(state) => Err(Blocked::Waiting(Why::MeasuringQuality { measured, total: built.len(), state })),
+        None => Ok(accepted),
     })
 }
 

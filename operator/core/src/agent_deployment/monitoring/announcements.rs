@@ -16,7 +16,7 @@ use crate::{
     agent_deployment::{facts, status::Outcome, world::World},
     notifications::events::{Announcement, Happening, Role, Severity, Subject, Topic},
     plan::{About, Note},
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
 /// What is to be told, to the receivers of `spec.alerts` that the operator knows.
@@ -100,8 +100,8 @@ impl Teller<'_> {
     /// The rejected plan that keeps the AgentDeployment from going on.
     fn rejected_plan(&self) -> Option<String> {
         match &self.outcome.next {
-            Some(Step::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
-            Some(Step::Stopped(_) | Step::Waiting(_) | Step::Done(())) | None => None,
+            Some(Err(Blocked::Stopped(Why::PlanRejected { revision, .. }))) => Some(revision.clone()),
+            Some(Err(Blocked::Stopped(_)) | Err(Blocked::Waiting(_)) | Ok(())) | None => None,
         }
     }
 

@@ -28,7 +28,7 @@ use crate::{
         world::{OwnedObject, WorkloadView},
     },
     plan::{Child, Note, SOON},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Engines that are served without a campaign say so.
@@ -80,22 +80,22 @@ pub(super) fn decide(
         draft.status.profile = None;
         return Ok(match configurations(&world.spec.search) {
             Ok(configurations) => unmeasured(world, &prepared.engines, &configurations),
-            Err(why) => Step::Stopped(why),
+            Err(why) => Err(Blocked::Stopped(why)),
         });
     }
     let adopted = reprofiling::adopted(world, &made_from.spec);
     let repetition =
         adopted.map(|adopted| Repetition { number: adopted.number, profile: Some(&adopted.profile), gpu_hours: None });
     let campaign = match campaign(world, prepared, repetition)? {
-        Step::Done(campaign) => campaign,
-        Step::Waiting(why) => {
+        Ok(campaign) => campaign,
+        Err(Blocked::Waiting(why)) => {
             // No watch tells of a ConfigMap of the user's.
             draft.requeue = draft.requeue.min(SOON);
-            return Ok(Step::Waiting(why));
+            return Ok(Err(Blocked::Waiting(why)));
         }
-        Step::Stopped(why) => {
+        Err(Blocked::Stopped(why)) => {
             draft.requeue = draft.requeue.min(SOON);
-            return Ok(Step::Stopped(why));
+            return Ok(Err(Blocked::Stopped(why)));
         }
     };
     draft.status.profile = Some(campaign.name.clone());
@@ -152,16 +152,16 @@ pub(super) fn campaign(
 ) -> Result<Step<Campaign>, IdentityError> {
     let Some(profiling) = &world.spec.profiling else {
         let problem = "is needed for a campaign: add it".to_owned();
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.profiling", problem }));
+        return Ok(Err(Blocked::Stopped(Why::SpecRefused { field: "spec.profiling", problem })));
     };
     let configurations = match configurations(&world.spec.search) {
         Ok(configurations) => configurations,
-        Err(why) => return Ok(Step::Stopped(why)),
+        Err(why) => return Ok(Err(Blocked::Stopped(why))),
     };
     let mut inputs = match freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations)) {
         Ok(inputs) => inputs,
-        Err(Unfrozen::Waiting(why)) => return Ok(Step::Waiting(why)),
-        Err(Unfrozen::Stopped(why)) => return Ok(Step::Stopped(why)),
+        Err(Unfrozen::Waiting(why)) => return Ok(Err(Blocked::Waiting(why))),
+        Err(Unfrozen::Stopped(why)) => return Ok(Err(Blocked::Stopped(why))),
     };
     inputs.repetition = repetition.map(|repetition| repetition.number);
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
@@ -170,7 +170,7 @@ pub(super) fn campaign(
     let hash = content_hash(&inputs)?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
-    Ok(Step::Done(Campaign { name, input_hash: hash.as_str().to_owned(), inputs }))
+    Ok(Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs }))
 }
 
 /// Why inputs cannot be frozen.
@@ -184,13 +184,13 @@ fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedCon
     if configurations.len() > 1 {
         let problem = "several serving configurations can only be told apart by measuring: add spec.profiling, or leave \
                        one value each in search.instances and search.parameters";
-        return Step::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() });
+        return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() }));
     }
     let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
         let failure = "the quality gate refuses all of them".to_owned();
-        return Step::Stopped(Why::NoEngine { total: world.status.engines.len(), failure });
+        return Err(Blocked::Stopped(Why::NoEngine { total: world.status.engines.len(), failure }));
     };
-    Step::Done(Choice {
+    Ok(Choice {
         engine: engine.clone(),
         configuration: configuration.settings.clone(),
         level: world.spec.search.concurrency.iter().copied().max().unwrap_or(1),
@@ -325,12 +325,12 @@ pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
 fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines: &[BuiltEngine]) -> Step<Choice> {
     let profile = campaign.name.clone();
     match conducted {
-        Conducted::UnderWay(why) => Step::Waiting(why),
-        Conducted::Failed(failure) => Step::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() }),
+        Conducted::UnderWay(why) => Err(Blocked::Waiting(why)),
+        Conducted::Failed(failure) => Err(Blocked::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() })),
         Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
-            let waiting = || Step::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            let waiting = || Err(Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() }));
             chosen(&campaign.inputs, engines, point, &choice.why).map_or_else(waiting, Step::Done)
         }
     }
@@ -343,7 +343,7 @@ fn nearest(
     (status, answer): (&ProfileStatus, &str),
     engines: &[BuiltEngine],
 ) -> Step<Choice> {
-    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.clone(), answer: answer.to_owned() });
+    let stopped = Err(Blocked::Stopped(Why::NoFeasibleConfiguration { profile: name.clone(), answer: answer.to_owned() }));
     match world.spec.slo.on_infeasible {
         OnInfeasible::KeepRunning => stopped,
         OnInfeasible::ServeNearest => {

@@ -30,7 +30,7 @@ use crate::{
         world::{OwnedObject, World},
     },
     plan::{AT_ONCE, Child, Note, SOON},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What the plan is made from: the spec, and the repetition whose choice was taken for it.
@@ -212,19 +212,19 @@ impl Planner<'_> {
             return Ok(None);
         }
         let prepared = match prepare(self.world, draft)? {
-            Step::Done(prepared) => prepared,
-            Step::Waiting(why) => return Ok(Some(why)),
-            Step::Stopped(why) => return Ok(self.failed(&why, draft)),
+            Ok(prepared) => prepared,
+            Err(Blocked::Waiting(why)) => return Ok(Some(why)),
+            Err(Blocked::Stopped(why)) => return Ok(self.failed(&why, draft)),
         };
         let repetition =
             Repetition { number: run.number, profile: run.profile.as_deref(), gpu_hours: Some(&run.gpu_hours) };
         let campaign = match profiling::campaign(self.world, &prepared, Some(repetition))? {
-            Step::Done(campaign) => campaign,
-            Step::Waiting(why) => {
+            Ok(campaign) => campaign,
+            Err(Blocked::Waiting(why)) => {
                 draft.requeue = draft.requeue.min(SOON);
                 return Ok(Some(why));
             }
-            Step::Stopped(why) => return Ok(self.failed(&why, draft)),
+            Err(Blocked::Stopped(why)) => return Ok(self.failed(&why, draft)),
         };
         if let Some(run) = &mut self.state.run {
             run.profile = Some(campaign.name.clone());
@@ -316,9 +316,9 @@ fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
         return Some("spec.serving.replicas is above 0");
     }
     match &outcome.next {
-        None | Some(Step::Done(()) | Step::Stopped(Why::PlanRejected { .. })) => None,
-        Some(Step::Waiting(Why::AwaitingApproval { .. })) => Some("the proposed plan is approved or declined"),
-        Some(Step::Waiting(_)) => Some("nothing else is under way"),
-        Some(Step::Stopped(_)) => Some("the AgentDeployment is stalled no more"),
+        None | Some(Ok(()) | Err(Blocked::Stopped(Why::PlanRejected { .. }))) => None,
+        Some(Err(Blocked::Waiting(Why::AwaitingApproval { .. }))) => Some("the proposed plan is approved or declined"),
+        Some(Err(Blocked::Waiting(_))) => Some("nothing else is under way"),
+        Some(Err(Blocked::Stopped(_))) => Some("the AgentDeployment is stalled no more"),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     agent_deployment::{draft::Draft, job_step::JobStep, world::World},
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// AgentDeployments of one namespace with the same model share the Job: its name is the digest of the source.
@@ -21,25 +21,25 @@ pub(in crate::agent_deployment) fn decide(
     draft: &mut Draft,
 ) -> Result<Step<()>, IdentityError> {
     if resolved.model.fetched {
-        return Ok(Step::Done(()));
+        return Ok(Ok(()));
     }
     let Ok(source_digest) = resolved.model.source_digest.parse::<Digest>() else {
         let problem = format!("status.model.sourceDigest {:?} is no digest", resolved.model.source_digest);
-        return Ok(Step::Stopped(Why::SpecRefused { field: "status.model", problem }));
+        return Ok(Err(Blocked::Stopped(Why::SpecRefused { field: "status.model", problem })));
     };
     let input_hash = content_hash(&source_digest)?;
     let step = JobStep { kind: JobKind::Fetch, input_hash: input_hash.short(), is_single: true };
     Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
+        AttemptStep::Record(attempt) => Err(Blocked::Waiting(Why::JobStarting { job: step.job(attempt) })),
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let (task, job) = build::fetch_job::fetch_job(world, &name, &resolved.model.pinned_uri, source_digest);
             draft.children.push(Child::ConfigMap(Box::new(task)));
             draft.children.push(Child::Job(Box::new(job)));
-            Step::Waiting(Why::JobStarting { job: step.job(attempt) })
+            Err(Blocked::Waiting(Why::JobStarting { job: step.job(attempt) }))
         }
-        AttemptStep::Wait(why) => Step::Waiting(step.explain(world, why)),
-        AttemptStep::GivenUp(why) => Step::Stopped(why),
+        AttemptStep::Wait(why) => Err(Blocked::Waiting(step.explain(world, why))),
+        AttemptStep::GivenUp(why) => Err(Blocked::Stopped(why)),
         AttemptStep::Succeeded { outcome, milliseconds } => match *outcome {
             Outcome::Fetch(result) => {
                 let megabytes = result.bytes as f64 / 1e6;
@@ -55,13 +55,13 @@ pub(in crate::agent_deployment) fn decide(
                 if let Some(model) = &mut draft.status.model {
                     model.fetched = true;
                 }
-                Step::Done(())
+                Ok(())
             }
             Outcome::Resolve(_)
             | Outcome::Build(_)
             | Outcome::Quality(_)
             | Outcome::Materialize(_)
-            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
+            | Outcome::Profile(_) => Err(Blocked::Stopped(foreign_result(&step, world))),
         },
     })
 }

@@ -21,7 +21,7 @@ use super::{draft::Draft, job_step::JobStep, world::World};
 use crate::{
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What the references of a spec stand for.
@@ -82,7 +82,7 @@ struct ResolveInput<'a> {
 pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>, IdentityError> {
     let custom = match builder(world) {
         Ok(custom) => custom,
-        Err(why) => return Ok(Step::Stopped(why)),
+        Err(why) => return Ok(Err(Blocked::Stopped(why))),
     };
     let input_hash = content_hash(&ResolveInput {
         agent_deployment: &world.name,
@@ -92,26 +92,26 @@ pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>,
     })?;
     let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
     if let Some(resolved) = recorded(world, &step, &custom) {
-        return Ok(Step::Done(resolved));
+        return Ok(Ok(resolved));
     }
     Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
+        AttemptStep::Record(attempt) => Err(Blocked::Waiting(Why::JobStarting { job: step.job(attempt) })),
         AttemptStep::Create(attempt) => {
             let name = step.job_name(attempt);
             let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
             draft.children.push(Child::ConfigMap(Box::new(task)));
             draft.children.push(Child::Job(Box::new(job)));
-            Step::Waiting(Why::JobStarting { job: step.job(attempt) })
+            Err(Blocked::Waiting(Why::JobStarting { job: step.job(attempt) }))
         }
-        AttemptStep::Wait(why) => Step::Waiting(why),
-        AttemptStep::GivenUp(why) => Step::Stopped(why),
+        AttemptStep::Wait(why) => Err(Blocked::Waiting(why)),
+        AttemptStep::GivenUp(why) => Err(Blocked::Stopped(why)),
         AttemptStep::Succeeded { outcome, .. } => match *outcome {
             Outcome::Resolve(result) => record(world, &step, result, custom, draft),
             Outcome::Fetch(_)
             | Outcome::Build(_)
             | Outcome::Quality(_)
             | Outcome::Materialize(_)
-            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
+            | Outcome::Profile(_) => Err(Blocked::Stopped(foreign_result(&step, world))),
         },
     })
 }
@@ -139,7 +139,7 @@ fn record(
     let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
     let Some(builder_image_digest) = pinned.or(seen) else {
         let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
-        return Step::Stopped(Why::JobFailed { job, class: "Infrastructure", failure });
+        return Err(Blocked::Stopped(Why::JobFailed { job, class: "Infrastructure", failure }));
     };
     let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
     let model = ResolvedModel {
@@ -157,7 +157,7 @@ fn record(
     draft.status.model = Some(model.clone());
     draft.status.images =
         vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
-    Step::Done(Resolved { model, builder_image_digest, custom })
+    Ok(Resolved { model, builder_image_digest, custom })
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

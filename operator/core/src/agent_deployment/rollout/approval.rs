@@ -23,7 +23,7 @@ use crate::{
         world::World,
     },
     plan::Note,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Lines of a proposal, as the schema has it.
@@ -46,9 +46,9 @@ pub(in crate::agent_deployment) struct Asked {
 
 /// Lets a target through, or parks it.
 pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draft: &mut Draft) -> Asked {
-    let Step::Done(target) = target else { return Asked { target, proposal: None } };
+    let Ok(target) = target else { return Asked { target, proposal: None } };
     let Some(stable) = needs_approval(world, &target) else {
-        return Asked { target: Step::Done(target), proposal: None };
+        return Asked { target: Ok(target), proposal: None };
     };
     let changes = Changes::between(stable.plan(), &target.plan);
     let proposal = propose(world, stable.plan(), &target, (&changes, &*draft));
@@ -68,7 +68,7 @@ pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draf
     if known(world, &target).is_none() {
         draft.notes.push(Note::normal(why.reason(), why.to_string()).of_plan(&target.hash));
     }
-    Asked { target: Step::Waiting(why), proposal: Some(proposal) }
+    Asked { target: Err(Blocked::Waiting(why)), proposal: Some(proposal) }
 }
 
 /// What serves, as far as there is a record of it.

@@ -9,7 +9,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{Baseline, Capacity, CapacityPhase, RolloutBaseline, TrafficType},
 };
 
-use super::{Draft, Step, Why, World, build, canary::Canary, progress, revision::baseline_of};
+use super::{Blocked, Draft, Step, Why, World, build, canary::Canary, progress, revision::baseline_of};
 use crate::{
     agent_deployment::world::ServingView,
     plan::{Child, Note},
@@ -117,11 +117,11 @@ impl Canary<'_> {
     pub(super) fn progress(&self) -> Step<()> {
         let (serving, wanted) = (&self.world.serving, self.wanted());
         let of_canary = progress(&self.target.hash, serving.get(&self.target.hash), wanted);
-        let Some(baseline) = self.baseline().filter(|_| of_canary == Step::Done(())) else { return of_canary };
+        let Some(baseline) = self.baseline().filter(|_| of_canary == Ok(())) else { return of_canary };
         match progress(&baseline, serving.get(&baseline), wanted) {
-            Step::Done(()) => Step::Done(()),
-            Step::Waiting(why) => Step::Waiting(with_remedy(why)),
-            Step::Stopped(why) => Step::Stopped(with_remedy(why)),
+            Ok(()) => Ok(()),
+            Err(Blocked::Waiting(why)) => Err(Blocked::Waiting(with_remedy(why))),
+            Err(Blocked::Stopped(why)) => Err(Blocked::Stopped(with_remedy(why))),
         }
     }
 

@@ -12,7 +12,7 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, Split, Step, Target, Why, World, build, capacity,
+    Blocked, Draft, Split, Step, Target, Why, World, build, capacity,
     guardrails::{self, Guarded},
     judge::{Case, Judged, until_next_window},
     keep, keep_split, promote, remove_others, route_contest, route_problem, settle,
@@ -28,7 +28,7 @@ const MAX_REJECTED: usize = 8;
 
 /// Takes the rollout as far as it may go now.
 pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut Draft) -> Option<Step<()>> {
-    let refuse = |problem: String| Step::Stopped(Why::SpecRefused { field: "spec.rollout.steps", problem });
+    let refuse = |problem: String| Err(Blocked::Stopped(Why::SpecRefused { field: "spec.rollout.steps", problem }));
     if let Some(problem) = steps::problem(&world.spec.rollout) {
         stand_still(world, stable, draft);
         return Some(refuse(problem));
@@ -36,7 +36,7 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, draft: &mut 
     if let Some(rejected) = rejection(world, target) {
         stand_still(world, stable, draft);
         let (revision, reason) = (target.hash.clone(), rejected.reason.clone());
-        return Some(Step::Stopped(Why::PlanRejected { revision, reason }));
+        return Some(Err(Blocked::Stopped(Why::PlanRejected { revision, reason })));
     }
     let mut canary = Canary::new(world, stable, target, opened(world, stable, target, draft));
     tell_of_start(world, target, canary.wanted(), draft);
@@ -60,7 +60,7 @@ pub(super) fn without_pods(world: &World, stable: &str, target: &Target, draft: 
     let revision = target.hash.clone();
     if let Some(rejected) = rejection(world, target) {
         stand_still(world, stable, draft);
-        return Some(Step::Stopped(Why::PlanRejected { revision, reason: rejected.reason.clone() }));
+        return Some(Err(Blocked::Stopped(Why::PlanRejected { revision, reason: rejected.reason.clone() })));
     }
     let recorded = draft.status.rollout.clone()?;
     let is_on_trial = recorded.canary.as_ref() == Some(&target.hash) && recorded.step.is_some();
@@ -68,7 +68,7 @@ pub(super) fn without_pods(world: &World, stable: &str, target: &Target, draft: 
         let canary = Canary::new(world, stable, target, from_the_start(world, stable, target, recorded));
         canary.keep_both(draft);
         canary.record(draft);
-        Step::Waiting(Why::RolloutWithoutPods { revision })
+        Err(Blocked::Waiting(Why::RolloutWithoutPods { revision }))
     })
 }
 
@@ -222,7 +222,7 @@ impl Canary<'_> {
         let (world, wanted) = (self.world, self.wanted());
         self.look_after_baseline(draft);
         let progress = self.progress();
-        let is_ready = wanted > 0 && matches!(progress, Step::Done(()));
+        let is_ready = wanted > 0 && matches!(progress, Ok(()));
         self.spare_users(draft);
         let planned = self.planned().map(|step| step.weight);
         match planned {
@@ -292,23 +292,23 @@ impl Canary<'_> {
     fn why(&self, progress: Step<()>) -> Step<()> {
         let revision = self.target.hash.clone();
         match progress {
-            Step::Waiting(_) | Step::Stopped(_) => return progress,
-            Step::Done(()) => {}
+            Err(Blocked::Waiting(_)) | Err(Blocked::Stopped(_)) => return progress,
+            Ok(()) => {}
         }
         if let Some(why) = route_problem(self.world) {
-            return Step::Waiting(self.held_for_long(why));
+            return Err(Blocked::Waiting(self.held_for_long(why)));
         }
         let weight = self.weight();
         if self.world.spec.rollout.paused {
-            return Step::Waiting(Why::RolloutPaused { revision, weight });
+            return Err(Blocked::Waiting(Why::RolloutPaused { revision, weight }));
         }
         if let Some(message) = self.guarded.clone() {
             let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailBlocking, message };
-            return Step::Waiting(self.held_for_long(why));
+            return Err(Blocked::Waiting(self.held_for_long(why)));
         }
         let reason = reason(self.rollout.reason.as_deref());
         let message = self.rollout.message.clone().unwrap_or_else(|| "no evidence yet".to_owned());
-        Step::Waiting(self.held_for_long(Why::CanaryJudged { revision, weight, reason, message }))
+        Err(Blocked::Waiting(self.held_for_long(Why::CanaryJudged { revision, weight, reason, message })))
     }
 
     fn take_over(self, draft: &mut Draft) -> Option<Step<()>> {
@@ -344,7 +344,7 @@ impl Canary<'_> {
         draft.status.rollout = Some(RolloutStatus { leaving: leaving(draft), rejected, ..rollout_of(stable) });
         keep(world, Some(stable), draft);
         remove_others(world, vec![stable], draft);
-        Some(Step::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason }))
+        Some(Err(Blocked::Stopped(Why::PlanRejected { revision: target.hash.clone(), reason })))
     }
 }
 

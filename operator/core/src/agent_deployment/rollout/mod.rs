@@ -36,7 +36,7 @@ use crate::{
         world::{OwnedObject, RouteView, ServingView},
     },
     plan::{Child, Note, Removal, RemovalKind, SOON},
-    why::{Step, Why, counted_pods},
+    why::{Blocked, Step, Why, counted_pods},
 };
 
 /// How long the pods of a revision stay once it has no traffic any more.
@@ -46,9 +46,9 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
     let stable = world.stable();
     draft.status.rollout = world.status.rollout.clone().map(|rollout| without_expired(world, rollout, draft));
     let (target, why) = match target {
-        Step::Done(target) => (Some(target), None),
-        Step::Waiting(why) => (None, Some(Step::Waiting(why))),
-        Step::Stopped(why) => (None, Some(Step::Stopped(why))),
+        Ok(target) => (Some(target), None),
+        Err(Blocked::Waiting(why)) => (None, Some(Err(Blocked::Waiting(why)))),
+        Err(Blocked::Stopped(why)) => (None, Some(Err(Blocked::Stopped(why)))),
     };
     if let Some(step) = stable.and_then(|stable| canary::bring_back_first(world, stable, target.as_ref(), draft)) {
         return Outcome { serving: stable.map(str::to_owned), next: Some(step), background: None };
@@ -62,8 +62,8 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
     record_revision(world, &target, draft);
     let next = bring_up(world, stable, &target, draft);
     let stable_hash = draft.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
-    let next = next.or_else(|| route_problem(world).map(Step::Waiting));
-    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_)))) {
+    let next = next.or_else(|| route_problem(world).map(|why| Err(Blocked::Waiting(why))));
+    if matches!(next, Some(Err(Blocked::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_))))) {
         // Neither Gateways nor routes are watched.
         draft.requeue = draft.requeue.min(SOON);
     }
@@ -86,7 +86,7 @@ fn bring_up(world: &World, stable: Option<&str>, target: &Target, draft: &mut Dr
     }
     let view = world.serving.get(&target.hash);
     let progress = progress(&target.hash, view, world.replicas());
-    let is_ready = matches!(progress, Step::Done(()));
+    let is_ready = matches!(progress, Ok(()));
     if is_stable || is_ready {
         promote(world, stable, target, draft);
         return (!is_ready).then_some(progress);
@@ -154,20 +154,20 @@ fn keep_split(world: &World, split: Split<'_>, pods: i32, draft: &mut Draft) {
 
 fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()> {
     let revision = revision.to_owned();
-    let Some(view) = view else { return Step::Waiting(Why::RevisionStarting { revision, ready: 0, wanted }) };
+    let Some(view) = view else { return Err(Blocked::Waiting(Why::RevisionStarting { revision, ready: 0, wanted })) };
     if view.is_observed && view.ready >= wanted && view.updated >= wanted {
-        return Step::Done(());
+        return Ok(());
     }
     match &view.failure {
         Some(failure) if view.is_past_deadline => {
-            Step::Stopped(Why::RevisionFailing { revision, failure: failure.clone() })
+            Err(Blocked::Stopped(Why::RevisionFailing { revision, failure: failure.clone() }))
         }
-        Some(failure) => Step::Waiting(Why::RevisionFailing { revision, failure: failure.clone() }),
+        Some(failure) => Err(Blocked::Waiting(Why::RevisionFailing { revision, failure: failure.clone() })),
         None if view.is_past_deadline => {
             let failure = format!("{} of {wanted} pods are ready past the deadline", view.ready);
-            Step::Stopped(Why::RevisionFailing { revision, failure })
+            Err(Blocked::Stopped(Why::RevisionFailing { revision, failure }))
         }
-        None => Step::Waiting(Why::RevisionStarting { revision, ready: view.ready, wanted }),
+        None => Err(Blocked::Waiting(Why::RevisionStarting { revision, ready: view.ready, wanted })),
     }
 }
 

@@ -9,7 +9,7 @@ use slipway_crds::{
 
 use super::{
     super::{
-        Draft, Step,
+        Blocked, Draft, Step,
         canary::{Canary, LOOK, Next, retry_word},
     },
     MAX_MESSAGE, shortened,
@@ -185,6 +185,6 @@ impl Canary<'_> {
         self.keep_both(draft);
         let why = self.restoring();
         self.record(draft);
-        Step::Waiting(why)
+        Err(Blocked::Waiting(why))
     }
 }

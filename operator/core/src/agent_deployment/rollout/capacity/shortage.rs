@@ -7,7 +7,7 @@ use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase};
 
 use super::{
     super::{
-        Draft, Step, Why,
+        Blocked, Draft, Step, Why,
         canary::{Canary, LOOK, retry_word},
     },
     shortened,
@@ -22,18 +22,18 @@ impl Canary<'_> {
         let is_ready = view.as_ref().is_some_and(|view| view.ready >= wanted);
         let has_passed = self.planned().is_none();
         match self.phase() {
-            Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Step::Stopped(self.insufficient())),
+            Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Err(Blocked::Stopped(self.insufficient()))),
             Some(CapacityPhase::Limited) if has_passed && !(self.is_asking() && self.has_nodes()) => {
-                Some(Step::Stopped(self.insufficient()))
+                Some(Err(Blocked::Stopped(self.insufficient())))
             }
             Some(CapacityPhase::InPlace) if !is_ready || (has_passed && !self.world.spec.rollout.paused) => {
-                Some(Step::Waiting(self.updating_in_place()))
+                Some(Err(Blocked::Waiting(self.updating_in_place())))
             }
-            Some(CapacityPhase::Restoring) => Some(Step::Waiting(self.restoring())),
+            Some(CapacityPhase::Restoring) => Some(Err(Blocked::Waiting(self.restoring()))),
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited | CapacityPhase::InPlace) => {
                 // What a pod with a node says of its failure is worth more than that another has none.
                 let unscheduled = view.filter(|view| view.crash.is_none())?.unscheduled?;
-                Some(Step::Waiting(self.unscheduled(&unscheduled)))
+                Some(Err(Blocked::Waiting(self.unscheduled(&unscheduled))))
             }
         }
     }
