@@ -475,3 +475,13 @@ pub enum Blocked {
     /// The step has stopped, and only a person can help.
     Stopped(Why),
 }
+
+impl Blocked {
+    /// The same, for a reason that follows from this one.
+    pub fn map(self, why: impl FnOnce(Why) -> Why) -> Self {
+        match self {
+            Self::Waiting(of) => Self::Waiting(why(of)),
+            Self::Stopped(of) => Self::Stopped(why(of)),
+        }
+    }
+}

@@ -31,10 +31,7 @@ pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEng
         Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
-    let calibration = match calibration(world, engine) {
-        Ok(calibration) => calibration,
-        Err(why) => return Err(Blocked::Waiting(why)),
-    };
+    let calibration = calibration(world, engine)?;
     let (product, gpu) = match axes::product(world) {
         Ok(found) => found,
         Err((field, problem)) => return refuse(field, problem),
@@ -91,10 +88,10 @@ fn untunable(search: &SearchSpace) -> Option<(String, TunableError)> {
     })
 }
 
-fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Result<Option<CalibrationIdentity>, Why> {
+fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Step<Option<CalibrationIdentity>> {
     let Some(wanted) = &engine.calibration else { return Ok(None) };
-    let unusable =
-        |problem: String| Err(Why::CalibrationUnusable { config_map: wanted.config_map.name.clone(), problem });
+    let config_map = wanted.config_map.name.clone();
+    let unusable = |problem: String| Err(Blocked::Waiting(Why::CalibrationUnusable { config_map, problem }));
     match &world.calibration {
         Some(CalibrationView::Texts { digest }) => Ok(Some(CalibrationIdentity {
             digest: digest.to_string(),

@@ -13,7 +13,7 @@ use slipway_crds::{
 };
 
 use crate::{
-    agent_deployment::{facts, status::Outcome, world::World},
+    agent_deployment::{facts, outcome::Outcome, world::World},
     notifications::events::{Announcement, Happening, Role, Severity, Subject, Topic},
     plan::{About, Note},
     why::{Blocked, Why},
@@ -100,8 +100,8 @@ impl Teller<'_> {
     /// The rejected plan that keeps the AgentDeployment from going on.
     fn rejected_plan(&self) -> Option<String> {
         match &self.outcome.next {
-            Some(Err(Blocked::Stopped(Why::PlanRejected { revision, .. }))) => Some(revision.clone()),
-            Some(Err(Blocked::Stopped(_)) | Err(Blocked::Waiting(_)) | Ok(())) | None => None,
+            Some(Blocked::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
+            Some(Blocked::Stopped(_) | Blocked::Waiting(_)) | None => None,
         }
     }
 
