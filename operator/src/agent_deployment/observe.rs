@@ -23,7 +23,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     agent_deployment::{
-        monitoring::{load::ObservedLoad, objectives::ObservedObjectives},
+        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives},
         rollout::revision::Revision,
         world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
     },

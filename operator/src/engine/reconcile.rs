@@ -7,7 +7,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Engine};
 use slipway_operator_core::{
-    engine::decide::{self, EngineWorld},
+    engine::{decide, world::EngineWorld},
     jobs::view::job_views,
     settings::Settings,
 };

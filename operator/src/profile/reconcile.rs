@@ -9,7 +9,7 @@ use slipway_crds::{labels, v1alpha1::Profile};
 use slipway_operator_core::{
     jobs::view::job_views,
     profile::{
-        decide::{self, Earlier, ProfileWorld, rows},
+        decide::{self, rows},
         status,
     },
 };
