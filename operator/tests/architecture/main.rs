@@ -151,6 +151,21 @@ fn planners_share_nothing_that_they_could_change() {
 }
 
 #[test]
+fn what_is_decided_on_is_read_through_the_reader() {
+    let forbidden = [
+        ("Api", "reaches the cluster beside `kube_io::read::Reader`"),
+        ("list_api_groups", "asks for groups beside `kube_io::read::Reader`"),
+        ("list_api_group_resources", "asks for kinds beside `kube_io::read::Reader`"),
+    ];
+    // Watches are no reads, and a lease is never read from a cache.
+    let others = ["operator/src/kube_io/", "operator/src/controllers.rs", "operator/src/leader/"];
+    let is_other = |source: &Source| others.iter().any(|other| source.name.starts_with(other));
+    let shell = sources("operator/src");
+    let readers = shell.iter().filter(|source| !source.is_test() && !is_other(source));
+    assert_none(readers.flat_map(|source| source.naming(&forbidden, "an observation")).collect());
+}
+
+#[test]
 fn programs_link_no_library_of_another_one() {
     let linked = |(program, forbidden): (&str, &[&str])| {
         let tree = links::linked(program);
