@@ -11,6 +11,7 @@ use slipway_operator_core::{
     profile::{
         decide::{self, rows},
         status,
+        world::{Earlier, ProfileWorld},
     },
 };
 

@@ -153,7 +153,7 @@ fn planners_share_nothing_that_they_could_change() {
 #[test]
 fn what_is_decided_on_is_read_through_the_reader() {
     let forbidden = [
-        ("Api", "reaches the cluster beside `kube_io::read::Reader`"),
+        ("kube::Api", "reaches the cluster beside `kube_io::read::Reader`"),
         ("list_api_groups", "asks for groups beside `kube_io::read::Reader`"),
         ("list_api_group_resources", "asks for kinds beside `kube_io::read::Reader`"),
     ];

@@ -12,6 +12,7 @@ use k8s_openapi::{
         util::intstr::IntOrString,
     },
 };
+use slipway_crds::labels;
 
 use super::{pod, pool};
 use crate::{
