@@ -20,7 +20,10 @@ use tracing::{info, warn};
 
 use crate::{
     controllers::{run_agent_deployments, run_engines, run_profiles},
-    kube_io::client::{ClientError, connect},
+    kube_io::{
+        client::{ClientError, connect},
+        read::Reader,
+    },
     leader::{Candidate, Election, LeaderError, Leadership},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, NotifierError, Outside},
@@ -115,6 +118,7 @@ impl Args {
             let reporter = Reporter { controller: "slipway".to_owned(), instance: Some(identity) };
             let context = Context {
                 recorder: Recorder::new(client.clone(), reporter),
+                reader: Reader::new(client.clone()),
                 client,
                 http,
                 prometheus,

@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 use crate::{
     kube_io::{
         apply::{self, ApplyError},
-        read::ReadError,
+        read::{ReadError, Reader},
         record::{self, RecordError},
     },
     leader::{Leadership, NotLeading},
@@ -38,7 +38,9 @@ use crate::{
 
 /// What all reconciliations share.
 pub struct Context {
-    /// The connection to the API server.
+    /// Where the cluster is read for decisions.
+    pub reader: Reader,
+    /// The connection to the API server, by which is written.
     pub client: Client,
     /// The connection to pods: what they counted and measured.
     pub http: reqwest::Client,

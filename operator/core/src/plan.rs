@@ -161,3 +161,11 @@ pub struct Plan<Status> {
     /// When to look again without being woken.
     pub requeue: Duration,
 }
+
+impl<Status> Plan<Status> {
+    /// Nothing is to be done; all is looked at again after a while.
+    pub fn keeping(status: Status) -> Self {
+        let (children, removals, notes, announcements) = Default::default();
+        Self { children, removals, status, notes, announcements, requeue: RESYNC }
+    }
+}

@@ -470,13 +470,24 @@ pub fn counted_pods(pods: i32) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }
 
-/// How far a step has come.
+/// What a step gives once it is done, or why it is not.
+pub type Step<T> = Result<T, Blocked>;
+
+/// Why a step is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step<T> {
-    /// The step is done.
-    Done(T),
+pub enum Blocked {
     /// The step goes on by itself.
     Waiting(Why),
     /// The step has stopped, and only a person can help.
     Stopped(Why),
+}
+
+impl Blocked {
+    /// The same, for a reason that follows from this one.
+    pub fn map(self, why: impl FnOnce(Why) -> Why) -> Self {
+        match self {
+            Self::Waiting(of) => Self::Waiting(why(of)),
+            Self::Stopped(of) => Self::Stopped(why(of)),
+        }
+    }
 }

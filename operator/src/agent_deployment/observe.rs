@@ -16,14 +16,14 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
 };
-use kube::{Client, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use slipway_crds::{
     labels::{self, Component},
     v1alpha1::{AgentDeployment, Engine, Profile, agent_deployment::RolloutStatus},
 };
 use slipway_operator_core::{
     agent_deployment::{
-        monitoring::{load::ObservedLoad, objectives::ObservedObjectives},
+        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives},
         rollout::revision::Revision,
         world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
     },
@@ -38,7 +38,7 @@ use tracing::warn;
 use self::kinds::KnownKinds;
 use super::evidence;
 use crate::{
-    kube_io::read::{ReadError, get, list, list_readable},
+    kube_io::read::{ReadError, Reader},
     promql::Prometheus,
 };
 
@@ -46,7 +46,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     /// The API server.
-    pub client: &'a Client,
+    pub reader: &'a Reader,
     /// The pods.
     pub http: &'a reqwest::Client,
     /// What counted for weeks, where there is one.
@@ -64,23 +64,23 @@ pub async fn observe(
     namespace: &str,
     name: &str,
 ) -> Result<Option<(AgentDeployment, World)>, ReadError> {
-    let Sources { client, http, prometheus, settings } = sources;
-    let Some(object) = get::<AgentDeployment>(client, namespace, name).await? else { return Ok(None) };
+    let Sources { reader, http, prometheus, settings } = sources;
+    let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
     }
     let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
     let mine = format!("{}={name}", labels::AGENT_DEPLOYMENT);
-    let jobs = list::<Job>(client, namespace, &ours).await?;
-    let pods = list::<Pod>(client, namespace, &ours).await?;
-    let engines = list_readable::<Engine>(client, namespace, &ours).await?;
-    let revisions = list::<ControllerRevision>(client, namespace, &mine).await?;
-    let deployments = list::<Deployment>(client, namespace, &mine).await?;
-    let services = list::<Service>(client, namespace, &mine).await?;
-    let config_maps = list::<ConfigMap>(client, namespace, &mine).await?;
-    let claim = get::<PersistentVolumeClaim>(client, namespace, artifact_store::CLAIM).await?;
-    let profiles = list_readable::<Profile>(client, namespace, &mine).await?;
-    let workloads = observe_workloads(client, namespace, &object).await?;
+    let jobs = reader.list::<Job>(namespace, &ours).await?;
+    let pods = reader.list::<Pod>(namespace, &ours).await?;
+    let engines = reader.list_readable::<Engine>(namespace, &ours).await?;
+    let revisions = reader.list::<ControllerRevision>(namespace, &mine).await?;
+    let deployments = reader.list::<Deployment>(namespace, &mine).await?;
+    let services = reader.list::<Service>(namespace, &mine).await?;
+    let config_maps = reader.list::<ConfigMap>(namespace, &mine).await?;
+    let claim = reader.get::<PersistentVolumeClaim>(namespace, artifact_store::CLAIM).await?;
+    let profiles = reader.list_readable::<Profile>(namespace, &mine).await?;
+    let workloads = observe_workloads(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
     // Before pods are asked: what they had not finished then is read the next time.
     let now = Timestamp::now();
@@ -91,12 +91,12 @@ pub async fn observe(
     let memory = drift::memory(&config_maps, name);
     let is_due = !is_compared(&object) && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
-    let kinds = KnownKinds::ask(client).await?;
-    let route = route::observe(client, kinds, &mine, &object).await?;
-    let (pools, own_pools) = pools::observe(client, kinds, settings, (namespace, &mine)).await?;
-    let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
-    let dataset = observe_dataset(client, namespace, &object).await?;
-    let calibration = observe_calibration(client, namespace, &object).await?;
+    let kinds = KnownKinds::ask(reader).await?;
+    let route = route::observe(reader, kinds, &mine, &object).await?;
+    let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
+    let rules = rules::observe(reader, kinds, (namespace, name), &config_maps).await?;
+    let dataset = observe_dataset(reader, namespace, &object).await?;
+    let calibration = observe_calibration(reader, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
@@ -146,7 +146,7 @@ pub async fn observe(
 
 /// The data of the workloads, which are ConfigMaps of the user's.
 async fn observe_workloads(
-    client: &Client,
+    reader: &Reader,
     namespace: &str,
     object: &AgentDeployment,
 ) -> Result<BTreeMap<(String, String), WorkloadView>, ReadError> {
@@ -156,7 +156,7 @@ async fn observe_workloads(
         let trace = workload.agent_trace.iter().map(|source| (source, WorkloadView::read_trace as fn(&str) -> _));
         for (source, read) in prompts.chain(trace) {
             let reference = &source.config_map;
-            let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+            let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
             let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
             let view = text.map_or(WorkloadView::Missing, |text| read(&text));
             views.insert((reference.name.clone(), reference.key.clone()), view);
@@ -190,27 +190,27 @@ fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
 
 /// The data set of the quality objective, which is a ConfigMap of the user's.
 async fn observe_dataset(
-    client: &Client,
+    reader: &Reader,
     namespace: &str,
     object: &AgentDeployment,
 ) -> Result<Option<DatasetView>, ReadError> {
     let Some(quality) = &object.spec.slo.quality else { return Ok(None) };
     let reference = &quality.dataset.config_map;
-    let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
     let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
     Ok(Some(text.map_or(DatasetView::Missing, |text| DatasetView::read(&text))))
 }
 
 /// The texts of a calibration, which are a ConfigMap of the user's.
 async fn observe_calibration(
-    client: &Client,
+    reader: &Reader,
     namespace: &str,
     object: &AgentDeployment,
 ) -> Result<Option<CalibrationView>, ReadError> {
     let engine = object.spec.engine.tensorrt_llm.as_ref();
     let Some(calibration) = engine.and_then(|engine| engine.calibration.as_ref()) else { return Ok(None) };
     let reference = &calibration.config_map;
-    let config_map = get::<ConfigMap>(client, namespace, &reference.name).await?;
+    let config_map = reader.get::<ConfigMap>(namespace, &reference.name).await?;
     let text = config_map.and_then(|config_map| config_map.data?.remove(&reference.key));
     Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
 }

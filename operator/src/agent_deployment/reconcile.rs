@@ -16,7 +16,7 @@ use crate::reconcile::{Context, ReconcileError, carry_out};
 pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
     let sources = Sources {
-        client: &context.client,
+        reader: &context.reader,
         http: &context.http,
         prometheus: context.prometheus.as_ref(),
         settings: &context.settings,

@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
+use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Engine};
 use slipway_operator_core::{
-    engine::decide::{self, EngineWorld},
+    engine::{decide, world::EngineWorld},
     jobs::view::job_views,
     settings::Settings,
 };
 
 use crate::{
-    kube_io::read::{self, ReadError},
+    kube_io::read::{ReadError, Reader},
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe_engine(&context.client, &context.settings, &namespace, &object.name_any())
+    let observed = observe_engine(&context.reader, &context.settings, &namespace, &object.name_any())
         .await
         .map_err(ReconcileError::Observe)?;
     let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
@@ -32,18 +32,18 @@ pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Act
 }
 
 async fn observe_engine(
-    client: &Client,
+    reader: &Reader,
     settings: &Arc<Settings>,
     namespace: &str,
     name: &str,
 ) -> Result<Option<(Engine, EngineWorld)>, ReadError> {
-    let Some(object) = read::get::<Engine>(client, namespace, name).await? else { return Ok(None) };
+    let Some(object) = reader.get::<Engine>(namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);
     };
     let mine = format!("{}={name}", labels::ENGINE);
-    let jobs = read::list::<Job>(client, namespace, &mine).await?;
-    let pods = read::list::<Pod>(client, namespace, &mine).await?;
+    let jobs = reader.list::<Job>(namespace, &mine).await?;
+    let pods = reader.list::<Pod>(namespace, &mine).await?;
     let world = EngineWorld {
         now: Timestamp::now(),
         settings: settings.clone(),

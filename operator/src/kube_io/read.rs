@@ -2,8 +2,12 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource, api::ListParams, core::DeserializeGuard};
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::APIGroup};
+use kube::{
+    Api, Client, Resource,
+    api::ListParams,
+    core::{DeserializeGuard, PartialObjectMeta},
+};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tracing::warn;
@@ -38,35 +42,96 @@ pub enum ReadError {
     },
 }
 
-/// Lists the objects of a kind by label.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let list = api.list(&ListParams::default().labels(selector)).await.map_err(|source| ReadError::List {
-        kind: K::kind(&()).into_owned(),
-        namespace: namespace.to_owned(),
-        source: Box::new(source),
-    })?;
-    Ok(list.items)
+/// Where observations come from: whatever the operator decides on is read here, so that a cache has one place to stand. What is
+/// written is compared with the cluster itself ([`super::apply`]), and a lease is never read from a cache.
+#[derive(Clone)]
+pub struct Reader {
+    client: Client,
 }
 
-/// Lists those objects of a kind of ours that this version can read.
-///
-/// After a rollback of the operator there may be objects of a newer version. One of them must not keep every
-/// AgentDeployment of its namespace from being looked at: it is left alone, and missing to those who need it.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn list_readable<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    Ok(readable(list::<DeserializeGuard<K>>(client, namespace, selector).await?))
+impl Reader {
+    /// Reads with a connection.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Lists the objects of a kind by label.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn list<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let list = api.list(&ListParams::default().labels(selector)).await.map_err(|source| ReadError::List {
+            kind: K::kind(&()).into_owned(),
+            namespace: namespace.to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(list.items)
+    }
+
+    /// Lists those objects of a kind of ours that this version can read.
+    ///
+    /// After a rollback of the operator there may be objects of a newer version. One of them must not keep every AgentDeployment of
+    /// its namespace from being looked at: it is left alone, and missing to those who need it.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn list_readable<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        Ok(readable(self.list::<DeserializeGuard<K>>(namespace, selector).await?))
+    }
+
+    /// Gets an object, if it exists.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        api.get_opt(name).await.map_err(|source| refused_get::<K>(name, source))
+    }
+
+    /// Gets the metadata of an object, if it exists.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn get_metadata<K>(&self, namespace: &str, name: &str) -> Result<Option<PartialObjectMeta<K>>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        api.get_metadata_opt(name).await.map_err(|source| refused_get::<K>(name, source))
+    }
+
+    /// Gives the groups that the API server serves.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn groups(&self) -> Result<Vec<APIGroup>, ReadError> {
+        let groups = self.client.list_api_groups().await;
+        Ok(groups.map_err(|source| ReadError::Groups(Box::new(source)))?.groups)
+    }
+
+    /// Gives the kinds of a version of a group, such as `monitoring.coreos.com/v1`.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn kinds(&self, group_version: &str) -> Result<Vec<String>, ReadError> {
+        let resources = self.client.list_api_group_resources(group_version).await;
+        let resources = resources.map_err(|source| ReadError::Groups(Box::new(source)))?.resources;
+        Ok(resources.into_iter().map(|resource| resource.kind).collect())
+    }
+}
+
+fn refused_get<K: Resource<DynamicType = ()>>(name: &str, source: kube::Error) -> ReadError {
+    ReadError::Get { kind: K::kind(&()).into_owned(), name: name.to_owned(), source: Box::new(source) }
 }
 
 fn readable<K: Resource<DynamicType = ()>>(objects: Vec<DeserializeGuard<K>>) -> Vec<K> {
@@ -79,22 +144,6 @@ fn readable<K: Resource<DynamicType = ()>>(objects: Vec<DeserializeGuard<K>>) ->
         }
     };
     objects.into_iter().filter_map(read).collect()
-}
-
-/// Gets an object, if it exists.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn get<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>, ReadError>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    api.get_opt(name).await.map_err(|source| ReadError::Get {
-        kind: K::kind(&()).into_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })
 }
 
 #[cfg(test)]

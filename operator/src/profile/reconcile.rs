@@ -9,14 +9,15 @@ use slipway_crds::{labels, v1alpha1::Profile};
 use slipway_operator_core::{
     jobs::view::job_views,
     profile::{
-        decide::{self, Earlier, ProfileWorld, rows},
+        decide::{self, rows},
         status,
+        world::{Earlier, ProfileWorld},
     },
 };
 
 use super::observe;
 use crate::{
-    kube_io::read::{self, ReadError},
+    kube_io::read::ReadError,
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -44,19 +45,19 @@ struct Observed {
 }
 
 async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Result<Option<Observed>, ReadError> {
-    let client = &context.client;
-    let Some(object) = read::get::<Profile>(client, namespace, name).await? else { return Ok(None) };
+    let reader = &context.reader;
+    let Some(object) = reader.get::<Profile>(namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);
     };
     let mine = format!("{}={name}", labels::PROFILE);
-    let jobs = read::list::<Job>(client, namespace, &mine).await?;
-    let pods = read::list::<Pod>(client, namespace, &mine).await?;
+    let jobs = reader.list::<Job>(namespace, &mine).await?;
+    let pods = reader.list::<Pod>(namespace, &mine).await?;
     let status = object.status.clone().unwrap_or_default();
     // Only a campaign that has not begun takes anything over.
     let earlier = match status.phase {
         Some(_) => Vec::new(),
-        None => earlier(read::list_readable::<Profile>(client, namespace, &of_agent(&object)).await?, name),
+        None => earlier(reader.list_readable::<Profile>(namespace, &of_agent(&object)).await?, name),
     };
     // Nobody waits for what is measured after the end of a campaign.
     let progress = match status::ended(&status) {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::panic, reason = "a file that cannot be read fails the test, with its path")]
 
+mod circles;
 mod dependencies;
 mod links;
 mod manifests;
@@ -128,6 +129,40 @@ fn engines_profiles_and_jobs_know_nothing_of_agent_deployments() {
         .filter(|source| !source.is_test())
         .collect();
     assert_none(below.iter().flat_map(|source| source.naming(&forbidden, "a module that it uses")).collect());
+}
+
+#[test]
+fn no_files_of_the_core_import_each_other_in_a_circle() {
+    assert_none(circles::circles("operator/core/src", &sources("operator/core/src")));
+}
+
+#[test]
+fn planners_share_nothing_that_they_could_change() {
+    let forbidden = [
+        ("&mut Parts", "is what others contribute: return your own"),
+        ("&mut Plan", "is what others contribute: return your own part"),
+        ("&mut AgentDeploymentStatus", "is what others found out: return what you found"),
+    ];
+    // The one place where parts are joined.
+    let is_joining = |source: &Source| source.name.ends_with("agent_deployment/parts.rs");
+    let planners = sources("operator/core/src/agent_deployment");
+    let planners = planners.iter().filter(|source| !source.is_test() && !is_joining(source));
+    assert_none(planners.flat_map(|source| source.naming(&forbidden, "a planner")).collect());
+}
+
+#[test]
+fn what_is_decided_on_is_read_through_the_reader() {
+    let forbidden = [
+        ("kube::Api", "reaches the cluster beside `kube_io::read::Reader`"),
+        ("list_api_groups", "asks for groups beside `kube_io::read::Reader`"),
+        ("list_api_group_resources", "asks for kinds beside `kube_io::read::Reader`"),
+    ];
+    // Watches are no reads, and a lease is never read from a cache.
+    let others = ["operator/src/kube_io/", "operator/src/controllers.rs", "operator/src/leader/"];
+    let is_other = |source: &Source| others.iter().any(|other| source.name.starts_with(other));
+    let shell = sources("operator/src");
+    let readers = shell.iter().filter(|source| !source.is_test() && !is_other(source));
+    assert_none(readers.flat_map(|source| source.naming(&forbidden, "an observation")).collect());
 }
 
 #[test]
@@ -271,6 +306,31 @@ mod checks_can_fail {
     #[test]
     fn a_part_of_a_word_is_another_word() {
         assert_eq!(found("fn operand(clients: ClientError) { brand::new(); }\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn files_that_import_each_other_are_named_with_the_way_from_one_to_the_other() {
+        let files = [
+            ("lib.rs", "pub mod a;\npub mod b;\npub mod c;\n"),
+            ("a.rs", "use crate::b::B;\nuse std::fmt;\npub struct A(B);\n"),
+            ("b/mod.rs", "pub mod inner;\npub use inner::Inner;\npub struct B;\n"),
+            ("b/inner.rs", "use super::B;\npub struct Inner(B);\n"),
+            ("c.rs", "use super::{a::A, b::Inner};\npub fn c(_: A, _: Inner) {}\n"),
+        ];
+        let source = |(name, text): (&str, &str)| Source { name: format!("x/{name}"), text: text.to_owned() };
+        let found = |files: &[(&str, &str)]| -> Vec<String> {
+            let sources: Vec<Source> = files.iter().copied().map(source).collect();
+            circles::circles("x", &sources).iter().map(Violation::to_string).collect()
+        };
+        assert_eq!(found(&files), Vec::<String>::new());
+        let mut files = files.to_vec();
+        files[3].1 = "use super::B;\npub struct Inner(B);\npub fn f() { crate::c::c() }\n";
+        let rule = |names: &str| format!("files of x import each other in a circle: {names}");
+        let expected = [
+            format!("x/b/inner.rs:1: {}", rule("x/b/inner.rs -> x/c.rs -> x/b/inner.rs")),
+            format!("x/c.rs:1: {}", rule("x/c.rs -> x/b/inner.rs -> x/c.rs")),
+        ];
+        assert_eq!(found(&files), expected);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a source names. A scanner, not a parser: comments, texts and test modules are blanked, imports are written out.
 
+use std::ops::Range;
+
 use super::Violation;
 
 /// A Rust source.
@@ -37,13 +39,29 @@ impl Source {
         names(&blanked(&self.text), name)
     }
 
+    /// What the code outside its tests imports.
+    pub fn imports(&self) -> Vec<Import> {
+        imports(&without_test_modules(&blanked(&self.text)))
+    }
+
+    /// Paths that the code outside its tests names beside its imports.
+    pub fn paths(&self) -> Vec<String> {
+        let mut code = without_test_modules(&blanked(&self.text));
+        for Statement { range, .. } in statements(&code) {
+            code.replace_range(range.clone(), &" ".repeat(range.len()));
+        }
+        let words = code.split(|c| !is_word(c) && c != ':');
+        words.filter(|word| word.contains("::")).map(str::to_owned).collect()
+    }
+
     /// The forbidden names in the source's code, in the order of their lines.
     pub fn naming(&self, forbidden: &[(&str, &str)], who: &str) -> Vec<Violation> {
         let code = without_test_modules(&blanked(&self.text));
         let mut found: Vec<(usize, usize)> = Vec::new();
         for (which, (name, _)) in forbidden.iter().enumerate() {
             let direct = code.lines().enumerate().filter(|(_, line)| names(line, name)).map(|(index, _)| index + 1);
-            let imported = imports(&code).into_iter().filter(|(_, path)| names(path, name)).map(|(line, _)| line);
+            let imported = imports(&code).into_iter().filter(|import| names(&import.path, name));
+            let imported = imported.map(|import| import.line);
             let mut lines: Vec<usize> = direct.chain(imported).collect();
             lines.sort_unstable();
             lines.dedup();
@@ -169,19 +187,45 @@ fn braces(text: &str) -> usize {
     text.len()
 }
 
-/// Every path that is imported, written out, with the line on which its import begins.
-fn imports(code: &str) -> Vec<(usize, String)> {
+/// A path that is imported, written out.
+pub struct Import {
+    /// The line on which its import begins.
+    pub line: usize,
+    /// The path, with `as` and another name where it is given one.
+    pub path: String,
+    /// Whether others find it here too.
+    pub is_public: bool,
+}
+
+/// Where an import stands, from `use` to its semicolon.
+struct Statement {
+    range: Range<usize>,
+    is_public: bool,
+}
+
+fn statements(code: &str) -> Vec<Statement> {
     let mut found = Vec::new();
     for (start, _) in code.match_indices("use ") {
-        let is_statement = code[..start].trim_end_matches([' ', '\t']).chars().next_back().is_none_or(|c| !is_word(c))
-            || code[..start].trim_end().ends_with("pub");
-        let Some(end) = code[start..].find(';') else { continue };
+        let before = code[..start].trim_end_matches([' ', '\t']);
+        let is_public = before.ends_with("pub") || before.ends_with(')');
+        let is_statement = is_public || before.chars().next_back().is_none_or(|c| !is_word(c));
+        let Some(length) = code[start..].find(';') else { continue };
         if is_statement {
-            let line = code[..start].lines().count().max(1) + usize::from(code[..start].ends_with('\n'));
-            let mut paths = Vec::new();
-            write_out(code[start + 4..start + end].trim(), "", &mut paths);
-            found.extend(paths.into_iter().map(|path| (line, path)));
+            found.push(Statement { range: start..start + length, is_public });
         }
+    }
+    found
+}
+
+/// Every path that is imported.
+fn imports(code: &str) -> Vec<Import> {
+    let mut found = Vec::new();
+    for Statement { range, is_public } in statements(code) {
+        let before = &code[..range.start];
+        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
+        let mut paths = Vec::new();
+        write_out(code[range.start + 4..range.end].trim(), "", &mut paths);
+        found.extend(paths.into_iter().map(|path| Import { line, path, is_public }));
     }
     found
 }

@@ -3,107 +3,88 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use slipway_crds::{conditions::ConditionType, identity::IdentityError, v1alpha1::AgentDeploymentStatus};
+use slipway_crds::{
+    conditions::ConditionType,
+    identity::IdentityError,
+    v1alpha1::{AgentDeploymentStatus, agent_deployment::RolloutStatus},
+};
 
 use super::{
-    draft::{Draft, Target},
-    engines, facts,
+    facts,
     monitoring::{alerts, announcements, autoscaling, drift, scaling},
-    prepare::prepare,
-    profiling::{self, reprofiling},
+    outcome::{Background, Outcome, unknown_receivers},
+    parts::{Halt, Parts, Planned},
+    pipeline,
+    profiling::{self, repetitions, reprofiling},
     rollout::{
-        self, approval,
-        revision::{self, PlanInputs, Revision},
+        self, RolledOut,
+        approval::{self, Asked},
+        revision::{self, PlanInputs, Revision, Target},
     },
-    status::{self, Background, Outcome},
+    status,
     world::World,
 };
 use crate::{
     artifact_store,
     plan::{Child, Note, Plan, RESYNC},
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
 /// While a revision is held to objectives: what its pods count is no event of the API server's.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Decides what comes next.
+/// Decides what comes next. Planners run in the order of the phases; what one needs of another is passed on here, and nowhere else.
 ///
 /// # Errors
 /// When a part of the spec has no canonical JSON; its types leave no such case.
 pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
-    let mut draft = Draft {
-        children: vec![Child::PersistentVolumeClaim(Box::new(artifact_store::claim(
-            &world.namespace,
-            &world.settings.store,
-        )))],
-        removals: Vec::new(),
-        status: world.status.clone(),
-        notes: Vec::new(),
-        requeue: RESYNC,
-    };
     let spec = revision::input_hash(&world.spec)?.as_str().to_owned();
-    let inputs = reprofiling::inputs(world, &spec);
-    let target = match kept(world, &inputs) {
-        Some(kept) => {
-            let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
-            Step::Done(Target { hash, input_hash, plan: kept.plan.clone() })
-        }
-        None => pipeline(world, &mut draft, &inputs)?,
-    };
-    let approval::Asked { target, proposal } = approval::ask(world, target, &mut draft);
-    let mut outcome = rollout::decide(world, target, &mut draft);
-    if let Some(rollout) = &mut draft.status.rollout {
-        rollout.proposed = proposal;
-    }
-    drift::decide::decide(world, &mut draft);
-    outcome.background = reprofiling::decide(world, &spec, &outcome, &mut draft)?;
-    autoscaling::decide(world, &mut draft);
-    profiling::forget_old(world, &mut draft);
-    alerts::decide(world, &mut draft);
-    status::complete(world, &outcome, &mut draft.status);
-    tell_of_refused_schedule(world, &outcome, &mut draft);
-    tell_of_stop(world, &outcome, &mut draft);
-    tell_of_unknown_receivers(world, &mut draft);
-    tell_of_contest(world, &mut draft);
-    let announcements = announcements::announce(world, &outcome, &draft.status, &draft.notes);
-    let Draft { children, removals, status, notes, mut requeue } = draft;
+    let claim = artifact_store::claim(&world.namespace, &world.settings.store);
+    let mut parts = Parts::of_children([Child::PersistentVolumeClaim(Box::new(claim))]);
+    let Asked { target, proposal } = parts.join(ask(world, &spec))?;
+    let RolledOut { mut outcome, rollout } = parts.join(rollout::decide(world, target));
+    let rollout = rollout.map(|rollout| RolloutStatus { proposed: proposal, ..rollout });
+    let drift = parts.join(drift::decide::decide(world, rollout.as_ref()));
+    let repeated = parts.join(reprofiling::decide(world, &spec, &outcome, drift.as_ref()))?;
+    outcome.background = repeated.background;
+    let autoscaling = parts.join(autoscaling::decide(world));
+    let reprofiling = repeated.reprofiling;
+    let found = std::mem::take(&mut parts.found).into_status(world.status.clone());
+    let found = AgentDeploymentStatus { rollout, drift, reprofiling, autoscaling, ..found };
+    parts.add(profiling::forget_old(world, found.profile.as_ref()));
+    parts.add(alerts::decide(world));
+    let status = status::complete(world, &outcome, found);
+    parts.add(Parts::of_notes(told(world, &outcome, &status)));
     if outcome.serving.is_some() && !status.slo.is_empty() {
-        requeue = requeue.min(LOOK);
+        parts.add(Parts::look_within(LOOK));
     }
-    Ok(Plan { children, removals, status, notes, announcements, requeue })
+    let announcements = announcements::announce(world, &outcome, &status, &parts.notes);
+    // All that was found is in the status.
+    let Parts { children, removals, notes, requeue, found: _ } = parts;
+    Ok(Plan {
+        children,
+        removals,
+        status,
+        notes,
+        announcements,
+        requeue: requeue.map_or(RESYNC, |time| time.min(RESYNC)),
+    })
 }
 
-/// A stop is told once: when its reason is new.
-fn tell_of_stop(world: &World, outcome: &Outcome, draft: &mut Draft) {
-    let Some(Step::Stopped(why)) = &outcome.next else { return };
-    if !facts::is_told(world, ConditionType::Stalled, &draft.status) {
-        draft.notes.push(Note::warning(why.reason(), why.to_string()));
+/// The plan that the spec asks for, once nothing keeps it from being rolled out.
+fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
+    let inputs = repetitions::inputs(world, spec);
+    if let Some(kept) = kept(world, &inputs) {
+        let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
+        let target = Target { hash, input_hash, plan: kept.plan.clone() };
+        // It was let through when it was made.
+        return Parts::default().with(Ok(Asked { target: Ok(target), proposal: None }));
     }
-}
-
-/// A name that the operator does not know is told once, and keeps nothing from going on.
-fn tell_of_unknown_receivers(world: &World, draft: &mut Draft) {
-    let Some(why) = status::unknown_receivers(world) else { return };
-    if !facts::is_told(world, ConditionType::ReceiversResolved, &draft.status) {
-        draft.notes.push(Note::warning(why.reason(), why.to_string()));
-    }
-}
-
-/// A schedule that cannot be kept is told once, and keeps nothing else from going on.
-fn tell_of_refused_schedule(world: &World, outcome: &Outcome, draft: &mut Draft) {
-    let Some(Background::Idle(why @ Why::SpecRefused { .. })) = &outcome.background else { return };
-    if !facts::is_told(world, ConditionType::Profiling, &draft.status) {
-        draft.notes.push(Note::warning(why.reason(), why.to_string()));
-    }
-}
-
-/// Somebody who scales in vain is told once.
-fn tell_of_contest(world: &World, draft: &mut Draft) {
-    let is_told = |c: &Condition| c.type_ == ConditionType::ReplicasContested.as_str();
-    if let Some(contested) = scaling::contested(world).filter(|_| !world.status.conditions.iter().any(is_told)) {
-        draft.notes.push(Note::warning(contested.reason, contested.message));
-    }
+    Planned::of(|parts| match parts.join(pipeline::chosen(world, &inputs)) {
+        Ok(chosen) => Ok(parts.join(approval::ask(world, chosen))),
+        Err(Halt::Blocked(blocked)) => Ok(Asked { target: Err(blocked), proposal: None }),
+        Err(Halt::NoIdentity(error)) => Err(error),
+    })
 }
 
 /// The kept revision of these inputs. One that a later measurement of the same spec chose stands for that spec from then on.
@@ -113,19 +94,40 @@ fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
     (latest.inputs().repetition >= inputs.repetition).then_some(latest)
 }
 
-/// From the model's reference to a plan, one planner a step.
-fn pipeline(world: &World, draft: &mut Draft, inputs: &PlanInputs) -> Result<Step<Target>, IdentityError> {
-    let prepared = match prepare(world, draft)? {
-        Step::Done(prepared) => prepared,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    let choice = match profiling::decide(world, &prepared, inputs, draft)? {
-        Step::Done(choice) => choice,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    let plan = engines::plan(world, &prepared.resolved, &choice, draft);
-    let hash = plan.hash()?.short().to_owned();
-    Ok(Step::Done(Target { hash, input_hash: inputs.to_string(), plan }))
+/// What is told once, when it is new.
+fn told(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> impl Iterator<Item = Note> {
+    let notes = [
+        refused_schedule(world, outcome, status),
+        stop(world, outcome, status),
+        unknown_receiver(world, status),
+        contest(world),
+    ];
+    notes.into_iter().flatten()
+}
+
+fn stop(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Option<Note> {
+    let Some(Blocked::Stopped(why)) = &outcome.next else { return None };
+    let is_told = facts::is_told(world, ConditionType::Stalled, status);
+    (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
+}
+
+/// A name that the operator does not know keeps nothing from going on.
+fn unknown_receiver(world: &World, status: &AgentDeploymentStatus) -> Option<Note> {
+    let why = unknown_receivers(world)?;
+    let is_told = facts::is_told(world, ConditionType::ReceiversResolved, status);
+    (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
+}
+
+/// A schedule that cannot be kept keeps nothing else from going on.
+fn refused_schedule(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Option<Note> {
+    let Some(Background::Idle(why @ Why::SpecRefused { .. })) = &outcome.background else { return None };
+    let is_told = facts::is_told(world, ConditionType::Profiling, status);
+    (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
+}
+
+/// Somebody who scales in vain.
+fn contest(world: &World) -> Option<Note> {
+    let is_told = |c: &Condition| c.type_ == ConditionType::ReplicasContested.as_str();
+    let contested = scaling::contested(world).filter(|_| !world.status.conditions.iter().any(is_told))?;
+    Some(Note::warning(contested.reason, contested.message))
 }

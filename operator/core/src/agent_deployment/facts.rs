@@ -14,10 +14,10 @@ use slipway_crds::{
 };
 
 use super::{
-    status::{Background, Outcome, left_to_people, unknown_receivers},
+    outcome::{Background, Outcome, left_to_people, unknown_receivers},
     world::World,
 };
-use crate::why::{Held, Step, Why};
+use crate::why::{Blocked, Held, Why};
 
 /// A condition that states facts which are told once.
 struct Stating {
@@ -83,18 +83,18 @@ fn fact(condition: ConditionType, reason: Reason, subject: String) -> ToldFact {
     ToldFact { about: condition.as_str().to_owned(), reason: reason.as_str().to_owned(), subject }
 }
 
-/// Records the facts that hold now in the place of those of before, and forgets engines that are no candidates any more.
-pub(super) fn record(world: &World, outcome: &Outcome, status: &mut AgentDeploymentStatus) {
+/// The facts that hold now, in the place of those of before. Engines that are no candidates any more are forgotten.
+pub(super) fn recorded(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Vec<ToldFact> {
     let is_candidate = |about: &str| status.engines.iter().any(|engine| about_engine(&engine.name) == about);
     let of_engines = status.told.iter().filter(|fact| is_candidate(&fact.about)).cloned();
-    status.told = of_engines.chain(stated(world, outcome, status)).collect();
+    of_engines.chain(stated(world, outcome, status)).collect()
 }
 
 /// What conditions state that is told once.
 fn stated(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Vec<ToldFact> {
     let stopped = match &outcome.next {
-        Some(Step::Stopped(why)) => Some((ConditionType::Stalled, why)),
-        Some(Step::Waiting(_) | Step::Done(())) | None => None,
+        Some(Blocked::Stopped(why)) => Some((ConditionType::Stalled, why)),
+        Some(Blocked::Waiting(_)) | None => None,
     };
     let undecided = left_to_people(world, outcome).map(|why| (ConditionType::Suspended, why));
     let refused = match &outcome.background {
@@ -159,24 +159,44 @@ fn about_engine(name: &str) -> String {
     format!("{ENGINE}{name}")
 }
 
-/// Records that the quality gate refuses an engine; whether that is new. Of a status of a release that recorded no facts, a
-/// measured quality that was not accepted is all there is.
-pub(super) fn refuse_engine(world: &World, name: &str, subject: String, status: &mut AgentDeploymentStatus) -> bool {
-    let reason = Reason::EngineRefused.as_str().to_owned();
-    let fact = ToldFact { about: about_engine(name), reason, subject };
-    let known = world.status.told.iter().find(|known| known.about == fact.about);
-    let was_refused =
-        |engine: &EngineChoice| engine.name == name && engine.quality.as_ref().is_some_and(|quality| !quality.accepted);
-    let is_new = known.map_or_else(|| !world.status.engines.iter().any(was_refused), |known| *known != fact);
-    forget_engine(name, status);
-    status.told.push(fact);
-    is_new
+/// What is recorded of an engine from now on, in the place of what was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EngineFact {
+    about: String,
+    /// Absent where nothing is to be told of it.
+    fact: Option<ToldFact>,
 }
 
-/// Forgets what is recorded of an engine.
-pub(super) fn forget_engine(name: &str, status: &mut AgentDeploymentStatus) {
-    let about = about_engine(name);
-    status.told.retain(|fact| fact.about != about);
+impl EngineFact {
+    /// The quality gate refuses it.
+    pub(super) fn refused(name: &str, subject: String) -> Self {
+        let about = about_engine(name);
+        let reason = Reason::EngineRefused.as_str().to_owned();
+        Self { fact: Some(ToldFact { about: about.clone(), reason, subject }), about }
+    }
+
+    /// Nothing is held against it.
+    pub(super) fn none(name: &str) -> Self {
+        Self { about: about_engine(name), fact: None }
+    }
+
+    /// Whether it was not told before. Of a status of a release that recorded no facts, a measured quality that was not accepted is all
+    /// there is.
+    pub(super) fn is_new(&self, world: &World) -> bool {
+        let Some(fact) = &self.fact else { return false };
+        let is_it = |engine: &EngineChoice| about_engine(&engine.name) == self.about;
+        let was_refused =
+            |engine: &EngineChoice| is_it(engine) && engine.quality.as_ref().is_some_and(|quality| !quality.accepted);
+        let known = world.status.told.iter().find(|known| known.about == self.about);
+        known.map_or_else(|| !world.status.engines.iter().any(was_refused), |known| known != fact)
+    }
+
+    /// What is recorded, once this is.
+    pub(super) fn of(self, mut told: Vec<ToldFact>) -> Vec<ToldFact> {
+        told.retain(|known| known.about != self.about);
+        told.extend(self.fact);
+        told
+    }
 }
 
 /// What tells one "not yet" from others of its reason.

@@ -2,7 +2,10 @@
 
 use slipway_crds::v1alpha1::agent_deployment::JobAttempt;
 
-use super::{draft::Draft, world::World};
+use super::{
+    parts::{Found, JobChange, Parts, Planned},
+    world::World,
+};
 use crate::{
     artifact_store,
     jobs::{
@@ -32,8 +35,8 @@ impl JobStep<'_> {
         world.status.jobs.iter().find(same).map_or(0, |job| job.attempt)
     }
 
-    /// Asks what comes next, and writes a new attempt into the status.
-    pub(super) fn next(&self, world: &World, draft: &mut Draft) -> AttemptStep {
+    /// What comes next. A new attempt is recorded before anything comes of it.
+    pub(super) fn next(&self, world: &World) -> Planned<AttemptStep> {
         let prefix = self.prefix();
         let recorded = self.recorded(world);
         let job = world.jobs.get(&job_name(&prefix, recorded));
@@ -45,25 +48,24 @@ impl JobStep<'_> {
             job,
             now: world.now,
         });
-        match &step {
+        let parts = match &step {
             AttemptStep::Record(attempt) => {
-                // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
-                let is_superseded = |job: &JobAttempt| {
-                    job.kind == self.kind.as_str() && (self.is_single || job.input_hash == self.input_hash)
-                };
-                draft.status.jobs.retain(|job| !is_superseded(job));
-                draft.status.jobs.push(JobAttempt {
-                    kind: self.kind.as_str().to_owned(),
-                    input_hash: self.input_hash.to_owned(),
-                    attempt: *attempt,
-                });
-                draft.requeue = AT_ONCE;
+                let found = Found { jobs: vec![self.attempted(*attempt)], ..Found::default() };
+                Parts::of_found(found).and(Parts::look_within(AT_ONCE))
             }
-            AttemptStep::Wait(Why::JobRetrying { .. }) => draft.requeue = SOON,
+            AttemptStep::Wait(Why::JobRetrying { .. }) => Parts::look_within(SOON),
             AttemptStep::Create(_) | AttemptStep::Wait(_) | AttemptStep::Succeeded { .. } | AttemptStep::GivenUp(_) => {
+                Parts::default()
             }
-        }
-        step
+        };
+        parts.with(step)
+    }
+
+    /// Of most kinds only the latest input is of interest; several engines are evaluated side by side.
+    fn attempted(&self, attempt: i32) -> JobChange {
+        let (kind, input_hash) = (self.kind.as_str().to_owned(), self.input_hash.to_owned());
+        let attempt = JobAttempt { kind, input_hash, attempt };
+        if self.is_single { JobChange::AttemptedAlone(attempt) } else { JobChange::Attempted(attempt) }
     }
 
     /// What a wait is for: a claim that nothing binds is worth more words than the scheduler has.

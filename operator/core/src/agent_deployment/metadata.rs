@@ -19,6 +19,14 @@ pub(super) fn serving_labels(world: &World, revision: Option<&str>) -> BTreeMap<
     labels
 }
 
+/// Labels by which the pods of a revision are found.
+pub(super) fn selector(world: &World, hash: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (labels::AGENT_DEPLOYMENT.to_owned(), world.name.clone()),
+        (labels::REVISION.to_owned(), hash.to_owned()),
+    ])
+}
+
 /// Metadata of an object that the AgentDeployment owns.
 pub(super) fn owned(world: &World, name: String, labels: BTreeMap<String, String>) -> ObjectMeta {
     ObjectMeta {

@@ -4,12 +4,14 @@
 //! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the phases.
 
 pub mod decide;
-mod draft;
 pub mod engines;
 mod facts;
 mod job_step;
 mod metadata;
 pub mod monitoring;
+pub mod outcome;
+mod parts;
+mod pipeline;
 mod prepare;
 pub mod profiling;
 pub mod resolve;

@@ -1,17 +1,15 @@
 //! Steps 1 to 3, from the model's reference to engines: what a campaign measures and what serves. Pure.
 
-use slipway_crds::identity::IdentityError;
-
 use super::{
-    draft::Draft,
-    engines::{self, BuiltEngine},
+    engines::{self, built::BuiltEngine},
+    parts::{Halt, Parts, Planned, Planning},
     resolve::{self, Resolved, fetch},
     world::World,
 };
 use crate::{
     plan::SOON,
     runtime_config,
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
 /// What can be measured, and served.
@@ -21,33 +19,26 @@ pub(super) struct Prepared {
 }
 
 /// From the model's reference to engines.
-pub(super) fn prepare(world: &World, draft: &mut Draft) -> Result<Step<Prepared>, IdentityError> {
-    // A sidecar would refuse it, but only after engines are built and measured.
-    if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.agent", problem }));
-    }
-    let resolved = match resolve::decide(world, draft)? {
-        Step::Done(resolved) => resolved,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    // What cannot be built need not be fetched.
-    match engines::points(world, &resolved) {
-        Step::Done(_) => {}
-        Step::Waiting(why) => {
-            draft.requeue = SOON;
-            return Ok(Step::Waiting(why));
+pub(super) fn prepare(world: &World) -> Planning<Prepared> {
+    Planned::of(|parts| {
+        // A sidecar would refuse it, but only after engines are built and measured.
+        if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
+            return Err(Halt::stopped(Why::SpecRefused { field: "spec.agent", problem }));
         }
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    }
-    match fetch::decide(world, &resolved, draft)? {
-        Step::Done(()) => {}
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    }
-    Ok(match engines::decide(world, &resolved, draft)? {
-        Step::Done(engines) => Step::Done(Prepared { resolved, engines }),
-        Step::Waiting(why) => Step::Waiting(why),
-        Step::Stopped(why) => Step::Stopped(why),
+        let resolved = parts.join(resolve::decide(world))?;
+        // What cannot be built need not be fetched.
+        parts.join(buildable(world, &resolved))?;
+        parts.join(fetch::decide(world, &resolved))?;
+        let engines = parts.join(engines::decide(world, &resolved))?;
+        Ok(Prepared { resolved, engines })
     })
+}
+
+/// Whether every engine that the spec asks for can be.
+fn buildable(world: &World, resolved: &Resolved) -> Planning<()> {
+    match engines::points(world, resolved) {
+        Ok(_) => Parts::default().with(Ok(())),
+        Err(waiting @ Blocked::Waiting(_)) => Parts::look_within(SOON).with(Err(waiting.into())),
+        Err(stopped @ Blocked::Stopped(_)) => Parts::default().with(Err(stopped.into())),
+    }
 }

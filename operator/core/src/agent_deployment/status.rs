@@ -1,11 +1,12 @@
 //! The status of an AgentDeployment: stage, conditions, counts. Pure.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use slipway_crds::{
     conditions::{ConditionType, Reason},
     labels,
     v1alpha1::{
         AgentDeploymentStatus, ProfileStatus,
-        agent_deployment::{OnInconclusive, SelectedConfiguration, Stage},
+        agent_deployment::{SelectedConfiguration, Stage},
         profile::ProfilePhase,
     },
 };
@@ -13,55 +14,49 @@ use slipway_crds::{
 use super::{
     facts,
     monitoring::{drift, error_budget, objectives, scaling},
+    outcome::{Background, Outcome, left_to_people, unknown_receivers},
     world::{ServingView, World},
 };
 use crate::{
     conditions::{Draft, dated},
     jobs::kind::JobKind,
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
-/// What the planners came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// The revision that takes traffic.
-    pub serving: Option<String>,
-    /// What is still to be done; absent when nothing is.
-    pub next: Option<Step<()>>,
-    /// What goes on beside it; absent where nothing is measured by schedule.
-    pub background: Option<Background>,
-}
-
-/// Whether what serves is measured anew.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Background {
-    /// It is: how far.
-    Measuring(Why),
-    /// It is not: until when, or why.
-    Idle(Why),
-}
-
-/// Completes the status: everything that follows from the outcome.
-pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentStatus) {
+/// The status with everything that follows from the outcome.
+pub fn complete(world: &World, outcome: &Outcome, found: AgentDeploymentStatus) -> AgentDeploymentStatus {
     let view = outcome.serving.as_ref().and_then(|revision| world.serving.get(revision));
-    let stand_in = stand_in(world, status);
+    let stand_in = stand_in(world, &found);
     let ready = view.map_or(0, |view| view.ready) + stand_in.as_ref().map_or(0, |stand_in| stand_in.ready);
-    status.observed_generation = Some(world.generation);
-    status.replicas = view.map_or(0, |view| view.wanted) + stand_in.as_ref().map_or(0, |stand_in| stand_in.wanted);
-    status.ready_replicas = Some(format!("{ready}/{}", world.replicas()));
-    status.selector = outcome
-        .serving
-        .as_ref()
-        .map(|revision| format!("{}={},{}={revision}", labels::AGENT_DEPLOYMENT, world.name, labels::REVISION));
-    status.stage = Some(stage(outcome));
-    if let Some(selected) = served_configuration(world, outcome) {
-        status.selected = Some(selected);
-    }
-    let profile = status.profile.as_ref().and_then(|name| world.profiles.get(name));
-    (status.slo, status.objectives_met) = objectives::summarise(world, profile);
-    status.slo = error_budget::with_budgets(world, std::mem::take(&mut status.slo));
-    status.missed_objectives = objectives::missed(&status.slo, &world.status.missed_objectives);
+    let profile = found.profile.as_ref().and_then(|name| world.profiles.get(name));
+    let (slo, objectives_met) = objectives::summarise(world, profile);
+    let slo = error_budget::with_budgets(world, slo);
+    let selector =
+        |revision: &String| format!("{}={},{}={revision}", labels::AGENT_DEPLOYMENT, world.name, labels::REVISION);
+    let status = AgentDeploymentStatus {
+        observed_generation: Some(world.generation),
+        replicas: view.map_or(0, |view| view.wanted) + stand_in.as_ref().map_or(0, |stand_in| stand_in.wanted),
+        ready_replicas: Some(format!("{ready}/{}", world.replicas())),
+        selector: outcome.serving.as_ref().map(selector),
+        stage: Some(stage(outcome)),
+        selected: served_configuration(world, outcome).or(found.selected),
+        missed_objectives: objectives::missed(&slo, &world.status.missed_objectives),
+        slo,
+        objectives_met,
+        ..found
+    };
     let ready = ready_condition(world, outcome, view, stand_in.as_ref());
+    let conditions = conditions(world, outcome, (&status, profile), ready);
+    let told = facts::recorded(world, outcome, &status);
+    AgentDeploymentStatus { conditions, told, ..status }
+}
+
+fn conditions(
+    world: &World,
+    outcome: &Outcome,
+    (status, profile): (&AgentDeploymentStatus, Option<&ProfileStatus>),
+    ready: Draft,
+) -> Vec<Condition> {
     let drafts = [ready, reconciling_condition(world, outcome), stalled_condition(outcome)]
         .into_iter()
         .chain(profile.and_then(attainable_condition))
@@ -71,9 +66,7 @@ pub fn complete(world: &World, outcome: &Outcome, status: &mut AgentDeploymentSt
         .chain(status.drift.iter().flat_map(|drift| drift::conditions(world, drift)))
         .chain(receivers_condition(world))
         .chain(scaling::conditions(world, status.autoscaling.as_ref()));
-    status.conditions =
-        drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
-    facts::record(world, outcome, status);
+    drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect()
 }
 
 /// Pods of a canary that have traffic in the place of drained pods of the serving revision.
@@ -120,15 +113,14 @@ pub fn configuration_of(world: &World, revision: &str) -> Option<SelectedConfigu
 fn stage(outcome: &Outcome) -> Stage {
     let why = match &outcome.next {
         None => return Stage::Serving,
-        Some(Step::Done(())) => return Stage::Serving,
-        Some(Step::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. })) => {
+        Some(Blocked::Stopped(Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. })) => {
             return Stage::Refused;
         }
-        Some(Step::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
-        Some(Step::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
-        Some(Step::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
-        Some(Step::Stopped(_)) => return Stage::Failed,
-        Some(Step::Waiting(why)) => why,
+        Some(Blocked::Stopped(Why::PlanRejected { .. })) => return Stage::RolledBack,
+        Some(Blocked::Stopped(Why::InsufficientCapacity { .. })) => return Stage::Paused,
+        Some(Blocked::Stopped(_)) if outcome.serving.is_some() => return Stage::Stalled,
+        Some(Blocked::Stopped(_)) => return Stage::Failed,
+        Some(Blocked::Waiting(why)) => why,
     };
     match why {
         Why::SpecRefused { .. } | Why::EngineRefused { .. } | Why::EngineUnbuildable { .. } => Stage::Refused,
@@ -196,8 +188,8 @@ fn ready_condition(world: &World, outcome: &Outcome, view: Option<&ServingView>,
         }
         (Some(revision), _) => draft(false, Reason::NotServing, format!("no pod of revision {revision} is ready")),
         (None, _) => match &outcome.next {
-            Some(Step::Waiting(why) | Step::Stopped(why)) => draft(false, why.reason(), why.to_string()),
-            Some(Step::Done(())) | None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
+            Some(Blocked::Waiting(why) | Blocked::Stopped(why)) => draft(false, why.reason(), why.to_string()),
+            None => draft(false, Reason::NotServing, "no revision serves yet".to_owned()),
         },
     }
 }
@@ -214,21 +206,6 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     let why = profile.choice.as_ref().map(|choice| choice.why.clone());
     let message = answer.or(why).unwrap_or_else(|| profile.message.clone());
     Some(Draft { condition, is_true, reason, message })
-}
-
-/// What a person must say before anything goes on.
-pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
-    let Some(Step::Waiting(why)) = &outcome.next else { return None };
-    let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;
-    let waits = match why {
-        Why::RolloutPaused { .. }
-        | Why::RolloutWithoutPods { .. }
-        | Why::RolloutHeld(_)
-        | Why::AwaitingApproval { .. } => true,
-        Why::CanaryJudged { reason: Reason::VerdictUnreachable, .. } => is_inconclusive,
-        _ => false,
-    };
-    waits.then_some(why)
 }
 
 /// A rollout that goes on only when a person says so; absent otherwise.
@@ -252,11 +229,11 @@ fn profiling_condition(background: &Background) -> Draft {
 fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
     let condition = ConditionType::Reconciling;
     match &outcome.next {
-        Some(Step::Waiting(why)) if left_to_people(world, outcome).is_none() => {
+        Some(Blocked::Waiting(why)) if left_to_people(world, outcome).is_none() => {
             Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
         }
         // Nothing goes on by itself before somebody has looked at it.
-        Some(Step::Waiting(_) | Step::Stopped(_) | Step::Done(())) | None => {
+        Some(Blocked::Waiting(_) | Blocked::Stopped(_)) | None => {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is in progress".to_owned() }
         }
     }
@@ -265,10 +242,15 @@ fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
 fn stalled_condition(outcome: &Outcome) -> Draft {
     let condition = ConditionType::Stalled;
     match &outcome.next {
-        Some(Step::Stopped(why)) => Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() },
-        Some(Step::Waiting(_) | Step::Done(())) | None => {
-            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing blocks progress".to_owned() }
+        Some(Blocked::Stopped(why)) => {
+            Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
         }
+        Some(Blocked::Waiting(_)) | None => Draft {
+            condition,
+            is_true: false,
+            reason: Reason::UpToDate,
+            message: "nothing blocks progress".to_owned(),
+        },
     }
 }
 
@@ -283,13 +265,4 @@ fn receivers_condition(world: &World) -> Option<Draft> {
         || Draft { condition, is_true: true, reason: Reason::ReceiversKnown, message: known() },
         |why| Draft { condition, is_true: false, reason: why.reason(), message: why.to_string() },
     ))
-}
-
-/// Receivers that the operator's configuration lacks.
-pub fn unknown_receivers(world: &World) -> Option<Why> {
-    let notifications = &world.settings.notifications;
-    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name));
-    let unknown: Vec<String> = unknown.cloned().collect();
-    let known = notifications.receivers.iter().map(|receiver| receiver.name.clone()).collect();
-    (!unknown.is_empty()).then_some(Why::UnknownReceiver { unknown, known })
 }

@@ -14,9 +14,9 @@ use crate::{
     agent_deployment::{
         monitoring::{
             drift::{LivePod, MemoryView},
-            error_budget::BudgetsView,
+            judged_runs::BudgetsView,
             load::ObservedLoad,
-            objectives::ObservedObjectives,
+            observed_objectives::ObservedObjectives,
         },
         rollout::{guardrails::GuardrailView, revision::Revision},
     },

@@ -15,9 +15,9 @@ use slipway_worker_contract::{
 use thiserror::Error;
 
 use super::{
-    decide::EngineWorld,
     no_build::{self, OrderError},
     tensorrt_llm::{self, StepsError},
+    world::EngineWorld,
 };
 use crate::{
     artifact_store,

@@ -1,27 +1,25 @@
 //! What comes next for an Engine. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
-        EngineSpec, EngineStatus,
+        EngineStatus,
         engine::{AttemptFailure, BuildAttempt, EngineArtifact},
     },
 };
 use slipway_worker_contract::{BuildResult, EngineRef, Outcome, paths};
 
-use super::{build, status};
+use super::{build, status, world::EngineWorld};
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
         view::{JobPhase, JobView},
     },
-    plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON},
-    settings::Settings,
-    why::{Step, Why},
+    plan::{AT_ONCE, Child, Note, Plan, SOON},
+    why::{Blocked, Step, Why},
 };
 
 /// Maximum number of a builder's steps and tools in a status.
@@ -31,42 +29,14 @@ const MAX_NAME: usize = 63;
 /// Characters of a version.
 const MAX_VERSION: usize = 256;
 
-/// Everything that was observed of an Engine.
-#[derive(Debug, Clone)]
-pub struct EngineWorld {
-    /// The time of the observation.
-    pub now: Timestamp,
-    /// The operator's configuration.
-    pub settings: Arc<Settings>,
-    /// Name of the Engine.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its generation.
-    pub generation: i64,
-    /// Reference by which it owns its Jobs.
-    pub owner: k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
-    /// What is to be built.
-    pub spec: EngineSpec,
-    /// What was recorded last.
-    pub status: EngineStatus,
-    /// Its Jobs, by name.
-    pub jobs: BTreeMap<String, JobView>,
-}
-
 /// Decides what comes next.
 pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
-    let mut plan = Plan {
-        children: Vec::new(),
-        removals: Vec::new(),
-        status: world.status.clone(),
-        notes: Vec::new(),
-        announcements: Vec::new(),
-        requeue: RESYNC,
+    let (plan, step) = match world.status.artifact {
+        Some(_) => (Plan::keeping(world.status.clone()), Ok(())),
+        None => build_step(world),
     };
-    let step = if world.status.artifact.is_some() { Step::Done(()) } else { build_step(world, &mut plan) };
-    status::complete(world, &step, &mut plan.status);
-    plan
+    let status = status::complete(world, &step, plan.status);
+    Plan { status, ..plan }
 }
 
 /// Name of the Jobs of an Engine, without the number of the attempt.
@@ -74,12 +44,12 @@ fn job_prefix(world: &EngineWorld) -> String {
     format!("{}-{}", JobKind::Build.as_str(), world.name.trim_start_matches("engine-"))
 }
 
-fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
+fn build_step(world: &EngineWorld) -> (Plan<EngineStatus>, Step<()>) {
     let prefix = job_prefix(world);
     let recorded = world.status.attempts.last().map_or(0, |attempt| attempt.number);
     let name = job_name(&prefix, recorded);
     let job = world.jobs.get(&name);
-    record_failure(job, &mut plan.status);
+    let plan = Plan::keeping(with_failure(job, world.status.clone()));
     let next = attempts::decide(Attempts {
         kind: JobKind::Build,
         job_prefix: &prefix,
@@ -91,62 +61,61 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
     match next {
         AttemptStep::Record(attempt) => {
             let job = JobRef { kind: JobKind::Build, name: job_name(&prefix, attempt) };
-            plan.status.attempts.push(BuildAttempt { number: attempt, job: job.name.clone(), failure: None });
-            plan.requeue = AT_ONCE;
-            Step::Waiting(Why::JobStarting { job })
+            let status = with_attempt(attempt, &job.name, plan.status);
+            (Plan { status, requeue: AT_ONCE, ..plan }, Err(Blocked::Waiting(Why::JobStarting { job })))
         }
         AttemptStep::Create(_) => match build::build_job(world, &name) {
             Ok((task, job)) => {
-                plan.children.push(Child::ConfigMap(Box::new(task)));
-                plan.children.push(Child::Job(Box::new(job)));
-                Step::Waiting(Why::JobStarting { job: JobRef { kind: JobKind::Build, name } })
+                let children = vec![Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))];
+                let job = JobRef { kind: JobKind::Build, name };
+                (Plan { children, ..plan }, Err(Blocked::Waiting(Why::JobStarting { job })))
             }
-            Err(problem) => Step::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }),
+            Err(problem) => (plan, Err(Blocked::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }))),
         },
-        AttemptStep::Wait(why) => {
-            if matches!(why, Why::JobRetrying { .. }) {
-                plan.requeue = SOON;
-            }
-            Step::Waiting(why)
+        AttemptStep::Wait(why @ Why::JobRetrying { .. }) => {
+            (Plan { requeue: SOON, ..plan }, Err(Blocked::Waiting(why)))
         }
+        AttemptStep::Wait(why) => (plan, Err(Blocked::Waiting(why))),
         AttemptStep::GivenUp(why) => {
-            if !is_stalled_already(world) {
-                plan.notes.push(Note::warning(Reason::EngineFailed, why.to_string()));
-            }
-            Step::Stopped(why)
+            let is_new = !is_stalled_already(world);
+            let note = is_new.then(|| Note::warning(Reason::EngineFailed, why.to_string()));
+            (Plan { notes: note.into_iter().collect(), ..plan }, Err(Blocked::Stopped(why)))
         }
         AttemptStep::Succeeded { outcome, milliseconds } => match *outcome {
             Outcome::Build(result) => {
-                record_artifact(world, &result, milliseconds, plan);
-                Step::Done(())
+                let notes = vec![Note::normal(Reason::EngineBuilt, story(world, &result, milliseconds))];
+                let artifact = Some(artifact(world, &result, milliseconds));
+                (Plan { notes, status: EngineStatus { artifact, ..plan.status }, ..plan }, Ok(()))
             }
             Outcome::Resolve(_)
             | Outcome::Fetch(_)
             | Outcome::Quality(_)
             | Outcome::Materialize(_)
-            | Outcome::Profile(_) => {
-                let worker = &world.settings.images.worker;
-                let failure = format!(
-                    "it reported the result of another task: check that {worker} is the worker of this release"
-                );
-                Step::Stopped(Why::JobFailed {
-                    job: JobRef { kind: JobKind::Build, name },
-                    class: "ImageMismatch",
-                    failure,
-                })
-            }
+            | Outcome::Profile(_) => (plan, Err(Blocked::Stopped(foreign_result(world, name)))),
         },
     }
+}
+
+/// A Job whose result is of another kind: operator and worker are not of one version.
+fn foreign_result(world: &EngineWorld, name: String) -> Why {
+    let worker = &world.settings.images.worker;
+    let failure = format!("it reported the result of another task: check that {worker} is the worker of this \
+                           release");
+    Why::JobFailed { job: JobRef { kind: JobKind::Build, name }, class: "ImageMismatch", failure }
 }
 
 fn is_stalled_already(world: &EngineWorld) -> bool {
     world.status.conditions.iter().any(|c| c.type_ == "Stalled" && c.status == "True")
 }
 
+fn with_attempt(number: i32, job: &str, mut status: EngineStatus) -> EngineStatus {
+    status.attempts.push(BuildAttempt { number, job: job.to_owned(), failure: None });
+    status
+}
+
 /// Writes the failure of the latest attempt beside it; an attempt that is made once more loses its old failure.
-fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
-    let Some(latest) = status.attempts.last_mut() else { return };
-    latest.failure = match job.map(|job| &job.phase) {
+fn with_failure(job: Option<&JobView>, mut status: EngineStatus) -> EngineStatus {
+    let failure = match job.map(|job| &job.phase) {
         Some(JobPhase::Failed { class, failure, .. }) => {
             Some(AttemptFailure { class: *class, message: failure.chars().take(1024).collect() })
         }
@@ -159,26 +128,33 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
         )
         | None => None,
     };
+    if let Some(latest) = status.attempts.last_mut() {
+        latest.failure = failure;
+    }
+    status
 }
 
-fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64, plan: &mut Plan<EngineStatus>) {
+fn story(world: &EngineWorld, result: &BuildResult, milliseconds: i64) -> String {
+    format!(
+        "{} {}: {:.1} MB in {:.1} s, manifest {}",
+        world.name,
+        world.spec.build.precision.as_str(),
+        bytes(result) as f64 / 1e6,
+        milliseconds as f64 / 1e3,
+        &result.manifest_digest.as_str()[..12]
+    )
+}
+
+fn bytes(result: &BuildResult) -> i64 {
+    i64::try_from(result.bytes).unwrap_or(i64::MAX)
+}
+
+fn artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64) -> EngineArtifact {
     let reference = EngineRef { identity: world.name.clone(), manifest_digest: result.manifest_digest.clone() };
-    let size_bytes = i64::try_from(result.bytes).unwrap_or(i64::MAX);
-    plan.notes.push(Note::normal(
-        Reason::EngineBuilt,
-        format!(
-            "{} {}: {:.1} MB in {:.1} s, manifest {}",
-            world.name,
-            world.spec.build.precision.as_str(),
-            size_bytes as f64 / 1e6,
-            milliseconds as f64 / 1e3,
-            &result.manifest_digest.as_str()[..12]
-        ),
-    ));
-    plan.status.artifact = Some(EngineArtifact {
+    EngineArtifact {
         manifest_digest: result.manifest_digest.to_string(),
         location: paths::engine(&reference),
-        size_bytes,
+        size_bytes: bytes(result),
         build_milliseconds: milliseconds,
         step_milliseconds: bounded(&result.durations_millis)
             .map(|(step, taken)| (step, i64::try_from(*taken).unwrap_or(i64::MAX)))
@@ -186,7 +162,7 @@ fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64,
         versions: bounded(&result.versions)
             .map(|(tool, version)| (tool, version.chars().take(MAX_VERSION).collect()))
             .collect(),
-    });
+    }
 }
 
 /// Bounds what a builder reports, because nothing else does.

@@ -5,3 +5,4 @@ pub mod decide;
 pub mod no_build;
 pub mod status;
 pub mod tensorrt_llm;
+pub mod world;

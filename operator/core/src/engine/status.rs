@@ -5,35 +5,35 @@ use slipway_crds::{
     v1alpha1::EngineStatus,
 };
 
-use super::decide::EngineWorld;
+use super::world::EngineWorld;
 use crate::{
     conditions::{Draft, dated},
-    why::Step,
+    why::{Blocked, Step},
 };
 
-/// Completes the status: everything that follows from how far the build is.
-pub fn complete(world: &EngineWorld, step: &Step<()>, status: &mut EngineStatus) {
+/// The status with everything that follows from how far the build is.
+pub fn complete(world: &EngineWorld, step: &Step<()>, status: EngineStatus) -> EngineStatus {
     let draft =
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
     let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is in progress");
     let drafts = match step {
-        Step::Done(()) => [
+        Ok(()) => [
             draft(ConditionType::Ready, true, Reason::Available, "the artifact is in the store"),
             idle(ConditionType::Reconciling),
             idle(ConditionType::Stalled),
         ],
-        Step::Waiting(why) => [
+        Err(Blocked::Waiting(why)) => [
             draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
             draft(ConditionType::Reconciling, true, why.reason(), &why.to_string()),
             idle(ConditionType::Stalled),
         ],
-        Step::Stopped(why) => [
+        Err(Blocked::Stopped(why)) => [
             draft(ConditionType::Ready, false, why.reason(), &why.to_string()),
             idle(ConditionType::Reconciling),
             draft(ConditionType::Stalled, true, why.reason(), &why.to_string()),
         ],
     };
-    status.observed_generation = Some(world.generation);
-    status.conditions =
+    let conditions =
         drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+    EngineStatus { observed_generation: Some(world.generation), conditions, ..status }
 }

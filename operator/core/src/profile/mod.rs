@@ -3,3 +3,4 @@
 pub mod build;
 pub mod decide;
 pub mod status;
+pub mod world;

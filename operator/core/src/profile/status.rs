@@ -8,7 +8,7 @@ use slipway_crds::{
     },
 };
 
-use super::decide::ProfileWorld;
+use super::world::ProfileWorld;
 use crate::conditions::{Draft, dated};
 
 /// Characters of `status.message`.
@@ -100,4 +100,9 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, status: &mut Profile
     status.gpu_milliseconds = own.map(|row| row.gpu_milliseconds).sum();
     status.conditions =
         drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+}
+
+/// The text, cut to what a field of the status holds.
+pub fn cut(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }

@@ -14,7 +14,7 @@ use slipway_operator_core::{
     agent_deployment::{profiling, world::World},
     profile::{
         build::{profile_job, scope::JobScope},
-        decide::ProfileWorld,
+        world::ProfileWorld,
     },
 };
 

@@ -17,9 +17,9 @@ use slipway_operator_core::{
         monitoring::{
             self,
             drift::{Memory, MemoryView},
-            error_budget::BudgetsView,
+            judged_runs::BudgetsView,
             load::ObservedLoad,
-            objectives::ObservedObjectives,
+            observed_objectives::ObservedObjectives,
         },
         resolve,
         rollout::{
@@ -32,7 +32,7 @@ use slipway_operator_core::{
         world::{PoolsView, RouteView, RulesView, World},
     },
     artifact_store,
-    engine::{build::build_job, decide::EngineWorld},
+    engine::{build::build_job, world::EngineWorld},
     plan::Child,
     settings::Settings,
 };

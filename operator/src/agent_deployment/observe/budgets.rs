@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use slipway_crds::v1alpha1::{AgentDeployment, AgentDeploymentSpec, AgentDeploymentStatus};
 use slipway_operator_core::agent_deployment::monitoring::{
     build::alerts::{BudgetQueries, Scope, budget_queries},
-    error_budget::{self, BudgetsView, JudgedRuns},
+    error_budget,
+    judged_runs::{BudgetsView, JudgedRuns},
 };
 use slipway_vocabulary::failure::chain;
 use tracing::warn;

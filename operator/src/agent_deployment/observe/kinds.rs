@@ -3,10 +3,10 @@
 
 use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
-use kube::{Client, Resource};
+use kube::Resource;
 use slipway_operator_core::{inference_pool::InferencePool, prometheus::PrometheusRule};
 
-use crate::kube_io::read::ReadError;
+use crate::kube_io::read::{ReadError, Reader};
 
 /// What the API server serves of the kinds that a cluster may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +24,14 @@ impl KnownKinds {
     ///
     /// # Errors
     /// When it does not answer.
-    pub async fn ask(client: &Client) -> Result<Self, ReadError> {
-        let groups = client.list_api_groups().await.map_err(|source| ReadError::Groups(Box::new(source)))?.groups;
+    pub async fn ask(reader: &Reader) -> Result<Self, ReadError> {
+        let groups = reader.groups().await?;
         let routes = groups.iter().any(|group| group.name == HttpRoute::group(&()));
         let inference_pools = serves_version::<InferencePool>(&groups);
         // The group of PrometheusRules has other kinds too, which may be all that is installed.
         let prometheus_rules = serves_version::<PrometheusRule>(&groups) && {
-            let version = PrometheusRule::api_version(&());
-            let resources = client.list_api_group_resources(&version).await;
-            let resources = resources.map_err(|source| ReadError::Groups(Box::new(source)))?.resources;
-            resources.iter().any(|resource| resource.kind == PrometheusRule::kind(&()))
+            let kinds = reader.kinds(&PrometheusRule::api_version(&())).await?;
+            kinds.iter().any(|kind| *kind == PrometheusRule::kind(&()))
         };
         Ok(Self { routes, inference_pools, prometheus_rules })
     }

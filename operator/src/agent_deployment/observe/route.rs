@@ -2,7 +2,7 @@
 
 use gateway_api::httproutes::HttpRoute;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry};
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
 use slipway_crds::{labels, v1alpha1::AgentDeployment};
 use slipway_operator_core::{
     agent_deployment::world::{OwnedObject, RouteRival, RouteView},
@@ -10,7 +10,7 @@ use slipway_operator_core::{
 };
 
 use super::KnownKinds;
-use crate::kube_io::read::{ReadError, list};
+use crate::kube_io::read::{ReadError, Reader};
 
 /// The route, where the cluster knows routes. Where the spec asks for no route, one of an earlier spec may be left. A
 /// cluster without routes is not asked for them, because each such answer is a warning in the log.
@@ -18,7 +18,7 @@ use crate::kube_io::read::{ReadError, list};
 /// # Errors
 /// When the API server does not answer.
 pub async fn observe(
-    client: &Client,
+    reader: &Reader,
     kinds: KnownKinds,
     selector: &str,
     object: &AgentDeployment,
@@ -27,7 +27,7 @@ pub async fn observe(
         return Ok(RouteView::UnknownKind);
     }
     let namespace = object.namespace().unwrap_or_default();
-    let routes = match list::<HttpRoute>(client, &namespace, selector).await {
+    let routes = match reader.list::<HttpRoute>(&namespace, selector).await {
         Ok(routes) => routes,
         Err(ReadError::List { source, .. }) if is_unknown_kind(&source) => return Ok(RouteView::UnknownKind),
         Err(error) => return Err(error),

@@ -1,7 +1,7 @@
 //! The alerting rules as they were written last. Reads IO.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Resource, ResourceExt, core::PartialObjectMeta};
+use kube::{ResourceExt, core::PartialObjectMeta};
 use slipway_crds::labels;
 use slipway_operator_core::{
     agent_deployment::{
@@ -13,14 +13,14 @@ use slipway_operator_core::{
 };
 
 use super::KnownKinds;
-use crate::kube_io::read::ReadError;
+use crate::kube_io::read::{ReadError, Reader};
 
 /// Observes the objects that hold the rules of an AgentDeployment, whose ConfigMaps are at hand.
 ///
 /// # Errors
 /// When the API server does not answer.
 pub async fn observe(
-    client: &Client,
+    reader: &Reader,
     kinds: KnownKinds,
     (namespace, agent_deployment): (&str, &str),
     config_maps: &[ConfigMap],
@@ -29,7 +29,7 @@ pub async fn observe(
     let file = config_maps.iter().filter(|object| object.name_any() == name);
     let mut objects: Vec<_> = file.filter_map(|object| owned(RemovalKind::ConfigMap, object)).collect();
     if kinds.prometheus_rules {
-        let found = metadata(client, namespace, &name).await?;
+        let found = reader.get_metadata::<PrometheusRule>(namespace, &name).await?;
         // It was found by its name: only one that is ours may be removed.
         let is_ours = |object: &PartialObjectMeta<PrometheusRule>| {
             object.labels().get(labels::AGENT_DEPLOYMENT).is_some_and(|label| label == agent_deployment)
@@ -39,19 +39,6 @@ pub async fn observe(
         objects.extend(own.filter_map(|object| owned(RemovalKind::PrometheusRule, object)));
     }
     Ok(RulesView { knows_prometheus_rules: kinds.prometheus_rules, objects })
-}
-
-async fn metadata(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<PartialObjectMeta<PrometheusRule>>, ReadError> {
-    let api: Api<PrometheusRule> = Api::namespaced(client.clone(), namespace);
-    api.get_metadata_opt(name).await.map_err(|source| ReadError::Get {
-        kind: PrometheusRule::kind(&()).into_owned(),
-        name: name.to_owned(),
-        source: Box::new(source),
-    })
 }
 
 fn owned<K: ResourceExt>(kind: RemovalKind, object: &K) -> Option<OwnedObject> {

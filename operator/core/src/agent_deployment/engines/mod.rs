@@ -2,36 +2,33 @@
 
 mod axes;
 pub mod build;
+pub(super) mod built;
 pub(super) mod no_build;
 pub mod quality;
 mod tensorrt_llm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slipway_crds::{
     conditions::ConditionType,
-    identity::{IdentityError, engine_identity, engine_name},
+    identity::{engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{
-            Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, SelectedConfiguration, ServedBy,
-        },
+        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, ServedBy},
         engine::{EngineArtifact, EngineBuild},
     },
 };
 use slipway_worker_contract::{Digest, EngineRef};
 
-use self::axes::Point;
+use self::{axes::Point, built::BuiltEngine};
 use super::{
-    draft::Draft,
-    profiling::{self, Choice},
+    parts::{Found, Halt, Parts, Planned, Planning},
     resolve::Resolved,
     world::World,
 };
 use crate::{
-    agent_deployment::rollout::revision::{PlannedEngine, RevisionPlan},
     plan::Child,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// One engine under consideration.
@@ -43,41 +40,38 @@ struct Candidate<'a> {
     status: Option<&'a EngineStatus>,
 }
 
-/// An engine that was built.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BuiltEngine {
-    pub(super) reference: EngineRef,
-    pub(super) display_name: String,
-    /// What serves it.
-    pub(super) served_by: ServedBy,
+/// The engines that may serve, in the order of preference.
+pub(super) fn decide(world: &World, resolved: &Resolved) -> Planning<Vec<BuiltEngine>> {
+    Planned::of(|parts| {
+        let points = points(world, resolved)?;
+        let candidates = parts.join(candidates(world, resolved, points))?;
+        let choices: Vec<_> = candidates.iter().map(|candidate| choice(world, candidate)).collect();
+        parts.add(Parts::of_found(Found { engines: Some(choices.clone()), ..Found::default() }));
+        let built = built(&candidates)?;
+        let accepted = parts.join(quality::decide(world, resolved, &built, choices))?;
+        if accepted.is_empty() {
+            let failure = "the quality gate refuses all of them".to_owned();
+            return Err(Halt::stopped(Why::NoEngine { total: candidates.len(), failure }));
+        }
+        Ok(accepted)
+    })
 }
 
-/// The engines that may serve, in the order of preference.
-pub(super) fn decide(
-    world: &World,
-    resolved: &Resolved,
-    draft: &mut Draft,
-) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
-    let points = match points(world, resolved) {
-        Step::Done(points) => points,
-        Step::Waiting(why) => return Ok(Step::Waiting(why)),
-        Step::Stopped(why) => return Ok(Step::Stopped(why)),
-    };
-    let candidates = candidates(world, resolved, points, draft)?;
-    draft.status.engines = candidates.iter().map(|candidate| choice(world, candidate)).collect();
+/// The engines that were built, once every one was or has failed.
+fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
     let total = candidates.len();
     let unfinished = candidates.iter().find(|c| artifact(c).is_none() && failure(c).is_none());
     if let Some(unfinished) = unfinished {
         let ready = candidates.iter().filter(|c| artifact(c).is_some()).count();
         let state = format!("{} ({}): {}", unfinished.name, unfinished.display_name, state(unfinished));
-        return Ok(Step::Waiting(Why::EnginesBuilding { ready, total, state }));
+        return Err(Blocked::Waiting(Why::EnginesBuilding { ready, total, state }));
     }
     let mut built = Vec::new();
-    for candidate in &candidates {
+    for candidate in candidates {
         let Some(artifact) = artifact(candidate) else { continue };
         let Ok(manifest_digest) = artifact.manifest_digest.parse::<Digest>() else {
             let problem = format!("{:?} of Engine {} is not a digest", artifact.manifest_digest, candidate.name);
-            return Ok(Step::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
+            return Err(Blocked::Stopped(Why::SpecRefused { field: "status.artifact.manifestDigest", problem }));
         };
         let reference = EngineRef { identity: candidate.name.clone(), manifest_digest };
         let display_name = candidate.display_name.clone();
@@ -85,14 +79,9 @@ pub(super) fn decide(
     }
     if built.is_empty() {
         let failure = candidates.first().and_then(failure).unwrap_or_default().to_owned();
-        return Ok(Step::Stopped(Why::NoEngine { total, failure }));
+        return Err(Blocked::Stopped(Why::NoEngine { total, failure }));
     }
-    Ok(match quality::decide(world, resolved, &built, draft)? {
-        Step::Done(accepted) if accepted.is_empty() => {
-            Step::Stopped(Why::NoEngine { total, failure: "the quality gate refuses all of them".to_owned() })
-        }
-        other => other,
-    })
+    Ok(built)
 }
 
 /// The points of the build axes, in the order of preference.
@@ -103,7 +92,7 @@ pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
     }
     match &engine.tensorrt_llm {
         Some(block) if engine.backend == Backend::TensorRTLLM => tensorrt_llm::points(world, resolved, block),
-        _ => Step::Done(custom_points(world, resolved)),
+        _ => Ok(custom_points(world, resolved)),
     }
 }
 
@@ -124,28 +113,25 @@ fn custom_points(world: &World, resolved: &Resolved) -> Vec<Point> {
     variants.iter().flat_map(of_variant).collect()
 }
 
-fn candidates<'a>(
-    world: &'a World,
-    resolved: &Resolved,
-    points: Vec<Point>,
-    draft: &mut Draft,
-) -> Result<Vec<Candidate<'a>>, IdentityError> {
-    let mut candidates = Vec::new();
-    for Point { build, display_name } in points {
-        let name = engine_name(&engine_identity(&build)?);
-        let status = world.engines.get(&name);
-        let precision = build.precision;
-        let served_by = build.served_by();
-        if status.is_none() {
-            let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
-            draft.children.push(Child::Engine(Box::new(engine)));
+fn candidates<'a>(world: &'a World, resolved: &Resolved, points: Vec<Point>) -> Planning<Vec<Candidate<'a>>> {
+    Planned::of(|parts| {
+        let mut candidates = Vec::new();
+        for Point { build, display_name } in points {
+            let name = engine_name(&engine_identity(&build)?);
+            let status = world.engines.get(&name);
+            let precision = build.precision;
+            let served_by = build.served_by();
+            if status.is_none() {
+                let engine = build::engine::engine(world, &name, build, &resolved.custom.builder_image);
+                parts.add(Parts::of_children([Child::Engine(Box::new(engine))]));
+            }
+            candidates.push(Candidate { name, display_name, precision, served_by, status });
         }
-        candidates.push(Candidate { name, display_name, precision, served_by, status });
-    }
-    // Two variants that come to the same build are one engine.
-    let mut seen = std::collections::BTreeSet::new();
-    candidates.retain(|candidate| seen.insert(candidate.name.clone()));
-    Ok(candidates)
+        // Two variants that come to the same build are one engine.
+        let mut seen = BTreeSet::new();
+        candidates.retain(|candidate| seen.insert(candidate.name.clone()));
+        Ok(candidates)
+    })
 }
 
 fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVariant) -> EngineBuild {
@@ -163,49 +149,6 @@ fn engine_build(resolved: &Resolved, precision: Precision, variant: &EngineVaria
         tensorrt_llm: None,
         no_build: None,
     }
-}
-
-/// The plan that serves what was chosen.
-pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &mut Draft) -> RevisionPlan {
-    let Choice { engine, configuration, level, why } = choice;
-    let BuiltEngine { reference, display_name, served_by } = engine;
-    let selected = SelectedConfiguration {
-        display_name: display_name.clone(),
-        engine: reference.identity.clone(),
-        manifest_digest: reference.manifest_digest.to_string(),
-        max_in_flight: *level,
-        configuration: configuration.clone(),
-        why: why.chars().take(512).collect(),
-    };
-    let is_known = draft.status.selected.as_ref().is_some_and(|known| is_same_choice(known, &selected));
-    if !is_known || draft.status.profile != world.status.profile {
-        profiling::tell(choice, draft);
-    }
-    draft.status.selected = Some(selected);
-    RevisionPlan {
-        engine: PlannedEngine {
-            name: reference.identity.clone(),
-            manifest_digest: reference.manifest_digest.clone(),
-            display_name: display_name.clone(),
-            served_by: *served_by,
-        },
-        configuration: configuration.clone(),
-        max_in_flight: *level,
-        triton_image: resolved.custom.triton_image.clone(),
-        worker_image: world.settings.images.worker.clone(),
-        agent_runtime_image: world.settings.images.agent_runtime.clone(),
-        agent: world.spec.agent.clone(),
-        hardware: world.spec.hardware.clone(),
-        triton_resources: world.spec.serving.triton_resources.clone(),
-        agent_resources: world.spec.serving.agent_resources.clone(),
-    }
-}
-
-/// Whether the same is chosen, in whatever words.
-fn is_same_choice(a: &SelectedConfiguration, b: &SelectedConfiguration) -> bool {
-    let SelectedConfiguration { display_name, engine, manifest_digest, max_in_flight, configuration, why: _ } = a;
-    (display_name, engine, manifest_digest) == (&b.display_name, &b.engine, &b.manifest_digest)
-        && (max_in_flight, configuration) == (&b.max_in_flight, &b.configuration)
 }
 
 fn artifact<'a>(candidate: &Candidate<'a>) -> Option<&'a EngineArtifact> {

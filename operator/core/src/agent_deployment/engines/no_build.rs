@@ -10,13 +10,13 @@ use super::axes::{self, Axes, Point, Values};
 use crate::{
     agent_deployment::{resolve::Resolved, world::World},
     engine::no_build::{self as order, OrderError},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched.
 pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_>) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String, others: usize| {
-        Step::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others })
+        Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others }))
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned(), 0) };
     let (product, gpu) = match axes::product(world) {
@@ -40,8 +40,8 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
         return refuse(field, problem, 0);
     }
     match points.iter().find_map(|point| unservable(&point.build)) {
-        Some(error) => Step::Stopped(Why::EngineUnbuildable { problem: error.to_string() }),
-        None => Step::Done(points),
+        Some(error) => Err(Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() })),
+        None => Ok(points),
     }
 }
 

@@ -12,18 +12,18 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
 
-use super::{BuiltEngine, build};
+use super::{build, built::BuiltEngine};
 use crate::{
     agent_deployment::{
-        draft::Draft,
-        facts,
+        facts::{self, EngineFact},
         job_step::JobStep,
+        parts::{Found, Halt, JobChange, Parts, Planned, Planning},
         resolve::{Resolved, foreign_result},
         world::{DatasetView, World},
     },
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note, SOON},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Confidence of the bound on the drop, in parts per million.
@@ -50,60 +50,66 @@ pub(super) fn decide(
     world: &World,
     resolved: &Resolved,
     built: &[BuiltEngine],
-    draft: &mut Draft,
-) -> Result<Step<Vec<BuiltEngine>>, IdentityError> {
-    let Some(objective) = &world.spec.slo.quality else { return Ok(Step::Done(built.to_vec())) };
+    choices: Vec<EngineChoice>,
+) -> Planning<Vec<BuiltEngine>> {
+    Planned::of(|parts| {
+        let Some(objective) = &world.spec.slo.quality else { return Ok(built.to_vec()) };
+        let (digest, prompts) = parts.join(dataset(world, objective))?;
+        let cases = cases(built, objective, digest, prompts)?;
+        parts.add(forget_other_inputs(&cases));
+        let mut choices = choices;
+        let mut accepted = Vec::new();
+        let mut pending = None;
+        let mut measured = 0;
+        for (index, case) in cases.iter().enumerate() {
+            let engine = case.engine;
+            let gated = match parts.join(measure(world, resolved, case)) {
+                Measurement::Known(quality) => gate(case, quality),
+                Measurement::Failed(why) if index == 0 => return Err(Halt::stopped(why)),
+                Measurement::Failed(why) => {
+                    let subject = facts::subject(&why, &world.spec, &choices);
+                    Gated::Refused { quality: None, subject, why: format!("its quality could not be measured: {why}") }
+                }
+                Measurement::Waiting(why) => {
+                    pending = pending.or(Some(format!("{}: {why}", engine.display_name)));
+                    // Nobody can be compared with a reference that has no scores yet.
+                    if index == 0 {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            measured += 1;
+            if matches!(gated, Gated::Passed { .. }) {
+                accepted.push(engine.clone());
+            }
+            parts.add(recorded(world, engine, &gated));
+            choices = choices.into_iter().map(|choice| gated.beside(engine, choice)).collect();
+        }
+        parts.add(Parts::of_found(Found { engines: Some(choices), ..Found::default() }));
+        match pending {
+            Some(state) => Err(Halt::waiting(Why::MeasuringQuality { measured, total: built.len(), state })),
+            None => Ok(accepted),
+        }
+    })
+}
+
+/// The digest of the questions, and the questions as a builder is asked them.
+fn dataset<'a>(world: &'a World, objective: &QualityObjective) -> Planned<Step<(&'a Digest, &'a str)>> {
     let config_map = objective.dataset.config_map.name.clone();
-    let (digest, prompts) = match &world.dataset {
+    match &world.dataset {
         None | Some(DatasetView::Missing) => {
-            // No watch tells of a ConfigMap of the user's.
-            draft.requeue = draft.requeue.min(SOON);
             let problem = format!("it does not exist or has no key {}: create it", objective.dataset.config_map.key);
-            return Ok(Step::Waiting(Why::DatasetUnusable { config_map, problem }));
+            let why = Why::DatasetUnusable { config_map, problem };
+            // No watch tells of a ConfigMap of the user's.
+            Parts::look_within(SOON).with(Err(Blocked::Waiting(why)))
         }
         Some(DatasetView::Invalid { problem }) => {
-            return Ok(Step::Stopped(Why::DatasetUnusable { config_map, problem: problem.clone() }));
+            let why = Why::DatasetUnusable { config_map, problem: problem.clone() };
+            Parts::default().with(Err(Blocked::Stopped(why)))
         }
-        Some(DatasetView::Samples { digest, prompts }) => (digest, prompts),
-    };
-    let cases = cases(built, objective, digest, prompts)?;
-    forget_other_inputs(&cases, draft);
-    let mut accepted = Vec::new();
-    let mut pending = None;
-    let mut measured = 0;
-    for (index, case) in cases.iter().enumerate() {
-        let engine = case.engine;
-        match measure(world, resolved, case, draft)? {
-            Measurement::Known(quality) => {
-                measured += 1;
-                if quality.accepted {
-                    accepted.push(engine.clone());
-                }
-            }
-            Measurement::Failed(why) if index == 0 => return Ok(Step::Stopped(why)),
-            Measurement::Failed(why) => {
-                measured += 1;
-                let subject = facts::subject(&why, &world.spec, &draft.status.engines);
-                refuse(
-                    world,
-                    draft,
-                    engine,
-                    Refusal { subject, why: format!("its quality could not be measured: {why}") },
-                );
-            }
-            Measurement::Waiting(why) => {
-                pending = pending.or(Some(format!("{}: {why}", engine.display_name)));
-                // Nobody can be compared with a reference that has no scores yet.
-                if index == 0 {
-                    break;
-                }
-            }
-        }
+        Some(DatasetView::Samples { digest, prompts }) => Parts::default().with(Ok((digest, prompts.as_str()))),
     }
-    Ok(match pending {
-        Some(state) => Step::Waiting(Why::MeasuringQuality { measured, total: built.len(), state }),
-        None => Step::Done(accepted),
-    })
 }
 
 /// One engine, with what it is measured by.
@@ -139,48 +145,26 @@ fn cases<'a>(
 
 /// Drops the attempts of engines and data sets that are of interest no more: the status has room for 32 attempts, and every edit
 /// of a data set would leave one for each engine. An edit that is taken back finds its Jobs by their names.
-fn forget_other_inputs(cases: &[Case<'_>], draft: &mut Draft) {
-    let is_current = |input_hash: &str| cases.iter().any(|case| case.input_hash.short() == input_hash);
-    draft.status.jobs.retain(|job| job.kind != JobKind::Quality.as_str() || is_current(&job.input_hash));
+fn forget_other_inputs(cases: &[Case<'_>]) -> Parts {
+    let current = cases.iter().map(|case| case.input_hash.short().to_owned()).collect();
+    Parts::of_found(Found { jobs: vec![JobChange::ForgotBut(JobKind::Quality, current)], ..Found::default() })
 }
 
-fn measure(
-    world: &World,
-    resolved: &Resolved,
-    case: &Case<'_>,
-    draft: &mut Draft,
-) -> Result<Measurement, IdentityError> {
+fn measure(world: &World, resolved: &Resolved, case: &Case<'_>) -> Planned<Measurement> {
     let step = JobStep { kind: JobKind::Quality, input_hash: case.input_hash.short(), is_single: false };
     if let Some(known) = known(world, case, &step) {
-        return Ok(Measurement::Known(gate(world, case, known, draft)));
+        return Parts::default().with(Measurement::Known(known));
     }
-    Ok(match step.next(world, draft) {
+    Planned::of(|parts| match parts.join(step.next(world)) {
         AttemptStep::Record(attempt) => Measurement::Waiting(Why::JobStarting { job: step.job(attempt) }),
         AttemptStep::Create(attempt) => {
-            let name = step.job_name(attempt);
-            let task = QualityTask {
-                metric: case.metric,
-                confidence_ppm: CONFIDENCE_PARTS_PER_MILLION,
-                reference: case.reference.cloned(),
-                engine: Some(case.engine.reference.clone()),
-            };
-            let dataset = &case.objective.dataset.config_map;
-            let inputs = build::quality_job::QualityInputs {
-                task,
-                prompts: case.prompts,
-                dataset,
-                custom: &resolved.custom,
-                served_by: case.engine.served_by,
-            };
-            let (config_map, job) = build::quality_job::quality_job(world, &name, &case.engine.reference, inputs);
-            draft.children.push(Child::ConfigMap(Box::new(config_map)));
-            draft.children.push(Child::Job(Box::new(job)));
+            parts.add(Parts::of_children(job(world, resolved, case, &step.job_name(attempt))));
             Measurement::Waiting(Why::JobStarting { job: step.job(attempt) })
         }
         AttemptStep::Wait(why) => Measurement::Waiting(why),
         AttemptStep::GivenUp(why) => Measurement::Failed(why),
         AttemptStep::Succeeded { outcome, .. } => match *outcome {
-            Outcome::Quality(result) => Measurement::Known(gate(world, case, measured(case, &result), draft)),
+            Outcome::Quality(result) => Measurement::Known(measured(case, &result)),
             Outcome::Resolve(_)
             | Outcome::Fetch(_)
             | Outcome::Build(_)
@@ -188,6 +172,25 @@ fn measure(
             | Outcome::Profile(_) => Measurement::Failed(foreign_result(&step, world)),
         },
     })
+}
+
+/// The Job of an attempt, after its task.
+fn job(world: &World, resolved: &Resolved, case: &Case<'_>, name: &str) -> [Child; 2] {
+    let task = QualityTask {
+        metric: case.metric,
+        confidence_ppm: CONFIDENCE_PARTS_PER_MILLION,
+        reference: case.reference.cloned(),
+        engine: Some(case.engine.reference.clone()),
+    };
+    let inputs = build::quality_job::QualityInputs {
+        task,
+        prompts: case.prompts,
+        dataset: &case.objective.dataset.config_map,
+        custom: &resolved.custom,
+        served_by: case.engine.served_by,
+    };
+    let (config_map, job) = build::quality_job::quality_job(world, name, &case.engine.reference, inputs);
+    [Child::ConfigMap(Box::new(config_map)), Child::Job(Box::new(job))]
 }
 
 /// What the status holds, if it is about this artifact, this data set and this way of scoring.
@@ -214,48 +217,62 @@ fn measured(case: &Case<'_>, result: &QualityResult) -> MeasuredQuality {
     }
 }
 
-/// Lets an engine through or refuses it, and writes that beside it.
-fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mut Draft) -> MeasuredQuality {
+/// Whether an engine is let through.
+enum Gated {
+    Passed {
+        quality: MeasuredQuality,
+        /// Its figures, for people.
+        words: String,
+    },
+    Refused {
+        /// Absent where it could not be measured.
+        quality: Option<MeasuredQuality>,
+        /// What tells it from other refusals of the engine.
+        subject: String,
+        /// In words.
+        why: String,
+    },
+}
+
+impl Gated {
+    /// An engine under consideration, with this beside it if it is about that engine.
+    fn beside(&self, engine: &BuiltEngine, choice: EngineChoice) -> EngineChoice {
+        if choice.name != engine.reference.identity {
+            return choice;
+        }
+        let (quality, state) = match self {
+            Self::Passed { quality, words } => (Some(quality), format!("{}; {words}", choice.state)),
+            Self::Refused { quality, why, subject: _ } => (quality.as_ref(), format!("refused: {why}")),
+        };
+        let quality = quality.cloned().or(choice.quality);
+        EngineChoice { quality, state: state.chars().take(256).collect(), ..choice }
+    }
+}
+
+/// Lets an engine through or refuses it.
+fn gate(case: &Case<'_>, quality: MeasuredQuality) -> Gated {
     let limit = i64::from(case.objective.max_drop.parts_per_million());
     let percent = |parts: i32| f64::from(parts) / 1e4;
     let score = percent(quality.score_parts_per_million);
-    let words = match (quality.drop_parts_per_million, quality.drop_upper_bound_parts_per_million) {
+    let (accepted, words) = match (quality.drop_parts_per_million, quality.drop_upper_bound_parts_per_million) {
         (Some(drop), Some(upper)) => {
-            quality.accepted = i64::from(upper) <= limit;
+            let is_within = i64::from(upper) <= limit;
             let (drop, upper) = (percent(drop), percent(upper));
-            format!("quality {score:.2} %: a drop of {drop:.2} % from the reference, at most {upper:.2} %")
+            let words = format!("quality {score:.2} %: a drop of {drop:.2} % from the reference, at most {upper:.2} %");
+            (is_within, words)
         }
-        _ => {
-            quality.accepted = true;
-            format!("quality {score:.2} %, the reference")
-        }
+        _ => (true, format!("quality {score:.2} %, the reference")),
     };
-    if let Some(choice) = choice_of(draft, case.engine) {
-        choice.quality = Some(quality.clone());
-        choice.state = format!("{}; {words}", choice.state).chars().take(256).collect();
+    let quality = MeasuredQuality { accepted, ..quality };
+    if accepted {
+        return Gated::Passed { quality, words };
     }
-    if quality.accepted {
-        facts::forget_engine(&case.engine.reference.identity, &mut draft.status);
-    } else {
-        let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
-        // What was seen is within the limit: it is the number of samples that leaves more possible.
-        if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
-            why += &format!(
-                "; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset",
-                quality.samples
-            );
-        }
-        refuse(world, draft, case.engine, Refusal { subject: figures(&quality, limit), why });
+    let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
+    // What was seen is within the limit: it is the number of samples that leaves more possible.
+    if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
+        why += &format!("; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset", quality.samples);
     }
-    quality
-}
-
-/// Why an engine is refused.
-struct Refusal {
-    /// What tells it from other refusals of the engine.
-    subject: String,
-    /// In words.
-    why: String,
+    Gated::Refused { subject: figures(&quality, limit), quality: Some(quality), why }
 }
 
 /// The figures that a refusal follows from: samples, then score, drop, its bound and the limit in parts per million.
@@ -265,17 +282,14 @@ fn figures(quality: &MeasuredQuality, limit: i64) -> String {
     format!("{samples}/{score}/{}/{}/{limit}", drop.unwrap_or(0), upper.unwrap_or(0))
 }
 
-/// Refuses an engine; the event is published when that is new.
-fn refuse(world: &World, draft: &mut Draft, engine: &BuiltEngine, Refusal { subject, why }: Refusal) {
-    if facts::refuse_engine(world, &engine.reference.identity, subject, &mut draft.status) {
-        let line = format!("{}: {why}", engine.display_name);
-        draft.notes.push(Note::warning(Reason::EngineRefused, line).of_engine(&engine.display_name));
-    }
-    if let Some(choice) = choice_of(draft, engine) {
-        choice.state = format!("refused: {why}").chars().take(256).collect();
-    }
-}
-
-fn choice_of<'a>(draft: &'a mut Draft, engine: &BuiltEngine) -> Option<&'a mut EngineChoice> {
-    draft.status.engines.iter_mut().find(|choice| choice.name == engine.reference.identity)
+/// What is recorded of an engine; the event of a refusal is published when that is new.
+fn recorded(world: &World, engine: &BuiltEngine, gated: &Gated) -> Parts {
+    let name = &engine.reference.identity;
+    let (fact, line) = match gated {
+        Gated::Passed { .. } => (EngineFact::none(name), None),
+        Gated::Refused { subject, why, quality: _ } => (EngineFact::refused(name, subject.clone()), Some(why)),
+    };
+    let line = line.filter(|_| fact.is_new(world)).map(|why| format!("{}: {why}", engine.display_name));
+    let note = line.map(|line| Note::warning(Reason::EngineRefused, line).of_engine(&engine.display_name));
+    Parts::of_notes(note).and(Parts::of_found(Found { facts: vec![fact], ..Found::default() }))
 }

@@ -22,19 +22,16 @@ use crate::{
         world::{CalibrationView, World},
     },
     engine::tensorrt_llm::{self as steps, StepsError},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched or built.
 pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEngine) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String| {
-        Step::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 })
+        Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
-    let calibration = match calibration(world, engine) {
-        Ok(calibration) => calibration,
-        Err(why) => return Step::Waiting(why),
-    };
+    let calibration = calibration(world, engine)?;
     let (product, gpu) = match axes::product(world) {
         Ok(found) => found,
         Err((field, problem)) => return refuse(field, problem),
@@ -42,14 +39,14 @@ pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEng
     let refusals = check::check(&asked(world, engine, shape, gpu));
     if let [first, others @ ..] = refusals.as_slice() {
         let (field, problem) = (first.field.clone(), first.problem.to_string());
-        return Step::Stopped(Why::EngineRefused { field, problem, others: others.len() });
+        return Err(Blocked::Stopped(Why::EngineRefused { field, problem, others: others.len() }));
     }
     let base = Base { resolved, engine, shape, product: &product, calibration };
     let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
     match unusable(world, &points) {
-        None => Step::Done(points),
+        None => Ok(points),
         Some(Unusable::Field(field, problem)) => refuse(&field, problem),
-        Some(Unusable::Steps(error)) => Step::Stopped(Why::EngineUnbuildable { problem: error.to_string() }),
+        Some(Unusable::Steps(error)) => Err(Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() })),
     }
 }
 
@@ -91,10 +88,10 @@ fn untunable(search: &SearchSpace) -> Option<(String, TunableError)> {
     })
 }
 
-fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Result<Option<CalibrationIdentity>, Why> {
+fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Step<Option<CalibrationIdentity>> {
     let Some(wanted) = &engine.calibration else { return Ok(None) };
-    let unusable =
-        |problem: String| Err(Why::CalibrationUnusable { config_map: wanted.config_map.name.clone(), problem });
+    let config_map = wanted.config_map.name.clone();
+    let unusable = |problem: String| Err(Blocked::Waiting(Why::CalibrationUnusable { config_map, problem }));
     match &world.calibration {
         Some(CalibrationView::Texts { digest }) => Ok(Some(CalibrationIdentity {
             digest: digest.to_string(),

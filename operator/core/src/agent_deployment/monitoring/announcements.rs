@@ -13,10 +13,10 @@ use slipway_crds::{
 };
 
 use crate::{
-    agent_deployment::{facts, status::Outcome, world::World},
+    agent_deployment::{facts, outcome::Outcome, world::World},
     notifications::events::{Announcement, Happening, Role, Severity, Subject, Topic},
     plan::{About, Note},
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
 /// What is to be told, to the receivers of `spec.alerts` that the operator knows.
@@ -100,8 +100,8 @@ impl Teller<'_> {
     /// The rejected plan that keeps the AgentDeployment from going on.
     fn rejected_plan(&self) -> Option<String> {
         match &self.outcome.next {
-            Some(Step::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
-            Some(Step::Stopped(_) | Step::Waiting(_) | Step::Done(())) | None => None,
+            Some(Blocked::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
+            Some(Blocked::Stopped(_) | Blocked::Waiting(_)) | None => None,
         }
     }
 

@@ -15,7 +15,10 @@ use slipway_crds::v1alpha1::agent_deployment::{Autoscaling, AutoscalingStatus, U
 
 use super::load::{Look, MILLIONTHS, ObservedLoad, Unknown};
 use crate::{
-    agent_deployment::{draft::Draft, world::World},
+    agent_deployment::{
+        parts::{Parts, Planned},
+        world::World,
+    },
     plan::{AT_ONCE, Note},
     why::{Because, Needed, Scaling},
 };
@@ -31,10 +34,10 @@ const FIGURES_STAND: SignedDuration = SignedDuration::from_mins(5);
 /// How long a reason, and what is needed, stand while the number of pods stays.
 const REASON_STANDS: SignedDuration = SignedDuration::from_mins(1);
 
-pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
+/// The number of pods as the status has it; absent where an agent does not scale itself.
+pub(in crate::agent_deployment) fn decide(world: &World) -> Planned<Option<AutoscalingStatus>> {
     let (Some(asked), Some(stable)) = (&world.spec.serving.autoscaling, world.stable()) else {
-        draft.status.autoscaling = None;
-        return;
+        return Parts::default().with(None);
     };
     let known = world.status.autoscaling.as_ref();
     let before = world.replicas();
@@ -71,10 +74,9 @@ pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
         unknown: unknown(&scaling.because),
         at: Time(world.now),
     };
-    draft.requeue = draft.requeue.min(if scaling.pods == before { LOOK } else { AT_ONCE });
     let recorded = known.filter(|known| stands(known, &next)).cloned().unwrap_or(next);
-    draft.notes.extend(news(known, &scaling, &recorded));
-    draft.status.autoscaling = Some(recorded);
+    let look = Parts::look_within(if scaling.pods == before { LOOK } else { AT_ONCE });
+    look.and(Parts::of_notes(news(known, &scaling, &recorded))).with(Some(recorded))
 }
 
 /// What is known of the target where the plan that serves has no record.

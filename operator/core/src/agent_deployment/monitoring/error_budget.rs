@@ -4,8 +4,6 @@
 //! a the share that may be. Below zero, the objective is missed over the window.
 //! <https://sre.google/workbook/implementing-slos/>
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
@@ -16,7 +14,10 @@ use slipway_crds::{
     },
 };
 
-use super::build::alerts::{BudgetedObjective, objectives};
+use super::{
+    build::alerts::{BudgetedObjective, objectives},
+    judged_runs::{BudgetsView, JudgedRuns},
+};
 use crate::{agent_deployment::world::World, conditions::Draft};
 
 /// How long a figure stands: a budget of 30 days moves slowly, and every figure is a write of the status.
@@ -27,35 +28,6 @@ const FIGURE_JUDGES: SignedDuration = SignedDuration::from_mins(30);
 const MOST: f64 = 999.0;
 /// What binary fractions are off by, in percent, at most.
 const ROUNDING: f64 = 1e-9;
-
-/// Runs that an objective judged.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct JudgedRuns {
-    /// Those within the objective.
-    pub good: f64,
-    /// The others.
-    pub bad: f64,
-}
-
-/// What is known of the runs of the last weeks.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum BudgetsView {
-    /// Nobody was asked: there is no Prometheus, or the figures still stand.
-    #[default]
-    NotAsked,
-    /// Prometheus did not answer.
-    Failed {
-        /// What went wrong.
-        problem: String,
-    },
-    /// What it counted.
-    Counted {
-        /// The runs, by the name of the objective.
-        runs: BTreeMap<String, JudgedRuns>,
-        /// The seconds that they span.
-        seconds: u64,
-    },
-}
 
 /// Whether it is time to ask for figures.
 pub fn is_due(slo: &ServiceLevelObjectives, status: &AgentDeploymentStatus, now: Timestamp) -> bool {

@@ -6,6 +6,8 @@ pub mod autoscaling;
 pub mod build;
 pub mod drift;
 pub mod error_budget;
+pub mod judged_runs;
 pub mod load;
 pub mod objectives;
+pub mod observed_objectives;
 pub mod scaling;

@@ -3,12 +3,12 @@
 //! The campaign itself is a Profile with a planner of its own. Here its inputs are frozen, and its answer is read.
 
 pub mod build;
+pub(super) mod repetitions;
 pub mod reprofiling;
 pub mod schedule;
 
 use slipway_crds::{
-    conditions::Reason,
-    identity::{IdentityError, content_hash},
+    identity::content_hash,
     v1alpha1::{
         ProfileSpec, ProfileStatus,
         agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace},
@@ -21,14 +21,20 @@ use slipway_crds::{
     values::PositiveDecimal,
 };
 
-use super::{draft::Draft, engines::BuiltEngine, prepare::Prepared, resolve::Resolved, world::World};
+use super::{
+    engines::built::BuiltEngine,
+    parts::{Basis, Found, Halt, Parts, Planned, Planning},
+    prepare::Prepared,
+    resolve::Resolved,
+    world::World,
+};
 use crate::{
     agent_deployment::{
         rollout::revision::PlanInputs,
         world::{OwnedObject, WorkloadView},
     },
-    plan::{Child, Note, SOON},
-    why::{Step, Why},
+    plan::{Child, SOON},
+    why::{Blocked, Step, Why},
 };
 
 /// Engines that are served without a campaign say so.
@@ -50,6 +56,8 @@ pub(super) struct Choice {
     /// Runs in flight on one replica.
     pub(super) level: i32,
     pub(super) why: String,
+    /// What it rests on.
+    pub(super) basis: Basis,
 }
 
 /// A campaign: its name, the hash of its inputs, and the inputs as they would be frozen now.
@@ -70,37 +78,37 @@ pub(super) struct Repetition<'a> {
     pub(super) gpu_hours: Option<&'a PositiveDecimal>,
 }
 
-pub(super) fn decide(
+pub(super) fn decide(world: &World, prepared: &Prepared, made_from: &PlanInputs) -> Planning<Choice> {
+    Planned::of(|parts| {
+        if world.spec.profiling.is_none() {
+            parts.add(resting_on(Basis::Unmeasured));
+            return Ok(unmeasured(world, &prepared.engines, &configurations(&world.spec.search)?)?);
+        }
+        let repetition = repetitions::adopted(world, &made_from.spec).map(|adopted| Repetition {
+            number: adopted.number,
+            profile: Some(&adopted.profile),
+            gpu_hours: None,
+        });
+        let campaign = parts.join(campaign_or_look_again(world, prepared, repetition))?;
+        parts.add(resting_on(Basis::Campaign(campaign.name.clone())));
+        let conducted = parts.join(conduct(world, &campaign));
+        Ok(answer(world, &campaign, conducted, &prepared.engines)?)
+    })
+}
+
+fn resting_on(basis: Basis) -> Parts {
+    Parts::of_found(Found { basis: Some(basis), ..Found::default() })
+}
+
+/// The campaign. What keeps it from being one is looked at soon: no watch tells of a ConfigMap of the user's.
+fn campaign_or_look_again(
     world: &World,
     prepared: &Prepared,
-    made_from: &PlanInputs,
-    draft: &mut Draft,
-) -> Result<Step<Choice>, IdentityError> {
-    if world.spec.profiling.is_none() {
-        draft.status.profile = None;
-        return Ok(match configurations(&world.spec.search) {
-            Ok(configurations) => unmeasured(world, &prepared.engines, &configurations),
-            Err(why) => Step::Stopped(why),
-        });
-    }
-    let adopted = reprofiling::adopted(world, &made_from.spec);
-    let repetition =
-        adopted.map(|adopted| Repetition { number: adopted.number, profile: Some(&adopted.profile), gpu_hours: None });
-    let campaign = match campaign(world, prepared, repetition)? {
-        Step::Done(campaign) => campaign,
-        Step::Waiting(why) => {
-            // No watch tells of a ConfigMap of the user's.
-            draft.requeue = draft.requeue.min(SOON);
-            return Ok(Step::Waiting(why));
-        }
-        Step::Stopped(why) => {
-            draft.requeue = draft.requeue.min(SOON);
-            return Ok(Step::Stopped(why));
-        }
-    };
-    draft.status.profile = Some(campaign.name.clone());
-    let conducted = conduct(world, &campaign, draft);
-    Ok(answer(world, &campaign, conducted, &prepared.engines))
+    repetition: Option<Repetition<'_>>,
+) -> Planning<Campaign> {
+    let campaign = campaign(world, prepared, repetition);
+    let parts = if campaign.is_err() { Parts::look_within(SOON) } else { Parts::default() };
+    parts.with(campaign)
 }
 
 /// How far a campaign is.
@@ -121,16 +129,16 @@ pub(super) enum Conducted<'a> {
 }
 
 /// Makes the Profile of a campaign where there is none yet, and says how far it is.
-pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign, draft: &mut Draft) -> Conducted<'a> {
+pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign) -> Planned<Conducted<'a>> {
     let Campaign { name, input_hash, inputs } = campaign;
     let under_way = |state: String| Conducted::UnderWay(Why::Profiling { profile: name.clone(), state });
     let Some(status) = world.profiles.get(name) else {
         let (agent_deployment, input_hash, inputs) = (world.name.clone(), input_hash.clone(), inputs.clone());
         let spec = ProfileSpec { agent_deployment, input_hash, inputs };
-        draft.children.push(Child::Profile(Box::new(build::profile::profile(world, name, spec))));
-        return under_way("the campaign is about to begin".to_owned());
+        let profile = Child::Profile(Box::new(build::profile::profile(world, name, spec)));
+        return Parts::of_children([profile]).with(under_way("the campaign is about to begin".to_owned()));
     };
-    match (status.phase, &status.choice) {
+    Parts::default().with(match (status.phase, &status.choice) {
         (Some(ProfilePhase::Chosen), Some(choice)) => Conducted::Chosen(status, choice),
         (None | Some(ProfilePhase::Exploring | ProfilePhase::Confirming | ProfilePhase::Chosen), _) => {
             under_way(status.message.clone())
@@ -140,7 +148,7 @@ pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign, draft: &mut Dra
             let answer = status.infeasible.as_ref().map_or(&status.message, |answer| &answer.what_it_would_take);
             Conducted::Infeasible { status, answer }
         }
-    }
+    })
 }
 
 /// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such as the replicas may
@@ -149,20 +157,13 @@ pub(super) fn campaign(
     world: &World,
     prepared: &Prepared,
     repetition: Option<Repetition<'_>>,
-) -> Result<Step<Campaign>, IdentityError> {
+) -> Result<Campaign, Halt> {
     let Some(profiling) = &world.spec.profiling else {
         let problem = "is required for a campaign: add it".to_owned();
-        return Ok(Step::Stopped(Why::SpecRefused { field: "spec.profiling", problem }));
+        return Err(Halt::stopped(Why::SpecRefused { field: "spec.profiling", problem }));
     };
-    let configurations = match configurations(&world.spec.search) {
-        Ok(configurations) => configurations,
-        Err(why) => return Ok(Step::Stopped(why)),
-    };
-    let mut inputs = match freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations)) {
-        Ok(inputs) => inputs,
-        Err(Unfrozen::Waiting(why)) => return Ok(Step::Waiting(why)),
-        Err(Unfrozen::Stopped(why)) => return Ok(Step::Stopped(why)),
-    };
+    let configurations = configurations(&world.spec.search)?;
+    let mut inputs = freeze(world, &prepared.resolved, profiling, (&prepared.engines, configurations))?;
     inputs.repetition = repetition.map(|repetition| repetition.number);
     if let Some(hours) = repetition.and_then(|repetition| repetition.gpu_hours) {
         inputs.budget.gpu_hours = hours.clone();
@@ -170,31 +171,26 @@ pub(super) fn campaign(
     let hash = content_hash(&inputs)?;
     let begun = repetition.and_then(|repetition| repetition.profile).filter(|name| world.profiles.contains_key(*name));
     let name = begun.map_or_else(|| format!("{}-{}", world.name, hash.short()), str::to_owned);
-    Ok(Step::Done(Campaign { name, input_hash: hash.as_str().to_owned(), inputs }))
-}
-
-/// Why inputs cannot be frozen.
-enum Unfrozen {
-    Waiting(Why),
-    Stopped(Why),
+    Ok(Campaign { name, input_hash: hash.as_str().to_owned(), inputs })
 }
 
 /// Without a campaign there is nothing to choose by.
 fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedConfiguration]) -> Step<Choice> {
     if configurations.len() > 1 {
-        let problem = "choosing among several serving configurations requires measurements: add spec.profiling, or \
-                       keep one value each in search.instances and search.parameters";
-        return Step::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() });
+        let problem = "choosing among several serving configurations requires measurements: add spec.profiling, \
+                       or keep one value each in search.instances and search.parameters";
+        return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem: problem.to_owned() }));
     }
     let (Some(engine), Some(configuration)) = (engines.first(), configurations.first()) else {
         let failure = "the quality gate refuses all of them".to_owned();
-        return Step::Stopped(Why::NoEngine { total: world.status.engines.len(), failure });
+        return Err(Blocked::Stopped(Why::NoEngine { total: world.status.engines.len(), failure }));
     };
-    Step::Done(Choice {
+    Ok(Choice {
         engine: engine.clone(),
         configuration: configuration.settings.clone(),
         level: world.spec.search.concurrency.iter().copied().max().unwrap_or(1),
         why: NOT_PROFILED.to_owned(),
+        basis: Basis::Unmeasured,
     })
 }
 
@@ -204,7 +200,7 @@ fn freeze(
     resolved: &Resolved,
     profiling: &Profiling,
     (engines, configurations): (&[BuiltEngine], Vec<NamedConfiguration>),
-) -> Result<ProfileInputs, Unfrozen> {
+) -> Step<ProfileInputs> {
     let mut levels = world.spec.search.concurrency.clone();
     levels.sort_unstable();
     let mut prompts = Vec::new();
@@ -258,7 +254,7 @@ fn profiled(engine: &BuiltEngine) -> ProfiledEngine {
     }
 }
 
-fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Unfrozen> {
+fn frozen(world: &World, source: &ConfigMapSource) -> Step<FrozenData> {
     let reference = &source.config_map;
     let config_map = reference.name.clone();
     match world.workloads.get(&(reference.name.clone(), reference.key.clone())) {
@@ -266,17 +262,17 @@ fn frozen(world: &World, source: &ConfigMapSource) -> Result<FrozenData, Unfroze
             Ok(FrozenData { config_map: reference.clone(), digest: digest.to_string() })
         }
         Some(WorkloadView::Invalid { problem }) => {
-            Err(Unfrozen::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
+            Err(Blocked::Stopped(Why::WorkloadUnusable { config_map, problem: problem.clone() }))
         }
         Some(WorkloadView::Missing) | None => {
             let problem = format!("it does not exist or has no key {}: create it", reference.key);
-            Err(Unfrozen::Waiting(Why::WorkloadUnusable { config_map, problem }))
+            Err(Blocked::Waiting(Why::WorkloadUnusable { config_map, problem }))
         }
     }
 }
 
 /// The product of the serving axes, each configuration named by what it sets.
-fn configurations(search: &SearchSpace) -> Result<Vec<NamedConfiguration>, Why> {
+fn configurations(search: &SearchSpace) -> Step<Vec<NamedConfiguration>> {
     let mut all = vec![ServingConfiguration::default()];
     if !search.instances.is_empty() {
         all = search.instances.iter().map(|&count| with_instances(count)).collect();
@@ -293,7 +289,7 @@ fn configurations(search: &SearchSpace) -> Result<Vec<NamedConfiguration>, Why> 
              or search.parameters",
             all.len()
         );
-        return Err(Why::SpecRefused { field: "spec.search", problem });
+        return Err(Blocked::Stopped(Why::SpecRefused { field: "spec.search", problem }));
     }
     let named = |(index, settings)| NamedConfiguration { name: name(&settings, index), settings };
     Ok(all.into_iter().enumerate().map(named).collect())
@@ -325,13 +321,15 @@ pub(super) fn name(settings: &ServingConfiguration, index: usize) -> String {
 fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines: &[BuiltEngine]) -> Step<Choice> {
     let profile = campaign.name.clone();
     match conducted {
-        Conducted::UnderWay(why) => Step::Waiting(why),
-        Conducted::Failed(failure) => Step::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() }),
+        Conducted::UnderWay(why) => Err(Blocked::Waiting(why)),
+        Conducted::Failed(failure) => {
+            Err(Blocked::Stopped(Why::ProfilingFailed { profile, failure: failure.to_owned() }))
+        }
         Conducted::Infeasible { status, answer } => nearest(world, campaign, (status, answer), engines),
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
-            let waiting = || Step::Waiting(Why::Profiling { profile, state: status.message.clone() });
-            chosen(&campaign.inputs, engines, point, &choice.why).map_or_else(waiting, Step::Done)
+            let waiting = || Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() });
+            chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)
         }
     }
 }
@@ -339,45 +337,39 @@ fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines:
 /// No configuration meets the objectives: nothing, or what comes nearest.
 fn nearest(
     world: &World,
-    Campaign { name, inputs, .. }: &Campaign,
+    campaign: &Campaign,
     (status, answer): (&ProfileStatus, &str),
     engines: &[BuiltEngine],
 ) -> Step<Choice> {
-    let stopped = Step::Stopped(Why::NoFeasibleConfiguration { profile: name.clone(), answer: answer.to_owned() });
+    let (profile, found) = (campaign.name.clone(), answer.to_owned());
+    let stopped = Blocked::Stopped(Why::NoFeasibleConfiguration { profile, answer: found });
     match world.spec.slo.on_infeasible {
-        OnInfeasible::KeepRunning => stopped,
+        OnInfeasible::KeepRunning => Err(stopped),
         OnInfeasible::ServeNearest => {
             let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
             let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
             let why = format!("nothing meets the objectives, and this is the nearest: {answer}");
-            row.and_then(|row| chosen(inputs, engines, (&row.engine, &row.configuration, row.level), &why))
-                .map_or(stopped, Step::Done)
+            row.and_then(|row| chosen(campaign, engines, (&row.engine, &row.configuration, row.level), &why))
+                .ok_or(stopped)
         }
     }
 }
 
 fn chosen(
-    inputs: &ProfileInputs,
+    campaign: &Campaign,
     engines: &[BuiltEngine],
     (engine, configuration, level): (&str, &str, i32),
     why: &str,
 ) -> Option<Choice> {
     let engine = engines.iter().find(|candidate| candidate.reference.identity == engine)?;
-    let named = inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
+    let named = campaign.inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
     let (engine, configuration) = (engine.clone(), named.settings.clone());
-    Some(Choice { engine, configuration, level, why: why.to_owned() })
+    let basis = Basis::Campaign(campaign.name.clone());
+    Some(Choice { engine, configuration, level, why: why.to_owned(), basis })
 }
 
 /// Removes campaigns that later ones have followed: what they measured was taken over where it still counts.
-pub(super) fn forget_old(world: &World, draft: &mut Draft) {
-    let current = draft.status.profile.clone();
-    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current.as_ref());
-    draft.removals.extend(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal));
-}
-
-/// Tells of a new choice.
-pub(super) fn tell(choice: &Choice, draft: &mut Draft) {
-    let engine = &choice.engine;
-    let line = format!("{}, {} in flight: {}", engine.display_name, choice.level, choice.why);
-    draft.notes.push(Note::normal(Reason::ConfigurationChosen, line));
+pub(super) fn forget_old(world: &World, current: Option<&String>) -> Parts {
+    let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current);
+    Parts::of_removals(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal))
 }

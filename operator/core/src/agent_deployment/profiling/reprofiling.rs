@@ -8,56 +8,45 @@ mod after_drift;
 mod allowance;
 mod verdict;
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
     identity::IdentityError,
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{AdoptedCampaign, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus},
+        agent_deployment::{
+            AdoptedCampaign, DriftStatus, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
+        },
     },
+    values::PositiveDecimal,
 };
 
 use self::{after_drift::Call, verdict::Verdict};
-use super::{Campaign, Conducted, Repetition, schedule::Schedule};
+use super::{
+    Campaign, Conducted, Repetition,
+    repetitions::{adopted, has_open_run, next_number},
+    schedule::Schedule,
+};
 use crate::{
     agent_deployment::{
-        draft::Draft,
+        outcome::{Background, Outcome},
+        parts::{Halt, Parts, Planned, Planning},
         prepare::prepare,
         profiling,
         rollout::{build::controller_revision, revision::PlanInputs},
-        status::{Background, Outcome},
         world::{OwnedObject, World},
     },
     plan::{AT_ONCE, Child, Note, SOON},
-    why::{Step, Why},
+    why::{Blocked, Why},
 };
 
-/// What the plan is made from: the spec, and the repetition whose choice was taken for it.
-pub(in crate::agent_deployment) fn inputs(world: &World, spec: &str) -> PlanInputs {
-    PlanInputs { spec: spec.to_owned(), repetition: adopted(world, spec).map_or(0, |adopted| adopted.number) }
-}
-
-/// The repetition whose choice was taken for this spec.
-pub(in crate::agent_deployment) fn adopted<'a>(world: &'a World, spec: &str) -> Option<&'a AdoptedCampaign> {
-    world.status.reprofiling.as_ref()?.adopted.as_ref().filter(|adopted| adopted.input_hash == spec)
-}
-
-/// Whether one is being measured.
-pub(in crate::agent_deployment) fn is_under_way(world: &World) -> bool {
-    world.status.reprofiling.as_ref().is_some_and(has_open_run)
-}
-
-fn has_open_run(state: &ReprofilingStatus) -> bool {
-    state.run.as_ref().is_some_and(|run| run.ended_at.is_none())
-}
-
-/// The number of the next repetition. Numbers are given once, even where the status was lost and only the records of revisions remember
-/// them.
-pub(in crate::agent_deployment) fn next_number(world: &World) -> i32 {
-    let recorded = world.revisions.iter().map(|revision| revision.inputs().repetition);
-    let latest = world.status.reprofiling.as_ref().and_then(|state| state.run.as_ref()).map(|run| run.number);
-    1 + recorded.chain(latest).max().unwrap_or(0)
+/// What is remembered of repetitions, and whether one goes on.
+pub(in crate::agent_deployment) struct Repeated {
+    pub(in crate::agent_deployment) reprofiling: Option<ReprofilingStatus>,
+    /// Absent where nothing is measured by schedule.
+    pub(in crate::agent_deployment) background: Option<Background>,
 }
 
 /// Goes on with a repetition, or begins one that is due and affordable.
@@ -65,28 +54,28 @@ pub(in crate::agent_deployment) fn decide(
     world: &World,
     spec: &str,
     outcome: &Outcome,
-    draft: &mut Draft,
-) -> Result<Option<Background>, IdentityError> {
-    let state = world.status.reprofiling.clone().unwrap_or_default();
-    let call = after_drift::call(world, draft.status.drift.as_ref());
-    let mut planner = Planner { world, spec, call, state };
-    planner.decline(draft);
-    let schedule = planner.set_clock();
-    let mut held = None;
-    if let (Ok(schedule), false) = (&schedule, has_open_run(&planner.state)) {
-        held = planner.begin_if_due(schedule.as_ref(), outcome, draft);
-    }
-    let under_way = if has_open_run(&planner.state) { planner.go_on(draft)? } else { None };
-    let background = under_way.map(Background::Measuring).or_else(|| {
-        let why = match schedule {
-            Err(why) => why,
-            Ok(_) if planner.state.next_at.is_none() => return None,
-            Ok(_) => held.unwrap_or_else(|| planner.planned(None, draft)),
+    drift: Option<&DriftStatus>,
+) -> Planned<Result<Repeated, IdentityError>> {
+    Planned::of(|parts| {
+        let state = world.status.reprofiling.clone().unwrap_or_default();
+        let call = after_drift::call(world, drift);
+        let mut planner = Planner { world, spec, call, state };
+        parts.add(planner.decline());
+        let schedule = planner.set_clock();
+        let mut held = None;
+        if let (Ok(schedule), false) = (&schedule, has_open_run(&planner.state)) {
+            held = parts.join(planner.begin_if_due(schedule.as_ref(), outcome));
+        }
+        let under_way = if has_open_run(&planner.state) { parts.join(planner.go_on())? } else { None };
+        let background = match (under_way, schedule) {
+            (Some(why), _) => Some(Background::Measuring(why)),
+            (None, Err(why)) => Some(Background::Idle(why)),
+            (None, Ok(_)) if planner.state.next_at.is_none() => None,
+            (None, Ok(_)) => Some(Background::Idle(held.unwrap_or_else(|| parts.join(planner.planned(None))))),
         };
-        Some(Background::Idle(why))
-    });
-    draft.status.reprofiling = (planner.state != ReprofilingStatus::default()).then_some(planner.state);
-    Ok(background)
+        let reprofiling = Some(planner.state).filter(|state| *state != ReprofilingStatus::default());
+        Ok(Repeated { reprofiling, background })
+    })
 }
 
 struct Planner<'a> {
@@ -100,10 +89,10 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// A proposal of a repetition's that a person does not want: what serves stays.
-    fn decline(&mut self, draft: &mut Draft) {
+    fn decline(&mut self) -> Parts {
         let proposed = self.world.status.rollout.as_ref().and_then(|rollout| rollout.proposed.as_ref());
         let is_declined = proposed.is_some_and(|p| self.world.spec.rollout.abort.as_ref() == Some(&p.plan_hash));
-        let Some(adopted) = adopted(self.world, self.spec).filter(|_| is_declined) else { return };
+        let Some(adopted) = adopted(self.world, self.spec).filter(|_| is_declined) else { return Parts::default() };
         let line = format!(
             "plan {} is declined: spec.rollout.abort names it",
             self.world.spec.rollout.abort.as_deref().unwrap_or_default()
@@ -113,8 +102,7 @@ impl Planner<'_> {
             run.message = line.clone();
         }
         self.state.adopted = None;
-        draft.notes.push(Note::normal(Reason::CampaignDiscarded, line));
-        draft.requeue = AT_ONCE;
+        Parts::of_notes([Note::normal(Reason::CampaignDiscarded, line)]).and(Parts::look_within(AT_ONCE))
     }
 
     /// Takes over a schedule that is new or was edited, which counts from now on, and what drift asks for before its next time.
@@ -148,18 +136,22 @@ impl Planner<'_> {
 
     /// Begins where its time has come and nothing else is under way; else says what it waits for. However many times have passed
     /// unused, it begins once.
-    fn begin_if_due(&mut self, schedule: Option<&Schedule>, outcome: &Outcome, draft: &mut Draft) -> Option<Why> {
+    fn begin_if_due(&mut self, schedule: Option<&Schedule>, outcome: &Outcome) -> Planned<Option<Why>> {
         let due = self.state.next_at.as_ref().is_some_and(|at| at.0 <= self.world.now);
         if !due {
-            return None;
+            return Parts::default().with(None);
         }
         if let Some(held) = held_by(self.world, outcome) {
-            return Some(self.planned(Some(held), draft));
+            let Planned { value, parts } = self.planned(Some(held));
+            return parts.with(Some(value));
         }
-        let gpu_hours = match self.allowance() {
-            Ok(gpu_hours) => gpu_hours,
-            Err(why) => return Some(why),
-        };
+        match self.allowance() {
+            Ok(gpu_hours) => self.begin(schedule, gpu_hours).with(None),
+            Err(why) => Parts::default().with(Some(why)),
+        }
+    }
+
+    fn begin(&mut self, schedule: Option<&Schedule>, gpu_hours: PositiveDecimal) -> Parts {
         let number = next_number(self.world);
         let because = self.state.because;
         let asked = match (because, &self.call, schedule) {
@@ -167,8 +159,8 @@ impl Planner<'_> {
             (_, _, Some(schedule)) => format!("as {} asks", schedule.text()),
             (_, _, None) => "as planned".to_owned(),
         };
-        let line = format!("measurement {number} of the serving choice begins, {asked}: at most {gpu_hours} GPU hours");
-        draft.notes.push(Note::normal(Reason::Profiling, line));
+        let line = format!("measurement {number} of the serving choice begins, {asked}: at most {gpu_hours} GPU \
+                            hours");
         self.set_by_schedule(schedule);
         self.state.run = Some(ReprofilingRun {
             number,
@@ -182,92 +174,97 @@ impl Planner<'_> {
             message: String::new(),
             gpu_milliseconds: 0,
         });
-        None
+        Parts::of_notes([Note::normal(Reason::Profiling, line)])
     }
 
     /// When it is measured again, and what came of it last.
-    fn planned(&self, held: Option<&'static str>, draft: &mut Draft) -> Why {
+    fn planned(&self, held: Option<&'static str>) -> Planned<Why> {
         let at = self.state.next_at.as_ref().map(|at| at.0);
-        if let (Some(at), None) = (at, held) {
-            let left = std::time::Duration::try_from(at.duration_since(self.world.now)).unwrap_or_default();
-            draft.requeue = draft.requeue.min(left.max(SOON));
-        }
+        let left = at.filter(|_| held.is_none()).map(|at| {
+            let left = Duration::try_from(at.duration_since(self.world.now)).unwrap_or_default();
+            left.max(SOON)
+        });
         let latest = self.state.run.as_ref().filter(|run| run.result.is_some()).map(|run| run.message.clone());
         let at = at.map(|at| at.to_string()).unwrap_or_default();
-        match (self.state.because, &self.call) {
+        let why = match (self.state.because, &self.call) {
             (ReprofilingCause::Drift, Some(call)) => {
                 Why::ReprofilingAfterDrift { at, held, risk: call.risk.clone(), latest }
             }
             (ReprofilingCause::Drift, None) | (ReprofilingCause::Schedule, _) => {
                 Why::ReprofilingPlanned { at, held, latest }
             }
-        }
+        };
+        Parts { requeue: left, ..Parts::default() }.with(why)
     }
 
     /// The campaign's next step; nothing once it has ended.
-    fn go_on(&mut self, draft: &mut Draft) -> Result<Option<Why>, IdentityError> {
-        let Some(run) = self.state.run.clone() else { return Ok(None) };
+    fn go_on(&mut self) -> Planned<Result<Option<Why>, IdentityError>> {
+        let Some(run) = self.state.run.clone() else { return Parts::default().with(Ok(None)) };
         if run.input_hash != self.spec {
-            self.supersede(&run, draft);
-            return Ok(None);
+            return self.supersede(&run).with(Ok(None));
         }
-        let prepared = match prepare(self.world, draft)? {
-            Step::Done(prepared) => prepared,
-            Step::Waiting(why) => return Ok(Some(why)),
-            Step::Stopped(why) => return Ok(self.failed(&why, draft)),
-        };
-        let repetition =
-            Repetition { number: run.number, profile: run.profile.as_deref(), gpu_hours: Some(&run.gpu_hours) };
-        let campaign = match profiling::campaign(self.world, &prepared, Some(repetition))? {
-            Step::Done(campaign) => campaign,
-            Step::Waiting(why) => {
-                draft.requeue = draft.requeue.min(SOON);
-                return Ok(Some(why));
+        Planned::of(|parts| match parts.join(self.campaign(&run)) {
+            Ok(campaign) => Ok(parts.join(self.carry_out(campaign))),
+            Err(Halt::Blocked(Blocked::Waiting(why))) => Ok(Some(why)),
+            Err(Halt::Blocked(Blocked::Stopped(why))) => {
+                parts.add(self.end(ReprofilingResult::Failed, &why.to_string()));
+                Ok(None)
             }
-            Step::Stopped(why) => return Ok(self.failed(&why, draft)),
-        };
-        if let Some(run) = &mut self.state.run {
-            run.profile = Some(campaign.name.clone());
-        }
-        Ok(self.carry_out(campaign, draft))
+            Err(Halt::NoIdentity(error)) => Err(error),
+        })
     }
 
-    fn carry_out(&mut self, campaign: Campaign, draft: &mut Draft) -> Option<Why> {
+    fn campaign(&self, run: &ReprofilingRun) -> Planning<Campaign> {
+        Planned::of(|parts| {
+            let prepared = parts.join(prepare(self.world))?;
+            let repetition =
+                Repetition { number: run.number, profile: run.profile.as_deref(), gpu_hours: Some(&run.gpu_hours) };
+            let campaign = profiling::campaign(self.world, &prepared, Some(repetition));
+            if matches!(campaign, Err(Halt::Blocked(Blocked::Waiting(_)))) {
+                parts.add(Parts::look_within(SOON));
+            }
+            campaign
+        })
+    }
+
+    fn carry_out(&mut self, campaign: Campaign) -> Planned<Option<Why>> {
         let Campaign { name, inputs, .. } = &campaign;
-        match profiling::conduct(self.world, &campaign, draft) {
-            Conducted::UnderWay(why) => return Some(why),
-            Conducted::Failed(failure) => {
-                self.end(ReprofilingResult::Failed, &format!("Profile {name} failed: {failure}"), draft);
-            }
-            Conducted::Infeasible { answer, .. } => {
-                let message = format!("no configuration that Profile {name} measured meets spec.slo: {answer}");
-                self.end(ReprofilingResult::Infeasible, &message, draft);
-            }
-            Conducted::Chosen(status, _) => match verdict::verdict(self.world, self.spec, inputs, status) {
-                Verdict::Stays(message) => {
-                    self.remember_stable(draft);
-                    self.end(ReprofilingResult::Unchanged, &message, draft);
-                }
-                Verdict::Changes(message) => {
-                    self.adopt(name.clone());
-                    self.end(ReprofilingResult::Changed, &message, draft);
-                }
-            },
+        if let Some(run) = &mut self.state.run {
+            run.profile = Some(name.clone());
         }
-        None
+        Planned::of(|parts| {
+            match parts.join(profiling::conduct(self.world, &campaign)) {
+                Conducted::UnderWay(why) => return Some(why),
+                Conducted::Failed(failure) => {
+                    parts.add(self.end(ReprofilingResult::Failed, &format!("Profile {name} failed: {failure}")));
+                }
+                Conducted::Infeasible { answer, .. } => {
+                    let message = format!("no configuration that Profile {name} measured meets spec.slo: {answer}");
+                    parts.add(self.end(ReprofilingResult::Infeasible, &message));
+                }
+                Conducted::Chosen(status, _) => match verdict::verdict(self.world, self.spec, inputs, status) {
+                    Verdict::Stays(message) => {
+                        parts.add(Parts::of_children(self.record_of_stable()));
+                        parts.add(self.end(ReprofilingResult::Unchanged, &message));
+                    }
+                    Verdict::Changes(message) => {
+                        self.adopt(name.clone());
+                        parts.add(self.end(ReprofilingResult::Changed, &message));
+                    }
+                },
+            }
+            None
+        })
     }
 
     /// What serves is what this spec leads to, as of this measurement.
-    fn remember_stable(&self, draft: &mut Draft) {
-        let Some((stable, run)) =
-            self.world.stable().and_then(|stable| self.world.revision(stable)).zip(self.state.run.as_ref())
-        else {
-            return;
-        };
+    fn record_of_stable(&self) -> Option<Child> {
+        let stable = self.world.stable().and_then(|stable| self.world.revision(stable))?;
+        let run = self.state.run.as_ref()?;
         let inputs = PlanInputs { spec: self.spec.to_owned(), repetition: run.number }.to_string();
         let record =
             controller_revision::controller_revision(self.world, &stable.hash, &inputs, (stable.number, &stable.plan));
-        draft.children.push(Child::ControllerRevision(Box::new(record)));
+        Some(Child::ControllerRevision(Box::new(record)))
     }
 
     fn adopt(&mut self, profile: String) {
@@ -276,19 +273,14 @@ impl Planner<'_> {
     }
 
     /// An edited spec has a campaign of its own, and this one's pods would be in its way.
-    fn supersede(&mut self, run: &ReprofilingRun, draft: &mut Draft) {
+    fn supersede(&mut self, run: &ReprofilingRun) -> Parts {
         let own = self.world.campaigns.iter().find(|campaign| Some(&campaign.name) == run.profile.as_ref());
-        draft.removals.extend(own.map(OwnedObject::removal));
-        self.end(ReprofilingResult::Superseded, "the spec was edited meanwhile", draft);
+        let removal = Parts::of_removals(own.map(OwnedObject::removal));
+        removal.and(self.end(ReprofilingResult::Superseded, "the spec was edited meanwhile"))
     }
 
-    fn failed(&mut self, why: &Why, draft: &mut Draft) -> Option<Why> {
-        self.end(ReprofilingResult::Failed, &why.to_string(), draft);
-        None
-    }
-
-    fn end(&mut self, result: ReprofilingResult, message: &str, draft: &mut Draft) {
-        let Some(run) = &mut self.state.run else { return };
+    fn end(&mut self, result: ReprofilingResult, message: &str) -> Parts {
+        let Some(run) = &mut self.state.run else { return Parts::default() };
         let (is_well, reason) = match result {
             ReprofilingResult::Changed | ReprofilingResult::Unchanged => (true, Reason::ConfigurationFound),
             ReprofilingResult::Superseded | ReprofilingResult::Declined => (true, Reason::CampaignDiscarded),
@@ -301,9 +293,9 @@ impl Planner<'_> {
         run.result = Some(result);
         run.message = format!("measurement {}: {message}", run.number).chars().take(512).collect();
         let line = run.message.clone();
-        draft.notes.push(if is_well { Note::normal(reason, line) } else { Note::warning(reason, line) });
         self.account();
-        draft.requeue = AT_ONCE;
+        let note = if is_well { Note::normal(reason, line) } else { Note::warning(reason, line) };
+        Parts::of_notes([note]).and(Parts::look_within(AT_ONCE))
     }
 }
 
@@ -316,9 +308,9 @@ fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
         return Some("spec.serving.replicas is above 0");
     }
     match &outcome.next {
-        None | Some(Step::Done(()) | Step::Stopped(Why::PlanRejected { .. })) => None,
-        Some(Step::Waiting(Why::AwaitingApproval { .. })) => Some("the proposed plan is approved or declined"),
-        Some(Step::Waiting(_)) => Some("nothing else is in progress"),
-        Some(Step::Stopped(_)) => Some("the AgentDeployment is no longer stalled"),
+        None | Some(Blocked::Stopped(Why::PlanRejected { .. })) => None,
+        Some(Blocked::Waiting(Why::AwaitingApproval { .. })) => Some("the proposed plan is approved or declined"),
+        Some(Blocked::Waiting(_)) => Some("nothing else is in progress"),
+        Some(Blocked::Stopped(_)) => Some("the AgentDeployment is no longer stalled"),
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use slipway_backends::{no_build, tensorrt_llm::version};
 use slipway_crds::{
     conditions::Reason,
-    identity::{IdentityError, content_hash},
+    identity::content_hash,
     v1alpha1::{
         agent_deployment::{
             Build, CustomEngine, NoBuildBlock, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine,
@@ -17,11 +17,15 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
-use super::{draft::Draft, job_step::JobStep, world::World};
+use super::{
+    job_step::JobStep,
+    parts::{Found, Halt, Parts, Planned, Planning},
+    world::World,
+};
 use crate::{
     jobs::{attempts::AttemptStep, kind::JobKind},
     plan::{Child, Note},
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// What the references of a spec stand for.
@@ -37,12 +41,12 @@ pub(super) struct Resolved {
 ///
 /// # Errors
 /// The backend's block is missing, or its version is in no image.
-fn builder(world: &World) -> Result<CustomEngine, Why> {
+fn builder(world: &World) -> Step<CustomEngine> {
     let engine = &world.spec.engine;
     let backend = engine.backend;
-    let missing = || Why::SpecRefused {
-        field: backend.block(),
-        problem: format!("is required when engine.backend is {}", backend.as_str()),
+    let missing = || {
+        let problem = format!("is required when engine.backend is {}", backend.as_str());
+        Blocked::Stopped(Why::SpecRefused { field: backend.block(), problem })
     };
     match backend.build() {
         Build::Custom => engine.custom.clone().ok_or_else(missing),
@@ -58,15 +62,15 @@ fn vendor(image: String) -> CustomEngine {
 }
 
 /// The image that serves a checkpoint as it is: the one named, else the vendor's of that version.
-fn image(block: &NoBuildBlock<'_>) -> Result<String, Why> {
+fn image(block: &NoBuildBlock<'_>) -> Step<String> {
     let image = no_build::image(block.backend, block.version, block.image);
-    image.map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })
+    image.map_err(|error| Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() }))
 }
 
 /// The image of a version: the one named, else NVIDIA's.
-fn vendor_image(block: &TensorRtLlmEngine) -> Result<String, Why> {
-    let release =
-        version::find(&block.version).map_err(|error| Why::EngineUnbuildable { problem: error.to_string() })?;
+fn vendor_image(block: &TensorRtLlmEngine) -> Step<String> {
+    let release = version::find(&block.version);
+    let release = release.map_err(|error| Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() }))?;
     Ok(block.image.clone().unwrap_or_else(|| release.image()))
 }
 
@@ -79,40 +83,38 @@ struct ResolveInput<'a> {
     builder_image: &'a str,
 }
 
-pub(super) fn decide(world: &World, draft: &mut Draft) -> Result<Step<Resolved>, IdentityError> {
-    let custom = match builder(world) {
-        Ok(custom) => custom,
-        Err(why) => return Ok(Step::Stopped(why)),
-    };
-    let input_hash = content_hash(&ResolveInput {
-        agent_deployment: &world.name,
-        uri: &world.spec.model.uri,
-        secret: world.spec.model.secret_ref.as_ref(),
-        builder_image: &custom.builder_image,
-    })?;
-    let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
-    if let Some(resolved) = recorded(world, &step, &custom) {
-        return Ok(Step::Done(resolved));
-    }
-    Ok(match step.next(world, draft) {
-        AttemptStep::Record(attempt) => Step::Waiting(Why::JobStarting { job: step.job(attempt) }),
-        AttemptStep::Create(attempt) => {
-            let name = step.job_name(attempt);
-            let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
-            draft.children.push(Child::ConfigMap(Box::new(task)));
-            draft.children.push(Child::Job(Box::new(job)));
-            Step::Waiting(Why::JobStarting { job: step.job(attempt) })
+pub(super) fn decide(world: &World) -> Planning<Resolved> {
+    Planned::of(|parts| {
+        let custom = builder(world)?;
+        let input_hash = content_hash(&ResolveInput {
+            agent_deployment: &world.name,
+            uri: &world.spec.model.uri,
+            secret: world.spec.model.secret_ref.as_ref(),
+            builder_image: &custom.builder_image,
+        })?;
+        let step = JobStep { kind: JobKind::Resolve, input_hash: input_hash.short(), is_single: true };
+        if let Some(resolved) = recorded(world, &step, &custom) {
+            return Ok(resolved);
         }
-        AttemptStep::Wait(why) => Step::Waiting(why),
-        AttemptStep::GivenUp(why) => Step::Stopped(why),
-        AttemptStep::Succeeded { outcome, .. } => match *outcome {
-            Outcome::Resolve(result) => record(world, &step, result, custom, draft),
-            Outcome::Fetch(_)
-            | Outcome::Build(_)
-            | Outcome::Quality(_)
-            | Outcome::Materialize(_)
-            | Outcome::Profile(_) => Step::Stopped(foreign_result(&step, world)),
-        },
+        match parts.join(step.next(world)) {
+            AttemptStep::Record(attempt) => Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) })),
+            AttemptStep::Create(attempt) => {
+                let name = step.job_name(attempt);
+                let (task, job) = build::resolve_job::resolve_job(world, &name, &custom);
+                parts.add(Parts::of_children([Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))]));
+                Err(Halt::waiting(Why::JobStarting { job: step.job(attempt) }))
+            }
+            AttemptStep::Wait(why) => Err(Halt::waiting(why)),
+            AttemptStep::GivenUp(why) => Err(Halt::stopped(why)),
+            AttemptStep::Succeeded { outcome, .. } => match *outcome {
+                Outcome::Resolve(result) => Ok(parts.join(record(world, &step, result, custom))?),
+                Outcome::Fetch(_)
+                | Outcome::Build(_)
+                | Outcome::Quality(_)
+                | Outcome::Materialize(_)
+                | Outcome::Profile(_) => Err(Halt::stopped(foreign_result(&step, world))),
+            },
+        }
     })
 }
 
@@ -127,19 +129,13 @@ fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<
     })
 }
 
-fn record(
-    world: &World,
-    step: &JobStep<'_>,
-    result: ResolveResult,
-    custom: CustomEngine,
-    draft: &mut Draft,
-) -> Step<Resolved> {
+fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: CustomEngine) -> Planned<Step<Resolved>> {
     let job = step.job(step.recorded(world));
     let pinned = build::resolve_job::digest_in_reference(&custom.builder_image);
     let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
     let Some(builder_image_digest) = pinned.or(seen) else {
         let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
-        return Step::Stopped(Why::JobFailed { job, class: "Infrastructure", failure });
+        return Parts::default().with(Err(Blocked::Stopped(Why::JobFailed { job, class: "Infrastructure", failure })));
     };
     let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
     let model = ResolvedModel {
@@ -153,11 +149,10 @@ fn record(
         shape: shape.as_deref().filter(|_| world.spec.engine.backend.build() != Build::Custom).map(resolved_shape),
         fetched: false,
     };
-    draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
-    draft.status.model = Some(model.clone());
-    draft.status.images =
-        vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
-    Step::Done(Resolved { model, builder_image_digest, custom })
+    let image = ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() };
+    let note = Parts::of_notes([Note::normal(Reason::ModelResolved, story(&model, files))]);
+    let found = Found { model: Some(model.clone()), images: Some(vec![image]), ..Found::default() };
+    note.and(Parts::of_found(found)).with(Ok(Resolved { model, builder_image_digest, custom }))
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

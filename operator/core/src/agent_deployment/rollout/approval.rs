@@ -7,23 +7,20 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
-use slipway_crds::{
-    conditions::Reason,
-    v1alpha1::agent_deployment::{Approval, ProposedPlan},
-};
+use slipway_crds::v1alpha1::agent_deployment::{Approval, ProposedPlan, SelectedConfiguration};
 
 use super::{
     prediction,
-    revision::{PlanInputs, Revision, RevisionPlan},
+    revision::{PlanInputs, Revision, RevisionPlan, Target},
 };
 use crate::{
     agent_deployment::{
-        draft::{Draft, Target},
+        parts::{Found, Parts, Planned},
         status,
         world::World,
     },
     plan::Note,
-    why::{Step, Why},
+    why::{Blocked, Step, Why},
 };
 
 /// Lines of a proposal, as the schema has it.
@@ -35,23 +32,33 @@ const MAX_VALUE: usize = 80;
 /// Members of a plan that make the choice; the others follow from the spec.
 const CHOICE: [&str; 3] = ["engine", "configuration", "maxInFlight"];
 
-/// What becomes of a target.
+/// A plan, and the choice that led to it.
+pub(in crate::agent_deployment) struct Chosen {
+    pub(in crate::agent_deployment) target: Target,
+    pub(in crate::agent_deployment) selected: SelectedConfiguration,
+    /// The choice as news, where it is new. It is told once the plan is let through.
+    pub(in crate::agent_deployment) news: Option<Note>,
+}
+
+/// What becomes of a plan.
 #[derive(Debug)]
 pub(in crate::agent_deployment) struct Asked {
-    /// The target, or the wait for a person.
+    /// The plan, or the wait for a person.
     pub(in crate::agent_deployment) target: Step<Target>,
     /// What is waited with.
     pub(in crate::agent_deployment) proposal: Option<ProposedPlan>,
 }
 
-/// Lets a target through, or parks it.
-pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draft: &mut Draft) -> Asked {
-    let Step::Done(target) = target else { return Asked { target, proposal: None } };
+/// Lets a plan and its choice through, or parks it.
+pub(in crate::agent_deployment) fn ask(world: &World, chosen: Chosen) -> Planned<Asked> {
+    let Chosen { target, selected, news } = chosen;
     let Some(stable) = needs_approval(world, &target) else {
-        return Asked { target: Step::Done(target), proposal: None };
+        let found = Found { selected: Some(selected), ..Found::default() };
+        let asked = Asked { target: Ok(target), proposal: None };
+        return Parts::of_notes(news).and(Parts::of_found(found)).with(asked);
     };
     let changes = Changes::between(stable.plan(), &target.plan);
-    let proposal = propose(world, stable.plan(), &target, (&changes, &*draft));
+    let proposal = propose(world, stable.plan(), &target, (&changes, &selected));
     let why = Why::AwaitingApproval {
         revision: target.hash.clone(),
         stable: stable.hash().to_owned(),
@@ -63,12 +70,11 @@ pub(in crate::agent_deployment) fn ask(world: &World, target: Step<Target>, draf
         },
     };
     // While it waits, the choice that serves is the one that is selected, and the new one is told as a proposal.
-    draft.notes.retain(|note| note.reason != Reason::ConfigurationChosen);
-    draft.status.selected = status::configuration_of(world, stable.hash()).or_else(|| world.status.selected.clone());
-    if known(world, &target).is_none() {
-        draft.notes.push(Note::normal(why.reason(), why.to_string()).of_plan(&target.hash));
-    }
-    Asked { target: Step::Waiting(why), proposal: Some(proposal) }
+    let found = Found { selected: status::configuration_of(world, stable.hash()), ..Found::default() };
+    let is_known = known(world, &target).is_some();
+    let note = (!is_known).then(|| Note::normal(why.reason(), why.to_string()).of_plan(&target.hash));
+    let asked = Asked { target: Err(Blocked::Waiting(why)), proposal: Some(proposal) };
+    Parts::of_notes(note).and(Parts::of_found(found)).with(asked)
 }
 
 /// What serves, as far as there is a record of it.
@@ -123,7 +129,7 @@ fn propose(
     world: &World,
     stable: Option<&RevisionPlan>,
     target: &Target,
-    (changes, draft): (&Changes, &Draft),
+    (changes, selected): (&Changes, &SelectedConfiguration),
 ) -> ProposedPlan {
     let Changes { choice, others } = changes;
     let predictions = prediction::changes(world, stable, &target.plan);
@@ -137,7 +143,7 @@ fn propose(
     ProposedPlan {
         plan_hash: target.hash.clone(),
         since: known(world, target).map_or(Time(world.now), |known| known.since.clone()),
-        why: draft.status.selected.as_ref().map(|selected| selected.why.clone()).unwrap_or_default(),
+        why: selected.why.clone(),
         changes: lines,
     }
 }

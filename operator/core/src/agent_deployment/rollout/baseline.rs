@@ -4,17 +4,9 @@
 //! at the same time, once all pods of both are ready. It ends when the canary has passed its last step, for the pods with which the
 //! canary takes over may need its room. From there on, as whenever the baseline has no traffic, the canary is held against stable.
 
-use slipway_crds::{
-    conditions::Reason,
-    v1alpha1::agent_deployment::{Baseline, Capacity, CapacityPhase, RolloutBaseline, TrafficType},
-};
+use slipway_crds::v1alpha1::agent_deployment::{Baseline, Capacity, TrafficType};
 
-use super::{Draft, Step, Why, World, build, canary::Canary, progress, revision::baseline_of};
-use crate::{
-    agent_deployment::world::ServingView,
-    plan::{Child, Note},
-    why::counted_pods,
-};
+use crate::agent_deployment::world::{ServingView, World};
 
 /// Largest share of a canary beside a baseline, in percent. Beyond it stable would have less of the traffic than either of the two, and
 /// the baseline would be what serves most of those who are not on trial.
@@ -52,98 +44,6 @@ pub(super) fn pairs(canary: &ServingView, baseline: &ServingView) -> Option<Serv
         crash: canary.crash.clone().or_else(|| baseline.crash.clone()),
         unscheduled: unscheduled.min_by_key(|unscheduled| unscheduled.since).cloned(),
     })
-}
-
-impl Canary<'_> {
-    /// Name of the baseline, as long as there is to be one: never where pods of stable make room.
-    pub(super) fn baseline(&self) -> Option<String> {
-        let is_beside_stable = match self.phase() {
-            None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => true,
-            Some(CapacityPhase::InPlace | CapacityPhase::Restoring) => false,
-        };
-        let is_wanted = is_beside_stable && self.planned().is_some() && is_asked_for(self.world);
-        is_wanted.then(|| baseline_of(&self.target.hash))
-    }
-
-    fn baseline_weight(&self) -> i32 {
-        self.rollout.baseline.as_ref().map_or(0, |baseline| baseline.weight)
-    }
-
-    /// Whether the canary, and the baseline if there is to be one, have a share.
-    pub(super) fn has_shares(&self, weight: i32) -> bool {
-        let of_baseline = if self.baseline().is_some() { weight } else { 0 };
-        (self.weight(), self.baseline_weight()) == (weight, of_baseline)
-    }
-
-    /// Gives the canary, and the baseline if there is one, a share.
-    pub(super) fn give_shares(&mut self, weight: i32) {
-        self.set_weight(weight);
-        if let Some(baseline) = self.rollout.baseline.as_mut().filter(|baseline| baseline.weight != weight) {
-            baseline.weight = weight;
-            self.note_other_shares();
-        }
-    }
-
-    /// Takes into the rollout what is seen of the baseline. Nobody is sent to one that cannot answer, or that is not wanted any more.
-    pub(super) fn look_after_baseline(&mut self, draft: &mut Draft) {
-        let had = self.baseline_weight();
-        let wanted = self.wanted();
-        self.rollout.baseline = self.baseline().map(|revision| {
-            let ready = self.world.serving.get(&revision).map_or(0, |view| view.ready.min(wanted));
-            let weight = if ready > 0 { had } else { 0 };
-            RolloutBaseline { revision, weight, pods: wanted, ready_pods: ready }
-        });
-        if self.baseline_weight() != had {
-            self.note_other_shares();
-        }
-        self.tell_of_baseline(draft);
-    }
-
-    fn tell_of_baseline(&self, draft: &mut Draft) {
-        let known = self.world.status.rollout.as_ref().and_then(|rollout| rollout.baseline.as_ref());
-        let known = known.map(|known| &known.revision);
-        if let Some(baseline) = self.rollout.baseline.as_ref().filter(|baseline| Some(&baseline.revision) != known) {
-            let line = format!(
-                "baseline {} starts with {} of the serving plan; plan {} is compared with it",
-                baseline.revision,
-                counted_pods(baseline.pods),
-                self.target.hash
-            );
-            draft.notes.push(Note::normal(Reason::BaselineStarting, line));
-        }
-    }
-
-    /// How far the pods of the canary have come, and after them those of the baseline.
-    pub(super) fn progress(&self) -> Step<()> {
-        let (serving, wanted) = (&self.world.serving, self.wanted());
-        let of_canary = progress(&self.target.hash, serving.get(&self.target.hash), wanted);
-        let Some(baseline) = self.baseline().filter(|_| of_canary == Step::Done(())) else { return of_canary };
-        match progress(&baseline, serving.get(&baseline), wanted) {
-            Step::Done(()) => Step::Done(()),
-            Step::Waiting(why) => Step::Waiting(with_remedy(why)),
-            Step::Stopped(why) => Step::Stopped(with_remedy(why)),
-        }
-    }
-
-    /// What the baseline needs.
-    pub(super) fn baseline_children(&self) -> Vec<Child> {
-        let (Some(baseline), Some(stable)) = (&self.rollout.baseline, self.world.revision(self.stable)) else {
-            return Vec::new();
-        };
-        build::serving::revision_children(self.world, &baseline.revision, &stable.plan, baseline.pods)
-    }
-}
-
-/// It runs what serves already: that it does not start is no fault of the canary's.
-fn with_remedy(why: Why) -> Why {
-    match why {
-        Why::RevisionFailing { revision, failure } => {
-            let remedy = "It runs the serving plan: check what has changed around it, or set spec.rollout.baseline to \
-                          Stable";
-            Why::RevisionFailing { revision, failure: format!("{}. {remedy}", failure.trim_end_matches('.')) }
-        }
-        why => why,
-    }
 }
 
 #[cfg(test)]

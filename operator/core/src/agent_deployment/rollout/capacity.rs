@@ -19,12 +19,15 @@ use slipway_crds::{
 };
 
 use super::{
-    Draft, World, baseline,
+    baseline,
     canary::{Canary, Next, from_the_start},
-    steps::{self, Arms, Planned},
+    room::schedule,
 };
 use crate::{
-    agent_deployment::world::{ServingView, Unscheduled},
+    agent_deployment::{
+        parts::{Parts, Planned},
+        world::{ServingView, Unscheduled, World},
+    },
     plan::Note,
 };
 
@@ -35,29 +38,6 @@ const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(1);
 /// What is kept of the scheduler's words.
 const MAX_MESSAGE: usize = 400;
-
-/// The steps that there is room for; none where nothing splits the traffic.
-pub(super) fn schedule(world: &World, room: Option<&RolloutCapacity>) -> Vec<Planned> {
-    let (rollout, replicas) = (&world.spec.rollout, world.replicas());
-    if rollout.traffic.r#type == TrafficType::BlueGreen {
-        return Vec::new();
-    }
-    let unlimited = Arms { share_at_most: baseline::largest_share(world), ..Arms::unlimited(replicas) };
-    let Some(room) = room else { return steps::schedule(rollout, unlimited) };
-    // Places that are taken and given back one by one change nothing here: the judge's memory is tied to the steps.
-    let beside = room.pods - room.drained;
-    match room.phase {
-        CapacityPhase::Waiting => steps::schedule(rollout, unlimited),
-        CapacityPhase::Limited => steps::schedule(rollout, Arms { canary_at_most: room.pods, ..unlimited }),
-        CapacityPhase::InPlace | CapacityPhase::Restoring if beside > 0 => {
-            steps::schedule(rollout, Arms { canary_at_most: beside, ..unlimited })
-        }
-        CapacityPhase::InPlace | CapacityPhase::Restoring if replicas <= 1 => steps::alone(rollout),
-        CapacityPhase::InPlace | CapacityPhase::Restoring => {
-            steps::schedule(rollout, Arms { stable: replicas - 1, canary_at_most: 1, ..unlimited })
-        }
-    }
-}
 
 /// How long to wait before room is asked for once more.
 fn back_off(attempts: i32) -> SignedDuration {
@@ -162,29 +142,33 @@ impl<'a> Canary<'a> {
 /// Asking for room.
 impl Canary<'_> {
     /// Takes what became of the canary's pods into the rollout.
-    pub(super) fn ask_for_room(&mut self, draft: &mut Draft) -> Next {
+    pub(super) fn ask_for_room(&mut self) -> Planned<Next> {
         self.ask_at_once_after_an_edit();
         let wanted = self.wanted();
-        let Some(view) = self.view().filter(|view| view.wanted == wanted) else { return Next::GoOn };
+        let Some(view) = self.view().filter(|view| view.wanted == wanted) else {
+            return Parts::default().with(Next::GoOn);
+        };
         match self.phase() {
-            Some(CapacityPhase::InPlace) => return self.look_after_places(&view, draft),
-            Some(CapacityPhase::Restoring) => {}
+            Some(CapacityPhase::InPlace) => self.look_after_places(&view),
+            Some(CapacityPhase::Restoring) => Parts::default().with(Next::GoOn),
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => {
-                let stable = self.stable_view().and_then(|stable| self.overdue(stable));
-                match (stable, self.overdue(&view)) {
-                    // Stable has grown, or has lost a node: its own pods come first.
-                    (Some(unscheduled), _) if self.has_any_node() => {
-                        self.wait_for_room(&shortened(&unscheduled.message))
-                    }
-                    (_, Some(unscheduled)) => self.fall_back(&view, &shortened(&unscheduled.message), draft),
-                    (_, None) if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
-                        self.rollout.capacity = None;
-                    }
-                    (_, None) => {}
-                }
+                self.look_for_nodes(&view, wanted).with(Next::GoOn)
             }
         }
-        Next::GoOn
+    }
+
+    fn look_for_nodes(&mut self, view: &ServingView, wanted: i32) -> Parts {
+        let stable = self.stable_view().and_then(|stable| self.overdue(stable));
+        match (stable, self.overdue(view)) {
+            // Stable has grown, or has lost a node: its own pods come first.
+            (Some(unscheduled), _) if self.has_any_node() => self.wait_for_room(&shortened(&unscheduled.message)),
+            (_, Some(unscheduled)) => return self.fall_back(view, &shortened(&unscheduled.message)),
+            (_, None) if self.phase() == Some(CapacityPhase::Waiting) && wanted > 0 && view.ready >= wanted => {
+                self.rollout.capacity = None;
+            }
+            (_, None) => {}
+        }
+        Parts::default()
     }
 
     /// Whoever edits the spec, be it with a word in `spec.rollout.retry`, is not to wait for a back-off.
@@ -221,21 +205,22 @@ impl Canary<'_> {
     }
 
     /// Not all pods have found room.
-    fn fall_back(&mut self, view: &ServingView, scheduler: &str, draft: &mut Draft) {
+    fn fall_back(&mut self, view: &ServingView, scheduler: &str) -> Parts {
         let found = view.scheduled;
         let is_split = !self.schedule.is_empty();
         let is_unfit = found > view.ready || view.crash.is_some();
         match self.world.spec.rollout.capacity {
-            Capacity::SurgeIfPossible if found > 0 && is_split => self.go_on_with(found, scheduler, draft),
-            Capacity::InPlace if found > 0 && self.planned().is_some() => self.go_on_with(found, scheduler, draft),
+            Capacity::SurgeIfPossible if found > 0 && is_split => return self.go_on_with(found, scheduler),
+            Capacity::InPlace if found > 0 && self.planned().is_some() => return self.go_on_with(found, scheduler),
             // A canary that does not get ready where there is room is not worth a serving pod.
             Capacity::InPlace if is_unfit && !view.is_past_deadline => {}
             Capacity::InPlace if is_unfit => self.wait_for_room(scheduler),
-            Capacity::InPlace if self.may_take_a_place() => self.take_a_place(found, scheduler, draft),
+            Capacity::InPlace if self.may_take_a_place() => return self.take_a_place(found, scheduler),
             Capacity::InPlace if self.world.spec.rollout.paused && !self.was_in_vain() => {}
-            Capacity::InPlace if found > 0 && is_split => self.go_on_with(found, scheduler, draft),
+            Capacity::InPlace if found > 0 && is_split => return self.go_on_with(found, scheduler),
             Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => self.wait_for_room(scheduler),
         }
+        Parts::default()
     }
 
     /// What is known after room was asked for in vain.
@@ -270,23 +255,21 @@ impl Canary<'_> {
         }
     }
 
-    fn go_on_with(&mut self, found: i32, scheduler: &str, draft: &mut Draft) {
+    fn go_on_with(&mut self, found: i32, scheduler: &str) -> Parts {
         let is_told = self.room().is_some_and(|room| room.phase == CapacityPhase::Limited && room.pods == found);
         let room = RolloutCapacity { phase: CapacityPhase::Limited, pods: found, ..self.refused(scheduler) };
-        if !is_told {
-            let beside = self.baseline().map_or("", |_| " and as many of its baseline");
-            let line = format!(
-                "plan {} continues with {found} of {} pods{beside}, and with no more traffic than these carry: \
-                 {scheduler}",
-                self.target.hash, room.wanted
-            );
-            draft.notes.push(Note::warning(Reason::InsufficientCapacity, line));
-        }
+        let beside = self.baseline().map_or("", |_| " and as many of its baseline");
+        let line = format!(
+            "plan {} continues with {found} of {} pods{beside}, and with no more traffic than these carry: \
+             {scheduler}",
+            self.target.hash, room.wanted
+        );
         self.take(room);
+        Parts::of_notes((!is_told).then(|| Note::warning(Reason::InsufficientCapacity, line)))
     }
 
     /// Without pods, from the start. What it asks for next time is what it lacked.
-    fn wait_for_room(&mut self, scheduler: &str) {
+    pub(super) fn wait_for_room(&mut self, scheduler: &str) {
         let had_baseline = self.baseline().is_some();
         let room = self.refused(scheduler);
         let Self { world, stable, target, .. } = *self;

@@ -9,8 +9,8 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{OnInconclusive, RolloutVerdict},
 };
 
-use super::{Why, canary::Canary};
-use crate::why::Held;
+use super::canary::Canary;
+use crate::why::{Held, Why};
 
 impl Canary<'_> {
     /// The same for people, where a canary with a share has been kept at its step for too long.

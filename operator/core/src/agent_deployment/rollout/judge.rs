@@ -18,8 +18,8 @@ use slipway_vocabulary::{
     evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id},
 };
 
-use super::{World, baseline, prediction, revision::RevisionPlan, steps::Planned};
-use crate::agent_deployment::world::PodEvidence;
+use super::{baseline, prediction, revision::RevisionPlan, steps::PlannedStep};
+use crate::agent_deployment::world::{PodEvidence, World};
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
@@ -36,7 +36,7 @@ const WRITE_EVERY_SECONDS: i64 = 60;
 pub(super) struct Case<'a> {
     pub(super) world: &'a World,
     pub(super) rollout: &'a RolloutStatus,
-    pub(super) schedule: &'a [Planned],
+    pub(super) schedule: &'a [PlannedStep],
     pub(super) stable: &'a str,
     pub(super) canary: &'a str,
     pub(super) plan: &'a RevisionPlan,

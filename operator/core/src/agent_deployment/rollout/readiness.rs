@@ -9,20 +9,23 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{CapacityPhase, TrafficType},
 };
 
-use super::{Draft, build, canary::Canary};
-use crate::{agent_deployment::world::Crash, plan::Note};
+use super::{build, canary::Canary};
+use crate::{
+    agent_deployment::{parts::Parts, world::Crash},
+    plan::Note,
+};
 
 impl Canary<'_> {
     /// Gives the share of a canary without a ready pod to stable, if that can answer.
-    pub(super) fn spare_users(&mut self, draft: &mut Draft) {
+    pub(super) fn spare_users(&mut self) -> Parts {
         let (weight, stable) = (self.weight(), self.stable);
         if weight == 0 || !self.is_beside_stable() || self.stable_ready() == 0 || self.ready_pods() > 0 {
-            return;
+            return Parts::default();
         }
         let line =
             format!("plan {} has no ready pod: stable {stable} gets its {weight} % until it has one", self.target.hash);
-        draft.notes.push(Note::warning(Reason::RevisionFailing, line));
         self.give_shares(0);
+        Parts::of_notes([Note::warning(Reason::RevisionFailing, line)])
     }
 
     /// Since when its share is stable's for want of ready pods.

@@ -70,6 +70,14 @@ pub struct RevisionPlan {
     pub agent_resources: ContainerResources,
 }
 
+/// The plan that the spec asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::agent_deployment) struct Target {
+    pub(in crate::agent_deployment) hash: String,
+    pub(in crate::agent_deployment) input_hash: String,
+    pub(in crate::agent_deployment) plan: RevisionPlan,
+}
+
 /// The engine of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

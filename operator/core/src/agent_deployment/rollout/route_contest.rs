@@ -7,11 +7,13 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::agent_deployment::RouteContest;
 
-use super::{Draft, Why, World};
 use crate::{
-    agent_deployment::world::{RouteRival, RouteView},
+    agent_deployment::{
+        parts::{Parts, Planned},
+        world::{RouteRival, RouteView, World},
+    },
     plan::Note,
-    why::{CONTEST_REMEMBERED, Contested},
+    why::{CONTEST_REMEMBERED, Contested, Why},
 };
 
 /// A contest that goes on is written down anew after this time, rather than with every look.
@@ -36,15 +38,11 @@ pub(super) fn why(world: &World) -> Option<Why> {
     Some(Why::RouteContested(Contested { route: world.name.clone(), manager, fields }))
 }
 
-/// Writes the contest down, and tells of it once.
-pub(super) fn record(world: &World, draft: &mut Draft) {
+/// The contest as it is written down. It is told once.
+pub(super) fn recorded(world: &World) -> Planned<Option<RouteContest>> {
     let contest = contest(world);
     let known = world.status.rollout.as_ref().and_then(|rollout| rollout.route_contest.as_ref());
     let is_told = known.map(|known| &known.manager) == contest.as_ref().map(|contest| &contest.manager);
-    if let Some(why) = why(world).filter(|_| !is_told) {
-        draft.notes.push(Note::warning(why.reason(), why.to_string()));
-    }
-    if let Some(rollout) = &mut draft.status.rollout {
-        rollout.route_contest = contest;
-    }
+    let news = why(world).filter(|_| !is_told);
+    Parts::of_notes(news.map(|why| Note::warning(why.reason(), why.to_string()))).with(contest)
 }

@@ -7,7 +7,7 @@ const DEFAULT_WEIGHTS: [i32; 3] = [5, 20, 50];
 
 /// One step.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Planned {
+pub(super) struct PlannedStep {
     /// The share that was asked for, in percent.
     pub(super) weight: i32,
     /// The share that the canary really gets, in percent.
@@ -51,11 +51,11 @@ impl Arms {
 }
 
 /// The one step of a canary that no stable pod is left beside: it has all the traffic, for the longest soak that was asked for.
-pub(super) fn alone(rollout: &Rollout) -> Vec<Planned> {
+pub(super) fn alone(rollout: &Rollout) -> Vec<PlannedStep> {
     let steps = schedule(rollout, Arms::unlimited(1));
-    let longest = |soak: fn(&Planned) -> u64| steps.iter().map(soak).max();
+    let longest = |soak: fn(&PlannedStep) -> u64| steps.iter().map(soak).max();
     let soaks = longest(|step| step.min_soak_seconds).zip(longest(|step| step.max_soak_seconds));
-    let only = soaks.map(|(min_soak_seconds, max_soak_seconds)| Planned {
+    let only = soaks.map(|(min_soak_seconds, max_soak_seconds)| PlannedStep {
         weight: 100,
         share: 100.0,
         pods: 1,
@@ -66,10 +66,10 @@ pub(super) fn alone(rollout: &Rollout) -> Vec<Planned> {
 }
 
 /// The steps before the canary takes over. A share of 100 percent is the taking over itself.
-pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<Planned> {
+pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<PlannedStep> {
     let defaults: Vec<RolloutStep> = DEFAULT_WEIGHTS.map(RolloutStep::with_weight).to_vec();
     let steps = if rollout.steps.is_empty() { &defaults } else { &rollout.steps };
-    let mut planned: Vec<Planned> = Vec::new();
+    let mut planned: Vec<PlannedStep> = Vec::new();
     for step in steps.iter().filter(|step| step.weight < 100) {
         let (pods, weight) = arms.carrying(step.weight);
         let share = match rollout.traffic.r#type {
@@ -78,7 +78,7 @@ pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<Planned> {
         };
         let min_soak_seconds = step.min_soak.seconds_rounded_up();
         let max_soak_seconds = step.max_soak.seconds_rounded_up();
-        let next = Planned { weight, share, pods, min_soak_seconds, max_soak_seconds };
+        let next = PlannedStep { weight, share, pods, min_soak_seconds, max_soak_seconds };
         match planned.last_mut() {
             // With whole pods, too few of them, or a largest share, two steps can be the same: the later one, for as long as both.
             Some(last) if last.share >= share => {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_canary_alone_has_all_traffic_for_the_longest_soak() {
         let steps = rollout("GatewayAPI", "[{weight: 5, minSoak: 1m, maxSoak: 3h}, {weight: 50, minSoak: 2m}]");
-        let step = Planned { weight: 100, share: 100.0, pods: 1, min_soak_seconds: 120, max_soak_seconds: 10_800 };
+        let step = PlannedStep { weight: 100, share: 100.0, pods: 1, min_soak_seconds: 120, max_soak_seconds: 10_800 };
         assert_eq!(alone(&steps), [step]);
         assert_eq!(alone(&rollout("GatewayAPI", "[{weight: 100}]")), []);
     }

@@ -11,7 +11,7 @@ use super::{
     quality::{Found, gated, scored},
 };
 use crate::{
-    agent_deployment::monitoring::objectives::ObservedObjectives,
+    agent_deployment::monitoring::observed_objectives::ObservedObjectives,
     notifications::events::{Announcement, Happening, Role},
     plan::Severity,
 };

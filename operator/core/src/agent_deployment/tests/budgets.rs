@@ -6,7 +6,10 @@ use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::ObjectiveStatus;
 
 use super::cluster::{Cluster, world};
-use crate::agent_deployment::monitoring::error_budget::{BudgetsView, JudgedRuns, is_due};
+use crate::agent_deployment::monitoring::{
+    error_budget::is_due,
+    judged_runs::{BudgetsView, JudgedRuns},
+};
 
 const SLO: &str = "
 objectives: [{name: reply, metric: RequestLatency, percentile: p95, max: 1s}]

@@ -24,12 +24,12 @@ use crate::{
     agent_deployment::{
         decide::decide,
         monitoring::{
-            drift::MemoryView, error_budget::BudgetsView, load::ObservedLoad, objectives::ObservedObjectives,
+            drift::MemoryView, judged_runs::BudgetsView, load::ObservedLoad, observed_objectives::ObservedObjectives,
         },
         rollout::revision::Revision,
         world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
-    engine::decide::{self as engine_decide, EngineWorld},
+    engine::{decide as engine_decide, world::EngineWorld},
     jobs::view::{JobPhase, JobView},
     notifications::events::Announcement,
     plan::{Child, Plan, Removal, RemovalKind},

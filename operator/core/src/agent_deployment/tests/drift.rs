@@ -414,16 +414,10 @@ fn while_a_canary_has_a_share_nothing_is_counted() {
     life.cluster.world.status.rollout = Some(share(Some(20)));
     life.look();
     life.count(USUAL);
-    let mut draft = crate::agent_deployment::draft::Draft {
-        children: Vec::new(),
-        removals: Vec::new(),
-        status: life.cluster.world.status.clone(),
-        notes: Vec::new(),
-        requeue: crate::plan::RESYNC,
-    };
-    crate::agent_deployment::monitoring::drift::decide::decide(&life.cluster.world, &mut draft);
+    let (world, rollout) = (&life.cluster.world, life.cluster.world.status.rollout.as_ref());
+    let planned = crate::agent_deployment::monitoring::drift::decide::decide(world, rollout);
     let paused = DriftStatus { paused: true, ..before.clone() };
-    assert_eq!((draft.status.drift.clone(), draft.children.len()), (Some(paused.clone()), 0));
+    assert_eq!((planned.value, planned.parts.children.len()), (Some(paused.clone()), 0));
     life.cluster.world.status.drift = Some(paused);
     life.cluster.world.status.rollout = Some(share(None));
     life.settle();

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_worker_contract::{Digest, FailureClass, FetchResult};

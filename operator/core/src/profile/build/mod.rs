@@ -13,8 +13,12 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{InvalidDigest, Task, paths};
 
-use self::{budget::Budget, scope::JobScope};
-use super::decide::ProfileWorld;
+use self::{
+    budget::Budget,
+    layout::{AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER, prompts_folder},
+    scope::JobScope,
+};
+use super::world::ProfileWorld;
 use crate::{
     artifact_store,
     jobs::{
@@ -30,12 +34,11 @@ use crate::{
 
 mod agent;
 pub mod budget;
+mod layout;
 pub mod rate;
 pub mod scope;
 mod task;
 
-/// Where the agent runtime listens for the worker.
-pub const AGENT_API_ADDRESS: &str = "127.0.0.1:8080";
 /// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
 const AGENT_ADMIN_ADDRESS: &str = "127.0.0.1:9466";
 /// Seconds beyond the measuring: images, the copy of the engine, loads, and the wait to be acknowledged.
@@ -45,17 +48,6 @@ const WORK_VOLUME: &str = "work";
 const TRACE_VOLUME: &str = "trace";
 const AGENT_VOLUME: &str = "agent";
 const AGENT_FILE: &str = "agent.json";
-/// Folder of the recorded runs.
-pub const TRACE_FOLDER: &str = "/slipway/trace";
-/// File of the recorded runs.
-pub const TRACE_FILE: &str = "trace.jsonl";
-/// File of a workload's prompts.
-pub const PROMPTS_FILE: &str = "prompts.jsonl";
-
-/// Folder of a workload's prompts, by its place in the inputs.
-pub fn prompts_folder(index: usize) -> String {
-    format!("/slipway/prompts/{index}")
-}
 
 /// The task and the Job of a scope.
 ///

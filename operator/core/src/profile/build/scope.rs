@@ -6,14 +6,21 @@ use slipway_crds::{
     v1alpha1::profile::{MeasurementPurpose, NamedConfiguration, ProfiledEngine},
 };
 
-use crate::profile::decide::rows::Subject;
-
 /// Begins the name of every Job; the hash of its scope and the number of the attempt follow.
 pub const JOB_PREFIX: &str = "profile-";
 /// The kind of a Job that compares configurations, in the status.
 pub const EXPLORE: &str = "explore";
 /// The kind of a Job that runs one point at its target rate, in the status.
 pub const CONFIRM: &str = "confirm";
+
+/// The engine and the purpose that a Job measures for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Name of the Engine object.
+    pub engine: &'a str,
+    /// What its rows are for.
+    pub purpose: MeasurementPurpose,
+}
 
 /// What one Job measures.
 #[derive(Debug, Clone, Copy)]

@@ -11,14 +11,14 @@ use slipway_worker_contract::{
 };
 
 use super::{
-    AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER,
     budget::{Budget, gpus},
-    prompts_folder, rate,
-    scope::JobScope,
+    layout::{AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER, prompts_folder},
+    rate,
+    scope::{JobScope, Subject},
 };
 use crate::{
     profile::decide::{
-        rows::{Subject, recorded, unsigned},
+        rows::{recorded, unsigned},
         select,
     },
     serving::{serve_config, tokenizer_folder},

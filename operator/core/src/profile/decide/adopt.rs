@@ -12,19 +12,11 @@ use slipway_crds::{
     },
 };
 
-use super::{ProfileWorld, infeasible, rows::natural};
-use crate::plan::{Note, Plan};
-
-/// Another campaign of the same agent.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Earlier {
-    /// Name of the Profile.
-    pub name: String,
-    /// What it measures.
-    pub inputs: ProfileInputs,
-    /// What it found so far.
-    pub status: ProfileStatus,
-}
+use super::{infeasible, rows::natural};
+use crate::{
+    plan::{Note, Plan},
+    profile::world::{Earlier, ProfileWorld},
+};
 
 /// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made
 /// again: what they must show depends on the choice.

@@ -12,7 +12,7 @@ use slipway_crds::{
 };
 
 use super::{
-    ProfileWorld, cut, infeasible,
+    infeasible,
     job::{self, Affordable, JobStep},
     select,
 };
@@ -20,7 +20,8 @@ use crate::{
     plan::{Note, Plan},
     profile::{
         build::{rate, scope::JobScope},
-        status::CampaignState,
+        status::{CampaignState, cut},
+        world::ProfileWorld,
     },
 };
 

@@ -10,7 +10,6 @@ use slipway_crds::{
 use slipway_worker_contract::ProfileEnd;
 
 use super::{
-    ProfileWorld, cut,
     job::{self, Affordable, JobStep},
     rows,
 };
@@ -18,7 +17,8 @@ use crate::{
     plan::{Note, Plan},
     profile::{
         build::{budget::Budget, scope::JobScope},
-        status::CampaignState,
+        status::{CampaignState, cut},
+        world::ProfileWorld,
     },
 };
 

@@ -6,7 +6,8 @@ use slipway_crds::v1alpha1::{
     profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
-use super::{cut, select};
+use super::select;
+use crate::profile::status::cut;
 
 /// Name of the limit on failures.
 const ERROR_RATE: &str = "error-rate";

@@ -1,12 +1,14 @@
 //! The Job of a scope: created, polled, tried again, ended. Pure.
 
+use std::time::Duration;
+
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{ProfileStatus, agent_deployment::JobAttempt, profile::MeasurementPurpose},
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
-use super::{POLL, ProfileWorld, rows};
+use super::rows;
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
@@ -19,9 +21,13 @@ use crate::{
             scope::{JOB_PREFIX, JobScope},
         },
         status::CampaignState,
+        world::ProfileWorld,
     },
     why::Why,
 };
+
+/// While a Job measures: no event tells of its progress.
+pub(super) const POLL: Duration = Duration::from_secs(3);
 
 /// What a look at the Job of a scope found.
 pub enum JobStep {

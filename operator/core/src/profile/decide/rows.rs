@@ -6,25 +6,18 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
-use super::cut;
 use crate::{
     jobs::attempts::job_name,
-    profile::build::scope::{CONFIRM, EXPLORE, JOB_PREFIX},
+    profile::{
+        build::scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
+        status::cut,
+    },
 };
 
 /// Entries of `status.measurements`.
 const MAX_MEASUREMENTS: usize = 320;
 /// Entries of `status.notMeasured`.
 const MAX_NOT_MEASURED: usize = 128;
-
-/// The engine and the purpose that a Job measures for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject<'a> {
-    /// Name of the Engine object.
-    pub engine: &'a str,
-    /// What its rows are for.
-    pub purpose: MeasurementPurpose,
-}
 
 /// Adds the rows that the status does not hold yet; a row is known by engine, configuration, level and purpose.
 pub fn merge(status: &mut ProfileStatus, subject: Subject<'_>, rows: &[Row]) {

@@ -1,52 +1,48 @@
 //! Beside the five steps: whether what serves, or what users ask, has changed since the first day. Pure.
 //!
 //! It is asked while all traffic goes to one revision, block by block ([`drift`]). Here the memory is found or given up, and told of;
-//! what follows from drift is for [`reprofiling`].
+//! what follows from drift is for [`repetitions`].
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::agent_deployment::{
-        DriftStatus, DriftVerdict, OnDrift, ReprofilingCause, ReprofilingResult, ReprofilingRun,
+        DriftStatus, DriftVerdict, OnDrift, ReprofilingCause, ReprofilingResult, ReprofilingRun, RolloutStatus,
     },
 };
 
 use super::{Look, Memory, MemoryView, Restart};
 use crate::{
     agent_deployment::{
-        draft::Draft,
         monitoring::{build, drift},
-        profiling::reprofiling,
+        parts::{Parts, Planned},
+        profiling::repetitions,
         world::World,
     },
     plan::{Child, Note},
 };
 
-/// Counts what is new, and says what it shows.
-pub(in crate::agent_deployment) fn decide(world: &World, draft: &mut Draft) {
-    let Some(stable) = world.stable() else {
-        draft.status.drift = None;
-        return;
-    };
+/// Counts what is new, and says what it shows. The rollout is that of the status that is being written.
+pub(in crate::agent_deployment) fn decide(
+    world: &World,
+    rollout: Option<&RolloutStatus>,
+) -> Planned<Option<DriftStatus>> {
+    let Some(stable) = world.stable() else { return Parts::default().with(None) };
     let known = world.status.drift.clone().filter(|known| known.revision == stable);
-    if !has_all_traffic(stable, draft) {
-        draft.status.drift = known.map(|known| DriftStatus { paused: true, ..known });
-        return;
+    if !has_all_traffic(stable, rollout) {
+        return Parts::default().with(known.map(|known| DriftStatus { paused: true, ..known }));
     }
     let known = known.map(|known| resumed(known, world.now));
-    let followed = follow(world, (stable, known), draft);
-    let followed = followed.map(|followed| DriftStatus { proposal: proposal(world, &followed), ..followed });
-    if let Some(followed) = &followed {
-        let before = world.status.drift.as_ref().filter(|before| before.revision == followed.revision);
-        draft.notes.extend(news(before, followed));
-    }
-    draft.status.drift = followed;
+    let Planned { value: followed, parts } = follow(world, (stable, known));
+    let Some(followed) = followed else { return parts.with(None) };
+    let followed = DriftStatus { proposal: proposal(world, &followed), ..followed };
+    let before = world.status.drift.as_ref().filter(|before| before.revision == followed.revision);
+    parts.and(Parts::of_notes(news(before, &followed))).with(Some(followed))
 }
 
 /// Whether no canary has a share, nor is this the moment at which another revision takes over.
-fn has_all_traffic(stable: &str, draft: &Draft) -> bool {
-    let rollout = draft.status.rollout.as_ref();
+fn has_all_traffic(stable: &str, rollout: Option<&RolloutStatus>) -> bool {
     rollout.is_some_and(|rollout| rollout.stable.as_deref() == Some(stable) && rollout.weight.unwrap_or(0) == 0)
 }
 
@@ -73,7 +69,7 @@ enum Remembered<'a> {
     },
 }
 
-fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>), draft: &mut Draft) -> Option<DriftStatus> {
+fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planned<Option<DriftStatus>> {
     let remembered = remembered(world, stable, known.as_ref());
     let (memory, given_up) = match remembered {
         Remembered::Nothing => (None, None),
@@ -94,13 +90,13 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>), draft: &m
     match drift::advance(memory, &look) {
         Some(advanced) => {
             let object = build::drift_memory::config_map(world, &advanced.memory);
-            draft.children.push(Child::ConfigMap(Box::new(object)));
-            Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref()))
+            let memory = Parts::of_children([Child::ConfigMap(Box::new(object))]);
+            memory.with(Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref())))
         }
-        None => match (known, because) {
+        None => Parts::default().with(match (known, because) {
             (Some(known), Some(because)) => Some(drift::begun_again(world, known, &because)),
             (known, _) => known,
-        },
+        }),
     }
 }
 
@@ -141,8 +137,8 @@ fn proposal(world: &World, drift: &DriftStatus) -> Option<String> {
         OnDrift::Report => return None,
         OnDrift::Reprofile => {}
     }
-    let is_proposed = drift.verdict == DriftVerdict::WorkloadDrift && !reprofiling::is_under_way(world);
-    is_proposed.then(|| format!("{}-{}", drift.revision, reprofiling::next_number(world)))
+    let is_proposed = drift.verdict == DriftVerdict::WorkloadDrift && !repetitions::is_under_way(world);
+    is_proposed.then(|| format!("{}-{}", drift.revision, repetitions::next_number(world)))
 }
 
 /// What is new is told once.

@@ -2,10 +2,10 @@
 
 use slipway_crds::v1alpha1::agent_deployment::{EndpointPicker, PickerFailureMode};
 
-use super::{pod::API_PORT, serving::selector};
+use super::pod::API_PORT;
 use crate::{
     agent_deployment::{
-        metadata::{owned, revision_name, serving_labels},
+        metadata::{owned, revision_name, selector, serving_labels},
         world::{PoolsView, World},
     },
     inference_pool::{EndpointPickerRef, InferencePool, InferencePoolSpec, PoolPort, PoolSelector},

@@ -17,7 +17,7 @@ use slipway_crds::labels;
 use super::{pod, pool};
 use crate::{
     agent_deployment::{
-        metadata::{owned, revision_name, serving_labels},
+        metadata::{owned, revision_name, selector, serving_labels},
         rollout::revision::RevisionPlan,
         world::World,
     },
@@ -82,13 +82,6 @@ fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> 
         }),
         status: None,
     }
-}
-
-pub(super) fn selector(world: &World, hash: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (labels::AGENT_DEPLOYMENT.to_owned(), world.name.clone()),
-        (labels::REVISION.to_owned(), hash.to_owned()),
-    ])
 }
 
 fn service(metadata: ObjectMeta, selector: BTreeMap<String, String>) -> Service {

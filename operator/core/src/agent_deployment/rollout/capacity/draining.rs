@@ -8,19 +8,17 @@ use slipway_crds::{
 };
 
 use super::{
-    super::{
-        Draft, Step,
-        canary::{Canary, LOOK, Next, retry_word},
-    },
+    super::canary::{Canary, LOOK, Next, Turn, retry_word},
     MAX_MESSAGE, shortened,
 };
 use crate::{
     agent_deployment::{
+        parts::{Parts, Planned},
         rollout::build,
         world::{Crash, ServingView},
     },
     plan::Note,
-    why::counted_pods,
+    why::{Blocked, counted_pods},
 };
 
 /// Within this time of a place being free the scheduler has given it away.
@@ -39,7 +37,7 @@ impl Canary<'_> {
         retry_word(self.world, self.target).is_none_or(|asked| asked == word)
     }
 
-    pub(super) fn take_a_place(&mut self, pods: i32, scheduler: &str, draft: &mut Draft) {
+    pub(super) fn take_a_place(&mut self, pods: i32, scheduler: &str) -> Parts {
         let drained = self.room().map_or(0, |room| room.drained) + 1;
         let left = self.replicas() - drained;
         let room = RolloutCapacity {
@@ -52,45 +50,45 @@ impl Canary<'_> {
         };
         let (stable, canary) = (self.stable, &self.target.hash);
         let line = format!("draining one {stable} pod for plan {canary}; {left} remain: {scheduler}");
-        draft.notes.push(if left == 0 {
+        let note = if left == 0 {
             Note::warning(Reason::UpdatingInPlace, format!("{line}. No pod serves until {canary} is ready"))
         } else {
             Note::normal(Reason::UpdatingInPlace, line)
-        });
+        };
         self.take(room);
+        Parts::of_notes([note])
     }
 
     /// What becomes of a canary in the place of serving pods.
-    pub(super) fn look_after_places(&mut self, view: &ServingView, draft: &mut Draft) -> Next {
+    pub(super) fn look_after_places(&mut self, view: &ServingView) -> Planned<Next> {
         let wanted = self.wanted();
-        let Some(room) = self.room().cloned() else { return Next::GoOn };
+        let Some(room) = self.room().cloned() else { return Parts::default().with(Next::GoOn) };
         if view.is_observed && view.ready >= wanted {
             let has_passed = self.planned().is_none();
-            if has_passed && wanted < self.replicas() && self.may_take_a_place() {
-                self.take_a_place(wanted, &room.message, draft);
-            }
-            return Next::GoOn;
+            let takes_a_place = has_passed && wanted < self.replicas() && self.may_take_a_place();
+            let parts = if takes_a_place { self.take_a_place(wanted, &room.message) } else { Parts::default() };
+            return parts.with(Next::GoOn);
         }
         if let Some(Crash { text, .. }) =
             view.crash.as_ref().filter(|crash| view.ready < wanted && crash.at >= room.since.0)
         {
-            return Next::RollBack(format!(
-                "one of its pods failed in the place of a drained {} pod: {text}",
-                self.stable
-            ));
+            let reason = format!("one of its pods failed in the place of a drained {} pod: {text}", self.stable);
+            return Parts::default().with(Next::RollBack(reason));
         }
         if let Some(unscheduled) = view.unscheduled.as_ref().filter(|_| self.is_past(&room, self.leaving())) {
-            self.find_no_place(&shortened(&unscheduled.message), draft);
-        } else if self.is_past(&room, self.coming_up()) {
+            return self.find_no_place(&shortened(&unscheduled.message)).with(Next::GoOn);
+        }
+        if self.is_past(&room, self.coming_up()) {
             let minutes = self.coming_up().as_mins();
             let failure = view.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
             let ready = view.ready;
-            return Next::RollBack(format!(
-                "{ready} of {wanted} pods were ready {minutes} min after a {} pod was drained{failure}",
-                self.stable
-            ));
+            let stable = self.stable;
+            let reason = format!(
+                "{ready} of {wanted} pods were ready {minutes} min after a {stable} pod was drained{failure}"
+            );
+            return Parts::default().with(Next::RollBack(reason));
         }
-        Next::GoOn
+        Parts::default().with(Next::GoOn)
     }
 
     /// Longest time until a drained pod is gone and its place is given away.
@@ -111,15 +109,17 @@ impl Canary<'_> {
     }
 
     /// A place was made, and is not the canary's.
-    fn find_no_place(&mut self, scheduler: &str, draft: &mut Draft) {
+    fn find_no_place(&mut self, scheduler: &str) -> Parts {
         if let Some(room) = self.rollout.capacity.as_mut() {
             room.drained_in_vain = Some(retry_word(self.world, self.target).cloned().unwrap_or_default());
             room.message = scheduler.to_owned();
         }
-        let holds_several = self.holds_several_places() && self.hands_back(None, draft);
+        let Planned { value: holds_several, parts } =
+            if self.holds_several_places() { self.hands_back(None) } else { Parts::default().with(false) };
         if !holds_several {
             self.wait_for_room(scheduler);
         }
+        parts
     }
 
     /// Whether places are being given back, or are held without the user's word.
@@ -130,19 +130,6 @@ impl Canary<'_> {
             Some(CapacityPhase::InPlace) => !is_allowed,
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited) => false,
         }
-    }
-
-    /// Gives places back; once at most one is held the canary waits for room, or is rolled back if that was why.
-    pub(in super::super) fn give_way(mut self, draft: &mut Draft) -> Option<Step<()>> {
-        if self.holds_several_places() && self.hands_back(None, draft) {
-            return Some(self.keep_handing_back(draft));
-        }
-        let room = self.room().cloned();
-        if let Some(reason) = room.as_ref().and_then(|room| room.reason.clone()) {
-            return self.roll_back(&reason, draft);
-        }
-        self.wait_for_room(&room.map(|room| room.message).unwrap_or_default());
-        self.carry_on(draft)
     }
 
     /// Whether giving all places back at once would leave the users to too few pods.
@@ -160,7 +147,8 @@ impl Canary<'_> {
     }
 
     /// Gives back the next place, if the one before is taken; whether several are held still.
-    pub(in super::super) fn hands_back(&mut self, reason: Option<&str>, draft: &mut Draft) -> bool {
+    pub(in super::super) fn hands_back(&mut self, reason: Option<&str>) -> Planned<bool> {
+        let mut told = None;
         let now = Time(self.world.now);
         if let Some(room) = self.rollout.capacity.as_mut().filter(|room| room.phase != CapacityPhase::Restoring) {
             room.phase = CapacityPhase::Restoring;
@@ -169,7 +157,7 @@ impl Canary<'_> {
             let in_vain = room.drained_in_vain.as_ref().map(|_| room.message.as_str());
             let why = reason.or(in_vain).unwrap_or("the spec asks for another plan");
             let line = format!("{} regains {} one by one: {why}", self.stable, counted_pods(room.drained));
-            draft.notes.push(Note::warning(Reason::RestoringStable, line));
+            told = Some(Note::warning(Reason::RestoringStable, line));
         }
         while self.has_stable_back()
             && let Some(room) = self.rollout.capacity.as_mut().filter(|room| room.drained > 1)
@@ -178,16 +166,14 @@ impl Canary<'_> {
             room.pods -= 1;
             room.since = now.clone();
         }
-        self.holds_several_places()
+        Parts::of_notes(told).with(self.holds_several_places())
     }
 
     /// Both revisions as they are while places are given back.
-    pub(in super::super) fn keep_handing_back(mut self, draft: &mut Draft) -> Step<()> {
+    pub(in super::super) fn keep_handing_back(mut self) -> Planned<Turn> {
         self.share_by_pods();
-        draft.requeue = draft.requeue.min(LOOK);
-        self.keep_both(draft);
-        let why = self.restoring();
-        self.record(draft);
-        Step::Waiting(why)
+        let Planned { value: leaving, parts } = self.keep_both();
+        let next = Some(Blocked::Waiting(self.restoring()));
+        parts.and(Parts::look_within(LOOK)).with(Turn { next, rollout: self.recorded(leaving) })
     }
 }

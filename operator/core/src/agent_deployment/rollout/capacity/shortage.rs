@@ -6,34 +6,34 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase};
 
 use super::{
-    super::{
-        Draft, Step, Why,
-        canary::{Canary, LOOK, retry_word},
-    },
+    super::canary::{Canary, LOOK, retry_word},
     shortened,
 };
-use crate::agent_deployment::world::Unscheduled;
+use crate::{
+    agent_deployment::{parts::Parts, world::Unscheduled},
+    why::{Blocked, Why},
+};
 
 impl Canary<'_> {
     /// Why the canary is short of room, if it is.
-    pub(in super::super) fn shortage(&self) -> Option<Step<()>> {
+    pub(in super::super) fn shortage(&self) -> Option<Blocked> {
         let wanted = self.wanted();
         let view = self.view().filter(|view| view.wanted == wanted);
         let is_ready = view.as_ref().is_some_and(|view| view.ready >= wanted);
         let has_passed = self.planned().is_none();
         match self.phase() {
-            Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Step::Stopped(self.insufficient())),
+            Some(CapacityPhase::Waiting) if !self.has_nodes() => Some(Blocked::Stopped(self.insufficient())),
             Some(CapacityPhase::Limited) if has_passed && !(self.is_asking() && self.has_nodes()) => {
-                Some(Step::Stopped(self.insufficient()))
+                Some(Blocked::Stopped(self.insufficient()))
             }
             Some(CapacityPhase::InPlace) if !is_ready || (has_passed && !self.world.spec.rollout.paused) => {
-                Some(Step::Waiting(self.updating_in_place()))
+                Some(Blocked::Waiting(self.updating_in_place()))
             }
-            Some(CapacityPhase::Restoring) => Some(Step::Waiting(self.restoring())),
+            Some(CapacityPhase::Restoring) => Some(Blocked::Waiting(self.restoring())),
             None | Some(CapacityPhase::Waiting | CapacityPhase::Limited | CapacityPhase::InPlace) => {
                 // What a pod with a node says of its failure is worth more than that another has none.
                 let unscheduled = view.filter(|view| view.crash.is_none())?.unscheduled?;
-                Some(Step::Waiting(self.unscheduled(&unscheduled)))
+                Some(Blocked::Waiting(self.unscheduled(&unscheduled)))
             }
         }
     }
@@ -125,15 +125,16 @@ impl Canary<'_> {
     }
 
     /// Deadlines and back-offs are no events of the API server's.
-    pub(in super::super) fn look_again_in_time(&self, draft: &mut Draft) {
+    pub(in super::super) fn look_again_in_time(&self) -> Parts {
         let is_waited_for = self.view().is_some_and(|view| view.unscheduled.is_some());
-        if is_waited_for || matches!(self.phase(), Some(CapacityPhase::InPlace | CapacityPhase::Restoring)) {
-            draft.requeue = draft.requeue.min(LOOK);
-        }
+        let is_urgent =
+            is_waited_for || matches!(self.phase(), Some(CapacityPhase::InPlace | CapacityPhase::Restoring));
         let retry_at = self.room().and_then(|room| room.retry_at.as_ref()).filter(|at| at.0 > self.world.now);
-        if let Some(Time(at)) = retry_at {
+        let until_retry = retry_at.map(|Time(at)| {
             let wait = at.duration_since(self.world.now).unsigned_abs();
-            draft.requeue = draft.requeue.min(wait.max(Duration::from_secs(1)));
-        }
+            wait.max(Duration::from_secs(1))
+        });
+        let requeue = is_urgent.then_some(LOOK).into_iter().chain(until_retry).min();
+        Parts { requeue, ..Parts::default() }
     }
 }

@@ -3,10 +3,8 @@
 use pretty_assertions::assert_eq;
 use slipway_crds::{v1alpha1::profile::MeasurementVerdict, values::Percentile};
 
-use super::{
-    super::*,
-    cluster::{Cluster, cluster},
-};
+use super::cluster::{Cluster, cluster};
+use crate::profile::world::Earlier;
 
 /// A campaign that comes after another one has ended.
 fn after_another() -> Cluster {

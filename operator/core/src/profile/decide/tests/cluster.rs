@@ -1,8 +1,9 @@
 //! A cluster in memory: it keeps what a plan writes, and its worker computes rows from the task that it was given.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use slipway_crds::v1alpha1::profile::ProfilePhase;
 use slipway_worker_contract::{
     Campaign, Digest, EngineRef, FailureClass, Latency, LatencyMetric, MeasurementVerdict, Outcome, Percentile, Phase,
@@ -10,7 +11,11 @@ use slipway_worker_contract::{
 };
 
 use super::super::*;
-use crate::{jobs::view::JobPhase, plan::Child, reworded};
+use crate::{
+    jobs::view::{JobPhase, JobView},
+    plan::Child,
+    reworded,
+};
 
 const SPEC: &str = "
 agentDeployment: facts

@@ -7,12 +7,10 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::{
-    super::{
-        rows::{self, Subject},
-        select, *,
-    },
+    super::{rows, select, *},
     cluster::{cluster, row},
 };
+use crate::profile::build::scope::Subject;
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {

@@ -4,7 +4,7 @@ use slipway_crds::v1alpha1::profile::{MeasuredEngine, MeasurementPurpose, Profil
 use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
 
 use super::{
-    super::{rows, *},
+    super::{job::POLL, rows, *},
     cluster::{cluster, engine_a},
 };
 

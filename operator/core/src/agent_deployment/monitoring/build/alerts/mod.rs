@@ -9,6 +9,7 @@ mod alerting;
 mod budget;
 mod objective;
 mod recording;
+mod scope;
 mod window;
 
 use std::collections::BTreeMap;
@@ -16,12 +17,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::{
     labels::{self, Component},
-    v1alpha1::agent_deployment::{Baseline, ServiceLevelObjectives},
+    v1alpha1::agent_deployment::ServiceLevelObjectives,
 };
 
 pub use alerting::ALERTS;
 pub use budget::{BudgetQueries, budget_queries};
 pub use objective::{BudgetedObjective, objectives};
+pub use scope::Scope;
 
 use self::window::Window;
 use crate::{
@@ -50,50 +52,6 @@ impl From<RulesKind> for RemovalKind {
             RulesKind::PrometheusRule => Self::PrometheusRule,
             RulesKind::ConfigMap => Self::ConfigMap,
         }
-    }
-}
-
-/// Whose rules they are.
-#[derive(Debug, Clone, Copy)]
-pub struct Scope<'a> {
-    /// Namespace of the AgentDeployment.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// Pods that it is to have.
-    pub replicas: i32,
-    /// What the names of runbooks are appended to.
-    pub runbooks: Option<&'a str>,
-    /// Whether some of its pods are those of a baseline.
-    pub baseline: Baseline,
-}
-
-impl Scope<'_> {
-    /// Labels by which a recorded series is found.
-    fn labels(&self) -> BTreeMap<String, String> {
-        let labels = [("namespace", self.namespace), ("agent_deployment", self.name)];
-        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
-    }
-
-    fn selector(&self) -> String {
-        format!(r#"{{namespace="{}",agent_deployment="{}"}}"#, self.namespace, self.name)
-    }
-
-    fn selector_of(&self, objective: &BudgetedObjective) -> String {
-        let Self { namespace, name, .. } = self;
-        format!(r#"{{namespace="{namespace}",agent_deployment="{name}",objective="{}"}}"#, objective.name)
-    }
-
-    /// Matchers of the agent's own pods, of all its revisions: `NAME-REVISION-` and what the ReplicaSet appends, which is cut short
-    /// behind a long name. Neither part has a dash, so that pods of an agent whose name goes on after this one's do not match.
-    fn pods(&self) -> String {
-        let Self { namespace, name, .. } = self;
-        // Only where they can be: the rules of everyone else stay as they are.
-        let of_baseline = match self.baseline {
-            Baseline::Stable => "",
-            Baseline::MirrorBaseline => "(-base)?",
-        };
-        format!(r#"namespace="{namespace}",pod=~"{name}-[0-9a-f]{{10}}{of_baseline}-[a-z0-9]+(-[a-z0-9]{{5}})?""#)
     }
 }
 

@@ -1,0 +1,13 @@
+//! An engine that was built, as the steps after it know it. Pure.
+
+use slipway_crds::v1alpha1::agent_deployment::ServedBy;
+use slipway_worker_contract::EngineRef;
+
+/// An engine that was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::agent_deployment) struct BuiltEngine {
+    pub(in crate::agent_deployment) reference: EngineRef,
+    pub(in crate::agent_deployment) display_name: String,
+    /// What serves it.
+    pub(in crate::agent_deployment) served_by: ServedBy,
+}

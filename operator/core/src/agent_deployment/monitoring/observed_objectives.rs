@@ -1,0 +1,132 @@
+//! What the pods that serve counted of the objectives. Pure.
+
+use std::collections::BTreeMap;
+
+use slipway_analysis::slo::rate_bounds;
+use slipway_crds::v1alpha1::agent_deployment::{ErrorRateObjective, LatencyMetric, WrittenObjective};
+use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS, window_end};
+
+/// How sure it must be that an objective is missed before that is acted on: what has happened by chance once in a thousand hours.
+const SURE: f64 = 0.999;
+
+/// What the pods of the serving revision counted, of all strata together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ObservedObjectives {
+    metrics: BTreeMap<Metric, Counted>,
+    /// Seconds from the first window with a finished run to the last.
+    pub(super) window_seconds: u64,
+}
+
+/// Finished units of a metric.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Counted {
+    /// Finished units, errors included.
+    pub(super) count: u64,
+    pub(super) errors: u64,
+    /// The successes.
+    pub(super) values: Histogram,
+}
+
+impl ObservedObjectives {
+    /// Adds up what pods report.
+    pub fn of<'a>(pods: impl IntoIterator<Item = &'a Evidence>) -> Self {
+        let mut observed = Self::default();
+        let mut span: Option<(u64, u64)> = None;
+        for window in pods.into_iter().flat_map(|pod| &pod.windows) {
+            for metric in window.metrics.iter().filter(|metric| metric.count > 0) {
+                let counted = observed.metrics.entry(metric.metric).or_default();
+                counted.count = counted.count.saturating_add(metric.count);
+                counted.errors = counted.errors.saturating_add(metric.errors);
+                counted.values.merge(&metric.buckets);
+                span = Some(span.map_or((window.id, window.id), |(a, b)| (a.min(window.id), b.max(window.id))));
+            }
+        }
+        observed.window_seconds =
+            span.map_or(0, |(first, last)| window_end(last).saturating_sub(first.saturating_mul(WINDOW_SECONDS)));
+        observed
+    }
+
+    pub(super) fn of_metric(&self, metric: LatencyMetric) -> Option<&Counted> {
+        self.metrics.get(&Metric::of(metric))
+    }
+
+    /// Says that more units were beyond an objective's bound than it allows for, where that is no chance: the lower bound of their share is
+    /// above what may be.
+    pub fn surely_missed(&self, objective: &WrittenObjective) -> Option<String> {
+        let counted = self.of_metric(objective.metric)?;
+        let beyond = counted.beyond(objective.max.microseconds());
+        let may = 1.0 - objective.percentile.probability();
+        let WrittenObjective { name, metric, percentile, max } = objective;
+        (rate_bounds(beyond, counted.count, SURE).0 > may).then(|| {
+            format!(
+                "{name}: {} {percentile} is above {max}, by {beyond} of {} in the last hour",
+                metric.as_str(),
+                counted.count
+            )
+        })
+    }
+
+    /// The same of failures.
+    pub fn surely_failing(&self, objective: &ErrorRateObjective) -> Option<String> {
+        let counted = self.of_metric(LatencyMetric::AgentRunLatency)?;
+        (rate_bounds(counted.errors, counted.count, SURE).0 > objective.max.ratio())
+            .then(|| format!("slo.errorRate: {} of {} runs of the last hour failed", counted.errors, counted.count))
+    }
+}
+
+impl Counted {
+    /// Units that were slower for sure, and those that failed.
+    pub(super) fn beyond(&self, microseconds: u64) -> u64 {
+        self.values.count_above(microseconds).at_least.saturating_add(self.errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// So many runs of a second, of which some took ten and others failed.
+    fn runs(count: u64, slow: u64, errors: u64) -> ObservedObjectives {
+        let json = serde_json::json!({"revision": "r", "pod": "p", "startedAt": "t", "windows": [
+            {"id": 1, "metrics": [{"metric": "AgentRunLatency", "unit": "Run", "count": count, "errors": errors}]}
+        ]});
+        let mut evidence: Evidence = serde_json::from_value(json).unwrap();
+        let buckets = &mut evidence.windows[0].metrics[0].buckets;
+        buckets.record_n(1_000_000, count - slow - errors);
+        buckets.record_n(10_000_000, slow);
+        ObservedObjectives::of([&evidence])
+    }
+
+    #[test]
+    fn an_objective_is_missed_for_sure_only_where_chance_does_not_explain_it() {
+        let json = serde_json::json!({"name": "reply", "metric": "AgentRunLatency", "percentile": "p95", "max": "5s"});
+        let objective: WrittenObjective = serde_json::from_value(json).unwrap();
+        let words = "reply: AgentRunLatency p95 is above 5s, by 90 of 1000 in the last hour";
+        assert_eq!(runs(1_000, 80, 10).surely_missed(&objective).as_deref(), Some(words));
+        assert_eq!(
+            [runs(1_000, 60, 0), runs(20, 3, 0), runs(1_000, 0, 0)].map(|runs| runs.surely_missed(&objective)),
+            [None, None, None]
+        );
+        let error_rate: ErrorRateObjective = serde_json::from_value(serde_json::json!({"max": "1%"})).unwrap();
+        let words = "slo.errorRate: 30 of 1000 runs of the last hour failed";
+        assert_eq!(runs(1_000, 0, 30).surely_failing(&error_rate).as_deref(), Some(words));
+        assert_eq!([runs(1_000, 0, 14), runs(20, 0, 1)].map(|runs| runs.surely_failing(&error_rate)), [None, None]);
+    }
+
+    #[test]
+    fn windows_of_all_pods_add_up() {
+        let pod = |id: u64, value: u64| {
+            let json = serde_json::json!({"revision": "r", "pod": "p", "startedAt": "t", "windows": [
+                {"id": id, "metrics": [{"metric": "AgentRunLatency", "unit": "Run", "stratum": "", "count": 2, "errors": 1}]}
+            ]});
+            let mut evidence: Evidence = serde_json::from_value(json).unwrap();
+            evidence.windows[0].metrics[0].buckets.record(value);
+            evidence
+        };
+        let observed = ObservedObjectives::of(&[pod(100, 1_000), pod(102, 2_000)]);
+        let counted = observed.of_metric(LatencyMetric::AgentRunLatency).unwrap();
+        assert_eq!((counted.count, counted.errors, counted.values.count(), observed.window_seconds), (4, 2, 2, 30));
+    }
+}

@@ -1,0 +1,26 @@
+//! How far the pods of a revision have come. Pure.
+
+use crate::{
+    agent_deployment::world::ServingView,
+    why::{Blocked, Step, Why},
+};
+
+/// Done once all pods that are wanted are ready.
+pub(super) fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()> {
+    let revision = revision.to_owned();
+    let Some(view) = view else { return Err(Blocked::Waiting(Why::RevisionStarting { revision, ready: 0, wanted })) };
+    if view.is_observed && view.ready >= wanted && view.updated >= wanted {
+        return Ok(());
+    }
+    Err(match &view.failure {
+        Some(failure) if view.is_past_deadline => {
+            Blocked::Stopped(Why::RevisionFailing { revision, failure: failure.clone() })
+        }
+        Some(failure) => Blocked::Waiting(Why::RevisionFailing { revision, failure: failure.clone() }),
+        None if view.is_past_deadline => {
+            let failure = format!("only {} of {wanted} pods are ready after the deadline", view.ready);
+            Blocked::Stopped(Why::RevisionFailing { revision, failure })
+        }
+        None => Blocked::Waiting(Why::RevisionStarting { revision, ready: view.ready, wanted }),
+    })
+}
