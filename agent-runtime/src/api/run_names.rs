@@ -109,7 +109,9 @@ impl RunNames {
         }
         // No code panics while it holds the lock.
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        *judged = judged.split_off(&oldest);
+        while judged.first().is_some_and(|first| *first < oldest) {
+            judged.pop_first();
+        }
         if judged.insert(number) { Ok(()) } else { Err(NotCounted::Repeated) }
     }
 
@@ -157,11 +159,10 @@ mod tests {
         let names = names();
         let (first, second) = (names.next(), names.next());
         assert_eq!((first.as_str(), second.as_str()), ("abc-61f-0feed000000000000", "abc-61f-1feed000000000001"));
-        assert_eq!([&second, &first, &second].map(|name| names.judge(name)), [
-            Ok(()),
-            Ok(()),
-            Err(NotCounted::Repeated)
-        ]);
+        assert_eq!(
+            [&second, &first, &second].map(|name| names.judge(name)),
+            [Ok(()), Ok(()), Err(NotCounted::Repeated)]
+        );
     }
 
     #[test]
@@ -203,7 +204,8 @@ mod tests {
 
     #[test]
     fn no_two_processes_seal_alike() {
-        let seals = [Seal::random(), Seal::random()].map(|seal| (0..4).map(|number| (seal.0)(number)).collect::<Vec<_>>());
+        let seals =
+            [Seal::random(), Seal::random()].map(|seal| (0..4).map(|number| (seal.0)(number)).collect::<Vec<_>>());
         assert_ne!(seals[0], seals[1]);
     }
 }

@@ -86,7 +86,10 @@ async fn feedback_counts_once_and_for_runs_that_were_served_here() {
         let answer = post(&api, "/v1/feedback", json!({"run": run, "success": false})).await;
         (answer.status, answer.error())
     };
-    assert_eq!(post(&api, "/v1/feedback", json!({"run": served, "success": false})).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        post(&api, "/v1/feedback", json!({"run": served, "success": false})).await.status,
+        StatusCode::NO_CONTENT
+    );
     let repeated = "feedback on this run was counted before, and each run counts once".to_owned();
     assert_eq!(failed(served).await, (StatusCode::CONFLICT, repeated.clone()));
     let guessed = format!("{}5", &served[..served.len() - 1]);
