@@ -288,11 +288,11 @@ fn receivers_condition(world: &World) -> Option<Draft> {
     ))
 }
 
-/// Receivers that the operator's configuration lacks.
+/// Receivers that the operator's configuration lacks, or keeps for other namespaces.
 pub fn unknown_receivers(world: &World) -> Option<Why> {
     let notifications = &world.settings.notifications;
-    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name));
+    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name, &world.namespace));
     let unknown: Vec<String> = unknown.cloned().collect();
-    let known = notifications.receivers.iter().map(|receiver| receiver.name.clone()).collect();
+    let known = notifications.offered_to(&world.namespace).map(|receiver| receiver.name.clone()).collect();
     (!unknown.is_empty()).then_some(Why::UnknownReceiver { unknown, known })
 }
