@@ -29,7 +29,10 @@ use super::{
     world::World,
 };
 use crate::{
-    agent_deployment::rollout::revision::{PlannedEngine, RevisionPlan},
+    agent_deployment::rollout::{
+        layout::Layout,
+        revision::{PlannedEngine, RevisionPlan},
+    },
     plan::Child,
     why::{Step, Why},
 };
@@ -183,6 +186,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
     }
     draft.status.selected = Some(selected);
     RevisionPlan {
+        layout: Layout::CURRENT,
         engine: PlannedEngine {
             name: reference.identity.clone(),
             manifest_digest: reference.manifest_digest.clone(),
@@ -198,6 +202,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
+        worker_resources: Some(world.settings.jobs.worker_resources.clone()),
     }
 }
 

@@ -12,6 +12,7 @@ mod capacity;
 pub mod guardrails;
 mod held;
 mod judge;
+pub mod layout;
 pub(super) mod prediction;
 mod readiness;
 pub mod revision;
