@@ -94,7 +94,7 @@ test-api: ## Test against a real API server, in a cluster of its own (root).
 
 .PHONY: test-scenarios
 test-scenarios: ## Run all scenarios on a real cluster and record the run (root; two hours, at first with nothing else running).
-	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
+	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator security prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
 
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).

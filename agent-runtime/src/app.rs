@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use crate::{
     api::{
         self,
         admission::{Admission, Readiness},
+        run_names::{RunNames, Seal},
         service::Service,
     },
     backend::Backend,
@@ -51,6 +52,8 @@ pub struct Parts {
     pub backend: Arc<dyn Backend>,
     /// The clock.
     pub clock: Clock,
+    /// Seals the names of runs.
+    pub seal: Seal,
 }
 
 /// The two ports.
@@ -92,7 +95,7 @@ impl App {
     /// # Errors
     /// See [`SetUpError`].
     pub fn new(parts: Parts) -> Result<Self, SetUpError> {
-        let Parts { config, pod, backend, clock } = parts;
+        let Parts { config, pod, backend, clock, seal } = parts;
         let given = config.clone();
         let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
         let prompt = PromptBuilder {
@@ -103,6 +106,7 @@ impl App {
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
         let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
+        let names = RunNames::new(&config.revision, started_at, seal);
         let identity = Identity { revision: config.revision.clone(), pod };
         let metrics = MetricsIdentity {
             agent: &config.agent_name,
@@ -137,9 +141,9 @@ impl App {
             recorder: Mutex::new(Recorder::new(identity, config.objectives, started_at)),
             metrics,
             clock,
-            started_at,
             cut: CancellationToken::new(),
-            next_run: AtomicU64::new(0),
+            started_at,
+            names,
             outcomes: Arc::default(),
         };
         Ok(Self {

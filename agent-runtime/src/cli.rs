@@ -18,6 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api::run_names::Seal,
     app::{App, Listeners, Parts, ServeError, SetUpError},
     backend::{Asked, Backend, ConnectError, connect},
     clock::{Clock, Timestamp},
@@ -156,7 +157,7 @@ async fn run(args: ServeArgs) -> Result<(), CliError> {
     let backend = backend(&config.engine).map_err(CliError::Engine)?;
     let origin = Timestamp::from_micros(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0));
     tracing::info!(agent = config.agent_name, revision = config.revision, pod = pod_name, "starting");
-    let parts = Parts { config, pod: pod_name, backend, clock: Clock::system(origin) };
+    let parts = Parts { config, pod: pod_name, backend, clock: Clock::system(origin), seal: Seal::random() };
     let app = App::new(parts).map_err(CliError::SetUp)?.with_objectives_from(path);
     let terminate = on_signal()?;
     let listeners = Listeners { api: listen(api_address).await?, admin: listen(admin_address).await? };

@@ -1,5 +1,4 @@
-//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts for the revision that
-//! ran it.
+//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts where it ran, and once.
 
 use std::sync::Arc;
 
@@ -12,7 +11,11 @@ use serde::Deserialize;
 
 use crate::telemetry::TaskJudgement;
 
-use super::{error::ApiError, service::Service};
+use super::{
+    error::ApiError,
+    run_names::{KEPT_RUNS, NotCounted},
+    service::Service,
+};
 
 /// What the ids of runs begin with, by the endpoint that gave them.
 const PREFIXES: [&str; 2] = ["run-", "chatcmpl-"];
@@ -34,16 +37,49 @@ pub(super) async fn give(
 ) -> Result<StatusCode, ApiError> {
     let Json(body) = body?;
     let judgement = body.judgement()?;
-    let revision = body.revision()?;
-    if revision != service.revision {
-        let message = format!(
-            "the run belongs to revision {revision}, but this pod serves {}: send the feedback with the header x-slipway-revision: {revision}; it cannot be counted if no route reads the header or that revision is gone",
-            service.revision
-        );
-        return Err(ApiError::new(StatusCode::CONFLICT, "other_revision", message));
-    }
-    service.judge(judgement);
+    let Some(name) = PREFIXES.iter().find_map(|prefix| body.run.strip_prefix(prefix)) else {
+        return Err(no_name(&body.run));
+    };
+    service.judge(name, judgement).map_err(|why| not_counted(why, &body.run, &service.revision))?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn not_counted(why: NotCounted, run: &str, serves: &str) -> ApiError {
+    let (status, code, message) = match why {
+        NotCounted::NoName => return no_name(run),
+        NotCounted::OtherRevision { revision } => {
+            let message = format!(
+                "the run was one of revision {revision}, and this pod serves {serves}: send the feedback with the header \
+                 x-slipway-revision: {revision}; where nothing routes by it, or that revision is gone, it cannot be counted"
+            );
+            (StatusCode::CONFLICT, "other_revision", message)
+        }
+        NotCounted::OtherPod => {
+            let message = "the run was one of another pod: send the feedback again on a new connection, until it reaches \
+                           that pod; once that pod is gone it cannot be counted";
+            (StatusCode::MISDIRECTED_REQUEST, "other_pod", message.to_owned())
+        }
+        NotCounted::Unknown => {
+            let message = format!("this pod served no run {run:?}; send the id of the answer as it was given");
+            (StatusCode::NOT_FOUND, "unknown_run", message)
+        }
+        NotCounted::Forgotten => {
+            let message = format!("more than {KEPT_RUNS} runs began after this one: send feedback sooner");
+            (StatusCode::NOT_FOUND, "forgotten_run", message)
+        }
+        NotCounted::Repeated => {
+            let message = "feedback on this run was counted before, and each run counts once".to_owned();
+            (StatusCode::CONFLICT, "repeated_feedback", message)
+        }
+    };
+    ApiError::new(status, code, message)
+}
+
+fn no_name(run: &str) -> ApiError {
+    ApiError::invalid(
+        "run",
+        format!("{run:?} is no id of a run; send the id of the answer, as in run-... or chatcmpl-..."),
+    )
 }
 
 impl FeedbackBody {
@@ -63,18 +99,5 @@ impl FeedbackBody {
             return Ok(TaskJudgement::Failed);
         }
         Ok(TaskJudgement::Done { score_millionths: (score * 1e6).round() as u64 })
-    }
-
-    /// The revision that the run was one of: what stands before the last two parts of its id.
-    fn revision(&self) -> Result<&str, ApiError> {
-        let id = PREFIXES.iter().find_map(|prefix| self.run.strip_prefix(prefix));
-        let revision = id.and_then(|id| id.rsplit_once('-')?.0.rsplit_once('-')).map(|(revision, _)| revision);
-        revision.filter(|revision| !revision.is_empty()).ok_or_else(|| {
-            let problem = format!(
-                "{:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-...",
-                self.run
-            );
-            ApiError::invalid("run", problem)
-        })
     }
 }

@@ -8,6 +8,7 @@ mod feedback;
 pub mod idempotency;
 pub mod in_flight;
 mod models;
+pub mod run_names;
 mod runs;
 pub mod service;
 mod sse;

@@ -1,9 +1,6 @@
 //! Starts runs and counts them: what all endpoints share.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
 use slipway_runtime_config::LatencyObjective;
@@ -21,6 +18,7 @@ use super::{
     error::ApiError,
     idempotency::{self, Claim, Key, Outcomes},
     in_flight::{self, Counted, Events},
+    run_names::{NotCounted, RunNames},
 };
 
 /// What the endpoints serve with.
@@ -39,13 +37,13 @@ pub struct Service {
     pub metrics: Metrics,
     /// The clock.
     pub clock: Clock,
-    /// When the process began.
-    pub started_at: Timestamp,
     /// Cuts the runs in flight.
     pub cut: CancellationToken,
-    /// Numbers the runs.
-    pub next_run: AtomicU64,
-    /// Outcomes of requests that may be repeated.
+    /// When the process began.
+    pub started_at: Timestamp,
+    /// Names the runs.
+    pub names: RunNames,
+    /// What came of requests that may be sent again.
     pub outcomes: Arc<Outcomes>,
 }
 
@@ -104,8 +102,7 @@ impl Service {
             self.agent.prompt.render(&conversation).map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
         let at = self.clock.now();
-        let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{:x}-{number:x}", self.revision, self.started_at.as_micros());
+        let id = self.names.next();
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
             None => None,
             Some(Claim::First(ticket)) => Some(ticket),
@@ -133,11 +130,16 @@ impl Service {
         self.metrics.set_objectives(&before, &objectives);
     }
 
-    /// Counts a client's feedback on a run.
-    pub fn judge(&self, judgement: TaskJudgement) {
+    /// Counts what a client says of a run of this pod, once.
+    ///
+    /// # Errors
+    /// When it does not count here; see [`NotCounted`].
+    pub fn judge(&self, run: &str, judgement: TaskJudgement) -> Result<(), NotCounted> {
+        self.names.judge(run)?;
         let now = self.clock.now();
         self.recorder().judge(now, judgement);
         self.metrics.task_judged(judgement != TaskJudgement::Failed);
+        Ok(())
     }
 
     fn refuse(&self, refusal: Refusal, user_characters: u64, at: Timestamp) -> ApiError {

@@ -16,7 +16,7 @@ use axum::{
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use serde_json::Value;
 use slipway_agent_runtime::{
-    api::admission::Readiness,
+    api::{admission::Readiness, run_names::Seal},
     app::{App, Parts},
     backend::{Backend, BackendError, FinishReason, Generation, Piece},
     clock::{Clock, ManualClock, Timestamp},
@@ -61,6 +61,11 @@ pub struct EngineState {
     /// Generations that were dropped before their end.
     pub cancelled: usize,
     is_released: bool,
+}
+
+/// Seals that tests know.
+fn seal() -> Seal {
+    Seal::new(|number| 0xfeed_0000_0000_0000 + number)
 }
 
 impl ScriptedBackend {
@@ -180,7 +185,7 @@ pub fn sidecar_with(replies: impl IntoIterator<Item = Reply>, change: impl FnOnc
     config.tools = vec![calculator()];
     change(&mut config);
     config.validate().expect("the test's configuration is valid");
-    let parts = Parts { config, pod: "support-1-x".into(), backend: Arc::clone(&engine) as _, clock };
+    let parts = Parts { config, pod: "support-1-x".into(), backend: Arc::clone(&engine) as _, clock, seal: seal() };
     let app = App::new(parts).expect("the test's configuration can be set up");
     app.admission().set_readiness(Readiness::Ready);
     Sidecar { app, engine, time }

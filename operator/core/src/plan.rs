@@ -7,6 +7,7 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment},
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Service},
+    networking::v1::NetworkPolicy,
 };
 use slipway_crds::{
     conditions::Reason,
@@ -47,6 +48,8 @@ pub enum Child {
     /// Applied.
     InferencePool(Box<InferencePool>),
     /// Applied.
+    NetworkPolicy(Box<NetworkPolicy>),
+    /// Applied.
     PrometheusRule(Box<PrometheusRule>),
     /// Applied: its plan never changes, but the inputs that lead to the plan may.
     ControllerRevision(Box<ControllerRevision>),
@@ -80,6 +83,8 @@ pub enum RemovalKind {
     Profile,
     /// A superseded revision's InferencePool, or one that the spec asks for no more.
     InferencePool,
+    /// A superseded revision's NetworkPolicy.
+    NetworkPolicy,
     /// The route of an AgentDeployment that moves traffic in another way now.
     HttpRoute,
     /// The alerting rules of an AgentDeployment that asks for none any more.

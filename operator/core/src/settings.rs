@@ -7,6 +7,7 @@ mod prometheus;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use slipway_crds::v1alpha1::shared::ContainerResources;
 use thiserror::Error;
 use url::Url;
 
@@ -47,6 +48,22 @@ pub struct Settings {
     /// Where the agents' counters of weeks are found.
     #[serde(default)]
     pub prometheus: PrometheusSettings,
+    /// Whether pods that serve have NetworkPolicies.
+    #[serde(default)]
+    pub network_policies: NetworkPolicies,
+}
+
+/// Whether pods that serve have NetworkPolicies, and who may read what they count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NetworkPolicies {
+    /// Whether every revision has one, as the operator's role says too.
+    pub agents: bool,
+    /// The operator's own namespace. Without it policies would keep the operator from the evidence of its agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator_namespace: Option<String>,
+    /// Namespaces of those who scrape.
+    pub metrics_namespaces: Vec<String>,
 }
 
 /// What may be written for gateways beside routes.
@@ -145,12 +162,28 @@ pub struct Jobs {
     pub build_deadline_seconds: i64,
     /// Attempts of a Job that fails for reasons of the cluster's.
     pub max_attempts: i32,
+    /// Resources of containers that only run the worker's binary. Pods that serve keep those of their plan.
+    pub worker_resources: ContainerResources,
 }
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { transfer_deadline_seconds: 4 * 3600, build_deadline_seconds: 4 * 3600, max_attempts: 3 }
+        Self {
+            transfer_deadline_seconds: 4 * 3600,
+            build_deadline_seconds: 4 * 3600,
+            max_attempts: 3,
+            worker_resources: worker_resources(),
+        }
     }
+}
+
+/// The worker streams what it copies, and starts Model Analyzer where that sends the load: hence memory for its Python,
+/// and processors enough to slow no measurement down.
+fn worker_resources() -> ContainerResources {
+    let quantities = |cpu: &str, memory: &str| {
+        BTreeMap::from([("cpu".to_owned(), cpu.to_owned()), ("memory".to_owned(), memory.to_owned())])
+    };
+    ContainerResources { requests: quantities("50m", "64Mi"), limits: quantities("16", "4Gi") }
 }
 
 /// How generated alerting rules are labelled and explained.
@@ -173,7 +206,7 @@ impl Settings {
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |field: &str, problem: &str| Err(InvalidSetting { field: field.to_owned(), problem: problem.to_owned() });
-        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus } = self;
+        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus, network_policies } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -195,6 +228,11 @@ impl Settings {
         if !(1..=10).contains(&jobs.max_attempts) {
             return invalid("jobs.maxAttempts", "must be from 1 to 10");
         }
+        let ContainerResources { requests, limits } = &jobs.worker_resources;
+        if !requests.values().chain(limits.values()).all(|quantity| quantity.starts_with(|c: char| c.is_ascii_digit()))
+        {
+            return invalid("jobs.workerResources", "has a value that is no quantity: write ones such as 500m or 4Gi");
+        }
         if alerts.runbook_url.as_ref().is_some_and(String::is_empty) {
             return invalid(
                 "alerts.runbookUrl",
@@ -212,6 +250,12 @@ impl Settings {
             return invalid(
                 "alerts.ruleLabels",
                 "has a label under slipway.dev, which is reserved for the operator: remove it",
+            );
+        }
+        if network_policies.agents && network_policies.operator_namespace.is_none() {
+            return invalid(
+                "networkPolicies.operatorNamespace",
+                "is missing: name the operator's namespace, from which it reads the evidence of agents",
             );
         }
         notifications.check()?;
@@ -285,6 +329,10 @@ mod tests {
         "jobs.maxAttempts of the configuration: must be from 1 to 10"
     )]
     #[case(
+        "images: {worker: w, agentRuntime: r}\njobs: {workerResources: {limits: {memory: lots}}}\n",
+        "jobs.workerResources of the configuration: has a value that is no quantity: write ones such as 500m or 4Gi"
+    )]
+    #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",
         "alerts.runbookUrl of the configuration: is empty: write the URL of the folder of the runbooks, or leave it out"
     )]
@@ -301,6 +349,16 @@ mod tests {
         "images: {worker: w, agentRuntime: r}\nprometheus: {url: 'prometheus:9090'}\n",
         "prometheus.url of the configuration: \"prometheus:9090\" is not an address: write one such as \
          http://prometheus.monitoring:9090"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agents: true}\n",
+        "networkPolicies.operatorNamespace of the configuration: is missing: name the operator's namespace, from which it reads \
+         the evidence of agents"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nprometheus: {namespaceLabels: []}\n",
+        "prometheus.namespaceLabels of the configuration: names no labels of Prometheus': write ones such as [namespace], or \
+         leave it out"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nprometheus: {tokenFile: token}\n",

@@ -457,7 +457,7 @@ impl fmt::Display for Why {
                 write!(
                     f,
                     "spec.alerts.receivers: the operator does not know {}; it knows {known}. Name one of those, or add it to \
-                     notifications.receivers of the chart",
+                     notifications.receivers of the chart, for this namespace",
                     unknown.join(", ")
                 )
             }

@@ -15,6 +15,7 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, Deployment, DeploymentStatus},
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service},
+    networking::v1::NetworkPolicy,
 };
 use kube::{Resource, ResourceExt};
 use slipway_crds::{
@@ -91,12 +92,17 @@ pub async fn observe(
     let memory = drift::memory(&config_maps, name);
     let is_due = !is_compared(&object) && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
-    let kinds = KnownKinds::ask(reader).await?;
-    let route = route::observe(reader, kinds, &mine, &object).await?;
-    let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
-    let rules = rules::observe(reader, kinds, (namespace, name), &config_maps).await?;
-    let dataset = observe_dataset(reader, namespace, &object).await?;
-    let calibration = observe_calibration(reader, namespace, &object).await?;
+    let kinds = KnownKinds::ask(client).await?;
+    let route = route::observe(client, kinds, &mine, &object).await?;
+    let (pools, own_pools) = pools::observe(client, kinds, settings, (namespace, &mine)).await?;
+    let policies = match settings.network_policies.agents {
+        true => list::<NetworkPolicy>(client, namespace, &mine).await?,
+        // Nobody is asked: it would be refused.
+        false => Vec::new(),
+    };
+    let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
+    let dataset = observe_dataset(client, namespace, &object).await?;
+    let calibration = observe_calibration(client, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
@@ -139,7 +145,7 @@ pub async fn observe(
             .collect(),
         revisions: readable_revisions(&revisions),
         serving: deployments.iter().filter_map(|deployment| serving_view(deployment, &pods)).collect(),
-        objects: owned_objects(&deployments, &services, &config_maps, &own_pools),
+        objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
     Ok(Some((object, world)))
 }
@@ -294,13 +300,14 @@ fn owned_objects(
     deployments: &[Deployment],
     services: &[Service],
     config_maps: &[ConfigMap],
-    pools: &[InferencePool],
+    (pools, policies): (&[InferencePool], &[NetworkPolicy]),
 ) -> BTreeMap<String, Vec<OwnedObject>> {
     let mut objects: BTreeMap<String, Vec<OwnedObject>> = BTreeMap::new();
     let found = deployments.iter().filter_map(|object| of_revision(RemovalKind::Deployment, object));
     let found = found.chain(services.iter().filter_map(|object| of_revision(RemovalKind::Service, object)));
     let found = found.chain(config_maps.iter().filter_map(|object| of_revision(RemovalKind::ConfigMap, object)));
     let found = found.chain(pools.iter().filter_map(|object| of_revision(RemovalKind::InferencePool, object)));
+    let found = found.chain(policies.iter().filter_map(|object| of_revision(RemovalKind::NetworkPolicy, object)));
     for (revision, object) in found {
         objects.entry(revision).or_default().push(object);
     }

@@ -126,6 +126,7 @@ pub async fn apply(client: &Client, namespace: &str, child: &Child) -> Result<()
         Child::ControllerRevision(object) => ensure(client, namespace, object.as_ref()).await,
         Child::HttpRoute(object) => ensure(client, namespace, object.as_ref()).await,
         Child::InferencePool(object) => ensure(client, namespace, object.as_ref()).await,
+        Child::NetworkPolicy(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PrometheusRule(object) => ensure(client, namespace, object.as_ref()).await,
         Child::PersistentVolumeClaim(object) => create(client, namespace, object.as_ref()).await,
         Child::Job(object) => create(client, namespace, object.as_ref()).await,
@@ -202,6 +203,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
         core::v1::{ConfigMap, Service},
+        networking::v1::NetworkPolicy,
     };
     match removal.kind {
         RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
@@ -211,6 +213,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::Profile => delete::<Profile>(client, namespace, removal).await,
         RemovalKind::HttpRoute => delete::<HttpRoute>(client, namespace, removal).await,
         RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
+        RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(client, namespace, removal).await,
         RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
     }
 }

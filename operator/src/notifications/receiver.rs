@@ -63,7 +63,7 @@ impl Receiver {
     }
 
     fn of(settings: &Notifications, receiver: &ReceiverSettings) -> Result<Option<Self>, TemplateError> {
-        let ReceiverSettings { name, happenings, slack, pager_duty, webhook } = receiver;
+        let ReceiverSettings { name, allowed_namespaces: _, happenings, slack, pager_duty, webhook } = receiver;
         let (kind, template, default) = if let Some(slack) = slack {
             let kind = Kind::Slack { url_file: settings.path(&slack.url_file) };
             (kind, &slack.template, SLACK_TEMPLATE)

@@ -64,7 +64,7 @@ async fn an_expression_is_sent_with_the_token_and_answered_by_series() {
     std::fs::write(folder.path().join("token"), "s3cret\n").unwrap();
     let prometheus = configured(&folder, &format!("url: '{url}', tokenFile: token")).unwrap();
     let labels = [("objective", "reply"), ("good", "true")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(prometheus.ask("up").await.unwrap(), [Series { labels: labels.into(), value: 950.5 }]);
+    assert_eq!(prometheus.ask("team", "up").await.unwrap(), [Series { labels: labels.into(), value: 950.5 }]);
     let asked = asked.lock().unwrap().clone();
     assert_eq!(asked, [(Some("Bearer s3cret".to_owned()), "query=up&timeout=5000ms".to_owned())]);
 }
@@ -84,7 +84,7 @@ async fn an_expression_is_sent_with_the_token_and_answered_by_series() {
 async fn what_is_no_answer_is_said(#[case] status: StatusCode, #[case] body: &'static str, #[case] message: &str) {
     let (url, _) = stand_in(status, body).await;
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
-    assert_eq!(chain(&prometheus.ask("up").await.unwrap_err()), message);
+    assert_eq!(chain(&prometheus.ask("team", "up").await.unwrap_err()), message);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_prometheus_that_is_not_there_is_named() {
     // Bound and closed: nobody listens there.
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: 'http://{address}'")).unwrap();
-    let message = chain(&prometheus.ask("up").await.unwrap_err());
+    let message = chain(&prometheus.ask("team", "up").await.unwrap_err());
     assert!(message.starts_with("failed to ask Prometheus: ") && message.contains("refused"), "{message}");
 }
 
@@ -117,11 +117,14 @@ async fn a_prometheus_that_hangs_is_waited_for_once_a_minute_rather_than_by_ever
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
     let others = prometheus.clone();
     let begin = Instant::now();
-    assert_eq!(chain(&prometheus.ask_at("up", begin).await.unwrap_err()), "Prometheus did not answer within 5 s");
+    assert_eq!(
+        chain(&prometheus.ask_at("team", "up", begin).await.unwrap_err()),
+        "Prometheus did not answer within 5 s"
+    );
     let waited = begin.elapsed();
     for seconds in [0, 30, 59] {
-        let error = others.ask_at("up", begin + Duration::from_secs(seconds)).await.unwrap_err();
-        let expected = "Prometheus did not answer within 5 s; the operator queries Prometheus again 60 s after that";
+        let error = others.ask_at("team", "up", begin + Duration::from_secs(seconds)).await.unwrap_err();
+        let expected = "Prometheus did not answer within 5 s; Prometheus is asked again 60 s after that";
         assert_eq!(chain(&error), expected);
     }
     assert!(begin.elapsed() < waited + Duration::from_secs(1), "nobody waited again");
@@ -135,16 +138,48 @@ async fn a_prometheus_that_is_back_is_asked_again_after_a_minute() {
     drop(listener);
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: 'http://{address}'")).unwrap();
     let begin = Instant::now();
-    prometheus.ask_at("up", begin).await.unwrap_err();
+    prometheus.ask_at("team", "up", begin).await.unwrap_err();
     let listener = TcpListener::bind(address).await.unwrap();
     let router =
         Router::new().route("/api/v1/query", post(|| async { ([("content-type", "application/json")], VECTOR) }));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let early = prometheus.ask_at("up", begin + Duration::from_secs(59)).await.unwrap_err();
+    let early = prometheus.ask_at("team", "up", begin + Duration::from_secs(59)).await.unwrap_err();
     assert!(matches!(early, AskError::LeftAlone { .. }), "{early:?}");
     let after = begin + Duration::from_secs(60);
-    assert_eq!(prometheus.ask_at("up", after).await.unwrap().len(), 1);
-    assert_eq!(prometheus.ask_at("up", after).await.unwrap().len(), 1, "it answers again");
+    assert_eq!(prometheus.ask_at("team", "up", after).await.unwrap().len(), 1);
+    assert_eq!(prometheus.ask_at("team", "up", after).await.unwrap().len(), 1, "it answers again");
+}
+
+/// Who writes a slow query waits for it alone.
+#[tokio::test]
+async fn a_question_without_an_answer_keeps_other_namespaces_from_nothing() {
+    let (url, taken) = silent().await;
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
+    let begin = Instant::now();
+    let (slow, other) = tokio::join!(prometheus.ask_at("slow", "up", begin), prometheus.ask_at("other", "up", begin));
+    assert!(matches!((&slow, &other), (Err(AskError::Timeout), Err(AskError::Timeout))), "{slow:?} {other:?}");
+    let third = tokio::time::timeout(Duration::from_millis(200), prometheus.ask_at("third", "up", begin)).await;
+    assert!(third.is_err(), "a third namespace asks and waits: {third:?}");
+    assert_eq!(taken.lock().unwrap().len(), 3);
+}
+
+/// A query over all metrics has an answer of any length; the operator's memory has none.
+#[tokio::test]
+async fn an_answer_is_read_no_further_than_its_bound() {
+    let long: &'static str = Box::leak(format!("{{\"status\": \"{}\"}}", "x".repeat(2 << 20)).into_boxed_str());
+    let (url, _) = stand_in(StatusCode::OK, long).await;
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
+    let message = "failed to read the answer of Prometheus: the body has more than 1048576 bytes";
+    assert_eq!(chain(&prometheus.ask("team", "up").await.unwrap_err()), message);
+}
+
+#[tokio::test]
+async fn who_answers_in_the_place_of_prometheus_is_said() {
+    let (url, _) = stand_in(StatusCode::BAD_GATEWAY, "<html>").await;
+    let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
+    let message = chain(&prometheus.ask("team", "up").await.unwrap_err());
+    let start = "what answers as Prometheus does not speak its language: status 502: expected value";
+    assert!(message.starts_with(start), "{message}");
 }
 
 #[tokio::test]
@@ -153,7 +188,7 @@ async fn a_question_that_prometheus_refuses_keeps_no_other_from_being_asked() {
     let (url, asked) = stand_in(StatusCode::BAD_REQUEST, refusal).await;
     let prometheus = configured(&TempDir::new().unwrap(), &format!("url: '{url}'")).unwrap();
     for _ in 0..2 {
-        prometheus.ask("sum(").await.unwrap_err();
+        prometheus.ask("team", "sum(").await.unwrap_err();
     }
     assert_eq!(asked.lock().unwrap().len(), 2);
 }

@@ -96,7 +96,7 @@ impl Server {
         // One that has failed is left alone for a minute: until it is up, each question is somebody else's.
         let anew = || configured(&self.folder, &format!("url: 'http://{}'", self.address)).unwrap();
         let up = async {
-            while anew().ask("vector(1)").await.is_err() {
+            while anew().ask("team", "vector(1)").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
@@ -118,13 +118,13 @@ async fn prometheus_counts_the_runs_of_the_agents_own_pods() {
     let prometheus = server.client().await;
     let (runbooks, baseline) = (None, Baseline::Stable);
     let queries = budget_queries(&Scope { namespace: "team", name: "support", replicas: 1, runbooks, baseline });
-    let answer = prometheus.ask(&queries.runs).await.unwrap();
+    let answer = prometheus.ask("team", &queries.runs).await.unwrap();
     let found = [("reply", "true"), ("reply", "false"), ("slo.errorRate", "true"), ("slo.errorRate", "false")]
         .map(|(objective, good)| runs(&answer, objective, good));
     // `increase` extrapolates to the ends of its window by half a step.
     for (found, expected) in found.into_iter().zip([950.0, 50.0, 990.0, 10.0]) {
         assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected}");
     }
-    let seconds = prometheus.ask(&queries.seconds).await.unwrap()[0].value;
+    let seconds = prometheus.ask("team", &queries.seconds).await.unwrap()[0].value;
     assert!((SPAN as f64 - 3_600.0..=SPAN as f64 + 60.0).contains(&seconds), "{seconds}");
 }

@@ -40,11 +40,11 @@ pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<
     waits.then_some(why)
 }
 
-/// Receivers that the operator's configuration lacks.
+/// Receivers that the operator's configuration lacks, or offers to other namespaces only.
 pub fn unknown_receivers(world: &World) -> Option<Why> {
     let notifications = &world.settings.notifications;
-    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name));
+    let unknown = world.spec.alerts.receivers.iter().filter(|name| !notifications.knows(name, &world.namespace));
     let unknown: Vec<String> = unknown.cloned().collect();
-    let known = notifications.receivers.iter().map(|receiver| receiver.name.clone()).collect();
+    let known = notifications.offered_to(&world.namespace).map(|receiver| receiver.name.clone()).collect();
     (!unknown.is_empty()).then_some(Why::UnknownReceiver { unknown, known })
 }

@@ -10,6 +10,7 @@ use super::{
     resolve::Resolved,
     rollout::{
         approval::Chosen,
+        layout::Layout,
         revision::{PlanInputs, PlannedEngine, RevisionPlan, Target},
     },
     world::World,
@@ -33,6 +34,7 @@ pub(super) fn chosen(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
 fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
     let BuiltEngine { reference, display_name, served_by } = &choice.engine;
     RevisionPlan {
+        layout: Layout::CURRENT,
         engine: PlannedEngine {
             name: reference.identity.clone(),
             manifest_digest: reference.manifest_digest.clone(),
@@ -48,6 +50,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
+        worker_resources: Some(world.settings.jobs.worker_resources.clone()),
     }
 }
 

@@ -12,6 +12,7 @@ mod capacity_histories;
 mod cluster;
 mod drift;
 mod in_place;
+mod layouts;
 mod no_build;
 mod predictions;
 mod profiling;

@@ -25,8 +25,8 @@ use crate::{
         task::{self, TaskParts},
         template::{
             JobParts, SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, TASK_FOLDER, TASK_VOLUME, bin_volume,
-            claim_volume, empty_dir, install_worker, job, mount, read_only, shared_memory_volume, worker_container,
-            worker_in,
+            bounded_shared_memory_volume, claim_volume, empty_dir, install_worker, job, mount, read_only,
+            worker_container, worker_in,
         },
     },
 };
@@ -157,7 +157,7 @@ fn in_vendor_image(world: &EngineWorld, source_digest: &Digest, (name, arguments
 
 fn tool_volumes(world: &EngineWorld) -> Vec<Volume> {
     let calibration = world.spec.placement.calibration.as_ref().map(calibration_volume);
-    [bin_volume(), empty_dir(WORK_VOLUME), shared_memory_volume()].into_iter().chain(calibration).collect()
+    [bin_volume(), empty_dir(WORK_VOLUME), bounded_shared_memory_volume()].into_iter().chain(calibration).collect()
 }
 
 fn calibration_volume(reference: &ConfigMapKeyReference) -> Volume {

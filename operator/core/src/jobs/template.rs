@@ -11,7 +11,10 @@ use k8s_openapi::{
             VolumeMount,
         },
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{ObjectMeta, OwnerReference},
+    },
 };
 use slipway_crds::labels::{self, Component};
 use slipway_worker_contract::{message_budget, paths};
@@ -33,6 +36,8 @@ pub const STORE_VOLUME: &str = "store";
 pub const SHARED_MEMORY_VOLUME: &str = "shared-memory";
 /// Where it is mounted: the runtime's own is 64 MiB, too small for Triton's Python models and for NCCL.
 pub const SHARED_MEMORY: &str = "/dev/shm";
+/// The most that it may take. Without a bound of its own it may fill half of the node's memory.
+const SHARED_MEMORY_LIMIT: &str = "16Gi";
 
 /// What tells one Job from another.
 #[derive(Debug, Clone)]
@@ -87,6 +92,8 @@ pub fn job(settings: &Settings, parts: JobParts) -> Job {
     });
     for each in init_containers.iter_mut().chain(std::iter::once(&mut container)) {
         complete_container(settings, each);
+        // What only runs our binary has no resources of the user's.
+        each.resources.get_or_insert_with(|| settings.jobs.worker_resources.to_requirements());
     }
     let mut labels = common_labels(component);
     labels.extend(extra_labels);
@@ -213,11 +220,21 @@ pub fn empty_dir(name: &str) -> Volume {
     Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Default::default() }
 }
 
-/// Memory that the processes of a container share.
+/// Memory that the processes of a container share, as pods of the first layout have it.
 pub fn shared_memory_volume() -> Volume {
     Volume {
         name: SHARED_MEMORY_VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+/// The same, with a bound. The kubelet makes it smaller where the pod or the node has less.
+pub fn bounded_shared_memory_volume() -> Volume {
+    let size_limit = Some(Quantity(SHARED_MEMORY_LIMIT.to_owned()));
+    Volume {
+        name: SHARED_MEMORY_VOLUME.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit }),
         ..Default::default()
     }
 }

@@ -5,17 +5,16 @@ use k8s_openapi::{
     api::core::v1::{Container, EnvVar, HTTPGetAction, Probe, Volume},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_backends::no_build;
+use slipway_backends::{no_build, triton};
 use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResources};
 use slipway_vocabulary::serving::Server;
 use slipway_worker_contract::paths;
 
-use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, empty_dir, mount, shared_memory_volume, worker_in};
+use super::template::{SHARED_MEMORY, SHARED_MEMORY_VOLUME, bounded_shared_memory_volume, empty_dir, mount, worker_in};
 
 /// Name of the volume with the engine, which the worker fills and configures.
 pub const ENGINE_VOLUME: &str = "engine";
 
-const TRITON_HTTP_PORT: i32 = 8000;
 /// Seconds that Triton may take to live: no model is loaded by then, but for an engine that is split over GPUs.
 const LIVE_SECONDS: i32 = 600;
 
@@ -48,7 +47,7 @@ pub fn environment(served_by: ServedBy) -> Option<Vec<EnvVar>> {
     Some(common.iter().chain(own).map(variable).collect())
 }
 
-/// Triton without a model: a probe that waited for one would keep the worker from starting, which loads it. An engine's
+/// Triton without a model, which only its pod reaches: its metrics say that it lives. A probe that waited for one would keep the worker from starting, which loads it. An engine's
 /// own server loads at its start, and again and again where it cannot: it has no probe, and the worker reads how it
 /// ended.
 pub fn sidecar(served: Served<'_>) -> Container {
@@ -60,8 +59,8 @@ pub fn sidecar(served: Served<'_>) -> Container {
     container.resources = Some(served.resources.to_requirements());
     container.startup_probe = (served.served_by.server() == Server::Triton).then(|| Probe {
         http_get: Some(HTTPGetAction {
-            path: Some("/v2/health/live".to_owned()),
-            port: IntOrString::Int(TRITON_HTTP_PORT),
+            path: Some(triton::METRICS_PATH.to_owned()),
+            port: IntOrString::Int(i32::from(triton::METRICS_PORT)),
             ..Default::default()
         }),
         period_seconds: Some(1),
@@ -90,5 +89,5 @@ fn supervised(served_by: ServedBy) -> Vec<String> {
 
 /// The volumes that it mounts beside the worker's binary.
 pub fn volumes() -> [Volume; 2] {
-    [empty_dir(ENGINE_VOLUME), shared_memory_volume()]
+    [empty_dir(ENGINE_VOLUME), bounded_shared_memory_volume()]
 }

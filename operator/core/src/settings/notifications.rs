@@ -45,7 +45,10 @@ impl Default for Notifications {
 pub struct ReceiverSettings {
     /// The name by which `spec.alerts.receivers` asks for it.
     pub name: String,
-    /// Events to send. Absent means all, and for PagerDuty all that open or close an incident.
+    /// Namespaces whose AgentDeployments may name it; absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<Vec<String>>,
+    /// What it is told; absent means everything, and for PagerDuty everything that opens or closes an incident.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub happenings: Option<Vec<Happening>>,
     /// A Slack channel.
@@ -106,9 +109,16 @@ pub struct WebhookSettings {
 }
 
 impl Notifications {
-    /// Whether a receiver has this name.
-    pub fn knows(&self, name: &str) -> bool {
-        self.receivers.iter().any(|receiver| receiver.name == name)
+    /// The receivers that AgentDeployments of a namespace may name.
+    pub fn offered_to(&self, namespace: &str) -> impl Iterator<Item = &ReceiverSettings> {
+        self.receivers.iter().filter(move |receiver| {
+            receiver.allowed_namespaces.as_ref().is_none_or(|allowed| allowed.iter().any(|name| name == namespace))
+        })
+    }
+
+    /// Whether a receiver has this name, and may be named in a namespace.
+    pub fn knows(&self, name: &str, namespace: &str) -> bool {
+        self.offered_to(namespace).any(|receiver| receiver.name == name)
     }
 
     /// The path of a credential.
@@ -143,11 +153,12 @@ impl Notifications {
 }
 
 fn check_receiver(field: &str, receiver: &ReceiverSettings) -> Result<(), InvalidSetting> {
-    let ReceiverSettings { name, happenings, slack, pager_duty, webhook } = receiver;
+    let ReceiverSettings { name, allowed_namespaces, happenings, slack, pager_duty, webhook } = receiver;
     if !is_dns_label(name) {
         let problem = "is not a DNS label: write lowercase letters, digits and hyphens, 63 at most";
         return invalid(format!("{field}.name"), problem);
     }
+    check_namespaces(field, allowed_namespaces.as_deref())?;
     match [slack.is_some(), pager_duty.is_some(), webhook.is_some()].into_iter().filter(|is_there| *is_there).count() {
         0 => return invalid(field, "has no type: add one of slack, pagerDuty and webhook"),
         1 => {}
@@ -165,6 +176,18 @@ fn check_receiver(field: &str, receiver: &ReceiverSettings) -> Result<(), Invali
         check_webhook(&format!("{field}.webhook"), webhook)?;
     }
     Ok(())
+}
+
+fn check_namespaces(field: &str, allowed: Option<&[String]>) -> Result<(), InvalidSetting> {
+    let field = format!("{field}.allowedNamespaces");
+    match allowed {
+        Some([]) => invalid(field, "is empty: name the namespaces that may use the receiver, or leave it out"),
+        Some(names) => match names.iter().find(|name| !is_dns_label(name)) {
+            Some(name) => invalid(field, format!("has {name:?}, which is no name of a namespace: correct it")),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
 }
 
 fn check_happenings(field: &str, happenings: Option<&[Happening]>, pages: bool) -> Result<(), InvalidSetting> {

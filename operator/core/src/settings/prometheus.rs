@@ -21,11 +21,21 @@ pub struct PrometheusSettings {
     /// A PEM file with certificates to trust beside the bundled roots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// Labels that hold the namespace of a metric. A guardrail's query is held to its namespace by one of them; where it
+    /// names none, by the first.
+    pub namespace_labels: Vec<String>,
 }
 
 impl Default for PrometheusSettings {
     fn default() -> Self {
-        Self { url: None, folder: PathBuf::from("/etc/slipway-prometheus"), token_file: None, ca_file: None }
+        Self {
+            url: None,
+            folder: PathBuf::from("/etc/slipway-prometheus"),
+            token_file: None,
+            ca_file: None,
+            // The second is what a Prometheus makes of the first where an exporter says it of others.
+            namespace_labels: ["namespace", "exported_namespace"].map(str::to_owned).to_vec(),
+        }
     }
 }
 
@@ -41,7 +51,13 @@ impl PrometheusSettings {
     /// When a value cannot be used; names the first.
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         let invalid = |field: &str, problem: String| Err(InvalidSetting { field: field.to_owned(), problem });
-        let Self { url, folder: _, token_file, ca_file } = self;
+        let Self { url, folder: _, token_file, ca_file, namespace_labels } = self;
+        if namespace_labels.is_empty() || !namespace_labels.iter().all(|label| is_label_name(label)) {
+            return invalid(
+                "prometheus.namespaceLabels",
+                "names no labels of Prometheus': write ones such as [namespace], or leave it out".to_owned(),
+            );
+        }
         match url {
             Some(url) if !is_url(url) => invalid(
                 "prometheus.url",
@@ -53,4 +69,10 @@ impl PrometheusSettings {
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Whether a Prometheus knows labels of this name.
+fn is_label_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -8,7 +8,9 @@ use serde_json::Value;
 use slipway_runtime_config::RuntimeConfig;
 use slipway_worker_contract::Task;
 
-use super::{fixture, objects::Objects};
+use slipway_operator_core::agent_deployment::rollout::layout::Layout;
+
+use super::{fixture, fixture_of, objects::Objects};
 
 const NONE: Vec<String> = Vec::new();
 
@@ -526,7 +528,7 @@ fn hashes_of_plans_and_of_their_inputs_never_change() {
     let hashes: Vec<_> = super::FIXTURES
         .into_iter()
         .map(|name| {
-            let objects = fixture(name);
+            let objects = fixture_of(name, Layout::V1);
             let record = objects.kind("ControllerRevision").next().expect("a revision is recorded");
             let inputs = text(&record["metadata"]["annotations"], "slipway.dev/plan-input-hash").to_owned();
             (name, objects.revision.clone(), inputs)

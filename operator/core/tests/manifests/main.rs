@@ -10,6 +10,7 @@ mod objects;
 use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
+use slipway_operator_core::agent_deployment::rollout::layout::Layout;
 
 const FIXTURES: [&str; 11] = [
     "minimal",
@@ -25,10 +26,16 @@ const FIXTURES: [&str; 11] = [
     "sglang",
 ];
 
+/// The objects of a fixture whose plan is new.
 fn fixture(name: &str) -> Objects {
+    fixture_of(name, Layout::CURRENT)
+}
+
+fn fixture_of(name: &str, layout: Layout) -> Objects {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));
     let yaml = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Objects::of(&serde_norway::from_str(&yaml).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    let read = serde_norway::from_str(&yaml).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    Objects::of(&read, layout)
 }
 
 /// Snapshots lie in one folder, named by fixture and kind.
@@ -42,20 +49,42 @@ fn with_snapshots(assertion: impl FnOnce()) {
 
 #[test]
 fn what_is_remembered_of_what_serves() {
-    let object = serde_norway::to_string(&fixture("profiled").drift_memory()).expect("an object is YAML");
+    let object =
+        serde_norway::to_string(&fixture_of("profiled", Layout::V1).drift_memory()).expect("an object is YAML");
     with_snapshots(|| insta::assert_snapshot!("drift-ConfigMap", object));
+}
+
+#[test]
+fn network_policies_where_they_are_asked_for() {
+    let policies = fixture_of("full", Layout::V1).network_policies();
+    let documents: Vec<_> =
+        policies.iter().map(|object| serde_norway::to_string(object).expect("an object is YAML")).collect();
+    with_snapshots(|| insta::assert_snapshot!("full-NetworkPolicy", documents.join("---\n")));
 }
 
 #[test]
 fn every_object_of_every_fixture() {
     for name in FIXTURES {
         let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for object in fixture(name).all {
+        for object in fixture_of(name, Layout::V1).all {
             let kind = object["kind"].as_str().expect("an object has a kind").to_owned();
             kinds.entry(kind).or_default().push(serde_norway::to_string(&object).expect("an object is YAML"));
         }
         for (kind, documents) in kinds {
             with_snapshots(|| insta::assert_snapshot!(format!("{name}-{kind}"), documents.join("---\n")));
         }
+    }
+}
+
+/// What users' clusters have from before there was a layout, and what they get with the next revision. Objects of an older
+/// layout never change: a Deployment that did would replace every pod that serves, and nothing would judge the new ones.
+#[test]
+fn pods_of_every_layout() {
+    for name in FIXTURES {
+        let objects = fixture_of(name, Layout::V2);
+        let of_layout = ["ControllerRevision", "Deployment"].map(|kind| objects.kind(kind)).into_iter().flatten();
+        let documents: Vec<_> =
+            of_layout.map(|object| serde_norway::to_string(object).expect("an object is YAML")).collect();
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V2"), documents.join("---\n")));
     }
 }

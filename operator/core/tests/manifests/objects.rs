@@ -27,6 +27,7 @@ use slipway_operator_core::{
                 controller_revision, serving,
                 traffic::{self, Split},
             },
+            layout::Layout,
             revision::{PlannedEngine, RevisionPlan, baseline_of, input_hash},
         },
         world::{PoolsView, RouteView, RulesView, World},
@@ -124,6 +125,7 @@ fn child(child: &Child) -> Value {
         Child::Deployment(object) => value(object.as_ref()),
         Child::HttpRoute(object) => value(object.as_ref()),
         Child::InferencePool(object) => value(object.as_ref()),
+        Child::NetworkPolicy(object) => value(object.as_ref()),
         Child::PrometheusRule(object) => value(object.as_ref()),
         Child::Job(object) => value(object.as_ref()),
         Child::Engine(object) => value(object.as_ref()),
@@ -133,8 +135,8 @@ fn child(child: &Child) -> Value {
 }
 
 impl Objects {
-    /// Everything that is written for an AgentDeployment on its way to serving.
-    pub fn of(agent_deployment: &AgentDeployment) -> Self {
+    /// Everything that is written for an AgentDeployment on its way to serving, with a plan of this layout.
+    pub fn of(agent_deployment: &AgentDeployment, layout: Layout) -> Self {
         let world = world(agent_deployment);
         let custom = builder(&world);
         let mut all = vec![value(&artifact_store::claim(&world.namespace, &world.settings.store))];
@@ -150,7 +152,7 @@ impl Objects {
         all.extend([value(&task), value(&job)]);
         all.extend(quality(&world, &custom));
         all.extend(campaign::objects(&world));
-        let plan = plan(&world);
+        let plan = plan(&world, layout);
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
         let inputs = input_hash(&world.spec).expect("a spec has a hash");
         all.push(value(&controller_revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
@@ -165,6 +167,17 @@ impl Objects {
         all.extend(traffic::traffic(&world, split).iter().map(child));
         all.extend(rules(&world));
         Self { agent_deployment: agent_deployment.clone(), revision, all }
+    }
+
+    /// Who reaches the pods, where the platform team asks for policies.
+    pub fn network_policies(&self) -> Vec<Value> {
+        let mut settings = Settings::clone(&settings());
+        settings.network_policies.agents = true;
+        settings.network_policies.operator_namespace = Some("slipway-system".to_owned());
+        settings.network_policies.metrics_namespaces = vec!["monitoring".to_owned()];
+        let world = World { settings: Arc::new(settings), ..world(&self.agent_deployment) };
+        let children = serving::revision_children(&world, &self.revision, &plan(&world, Layout::CURRENT), 1);
+        children.iter().map(child).filter(|object| object["kind"] == "NetworkPolicy").collect()
     }
 
     /// What is remembered of what serves once it has had traffic.
@@ -291,9 +304,15 @@ fn engine_world(engine: &slipway_crds::v1alpha1::Engine) -> EngineWorld {
     }
 }
 
-fn plan(world: &World) -> RevisionPlan {
+/// A plan as the operator made it when this layout was new.
+fn plan(world: &World, layout: Layout) -> RevisionPlan {
     let settings = settings();
+    let worker_resources = match layout {
+        Layout::V1 => None,
+        Layout::V2 => Some(settings.jobs.worker_resources.clone()),
+    };
     RevisionPlan {
+        layout,
         engine: PlannedEngine {
             name: "engine-0123456789".to_owned(),
             manifest_digest: digest("c"),
@@ -309,5 +328,6 @@ fn plan(world: &World) -> RevisionPlan {
         hardware: world.spec.hardware.clone(),
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
+        worker_resources,
     }
 }

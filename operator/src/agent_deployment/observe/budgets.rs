@@ -29,7 +29,7 @@ pub async fn observe(
     }
     let AgentDeploymentSpec { serving, rollout, .. } = &object.spec;
     let scope = Scope { namespace, name, replicas: serving.replicas, runbooks: None, baseline: rollout.baseline };
-    match ask(prometheus, &budget_queries(&scope)).await {
+    match ask(prometheus, namespace, &budget_queries(&scope)).await {
         Ok(view) => view,
         Err(error) => {
             let problem = chain(&error);
@@ -39,9 +39,9 @@ pub async fn observe(
     }
 }
 
-async fn ask(prometheus: &Prometheus, queries: &BudgetQueries) -> Result<BudgetsView, AskError> {
-    let runs = prometheus.ask(&queries.runs).await?;
-    let seconds = prometheus.ask(&queries.seconds).await?;
+async fn ask(prometheus: &Prometheus, namespace: &str, queries: &BudgetQueries) -> Result<BudgetsView, AskError> {
+    let runs = prometheus.ask(namespace, &queries.runs).await?;
+    let seconds = prometheus.ask(namespace, &queries.seconds).await?;
     Ok(counted(&runs, &seconds))
 }
 

@@ -8,7 +8,7 @@ use slipway_crds::v1alpha1::{
     AgentDeployment,
     agent_deployment::{Guardrail, RolloutStatus},
 };
-use slipway_operator_core::agent_deployment::rollout::guardrails::{GuardrailView, expression, is_due};
+use slipway_operator_core::agent_deployment::rollout::guardrails::{GuardrailView, Scope, expression, is_due};
 use slipway_vocabulary::failure::chain;
 
 use super::{is_compared, rollout_of};
@@ -60,7 +60,10 @@ async fn value(
     revision: Option<&str>,
 ) -> Result<Option<f64>, String> {
     let Some(revision) = revision else { return Ok(None) };
-    let series = prometheus.ask(&expression(guardrail, of, revision)).await.map_err(|error| chain(&error))?;
+    let (namespace, agent_deployment) = of;
+    let scope = Scope { namespace, labels: &prometheus.namespace_labels };
+    let expression = expression(guardrail, agent_deployment, revision, scope).map_err(|error| error.to_string())?;
+    let series = prometheus.ask(namespace, &expression).await.map_err(|error| chain(&error))?;
     only_value(&series)
 }
 

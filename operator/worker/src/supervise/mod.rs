@@ -24,7 +24,7 @@ use std::{
 
 pub use ending::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
-use slipway_backends::{no_build::OwnServer, tensorrt_llm::launch};
+use slipway_backends::{no_build::OwnServer, tensorrt_llm::launch, triton::on_loopback};
 use slipway_worker_contract::{FailureClass, Message, paths};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -90,13 +90,14 @@ impl Classify for SuperviseError {
     }
 }
 
-/// Composes Triton's command line: explicit control, and a readiness that does not wait for models.
+/// Composes Triton's command line: explicit control for the pod alone, and a readiness that does not wait for models.
 pub fn triton(program: &str, repository: &str, load: &[String], extra: &[String]) -> Server {
     let mut arguments = vec![
         format!("--model-repository={repository}"),
         "--model-control-mode=explicit".to_owned(),
         "--strict-readiness=false".to_owned(),
     ];
+    arguments.extend(on_loopback());
     arguments.extend(load.iter().map(|model| format!("--load-model={model}")));
     arguments.extend(extra.iter().cloned());
     Server { program: program.to_owned(), arguments, log_lines: TAIL_LINES, ended: None }
@@ -124,7 +125,7 @@ pub fn tensorrt_llm(program: &str, repository: &str, ranks: u32, extra: &[String
         ranks,
         models: Vec::new(),
         arguments: Vec::new(),
-        leader_arguments: [&own[..], extra].concat(),
+        leader_arguments: [&own[..], &on_loopback(), extra].concat(),
     };
     let mut command = server.command().into_iter();
     let program = command.next().unwrap_or_default();

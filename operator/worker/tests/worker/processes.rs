@@ -45,7 +45,7 @@ fn triton_starts_without_a_model_under_explicit_control() {
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "--model-repository=/slipway/engine/model_repository --model-control-mode=explicit --strict-readiness=false \
-         --http-port=9\n"
+         --http-address=127.0.0.1 --grpc-address=127.0.0.1 --metrics-address=0.0.0.0 --http-port=9\n"
     );
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "", "an orderly end says nothing");
@@ -58,7 +58,8 @@ fn triton_waits_for_an_engine_of_tensorrt_llm_and_outlives_one_that_does_not_loa
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
         "--model-repository=/slipway/engine/model_repository --model-control-mode=explicit --disable-auto-complete-config \
-         --strict-readiness=false --exit-on-error=false\n"
+         --strict-readiness=false --exit-on-error=false --http-address=127.0.0.1 --grpc-address=127.0.0.1 \
+         --metrics-address=0.0.0.0\n"
     );
 }
 

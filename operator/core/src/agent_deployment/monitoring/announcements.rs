@@ -26,7 +26,7 @@ pub(in crate::agent_deployment) fn announce(
     status: &AgentDeploymentStatus,
     notes: &[Note],
 ) -> Vec<Announcement> {
-    let known = |name: &&String| world.settings.notifications.knows(name);
+    let known = |name: &&String| world.settings.notifications.knows(name, &world.namespace);
     let receivers: Vec<String> = world.spec.alerts.receivers.iter().filter(known).cloned().collect();
     if receivers.is_empty() {
         return Vec::new();

@@ -1,10 +1,15 @@
 //! Guardrails of the user's own: what Prometheus says of a canary, held against a limit. Pure.
 
+mod scope;
+mod tokens;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::agent_deployment::{Guardrail, GuardrailStatus, RolloutStatus};
+
+pub use self::scope::{Scope, ScopeError, scoped};
 
 /// Looks in a row at which a guardrail must be exceeded. One may be a scrape that came late, or a burst.
 const LOOKS: i32 = 3;
@@ -45,11 +50,19 @@ pub enum Guarded {
     Harmed(String),
 }
 
-/// The expression for the pods of a revision.
-pub fn expression(guardrail: &Guardrail, (namespace, agent_deployment): (&str, &str), revision: &str) -> String {
+/// The expression for the pods of a revision, which reads metrics of their namespace alone.
+///
+/// # Errors
+/// When the query cannot be held to the namespace.
+pub fn expression(
+    guardrail: &Guardrail,
+    agent_deployment: &str,
+    revision: &str,
+    scope: Scope<'_>,
+) -> Result<String, ScopeError> {
     // `NAME-REVISION-` and what the ReplicaSet appends, which is cut short behind a long name.
     let pods = format!("{agent_deployment}-{revision}-[a-z0-9]+(-[a-z0-9]{{5}})?");
-    guardrail.query.replace("$pods", &pods).replace("$namespace", namespace)
+    scoped(&guardrail.query.replace("$pods", &pods).replace("$namespace", scope.namespace), scope)
 }
 
 /// Whether it is time to look.

@@ -15,6 +15,7 @@ pub mod guardrails;
 mod held;
 mod judge;
 mod keep;
+pub mod layout;
 pub(super) mod prediction;
 mod progress;
 mod readiness;

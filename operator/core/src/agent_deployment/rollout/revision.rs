@@ -18,6 +18,8 @@ use slipway_crds::{
 use slipway_worker_contract::Digest;
 use thiserror::Error;
 
+use super::layout::Layout;
+
 /// Annotation with the hash of the inputs that a plan was made from.
 pub const INPUT_HASH: &str = "slipway.dev/plan-input-hash";
 
@@ -47,6 +49,9 @@ pub enum RevisionError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionPlan {
+    /// How the pods are made.
+    #[serde(default, skip_serializing_if = "Layout::is_first")]
+    pub layout: Layout,
     /// The engine.
     pub engine: PlannedEngine,
     /// What is set in the model's configuration.
@@ -68,6 +73,9 @@ pub struct RevisionPlan {
     pub triton_resources: ContainerResources,
     /// Resources of the agent runtime's container.
     pub agent_resources: ContainerResources,
+    /// Resources of the worker's container; absent in plans from before it had any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_resources: Option<ContainerResources>,
 }
 
 /// The plan that the spec asks for.

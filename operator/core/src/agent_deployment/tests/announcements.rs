@@ -225,7 +225,7 @@ fn a_receiver_that_nobody_knows_is_named_and_disturbs_nothing() {
     assert_eq!(cluster.plan().children, known.plan().children);
     let plan = cluster.plan();
     let message = "spec.alerts.receivers: the operator does not know tema; it knows team, on-call. Name one of those, or add it to \
-                   notifications.receivers of the chart";
+                   notifications.receivers of the chart, for this namespace";
     let condition = plan.status.conditions.iter().find(|c| c.type_ == "ReceiversResolved").expect("it has one");
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "UnknownReceiver"));
     assert_eq!((condition.message.as_str(), plan.status.stage), (message, Some(Stage::Serving)));

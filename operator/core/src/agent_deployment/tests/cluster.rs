@@ -318,6 +318,7 @@ impl Cluster {
                 view.updated = wanted;
             }
             Child::HttpRoute(object) => self.own_route(&object),
+            Child::NetworkPolicy(object) => self.own(RemovalKind::NetworkPolicy, &object.metadata),
             Child::InferencePool(object) => self.own(RemovalKind::InferencePool, &object.metadata),
             Child::PrometheusRule(object) => self.own_rules(RemovalKind::PrometheusRule, &object.metadata),
             Child::Job(object) => {

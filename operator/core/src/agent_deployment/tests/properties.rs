@@ -139,6 +139,7 @@ fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
             | Child::Deployment(_)
             | Child::HttpRoute(_)
             | Child::InferencePool(_)
+            | Child::NetworkPolicy(_)
             | Child::PrometheusRule(_)
             | Child::Job(_)
             | Child::Profile(_)

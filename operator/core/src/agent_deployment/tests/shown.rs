@@ -19,6 +19,7 @@ pub(super) fn metadata_of(child: &Child) -> (&'static str, &ObjectMeta) {
         Child::Deployment(object) => ("Deployment", &object.metadata),
         Child::HttpRoute(object) => ("HTTPRoute", &object.metadata),
         Child::InferencePool(object) => ("InferencePool", &object.metadata),
+        Child::NetworkPolicy(object) => ("NetworkPolicy", &object.metadata),
         Child::PrometheusRule(object) => ("PrometheusRule", &object.metadata),
         Child::Job(object) => ("Job", &object.metadata),
         Child::Engine(object) => ("Engine", &object.metadata),

@@ -30,8 +30,19 @@ const GOOD: &str = "
 fn every_type_of_receiver_can_be_configured() {
     let settings = settings(GOOD);
     settings.check().expect("a good configuration");
-    let known: Vec<bool> = ["team", "on-call", "audit", "nobody"].map(|name| settings.notifications.knows(name)).into();
+    let known: Vec<bool> =
+        ["team", "on-call", "audit", "nobody"].map(|name| settings.notifications.knows(name, "support")).into();
     assert_eq!(known, [true, true, true, false]);
+}
+
+/// Otherwise whoever may write an AgentDeployment could page anybody.
+#[test]
+fn a_receiver_may_be_for_some_namespaces_alone() {
+    let settings =
+        settings("  receivers: [{name: on-call, allowedNamespaces: [support, sales], slack: {urlFile: url}}]");
+    settings.check().expect("a good configuration");
+    let known = ["support", "sales", "play"].map(|namespace| settings.notifications.knows("on-call", namespace));
+    assert_eq!(known, [true, true, false]);
 }
 
 #[rstest]
@@ -39,6 +50,16 @@ fn every_type_of_receiver_can_be_configured() {
     "{name: a, slack: {urlFile: f}}, {name: a, slack: {urlFile: g}}",
     "[1].name",
     "is a, as that of another receiver: rename one"
+)]
+#[case(
+    "{name: a, allowedNamespaces: [], slack: {urlFile: f}}",
+    "[0].allowedNamespaces",
+    "is empty: name the namespaces that may use the receiver, or leave it out"
+)]
+#[case(
+    "{name: a, allowedNamespaces: [Team A], slack: {urlFile: f}}",
+    "[0].allowedNamespaces",
+    "has \"Team A\", which is no name of a namespace: correct it"
 )]
 #[case(
     "{name: On Call, slack: {urlFile: f}}",

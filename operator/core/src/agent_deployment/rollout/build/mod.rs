@@ -1,6 +1,7 @@
 //! What serves and who is sent to it, one kind a file. Pure.
 
 pub mod controller_revision;
+pub mod network_policy;
 pub mod pod;
 pub mod pool;
 pub mod route;

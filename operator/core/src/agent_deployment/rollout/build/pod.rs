@@ -8,17 +8,17 @@ use k8s_openapi::{
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use slipway_backends::{no_build, tensorrt_llm::launch};
-use slipway_crds::v1alpha1::agent_deployment::ServedBy;
+use slipway_backends::{no_build, tensorrt_llm::launch, triton};
+use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResources};
 use slipway_worker_contract::paths;
 
 use crate::{
-    agent_deployment::rollout::revision::RevisionPlan,
+    agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
     artifact_store,
     jobs::{
         template::{
-            SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, claim_volume, complete_container, empty_dir, mount,
-            pod_defaults, read_only, shared_memory_volume,
+            SHARED_MEMORY, SHARED_MEMORY_VOLUME, STORE_VOLUME, bounded_shared_memory_volume, claim_volume,
+            complete_container, empty_dir, mount, pod_defaults, read_only, shared_memory_volume,
         },
         triton::environment,
     },
@@ -36,7 +36,7 @@ pub(super) const API_PORT: i32 = 8080;
 /// Name of the port for evidence, metrics and health.
 const ADMIN_PORT_NAME: &str = "admin";
 /// Port for evidence, metrics and health; in no Service.
-const ADMIN_PORT: i32 = 9464;
+pub(super) const ADMIN_PORT: i32 = 9464;
 /// Triton's HTTP port.
 const TRITON_HTTP_PORT: i32 = 8000;
 /// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
@@ -95,6 +95,7 @@ fn materialize(plan: &RevisionPlan) -> Container {
         name: "materialize".to_owned(),
         image: Some(plan.worker_image.clone()),
         args: Some(arguments),
+        resources: plan.worker_resources.as_ref().map(ContainerResources::to_requirements),
         volume_mounts: Some(vec![
             read_only(mount(STORE_VOLUME, paths::STORE_DIR)),
             mount(ENGINE_VOLUME, paths::ENGINE_DIR),
@@ -109,10 +110,7 @@ fn triton(plan: &RevisionPlan) -> Container {
     let own_server = served_by.no_build().and_then(|backend| no_build::of(backend).own_server());
     let (command, startup_probe) = match own_server {
         Some(server) => ((server.command)(paths::ENGINE_DIR, paths::CHECKPOINT), own_server_probe()),
-        None => {
-            let probe = probe("/v2/health/ready", TRITON_HTTP_PORT);
-            (triton_command(served_by), Probe { failure_threshold: Some(LOAD_SECONDS), ..probe })
-        }
+        None => (triton_command(served_by, plan.layout), triton_probe(plan.layout)),
     };
     Container {
         name: "triton".to_owned(),
@@ -142,8 +140,17 @@ fn own_server_probe() -> Probe {
     }
 }
 
+/// Whether Triton has loaded its models. Where only its pod reaches the API, the metrics say so: they are served from then on.
+fn triton_probe(layout: Layout) -> Probe {
+    let probe = match layout {
+        Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),
+        Layout::V2 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
+    };
+    Probe { failure_threshold: Some(LOAD_SECONDS), ..probe }
+}
+
 /// One server; of an engine that is split over GPUs one a GPU, of which the first answers.
-fn triton_command(served_by: ServedBy) -> Vec<String> {
+fn triton_command(served_by: ServedBy, layout: Layout) -> Vec<String> {
     let repository = format!("{}/{}", paths::ENGINE_DIR, paths::MODEL_REPOSITORY);
     let exit_timeout = format!("--exit-timeout-secs={TRITON_EXIT_SECONDS}");
     let models = served_by.models();
@@ -155,6 +162,7 @@ fn triton_command(served_by: ServedBy) -> Vec<String> {
                 "--model-control-mode=explicit".to_owned(),
             ],
             models.iter().map(|model| format!("--load-model={model}")).collect(),
+            layout.triton_arguments(),
             vec![exit_timeout],
         ]
         .concat(),
@@ -164,7 +172,7 @@ fn triton_command(served_by: ServedBy) -> Vec<String> {
             ranks,
             models: models.iter().map(|&model| model.to_owned()).collect(),
             arguments: vec![exit_timeout],
-            leader_arguments: Vec::new(),
+            leader_arguments: layout.triton_arguments(),
         }
         .command(),
     }
@@ -252,9 +260,16 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         config,
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, true),
         empty_dir(ENGINE_VOLUME),
-        shared_memory_volume(),
+        shared_memory(plan.layout),
     ];
     own.into_iter().chain(headers).collect()
+}
+
+fn shared_memory(layout: Layout) -> Volume {
+    match layout {
+        Layout::V1 => shared_memory_volume(),
+        Layout::V2 => bounded_shared_memory_volume(),
+    }
 }
 
 /// Tools with a Secret of headers: place and name of the tool, and the Secret's name.

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use slipway_crds::labels;
 
-use super::{pod, pool};
+use super::{network_policy, pod, pool};
 use crate::{
     agent_deployment::{
         metadata::{owned, revision_name, selector, serving_labels},
@@ -40,7 +40,8 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
         Child::Deployment(Box::new(deployment(world, hash, plan, replicas))),
     ];
     let pool = pool::inference_pool(world, hash).map(|pool| Child::InferencePool(Box::new(pool)));
-    always.into_iter().chain(pool).collect()
+    let policy = network_policy::network_policy(world, hash, plan).map(|policy| Child::NetworkPolicy(Box::new(policy)));
+    policy.into_iter().chain(always).chain(pool).collect()
 }
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {

@@ -94,10 +94,14 @@ fn looks_keep_time_with_the_judges_writes(
 
 #[test]
 fn an_expression_is_about_the_pods_of_one_revision() {
+    let labels = ["namespace".to_owned()];
+    let scope = Scope { namespace: "team", labels: &labels };
     let expected = r#"max(heat{namespace="team", pod=~"support-0123456789-[a-z0-9]+(-[a-z0-9]{5})?"})"#;
-    assert_eq!(expression(&declared("max: '1'")[0], ("team", "support"), "0123456789"), expected);
+    let of =
+        |revision: &str| expression(&declared("max: '1'")[0], "support", revision, scope).expect("a query in PromQL");
+    assert_eq!(of("0123456789"), expected);
     let expected = r#"max(heat{namespace="team", pod=~"support-0123456789-base-[a-z0-9]+(-[a-z0-9]{5})?"})"#;
-    assert_eq!(expression(&declared("max: '1'")[0], ("team", "support"), &baseline_of("0123456789")), expected);
+    assert_eq!(of(&baseline_of("0123456789")), expected);
 }
 
 #[test]

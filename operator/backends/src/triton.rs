@@ -1,0 +1,36 @@
+//! Which of Triton's doors are open. Pure.
+//!
+//! `--model-control-mode=explicit` comes with APIs that load code and unload models, and asks nobody for a key. So Triton
+//! listens on loopback, where only containers of its pod reach it. Its metrics, which only tell, stay on all addresses:
+//! the kubelet asks them whether Triton has started, and a Prometheus may.
+//!
+//! Options: triton-inference-server/server, src/command_line_parser.cc. `--http-restricted-api` came with 2.40 (23.11).
+
+/// Port of Triton's metrics.
+pub const METRICS_PORT: u16 = 8002;
+/// Where the metrics are. Triton opens its ports together, once the models are loaded that it loads at start
+/// (src/main.cc).
+pub const METRICS_PATH: &str = "/metrics";
+
+/// All groups of APIs but health and inference.
+const CONTROL: &str = "metadata,shared-memory,model-config,model-repository,statistics,trace,logging";
+
+/// The header that opens the groups. There is no such header: a colon ends the name of one, and gRPC knows no such key.
+/// So nothing is kept secret, and nothing in the pod can be talked into sending it.
+const NO_HEADER: &str = "no:header=opens";
+
+/// Arguments with which only the pod itself reaches HTTP and gRPC.
+#[must_use]
+pub fn on_loopback() -> Vec<String> {
+    // The metrics would follow the address of HTTP.
+    ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=0.0.0.0"].map(str::to_owned).to_vec()
+}
+
+/// Arguments that shut everything but health and inference, to the pod itself too.
+#[must_use]
+pub fn only_inference() -> Vec<String> {
+    vec![
+        format!("--http-restricted-api={CONTROL}:{NO_HEADER}"),
+        format!("--grpc-restricted-protocol={CONTROL}:{NO_HEADER}"),
+    ]
+}

@@ -1,0 +1,82 @@
+//! Who reaches the pods of a revision, and whom they reach, where the operator's configuration asks for it. Pure.
+//!
+//! A policy is for the cluster's network to enforce, and not every network does. What must be shut is shut without one.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::networking::v1::{
+        NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+        NetworkPolicySpec,
+    },
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+        util::intstr::IntOrString,
+    },
+};
+use slipway_backends::triton;
+use slipway_vocabulary::serving::Server;
+use url::Url;
+
+use super::{
+    pod::{ADMIN_PORT, API_PORT},
+    serving::selector,
+};
+use crate::agent_deployment::{
+    metadata::{owned, revision_name, serving_labels},
+    rollout::revision::RevisionPlan,
+    world::World,
+};
+
+/// Label with the name of a namespace, which the API server sets.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// Port of DNS.
+const DNS_PORT: i32 = 53;
+
+/// The policy of a revision, where there is to be one: anybody may call the agent; the operator and those who scrape see
+/// its counts; and it goes to the ports of its tools. Policies know no names of hosts.
+pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
+    let settings = &world.settings.network_policies;
+    if !settings.agents {
+        return None;
+    }
+    let metrics = (plan.engine.served_by.server() == Server::Triton).then(|| i32::from(triton::METRICS_PORT));
+    let counts = std::iter::once(ADMIN_PORT).chain(metrics).map(tcp).collect();
+    let observers = settings.operator_namespace.iter().chain(&settings.metrics_namespaces).cloned().collect();
+    let ingress = vec![
+        NetworkPolicyIngressRule { from: None, ports: Some(vec![tcp(API_PORT)]) },
+        NetworkPolicyIngressRule { from: Some(vec![namespaces(observers)]), ports: Some(counts) },
+    ];
+    let dns = ["UDP", "TCP"].map(|protocol| port(protocol, DNS_PORT));
+    let ports = dns.into_iter().chain(tool_ports(plan).into_iter().map(tcp)).collect();
+    Some(NetworkPolicy {
+        metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(LabelSelector { match_labels: Some(selector(world, hash)), ..Default::default() }),
+            policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
+            ingress: Some(ingress),
+            egress: Some(vec![NetworkPolicyEgressRule { to: None, ports: Some(ports) }]),
+        }),
+    })
+}
+
+/// Ports of the tools' servers.
+fn tool_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
+    let urls = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
+    urls.filter_map(|url| Url::parse(url).ok()?.port_or_known_default()).map(i32::from).collect()
+}
+
+fn namespaces(names: Vec<String>) -> NetworkPolicyPeer {
+    let is_one_of =
+        LabelSelectorRequirement { key: NAMESPACE_NAME.to_owned(), operator: "In".to_owned(), values: Some(names) };
+    let selector = LabelSelector { match_expressions: Some(vec![is_one_of]), ..Default::default() };
+    NetworkPolicyPeer { namespace_selector: Some(selector), ..Default::default() }
+}
+
+fn tcp(number: i32) -> NetworkPolicyPort {
+    port("TCP", number)
+}
+
+fn port(protocol: &str, number: i32) -> NetworkPolicyPort {
+    NetworkPolicyPort { protocol: Some(protocol.to_owned()), port: Some(IntOrString::Int(number)), end_port: None }
+}

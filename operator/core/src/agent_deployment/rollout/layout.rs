@@ -1,0 +1,40 @@
+//! The layouts of serving pods, so that another version of the operator restarts none. Pure.
+//!
+//! A revision's plan records the layout that its pods were made in, and the builders go on making that layout: a changed
+//! template would replace all pods of stable, and no canary would judge it. New plans have [`Layout::CURRENT`]. So a
+//! change to the pods arrives with the next revision, and is judged with it.
+//!
+//! To change the pods, add a version, branch on it in `build/pod.rs`, and let [`Layout::CURRENT`] be it. What older
+//! versions say stays: their pods are golden in `operator/core/tests/snapshots`.
+
+use serde::{Deserialize, Serialize};
+use slipway_backends::triton;
+
+/// How the pods of a revision are made. Absent in a plan means the first, as plans from before there was a second say
+/// nothing. A version that is not known here makes the whole record unreadable: its pods stay as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layout {
+    /// Triton listens on all addresses, and the memory that processes share has no limit of its own.
+    #[default]
+    V1,
+    /// Triton listens on loopback and keeps its control APIs shut, and the memory that processes share is bounded.
+    V2,
+}
+
+impl Layout {
+    /// The layout of new plans.
+    pub const CURRENT: Self = Self::V2;
+
+    /// Whether it is the one that a plan leaves out.
+    pub fn is_first(&self) -> bool {
+        *self == Self::V1
+    }
+
+    /// Arguments that say who reaches a pod's Triton.
+    pub fn triton_arguments(self) -> Vec<String> {
+        match self {
+            Self::V1 => Vec::new(),
+            Self::V2 => [triton::on_loopback(), triton::only_inference()].concat(),
+        }
+    }
+}
