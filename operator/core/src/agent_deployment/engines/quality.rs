@@ -227,7 +227,11 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
         }
         _ => {
             quality.accepted = true;
-            format!("quality {score:.2} %, the reference")
+            if is_quantized(draft) {
+                format!("quality {score:.2} %; the checkpoint is quantized, so nothing more exact is compared with it")
+            } else {
+                format!("quality {score:.2} %, the reference")
+            }
         }
     };
     if let Some(choice) = choice_of(draft, case.engine) {
@@ -245,6 +249,12 @@ fn gate(world: &World, case: &Case<'_>, mut quality: MeasuredQuality, draft: &mu
         refuse(world, draft, case.engine, Refusal { subject: figures(&quality, limit), why });
     }
     quality
+}
+
+/// Whether the model came quantized: what that lost cannot be measured here.
+fn is_quantized(draft: &Draft) -> bool {
+    let shape = draft.status.model.as_ref().and_then(|model| model.shape.as_ref());
+    shape.is_some_and(|shape| shape.quantization.is_some())
 }
 
 /// Why an engine is refused.
