@@ -276,14 +276,18 @@ async fn sglangs_server_is_scored_measured_and_answers() {
 /// No Job of a refused spec but the one that read config.json.
 #[tokio::test]
 async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
-    let namespace = namespace_with("no-build-refused", A100, &["fp8", "argument"]).await;
-    namespace.apply(&agent("fp8", A100, (vllm(IMAGE), "FP8"))).await.unwrap();
+    let namespace = namespace_with("no-build-refused", A100, &["fp4", "argument"]).await;
+    namespace.apply(&agent("fp4", A100, (vllm(IMAGE), "NVFP4"))).await.unwrap();
     let mut contradicts = vllm(IMAGE);
     contradicts["vllm"]["extraArgs"] = json!(["enforce_eager=true", "max_num_seqs=1"]);
     namespace.apply(&agent("argument", A100, (contradicts, "BF16"))).await.unwrap();
 
-    let message = namespace.wait_for_message("fp8", "Stalled", "SM80", LIMIT).await.unwrap();
-    assert_eq!(message, "spec.search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16");
+    let message = namespace.wait_for_message("fp4", "Stalled", "NVFP4", LIMIT).await.unwrap();
+    assert_eq!(
+        message,
+        "spec.search.precision[0]: VLLM quantizes nothing and the checkpoint is not in NVFP4; use FP16, BF16 or FP8, or a \
+         checkpoint in NVFP4"
+    );
     let message = namespace.wait_for_message("argument", "Stalled", "extraArgs", LIMIT).await.unwrap();
     assert_eq!(
         message,

@@ -216,7 +216,7 @@ async fn fp8_on_an_a100_is_refused_before_anything_is_fetched() {
     let message = namespace.wait_for_message("refused", "Stalled", "SM80", LIMIT).await.unwrap();
     assert_eq!(
         message,
-        "spec.search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16, INT8WeightOnly, \
+        "spec.search.precision[0]: FP8 engines do not run on a100-sxm (SM80); it runs FP16, BF16, INT8WeightOnly, \
          INT8SmoothQuant, INT4WeightOnly, INT4AWQ"
     );
     let jobs = namespace.api::<k8s_openapi::api::batch::v1::Job>().list(&ListParams::default()).await.unwrap();

@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::FailureClass;
+use slipway_vocabulary::serving::ModelFamily;
 
 use super::{
     agent_deployment::{
@@ -157,6 +158,12 @@ pub struct TensorRtLlmBuild {
     pub max_batch_size: i32,
     /// Maximum number of tokens of one iteration.
     pub max_num_tokens: i32,
+    /// Family of the model, which decides the script that converts it. Absent means Llama.
+    #[serde(default, skip_serializing_if = "ModelFamily::is_llama")]
+    pub family: ModelFamily,
+    /// Whether the checkpoint is quantized already. The tools only convert it then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prequantized: bool,
     /// Calibration of the quantization, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<CalibrationIdentity>,

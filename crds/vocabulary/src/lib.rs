@@ -2,7 +2,7 @@
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and
-//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it.
+//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it. [`gpu`] is the one table of GPU products.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -11,6 +11,7 @@
 mod driver;
 pub mod evidence;
 pub mod failure;
+pub mod gpu;
 mod latency;
 mod measurement;
 mod percentile;

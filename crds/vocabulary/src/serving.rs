@@ -57,6 +57,33 @@ pub enum ServedBy {
     NoBuild(NoBuildBackend),
 }
 
+/// The family of a model whose checkpoint TensorRT-LLM's tools convert, by the script that does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub enum ModelFamily {
+    /// Llama, Mistral and Mixtral.
+    #[default]
+    Llama,
+    /// Qwen2 and Qwen2.5.
+    Qwen2,
+    /// Phi-2.
+    Phi,
+    /// Phi-3, Phi-3.5 and Phi-4.
+    Phi3,
+    /// Gemma and Gemma 2.
+    Gemma,
+    /// Nemotron.
+    Nemotron,
+}
+
+impl ModelFamily {
+    /// Whether it is Llama's.
+    #[must_use]
+    pub fn is_llama(&self) -> bool {
+        *self == Self::Llama
+    }
+}
+
 /// What takes the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {

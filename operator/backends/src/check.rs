@@ -7,8 +7,10 @@ use crate::gpu::Gpu;
 use crate::memory::{Estimate, GIB, Layout, Shape, estimate};
 use crate::tensorrt_llm::version::VersionError;
 
+mod checkpoint;
 mod refusal;
 
+pub use checkpoint::Checkpoint;
 pub use refusal::{Problem, Refusal};
 
 /// What a spec asks for, with what resolve found.
@@ -38,6 +40,8 @@ pub struct Asked {
     pub max_seq_len: u32,
     /// `search.maxBatchSize`, its smallest.
     pub max_batch_size: u32,
+    /// `search.maxBatchSize`, its largest.
+    pub most_batch_size: u32,
     /// `search.maxNumTokens`, its smallest.
     pub max_num_tokens: u32,
     /// Whether `engine.tensorRTLLM.calibration` is set; without a build there is none.
@@ -71,6 +75,20 @@ pub(crate) fn layers(asked: &Asked, index: usize, groups: u32) -> Option<Refusal
     (!divides).then(|| Refusal::new(format!("search.pipelineParallel[{index}]"), Problem::Layers { layers, groups }))
 }
 
+/// Groups that need not be equal, but of which each has a layer.
+pub(crate) fn uneven_layers(asked: &Asked, index: usize, groups: u32) -> Option<Refusal> {
+    let layers = asked.shape.layers;
+    let is_possible = (1..=layers).contains(&groups);
+    (!is_possible)
+        .then(|| Refusal::new(format!("search.pipelineParallel[{index}]"), Problem::TooManyGroups { layers, groups }))
+}
+
+/// Fewer tokens of an iteration than sequences, each of which has one in it.
+pub(crate) fn tokens(asked: &Asked, product: &'static str) -> Option<Refusal> {
+    let (tokens, sequences) = (asked.max_num_tokens, asked.most_batch_size);
+    (tokens < sequences).then(|| Refusal::new("search.maxNumTokens", Problem::FewTokens { tokens, sequences, product }))
+}
+
 pub(crate) fn positions(asked: &Asked, field: &str) -> Option<Refusal> {
     let Asked { max_seq_len: asked_for, shape: Shape { max_positions, .. }, .. } = *asked;
     let problem = Problem::Positions { asked: asked_for, most: max_positions };
@@ -84,12 +102,13 @@ pub(crate) fn memory(asked: &Asked) -> f64 {
 
 pub(crate) fn sizes(
     asked: &Asked,
-    precision: Precision,
-    kv_cache: KvCachePrecision,
+    checkpoint: &Checkpoint,
+    (precision, kv_cache): (Precision, KvCachePrecision),
     parallelism: Parallelism,
 ) -> Estimate {
     let layout = Layout {
         precision,
+        is_as_stored: checkpoint.precision() == Some(precision),
         kv_cache,
         parallelism,
         max_batch_size: asked.max_batch_size,

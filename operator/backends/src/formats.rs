@@ -25,11 +25,13 @@ pub enum Precision {
     W4A8Awq,
     /// FP4 of Blackwell.
     Nvfp4,
+    /// FP4 in groups of 32 that share a power of two, as gpt-oss has its experts.
+    Mxfp4,
 }
 
 impl Precision {
     /// Every precision, cheapest to serve last.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fp16,
         Self::Bf16,
         Self::Fp8,
@@ -39,6 +41,7 @@ impl Precision {
         Self::Int4Awq,
         Self::W4A8Awq,
         Self::Nvfp4,
+        Self::Mxfp4,
     ];
 
     /// The word of the API.
@@ -54,11 +57,12 @@ impl Precision {
             Self::Int4Awq => "INT4AWQ",
             Self::W4A8Awq => "W4A8AWQ",
             Self::Nvfp4 => "NVFP4",
+            Self::Mxfp4 => "MXFP4",
         }
     }
 
-    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in
-    /// NVFP4.
+    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in NVFP4, of
+    /// 32 share 8 in MXFP4 (OCP Microscaling Formats 1.0, section 5).
     #[must_use]
     pub fn weight_bits(self) -> f64 {
         match self {
@@ -67,6 +71,7 @@ impl Precision {
             Self::Int4WeightOnly => 4.0,
             Self::Int4Awq | Self::W4A8Awq => 4.0 + 16.0 / 128.0,
             Self::Nvfp4 => 4.0 + 8.0 / 16.0,
+            Self::Mxfp4 => 4.0 + 8.0 / 32.0,
         }
     }
 
@@ -74,7 +79,7 @@ impl Precision {
     #[must_use]
     pub fn needs_calibration(self) -> bool {
         match self {
-            Self::Fp16 | Self::Bf16 | Self::Int8WeightOnly | Self::Int4WeightOnly => false,
+            Self::Fp16 | Self::Bf16 | Self::Int8WeightOnly | Self::Int4WeightOnly | Self::Mxfp4 => false,
             Self::Fp8 | Self::Int8SmoothQuant | Self::Int4Awq | Self::W4A8Awq | Self::Nvfp4 => true,
         }
     }

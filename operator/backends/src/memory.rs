@@ -2,14 +2,17 @@
 //!
 //! Per GPU, of a decoder-only transformer with gated MLPs, with *tp* GPUs a layer and *pp* groups of layers:
 //!
-//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied
-//!   where there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
-//!   `--use_parallel_embedding`), one that is last 1/tp of the output layer.
-//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8. Sources: Kwon et al.,
-//!   PagedAttention, SOSP 2023, section 3; README of upstream's Llama, "Long context length".
-//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM,
-//!   docs/source/reference/memory.md). Upstream gives no formula. Taken are the widest live tensors of one layer at 16
-//!   bits: twice the residual stream, QKV, and gate and up of the MLP, plus FP32 logits of every sequence.
+//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied where
+//!   there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
+//!   `--use_parallel_embedding`), one that is last 1/tp of the output layer. The MLP of a mixture is all its experts, for
+//!   each may be next. Where the checkpoint's own parameters or bytes are counted, the layers together have exactly these.
+//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8 (Kwon et al., PagedAttention, SOSP 2023,
+//!   section 3; README of upstream's Llama, "Long context length"). Latent attention keeps one vector of each token and
+//!   layer, and every GPU the whole of it (DeepSeek-AI, DeepSeek-V2, 2024, section 2.1; vllm-project/vllm,
+//!   vllm/v1/kv_cache_interface.py: `MLAAttentionSpec`).
+//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM, docs/source/reference/memory.md).
+//!   Upstream gives no formula; taken as the widest live tensors of one layer at 16 bits: twice the residual stream, QKV,
+//!   and gate and up of the MLP, plus FP32 logits of every sequence.
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!
 //! Activations and runtime are estimates that no GPU has confirmed; weights and KV cache follow from the shape.
@@ -53,6 +56,41 @@ pub struct Shape {
     pub is_tied: bool,
     /// Longest sequence that the positions allow.
     pub max_positions: u32,
+    /// First layers that have one MLP in place of experts.
+    pub dense_layers: u32,
+    /// Width of these layers' MLP.
+    pub dense_intermediate: u32,
+    /// Width of the experts that every token visits, together.
+    pub shared_intermediate: u32,
+    /// Numbers that latent attention keeps of a token in a layer; 0 without.
+    pub latent: u32,
+    /// Parameters that are loaded, counted in the checkpoint; 0 if they are not counted, or quantized.
+    pub parameters: u64,
+    /// Bytes of these in the checkpoint; 0 if they are not counted.
+    pub stored_bytes: u64,
+}
+
+impl Shape {
+    /// Nothing of what only some models have: one MLP a layer, heads of keys and values, weights that nobody counted.
+    pub const PLAIN: Self = Self {
+        layers: 0,
+        heads: 0,
+        kv_heads: 0,
+        head_size: 0,
+        hidden: 0,
+        intermediate: 0,
+        experts: 1,
+        experts_per_token: 1,
+        vocabulary: 0,
+        is_tied: false,
+        max_positions: 0,
+        dense_layers: 0,
+        dense_intermediate: 0,
+        shared_intermediate: 0,
+        latent: 0,
+        parameters: 0,
+        stored_bytes: 0,
+    };
 }
 
 /// How an engine is laid out.
@@ -60,6 +98,8 @@ pub struct Shape {
 pub struct Layout {
     /// Weights and activations.
     pub precision: Precision,
+    /// Whether the weights are loaded as the checkpoint has them.
+    pub is_as_stored: bool,
     /// KV cache.
     pub kv_cache: KvCachePrecision,
     /// How it is split.
@@ -122,15 +162,50 @@ fn attention_weights(shape: &Shape, tensor: f64) -> f64 {
     2.0 * hidden * size * (f64::from(shape.heads) + copied_kv_heads)
 }
 
-fn mlp_weights(shape: &Shape, experts: u32) -> f64 {
-    3.0 * f64::from(shape.hidden) * f64::from(shape.intermediate) * f64::from(experts)
+/// Weights of the MLPs of so many layers, the heaviest ones: layers of experts before those with one MLP.
+fn mlp_weights(shape: &Shape, layers: u32) -> f64 {
+    let hidden = f64::from(shape.hidden);
+    let of_experts = layers.min(shape.layers.saturating_sub(shape.dense_layers));
+    let experts =
+        f64::from(shape.intermediate) * f64::from(shape.experts.max(1)) + f64::from(shape.shared_intermediate);
+    let dense = f64::from(layers - of_experts) * f64::from(shape.dense_intermediate);
+    3.0 * hidden * (f64::from(of_experts) * experts + dense)
 }
 
-/// Number of parameters, norms and routers left out (below a thousandth).
+fn embedding_weights(shape: &Shape) -> f64 {
+    let copies = if shape.is_tied { 1.0 } else { 2.0 };
+    copies * f64::from(shape.vocabulary) * f64::from(shape.hidden)
+}
+
+/// Number of parameters by the shape, norms and routers left out (below a thousandth).
 #[must_use]
 pub fn parameters(shape: &Shape) -> f64 {
-    let embeddings = if shape.is_tied { 1.0 } else { 2.0 } * f64::from(shape.vocabulary) * f64::from(shape.hidden);
-    f64::from(shape.layers) * (attention_weights(shape, 1.0) + mlp_weights(shape, shape.experts)) + embeddings
+    linear_weights(shape, shape.layers, 1.0) + embedding_weights(shape)
+}
+
+fn linear_weights(shape: &Shape, layers: u32, tensor: f64) -> f64 {
+    f64::from(layers) * attention_weights(shape, tensor) + mlp_weights(shape, layers)
+}
+
+/// Bytes of all layers, as far as they are counted.
+fn counted(shape: &Shape, layout: &Layout) -> Option<f64> {
+    let embeddings = embedding_weights(shape);
+    // Embeddings are of 16 bits in quantized checkpoints too.
+    let stored = || (shape.stored_bytes as f64 - 2.0 * embeddings).max(0.0);
+    let made = || (shape.parameters as f64 - embeddings).max(0.0) * layout.precision.weight_bits() / 8.0;
+    match (layout.is_as_stored && shape.stored_bytes > 0, shape.parameters > 0) {
+        (true, _) => Some(stored()),
+        (false, true) => Some(made()),
+        (false, false) => None,
+    }
+}
+
+/// Bytes of the layers on the fullest GPU.
+fn layer_bytes(shape: &Shape, layout: &Layout, layers: u32, tensor: f64) -> f64 {
+    let by_shape = |layers, tensor| linear_weights(shape, layers, tensor) * layout.precision.weight_bits() / 8.0;
+    let whole = by_shape(shape.layers, 1.0);
+    let correction = counted(shape, layout).map_or(1.0, |counted| if whole > 0.0 { counted / whole } else { 1.0 });
+    by_shape(layers, tensor) / tensor * correction
 }
 
 /// Estimates what a layout takes of its fullest GPU.
@@ -138,20 +213,20 @@ pub fn parameters(shape: &Shape) -> f64 {
 pub fn estimate(shape: &Shape, layout: &Layout) -> Estimate {
     let tensor = f64::from(layout.parallelism.tensor.max(1));
     let pipeline = layout.parallelism.pipeline.max(1);
-    let layers = f64::from(shape.layers.div_ceil(pipeline));
-    let linear = layers * (attention_weights(shape, tensor) + mlp_weights(shape, shape.experts)) / tensor;
+    let layers = shape.layers.div_ceil(pipeline);
     let embedding = 2.0 * f64::from(shape.vocabulary) * f64::from(shape.hidden);
     // The engine keeps a tied output layer apart, because it is split and the embedding is not.
     let embeddings = if pipeline == 1 { embedding + embedding / tensor } else { embedding };
     let tokens = f64::from(layout.max_num_tokens);
     let kv_width = f64::from(shape.kv_heads).max(tensor) * f64::from(shape.head_size);
     let qkv = (f64::from(shape.heads) * f64::from(shape.head_size) + 2.0 * kv_width) / tensor;
-    let visited = f64::from(shape.experts_per_token.max(1));
-    let mlp = 2.0 * f64::from(shape.intermediate) * visited / tensor;
+    let visited = f64::from(shape.intermediate) * f64::from(shape.experts_per_token.max(1));
+    let mlp = 2.0 * (visited + f64::from(shape.shared_intermediate)) / tensor;
     let logits = 4.0 * f64::from(layout.max_batch_size) * f64::from(shape.vocabulary);
-    let kv_per_token = 2.0 * layers * kv_width / tensor * layout.kv_cache.bits() / 8.0;
+    let kept = if shape.latent > 0 { f64::from(shape.latent) } else { 2.0 * kv_width / tensor };
+    let kv_per_token = f64::from(layers) * kept * layout.kv_cache.bits() / 8.0;
     Estimate {
-        weights: linear * layout.precision.weight_bits() / 8.0 + embeddings,
+        weights: layer_bytes(shape, layout, layers, tensor) + embeddings,
         activations: 2.0 * tokens * (2.0 * f64::from(shape.hidden) + qkv + mlp) + logits,
         runtime: RUNTIME_BYTES,
         kv_per_token,

@@ -14,11 +14,14 @@ mod release;
 use serde_json::{Map, Value};
 use slipway_vocabulary::serving::NoBuildBackend;
 
-pub use self::check::{Checkpoint, Unbuilt, check_no_build};
+pub(crate) use self::check::iteration;
+pub use self::check::{Unbuilt, check_no_build};
 pub use self::extra::ArgumentError;
 pub(crate) use self::extra::merge;
 pub(crate) use self::release::{Oldest, numbers};
 pub use self::release::{ReleaseError, image};
+pub use crate::check::Checkpoint;
+use crate::check::{Asked, Refusal};
 use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
 use crate::memory::Estimate;
 
@@ -45,8 +48,14 @@ pub struct Backend {
     /// Precisions in which it serves a checkpoint that is not quantized. What is not of 16 bits, it makes while it
     /// loads.
     pub serves_plain: &'static [Precision],
-    /// Whether it computes with weights of a precision on GPUs of an architecture, such as 89 for SM89.
-    pub runs: fn(Precision, u32) -> bool,
+    /// Whether it computes with weights on GPUs of an architecture.
+    pub runs: fn(&Weights<'_>) -> bool,
+    /// Methods whose files it reads, of those that only some backends read: see [`Checkpoint::own_layout`].
+    pub methods: &'static [&'static str],
+    /// Why layers cannot be split into so many groups, the value of `search.pipelineParallel` at an index.
+    pub pipeline: fn(&Asked, usize, u32) -> Option<Refusal>,
+    /// What it alone refuses.
+    pub own_refusals: fn(&Asked, &Unbuilt) -> Vec<Refusal>,
     /// What an engine of some sizes needs, by its share of memory and the memory of a GPU.
     pub room: fn(&Estimate, f64, f64) -> Room,
     /// Writes its arguments.
@@ -57,6 +66,19 @@ pub struct Backend {
     pub environment: &'static [(&'static str, &'static str)],
     /// What serves, and what the image must have for that.
     pub serving: Serving,
+}
+
+/// Weights that a backend is to compute with.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights<'a> {
+    /// What they are when they are loaded.
+    pub precision: Precision,
+    /// What they are in the checkpoint.
+    pub checkpoint: &'a Checkpoint,
+    /// The backend's version.
+    pub version: &'a str,
+    /// The GPU's architecture, such as 89 for SM89.
+    pub sm: u32,
 }
 
 /// Versions and images of a backend.
@@ -90,8 +112,8 @@ pub enum Serving {
     TritonBackend {
         /// Its folder below Triton's backends.
         folder: &'static str,
-        /// Writes `config.pbtxt` of a model of this name.
-        configuration: fn(&str) -> String,
+        /// Writes `config.pbtxt` of a model of a name, for a version.
+        configuration: fn(&str, &str) -> String,
     },
     /// A model that the image has, under our name.
     TritonModel,

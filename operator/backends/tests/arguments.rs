@@ -8,6 +8,7 @@ use std::process::{Command as Process, Stdio};
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value, json};
 use slipway_backends::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
+use slipway_backends::tensorrt_llm::family::ModelFamily;
 use slipway_backends::tensorrt_llm::options::{
     BuildOptions, Calibration, ConvertOptions, GemmPlugin, QuantFormat, QuantKvCache, QuantizeOptions, SmoothQuant,
     Toggle, WeightOnly,
@@ -94,6 +95,8 @@ fn engine(release: Release, precision: Precision) -> EngineRequest {
     let calibration = Calibration { dataset: "/calibration".into(), samples: 256, max_tokens: 1024 };
     EngineRequest {
         release,
+        family: ModelFamily::Llama,
+        is_prequantized: false,
         precision,
         kv_cache: KvCachePrecision::Auto,
         dtype: Dtype::Bfloat16,
@@ -146,7 +149,7 @@ fn every_generated_argument_list_is_read_as_it_was_meant() {
     for request in covering_set() {
         let commands = match commands(&request, &folders()) {
             Ok(commands) => commands,
-            Err(RecipeError::KvCache { .. } | RecipeError::Options(_)) => continue,
+            Err(RecipeError::KvCache { .. } | RecipeError::Options(_) | RecipeError::NoFormat(_)) => continue,
             Err(error) => panic!("{error}"),
         };
         for Command { tool, argv } in commands {
@@ -345,4 +348,98 @@ fn arguments_for_a_tool_that_is_not_used_are_refused() {
     let kv =
         QuantizeOptions { kv_cache: Some(QuantKvCache::Int8), ..QuantizeOptions::new("m", "o", QuantFormat::Int4Awq) };
     assert!(kv.arguments(Version::new(0, 16, 0)).unwrap().contains(&"--kv_cache_dtype=int8".to_owned()));
+}
+
+/// Options of each family's script, as its own parser names them: NVIDIA/TensorRT-LLM, examples/models/core, at the commits
+/// in the documentation of `family`.
+const SCRIPTS: [(ModelFamily, &str, &[&str]); 4] = [
+    (
+        ModelFamily::Qwen2,
+        "models/core/qwen",
+        &[
+            "--model_dir",
+            "--tp_size",
+            "--pp_size",
+            "--dtype",
+            "--use_weight_only",
+            "--weight_only_precision",
+            "--calib_dataset",
+            "--smoothquant",
+            "--per_channel",
+            "--per_token",
+            "--int8_kv_cache",
+            "--output_dir",
+            "--workers",
+        ],
+    ),
+    (
+        ModelFamily::Phi3,
+        "models/core/phi",
+        &[
+            "--model_dir",
+            "--tp_size",
+            "--pp_size",
+            "--dtype",
+            "--use_weight_only",
+            "--weight_only_precision",
+            "--output_dir",
+            "--workers",
+        ],
+    ),
+    (
+        ModelFamily::Gemma,
+        "models/core/gemma",
+        &["--ckpt-type", "--model-dir", "--output-model-dir", "--world-size", "--dtype"],
+    ),
+    (
+        ModelFamily::Nemotron,
+        "models/core/gpt",
+        &[
+            "--model_dir",
+            "--tp_size",
+            "--pp_size",
+            "--dtype",
+            "--use_weight_only",
+            "--weight_only_precision",
+            "--output_dir",
+            "--workers",
+        ],
+    ),
+];
+
+#[test]
+fn every_family_is_told_what_its_script_knows() {
+    for (family, script, known) in SCRIPTS {
+        for kv_cache in [KvCachePrecision::Auto, KvCachePrecision::Int8] {
+            for precision in Precision::ALL {
+                let request = EngineRequest { family, kv_cache, ..engine(find("1.0.0").unwrap(), precision) };
+                let Ok([command, _]) = commands(&request, &folders()) else { continue };
+                if command.tool == Tool::Quantize {
+                    continue;
+                }
+                assert_eq!(command.argv[1], format!("/app/examples/{script}/convert_checkpoint.py"));
+                let names = command.argv[2..].iter().map(|argument| argument.split('=').next().unwrap_or_default());
+                let unknown: Vec<&str> = names.filter(|name| !known.contains(name)).collect();
+                // What only quantize.py makes of a family is refused before: Gemma's script is asked for 16 bits alone.
+                let is_made = slipway_backends::tensorrt_llm::family::precisions(family, "").contains(&precision);
+                assert!(!is_made || unknown.is_empty(), "{family:?} {}: {unknown:?}", precision.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_quantized_already_is_only_converted() {
+    let request = EngineRequest { is_prequantized: true, ..engine(find("1.0.0").unwrap(), Precision::Int4Awq) };
+    let [command, _] = commands(&request, &folders()).unwrap();
+    assert_eq!(
+        command.argv.join(" "),
+        "python3 /app/examples/models/core/llama/convert_checkpoint.py --model_dir=/model --output_dir=/work/checkpoint \
+         --dtype=bfloat16 --tp_size=1 --pp_size=1"
+    );
+    let with_cache = EngineRequest { kv_cache: KvCachePrecision::Fp8, ..request };
+    assert_eq!(
+        commands(&with_cache, &folders()).unwrap_err().to_string(),
+        "search.kvCachePrecision: of a checkpoint that is quantized already only Auto is made: use Auto"
+    );
 }

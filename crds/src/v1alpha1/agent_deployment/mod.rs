@@ -147,7 +147,7 @@ pub use tensorrt_llm::{
         "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
          !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
         .message("search.precision of backends other than Custom must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
-                  INT8SmoothQuant, INT4AWQ, W4A8AWQ or NVFP4: name one or more of them")
+                  INT8SmoothQuant, INT4AWQ, W4A8AWQ, NVFP4 or MXFP4: name one or more of them")
         .field_path(".search.precision"),
     validation = Rule::new(
         "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.instances)")

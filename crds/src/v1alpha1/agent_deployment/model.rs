@@ -198,6 +198,8 @@ pub enum Precision {
     W4A8AWQ,
     /// 4-bit floating point of Blackwell GPUs.
     NVFP4,
+    /// 4-bit floating point in groups of 32, as gpt-oss is stored.
+    MXFP4,
 }
 
 impl Precision {
@@ -215,6 +217,7 @@ impl Precision {
             Self::INT4AWQ => "INT4AWQ",
             Self::W4A8AWQ => "W4A8AWQ",
             Self::NVFP4 => "NVFP4",
+            Self::MXFP4 => "MXFP4",
         }
     }
 }

@@ -194,6 +194,18 @@ pub struct ResolvedShape {
     pub experts: i64,
     /// Number of experts that process a token.
     pub experts_per_token: i64,
+    /// Number of layers of a mixture that have one MLP in place of experts. Absent means none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dense_layers: i64,
+    /// Width of the MLP of these layers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dense_intermediate_size: i64,
+    /// Width of the experts that process every token, together. Absent means none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_intermediate_size: i64,
+    /// Numbers that latent attention keeps of a token in a layer. Absent means heads of keys and values.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub latent_size: i64,
     /// Number of tokens in the vocabulary.
     pub vocabulary: i64,
     /// Whether the output layer shares the embedding's weights.
@@ -209,6 +221,18 @@ pub struct ResolvedShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub quantization: Option<String>,
+    /// Method that quantized the weights, where `quantization` is a value of `search.precision`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub quantization_method: Option<String>,
+    /// Bytes of the weights that are loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter_bytes: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// An image reference and its content.

@@ -5,7 +5,6 @@
 
 mod cost;
 mod gp;
-pub mod gpu;
 mod kernel;
 mod ledger;
 mod model;

@@ -6,7 +6,8 @@
 //! is learned from the first run. For classical models throughput is min(c, capacity), the capacity growing with the
 //! instances. It is never trusted for feasibility.
 
-use super::gpu::{GpuFigures, figures};
+use slipway_vocabulary::gpu::{Gpu, by_words};
+
 use super::{Role, Space, Value};
 
 /// GB/s, TFLOPS: what an arm has when its product is unknown.
@@ -86,8 +87,8 @@ pub fn is_priced(metric: &str) -> bool {
     ["dollar", "usd", "$", "price", "cost"].iter().any(|word| name.contains(word))
 }
 
-fn product(space: &Space, arm: usize) -> Option<GpuFigures> {
-    space.text(arm, Role::GpuType).and_then(figures)
+fn product(space: &Space, arm: usize) -> Option<Gpu> {
+    space.text(arm, Role::GpuType).and_then(by_words)
 }
 
 fn precision_bytes(space: &Space, arm: usize) -> f64 {

@@ -71,6 +71,111 @@ pub enum Problem {
         /// As config.json has it.
         method: String,
     },
+    /// The checkpoint's files are of a method that the backend does not read.
+    #[error("the checkpoint is quantized by {method}, whose files {backend} does not read; use {remedy}")]
+    Files {
+        /// As config.json has it.
+        method: String,
+        /// The backend.
+        backend: &'static str,
+        /// What reads them, or which checkpoint would do.
+        remedy: &'static str,
+    },
+    /// The tools would leave the checkpoint's own quantization in an engine of another name.
+    #[error(
+        "the checkpoint is quantized as {found}, and TensorRT-LLM's converter keeps that whatever is asked for; use {found} alone, \
+         or a checkpoint that is not quantized"
+    )]
+    KeepsQuantization {
+        /// The checkpoint's format.
+        found: &'static str,
+    },
+    /// The tools do not convert such a checkpoint.
+    #[error(
+        "the checkpoint is quantized as {found}, and of quantized checkpoints TensorRT-LLM's converter reads AWQ and GPTQ alone, \
+         from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
+    )]
+    NotConverted {
+        /// As resolve found it.
+        found: String,
+    },
+    /// A family without the format.
+    #[error("TensorRT-LLM's tools make no {precision} of {architecture}, only {others}; use one of these")]
+    Family {
+        /// The checkpoint's.
+        architecture: String,
+        /// The precision.
+        precision: &'static str,
+        /// What they make.
+        others: String,
+    },
+    /// A family whose layers stay on one stage.
+    #[error("{architecture} is not converted for pipelines; use 1, and search.tensorParallel for more GPUs")]
+    NoPipeline {
+        /// The checkpoint's.
+        architecture: String,
+    },
+    /// A family whose layers stay on one GPU.
+    #[error("{architecture} is not converted for several GPUs a layer; use 1")]
+    NoSplit {
+        /// The checkpoint's.
+        architecture: String,
+    },
+    /// Calibration does not fit.
+    #[error(
+        "{precision} is made of the whole model on the build's GPUs: about {:.0} GiB for its weights, their quantized copy and \
+         activations, and {gpus} GPUs have {:.0}; {remedy}",
+        gib(*.needed), gib(*.available)
+    )]
+    CalibrationMemory {
+        /// The precision.
+        precision: &'static str,
+        /// Bytes needed, over all GPUs.
+        needed: f64,
+        /// GPUs of the build.
+        gpus: u32,
+        /// Their bytes.
+        available: f64,
+        /// What would do.
+        remedy: String,
+    },
+    /// Weights that do not fit before they are quantized.
+    #[error(
+        "{precision} is made while the model is loaded, and its weights in 16 bits take {:.1} GiB of each GPU until then, which has \
+         {:.1}; use more GPUs, or a checkpoint in {precision}",
+        gib(*.needed), gib(*.available)
+    )]
+    LoadMemory {
+        /// The precision.
+        precision: &'static str,
+        /// Bytes of the smallest layout asked for.
+        needed: f64,
+        /// Bytes of a GPU.
+        available: f64,
+    },
+    /// An option that its version ignores.
+    #[error(
+        "vLLM {version} reads long prompts in pieces whatever it is told: remove chunkedPrefill, or use a version from {since} on"
+    )]
+    AlwaysChunked {
+        /// The version.
+        version: String,
+        /// The first that can be told.
+        since: &'static str,
+    },
+    /// Fewer tokens than sequences.
+    #[error(
+        "{tokens} tokens of an iteration are fewer than the {sequences} sequences of search.maxBatchSize, each of which adds one, and \
+         {product} refuses that; use {sequences} or more, or smaller batches"
+    )]
+    FewTokens {
+        /// Tokens of an iteration, the fewest asked for.
+        tokens: u32,
+        /// Sequences in flight, the most asked for.
+        sequences: u32,
+        /// Who refuses it.
+        product: &'static str,
+    },
     /// The checkpoint is not quantized, and nothing quantizes it.
     #[error(
         "{backend} does not quantize, and the checkpoint is not in {precision}; use {others}, or a checkpoint in {precision}"
@@ -160,6 +265,14 @@ pub enum Problem {
     /// Layers that do not divide.
     #[error("{layers} layers do not split into {groups} equal groups; use a divisor of {layers}")]
     Layers {
+        /// Layers.
+        layers: u32,
+        /// Groups.
+        groups: u32,
+    },
+    /// More groups than layers.
+    #[error("{layers} layers do not fill {groups} groups; use 1 to {layers}")]
+    TooManyGroups {
         /// Layers.
         layers: u32,
         /// Groups.

@@ -2,10 +2,9 @@
 
 use slipway_vocabulary::serving::NoBuildBackend;
 
-use super::{Room, of};
-use crate::check::{Asked, Problem, Refusal, heads, layers, memory, positions, sizes, splits};
+use super::{Room, Weights, of};
+use crate::check::{Asked, Checkpoint, Problem, Refusal, heads, memory, positions, sizes, splits};
 use crate::formats::{KvCachePrecision, Parallelism, Precision};
-use crate::gpu::Gpu;
 use crate::memory::Estimate;
 
 /// What of a spec decides beyond [`Asked`].
@@ -21,45 +20,25 @@ pub struct Unbuilt {
     pub memory_share: f64,
 }
 
-/// How weights are stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checkpoint {
-    /// As numbers of 16 or 32 bits.
-    Plain,
-    /// Quantized in a format of the API.
-    Quantized(Precision),
-    /// Quantized by a method that has no name here.
-    Unknown(String),
-}
-
-impl Checkpoint {
-    /// Reads the word that resolve found: a precision of the API, or a method's own name.
-    #[must_use]
-    pub fn of_word(word: Option<&str>) -> Self {
-        let Some(word) = word else { return Self::Plain };
-        let known = Precision::ALL.into_iter().find(|precision| precision.name() == word);
-        known.map_or_else(|| Self::Unknown(word.to_owned()), Self::Quantized)
-    }
-}
-
-/// Finds every reason against the request, each with its field; empty when all can be tried.
+/// Finds every reason against what is asked for, each with its field; empty when all can be tried.
 ///
 /// A version has been found by then, as its image has been resolved.
 #[must_use]
 pub fn check_no_build(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
     let mut refusals = Vec::new();
-    if let Checkpoint::Unknown(method) = &unbuilt.checkpoint {
-        refusals.push(Refusal::new("model.uri", Problem::Method { method: method.clone() }));
-    }
+    let backend = of(unbuilt.backend);
+    refusals.extend(files(unbuilt));
     let precisions = || asked.precisions.iter().enumerate();
     refusals.extend(precisions().filter_map(|(index, precision)| format(asked, unbuilt, index, *precision)));
     refusals.extend(
         asked.kv_caches.iter().enumerate().filter_map(|(index, cache)| kv_cache(asked, unbuilt, index, *cache)),
     );
     refusals.extend(asked.tensor.iter().enumerate().filter_map(|(index, tensor)| heads(asked, index, *tensor)));
-    refusals.extend(asked.pipeline.iter().enumerate().filter_map(|(index, groups)| layers(asked, index, *groups)));
-    refusals.extend(positions(asked, &of(unbuilt.backend).field("maxSeqLen")));
-    refusals.extend(iteration(asked, unbuilt));
+    refusals.extend(
+        asked.pipeline.iter().enumerate().filter_map(|(index, groups)| (backend.pipeline)(asked, index, *groups)),
+    );
+    refusals.extend(positions(asked, &backend.field("maxSeqLen")));
+    refusals.extend((backend.own_refusals)(asked, unbuilt));
     // Sizes of layouts that cannot exist mean nothing.
     if refusals.is_empty() {
         refusals.extend(precisions().filter_map(|(index, precision)| fits(asked, unbuilt, index, *precision)));
@@ -67,11 +46,31 @@ pub fn check_no_build(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
     refusals
 }
 
+/// Why a checkpoint's files cannot be read.
+fn files(unbuilt: &Unbuilt) -> Option<Refusal> {
+    let backend = of(unbuilt.backend);
+    let problem = match (&unbuilt.checkpoint, unbuilt.checkpoint.own_layout()) {
+        (Checkpoint::Unknown(method), _) => Problem::Method { method: method.clone() },
+        (_, Some(method)) if !backend.methods.contains(&method) => Problem::Files {
+            method: method.to_owned(),
+            backend: backend.name,
+            remedy: "backend VLLM, or a checkpoint in FP8, AWQ, GPTQ, compressed-tensors or ModelOpt's formats",
+        },
+        _ => return None,
+    };
+    Some(Refusal::new("model.uri", problem))
+}
+
+fn runs(asked: &Asked, unbuilt: &Unbuilt, precision: Precision) -> bool {
+    let Asked { version, gpu, .. } = asked;
+    (of(unbuilt.backend).runs)(&Weights { precision, checkpoint: &unbuilt.checkpoint, version, sm: gpu.sm })
+}
+
 /// What of a checkpoint runs, or what would if it were quantized otherwise.
-fn all_that_run(unbuilt: &Unbuilt, gpu: Gpu) -> String {
+fn all_that_run(asked: &Asked, unbuilt: &Unbuilt) -> String {
     let backend = of(unbuilt.backend);
     let is_served = |other: &Precision| unbuilt.checkpoint != Checkpoint::Plain || backend.serves_plain.contains(other);
-    let run = Precision::ALL.into_iter().filter(|other| is_served(other) && (backend.runs)(*other, gpu.sm));
+    let run = Precision::ALL.into_iter().filter(|other| is_served(other) && runs(asked, unbuilt, *other));
     let run: Vec<_> = run.map(Precision::name).collect();
     if run.is_empty() { format!("nothing of {}", backend.name) } else { run.join(", ") }
 }
@@ -88,7 +87,7 @@ fn either(precisions: &[Precision]) -> String {
 fn format(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) -> Option<Refusal> {
     let backend = of(unbuilt.backend);
     let problem = match &unbuilt.checkpoint {
-        Checkpoint::Quantized(found) if *found != precision => {
+        Checkpoint::Quantized(found) | Checkpoint::By { precision: found, .. } if *found != precision => {
             Problem::Quantized { found: found.name(), backend: backend.name }
         }
         Checkpoint::Plain if !backend.serves_plain.contains(&precision) => Problem::Unquantized {
@@ -96,13 +95,13 @@ fn format(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) 
             backend: backend.name,
             others: either(backend.serves_plain),
         },
-        _ if !(backend.runs)(precision, asked.gpu.sm) => Problem::Precision {
+        _ if !runs(asked, unbuilt, precision) => Problem::Precision {
             precision: precision.name(),
             gpu: asked.gpu.name,
             sm: asked.gpu.sm,
-            others: all_that_run(unbuilt, asked.gpu),
+            others: all_that_run(asked, unbuilt),
         },
-        Checkpoint::Plain | Checkpoint::Quantized(_) | Checkpoint::Unknown(_) => return None,
+        Checkpoint::Plain | Checkpoint::Quantized(_) | Checkpoint::By { .. } | Checkpoint::Unknown(_) => return None,
     };
     Some(Refusal::new(format!("search.precision[{index}]"), problem))
 }
@@ -118,7 +117,8 @@ fn kv_cache(asked: &Asked, unbuilt: &Unbuilt, index: usize, cache: KvCachePrecis
     Some(Refusal::new(format!("search.kvCachePrecision[{index}]"), problem))
 }
 
-fn iteration(asked: &Asked, unbuilt: &Unbuilt) -> Option<Refusal> {
+/// Fewer tokens of an iteration than a prompt that is read at once.
+pub fn iteration(asked: &Asked, unbuilt: &Unbuilt) -> Option<Refusal> {
     let (tokens, length) = (asked.max_num_tokens, asked.max_seq_len);
     (!unbuilt.chunked_prefill && tokens < length)
         .then(|| Refusal::new("search.maxNumTokens", Problem::Iteration { tokens, length }))
@@ -132,7 +132,7 @@ fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) ->
     let layouts = asked.tensor.iter().flat_map(|tensor| asked.pipeline.iter().map(move |groups| (*tensor, *groups)));
     let estimates = layouts.flat_map(|(tensor, pipeline)| {
         let split = Parallelism { tensor, pipeline };
-        asked.kv_caches.iter().map(move |cache| sizes(asked, precision, *cache, split))
+        asked.kv_caches.iter().map(move |cache| sizes(asked, &unbuilt.checkpoint, (precision, *cache), split))
     });
     let needed = |sizes: &Estimate| room(asked, unbuilt, sizes).needed;
     let smallest = estimates.min_by(|a, b| needed(a).total_cmp(&needed(b)))?;
@@ -154,7 +154,8 @@ fn fits(asked: &Asked, unbuilt: &Unbuilt, index: usize, precision: Precision) ->
 fn remedy(asked: &Asked, unbuilt: &Unbuilt, precision: Precision) -> String {
     let fits = |tensor: &u32| {
         let split = Parallelism { tensor: *tensor, pipeline: 1 };
-        let room = room(asked, unbuilt, &sizes(asked, precision, KvCachePrecision::Auto, split));
+        let sizes = sizes(asked, &unbuilt.checkpoint, (precision, KvCachePrecision::Auto), split);
+        let room = room(asked, unbuilt, &sizes);
         room.needed <= room.available
     };
     let mut possible = (1..=asked.gpus_per_node).filter(|tensor| splits(&asked.shape, *tensor));

@@ -8,15 +8,16 @@
 //!
 //! Which GPU computes which format: <https://docs.sglang.io/advanced_features/quantization.html>, which knows methods
 //! and no architectures. These are taken from what the kernels need: Marlin for weights of 4 and 8 bits SM80, FP8 SM89,
-//! FP4 SM100.
+//! NVFP4 SM100. gpt-oss in MXFP4 is documented for Hopper and Blackwell (docs/basic_usage/gpt_oss.md).
 
 use serde_json::{Map, Value, json};
 
+use crate::check::layers;
 use crate::formats::{KvCachePrecision, Precision};
 use crate::memory::Estimate;
 use crate::no_build::{
     ArgumentError, Backend, OWN_SERVER_FILE, OWN_SERVER_HOST, OWN_SERVER_PORT, Oldest, OwnServer, Releases, Request,
-    Room, Serving, object,
+    Room, Serving, Weights, iteration, object,
 };
 
 /// SGLang's own server.
@@ -33,6 +34,9 @@ pub static BACKEND: Backend = Backend {
     },
     serves_plain: &[Precision::Fp16, Precision::Bf16, Precision::Fp8],
     runs,
+    methods: &[],
+    pipeline: layers,
+    own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
     room,
     arguments,
     arguments_file: OWN_SERVER_FILE,
@@ -76,11 +80,13 @@ const RESERVED: [&str; 16] = [
 const SWITCH: &str = "disable_radix_cache";
 
 /// Whether weights of a precision are computed with on GPUs of an architecture.
-fn runs(precision: Precision, sm: u32) -> bool {
-    match precision {
+fn runs(weights: &Weights<'_>) -> bool {
+    let sm = weights.sm;
+    match weights.precision {
         Precision::Fp16 => sm >= 75,
         Precision::Bf16 | Precision::Int4Awq | Precision::Int4WeightOnly | Precision::Int8WeightOnly => sm >= 80,
         Precision::Fp8 => sm >= 89,
+        Precision::Mxfp4 => sm >= 90,
         Precision::Nvfp4 => sm >= 100,
         Precision::Int8SmoothQuant => (80..=90).contains(&sm),
         Precision::W4A8Awq => false,

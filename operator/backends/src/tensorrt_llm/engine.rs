@@ -214,6 +214,12 @@ mod tests {
         assert_eq!(engine, expected);
     }
 
+    #[test]
+    fn an_engine_of_a_build_of_the_release_is_of_that_release() {
+        let engine = validate(Some(&config("1.0.3.2510", 2)), &files(&[9, 9]), Version::new(1, 0, 3), TP2);
+        assert_eq!(engine.map(|engine| engine.max_batch_size).map_err(|error| error.to_string()), Ok(16));
+    }
+
     #[rstest]
     #[case(None, &[9, 9], "the build left no config.json")]
     #[case(Some(String::new()), &[9, 9], "the build left no config.json")]

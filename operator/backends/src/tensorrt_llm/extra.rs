@@ -18,6 +18,11 @@ const RESERVED: [&str; 9] = [
     "--visualize_network",
 ];
 
+/// Options that make ranks beyond tensor and pipeline parallelism. `world_size` is the product of all
+/// (NVIDIA/TensorRT-LLM, examples/models/core/llama/convert_checkpoint.py at 368f8f2: `tp_size * pp_size * cp_size`), and
+/// `--auto_parallel` chooses its own split (tensorrt_llm/commands/build.py at 42a7b09).
+const RANKS: [&str; 2] = ["--auto_parallel", "--cp_size"];
+
 /// Other spellings of options, from upstream's parsers.
 const ALIASES: [(&str, &str); 3] = [
     ("--max_decoder_seq_len", "--max_seq_len"),
@@ -43,6 +48,17 @@ pub enum ExtraError {
         field: String,
         /// The option.
         option: String,
+    },
+    /// Splits the engine over GPUs that nobody counts.
+    #[error(
+        "{field}: {option} splits the engine beyond search.tensorParallel and search.pipelineParallel, by which its GPUs are counted: \
+         remove it, and use these"
+    )]
+    Ranks {
+        /// Path of the list element.
+        field: String,
+        /// The option.
+        option: &'static str,
     },
     /// Set by a typed field to another value.
     #[error("{field}: {extra} contradicts {typed}, which a typed field sets: change that field and remove it here")]
@@ -72,6 +88,11 @@ pub fn merge(typed: Vec<String>, extra: &[String], field: &str) -> Result<Vec<St
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, option)| option);
         if let Some(option) = RESERVED.iter().find(|option| option.starts_with(name)) {
             return Err(ExtraError::Reserved { field, option: (*option).to_owned() });
+        }
+        // One GPU is what the option has without being named.
+        let is_one = text.split_once('=').is_some_and(|(_, value)| value == "1");
+        if let Some(option) = RANKS.iter().find(|option| option.starts_with(name) && !is_one) {
+            return Err(ExtraError::Ranks { field, option });
         }
         match typed.iter().find(|argument| option_name(argument).is_some_and(|option| option.starts_with(name))) {
             Some(argument) if argument == text => {}
@@ -107,9 +128,10 @@ mod tests {
 
     #[test]
     fn what_no_field_types_is_appended_and_what_one_says_already_is_left_out() {
-        let extra = strings(&["--profiling_verbosity=detailed", "--gemm_plugin=auto", "--monitor_memory"]);
+        let extra =
+            strings(&["--profiling_verbosity=detailed", "--gemm_plugin=auto", "--monitor_memory", "--cp_size=1"]);
         let merged = merge(strings(&TYPED), &extra, "engine.tensorRTLLM.extraArgs.build").unwrap();
-        let expected = [&TYPED[..], &["--profiling_verbosity=detailed", "--monitor_memory"]].concat();
+        let expected = [&TYPED[..], &["--profiling_verbosity=detailed", "--monitor_memory", "--cp_size=1"]].concat();
         assert_eq!(merged, strings(&expected));
     }
 
@@ -127,6 +149,16 @@ mod tests {
         "--gemm=fp8 contradicts --gemm_plugin=auto, which a typed field sets: change that field and remove it here"
     )]
     #[case("--out=/etc", "--output_dir belongs to the Job: remove it")]
+    #[case(
+        "--cp_size=2",
+        "--cp_size splits the engine beyond search.tensorParallel and search.pipelineParallel, by which its GPUs are counted: \
+         remove it, and use these"
+    )]
+    #[case(
+        "--auto_par=8",
+        "--auto_parallel splits the engine beyond search.tensorParallel and search.pipelineParallel, by which its GPUs are counted: \
+         remove it, and use these"
+    )]
     #[case("--dry_run", "--dry_run belongs to the Job: remove it")]
     #[case("; rm -rf /", "\"; rm -rf /\" is not an option: write each as --name=value, or --name for a switch")]
     #[case("--", "\"--\" is not an option: write each as --name=value, or --name for a switch")]

@@ -1,12 +1,14 @@
 //! Which steps make an engine of a precision. Pure.
 //!
-//! Conversion serves what needs no calibration by ModelOpt, so that Llama's weights are read once: plain types,
-//! weight-only quantization, SmoothQuant and, with these, an INT8 KV cache. All else goes through `quantize.py`.
+//! Conversion serves what needs no calibration by ModelOpt, so that weights are read once: plain types, weight-only
+//! quantization and, with Llama's and Qwen's scripts, SmoothQuant and an INT8 KV cache. All else goes through
+//! `quantize.py`. A checkpoint that is quantized already is only converted.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::extra::{ExtraError, merge};
+use super::family::{self, ModelFamily};
 use super::options::{
     BuildOptions, Calibration, ConvertOptions, GemmPlugin, OptionError, QuantFormat, QuantKvCache, QuantizeOptions,
     SmoothQuant, Toggle, WeightOnly,
@@ -19,6 +21,10 @@ use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};
 pub struct EngineRequest {
     /// The version and its image.
     pub release: Release,
+    /// The model's family.
+    pub family: ModelFamily,
+    /// Whether the checkpoint is quantized already.
+    pub is_prequantized: bool,
     /// Weights and activations.
     pub precision: Precision,
     /// KV cache.
@@ -102,6 +108,12 @@ pub enum RecipeError {
         /// What goes.
         remedy: &'static str,
     },
+    /// A KV cache of a checkpoint that is only converted.
+    #[error("search.kvCachePrecision: of a checkpoint that is quantized already only Auto is made: use Auto")]
+    KeptKvCache,
+    /// The tools have no word for it.
+    #[error("search.precision: TensorRT-LLM's tools make no {0}; use backend TensorRTLLMPyTorch or VLLM")]
+    NoFormat(&'static str),
     /// Arguments for a tool that this precision does not use.
     #[error("engine.tensorRTLLM.extraArgs.{tool}: that tool does not make precision {precision}; remove the arguments")]
     UnusedExtra {
@@ -126,10 +138,17 @@ fn checkpoint(request: &EngineRequest, folders: &Folders) -> Result<Command, Rec
         [] => Ok(()),
         _ => Err(RecipeError::UnusedExtra { tool, precision }),
     };
+    if request.is_prequantized && request.kv_cache != KvCachePrecision::Auto {
+        return Err(RecipeError::KeptKvCache);
+    }
     let (tool, script, arguments, extra, field) = match converted(request, folders) {
         Some(options) => {
             unused("quantize", &request.extra.quantize)?;
-            let script = format!("{}/{}/convert_checkpoint.py", folders.examples, request.release.llama_folder());
+            let script = format!(
+                "{}/{}/convert_checkpoint.py",
+                folders.examples,
+                family::folder(request.family, &request.release)
+            );
             let arguments = options.arguments().map_err(RecipeError::Options)?;
             (Tool::Convert, script, arguments, &request.extra.convert, "engine.tensorRTLLM.extraArgs.convert")
         }
@@ -148,12 +167,21 @@ fn checkpoint(request: &EngineRequest, folders: &Folders) -> Result<Command, Rec
 
 /// The conversion, where one is enough.
 fn converted(request: &EngineRequest, folders: &Folders) -> Option<ConvertOptions> {
+    let plain = || ConvertOptions {
+        family: request.family,
+        parallelism: request.parallelism,
+        ..ConvertOptions::new(&folders.model, checkpoint_folder(folders), dtype(request))
+    };
+    // The script finds out by itself what the weights are.
+    if request.is_prequantized {
+        return Some(plain());
+    }
     let (weight_only, smooth_quant) = match request.precision {
         Precision::Fp16 | Precision::Bf16 => (None, None),
         Precision::Int8WeightOnly => (Some(WeightOnly::Int8), None),
         Precision::Int4WeightOnly => (Some(WeightOnly::Int4), None),
         Precision::Int8SmoothQuant => (None, Some(SmoothQuant { alpha: 0.5, per_token: true, per_channel: true })),
-        Precision::Fp8 | Precision::Int4Awq | Precision::W4A8Awq | Precision::Nvfp4 => return None,
+        Precision::Fp8 | Precision::Int4Awq | Precision::W4A8Awq | Precision::Nvfp4 | Precision::Mxfp4 => return None,
     };
     let int8_kv_cache = match request.kv_cache {
         KvCachePrecision::Auto => false,
@@ -161,13 +189,15 @@ fn converted(request: &EngineRequest, folders: &Folders) -> Option<ConvertOption
         KvCachePrecision::Fp8 => return None,
     };
     let calibrates = int8_kv_cache || smooth_quant.is_some();
+    if calibrates && !family::converts_int8(request.family) {
+        return None;
+    }
     Some(ConvertOptions {
-        parallelism: request.parallelism,
         weight_only,
         smooth_quant,
         int8_kv_cache,
         calibration: request.calibration.clone().filter(|_| calibrates),
-        ..ConvertOptions::new(&folders.model, checkpoint_folder(folders), dtype(request))
+        ..plain()
     })
 }
 
@@ -181,6 +211,7 @@ fn quantized(request: &EngineRequest, folders: &Folders) -> Result<QuantizeOptio
         Precision::Int4Awq => QuantFormat::Int4Awq,
         Precision::W4A8Awq => QuantFormat::W4A8Awq,
         Precision::Nvfp4 => QuantFormat::Nvfp4,
+        Precision::Mxfp4 => return Err(RecipeError::NoFormat(request.precision.name())),
     };
     let kv_cache = match (request.kv_cache, request.precision) {
         (KvCachePrecision::Int8, Precision::Fp8 | Precision::W4A8Awq | Precision::Nvfp4) => {
@@ -236,7 +267,12 @@ fn checkpoint_folder(folders: &Folders) -> String {
     format!("{}/checkpoint", folders.work)
 }
 
-/// The plugin for matrix multiplications that upstream's examples use with a precision.
+/// The plugin for matrix multiplications that is passed where the spec names none.
+///
+/// Upstream advises against it for FP8, and advises several profiles with it (NVIDIA/TensorRT-LLM,
+/// docs/source/performance/performance-tuning-guide/useful-build-time-flags.md, "GEMM Plugin" and "Multiple Profiles"). Both
+/// would change what engines of one identity are built with, so they wait for a version that no engine has yet: 1.2.1 is
+/// the last. `gemmPlugin: Disable` and `multipleProfiles: true` say so today.
 #[must_use]
 pub fn gemm_plugin(precision: Precision) -> GemmPlugin {
     match precision {

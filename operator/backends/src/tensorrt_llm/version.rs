@@ -1,9 +1,9 @@
 //! Versions of TensorRT-LLM that can build engines, and the images that carry them. Pure.
 //!
-//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md), the
-//! submodule pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines
-//! can be built from 0.15, which the image 24.11 carries, up to 1.2. The 1.3 line removed convert scripts,
-//! `trtllm-build` and the C++ backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
+//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md at e1db8a6), the submodule
+//! pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines can be built
+//! from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts, `trtllm-build` and the C++
+//! backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
 
 use std::fmt;
 use std::str::FromStr;
@@ -103,6 +103,11 @@ impl FromStr for Version {
         match numbers {
             [major, minor] if post == 0 => Ok(Self::new(number(major)?, number(minor)?, 0)),
             [major, minor, patch] => Ok(Self::new(number(major)?, number(minor)?, number(patch)?).post(post)),
+            // A fourth number is the build of the same release: the image 25.11 carries 1.0.3 as 1.0.3.2510.
+            [major, minor, patch, build] if post == 0 => {
+                number(build)?;
+                Ok(Self::new(number(major)?, number(minor)?, number(patch)?))
+            }
             _ => Err(error()),
         }
     }
@@ -129,41 +134,41 @@ pub struct Release {
     pub version: Version,
     /// Tags of `nvcr.io/nvidia/tritonserver` are `<tag>-trtllm-python-py3`.
     pub tag: &'static str,
-    /// TensorRT as far as upstream states it: the image's tag does not name it (triton-inference-server/server issue
+    /// TensorRT inside, by the compatibility matrix: the image's tag does not name it (triton-inference-server/server issue
     /// 8462).
-    pub tensorrt: Option<&'static str>,
+    pub tensorrt: &'static str,
 }
 
 const FIRST: Version = Version::new(0, 15, 0);
 const LAST: Version = Version::new(1, 2, 1);
 
-const fn release(version: Version, tag: &'static str, tensorrt: Option<&'static str>) -> Release {
+const fn release(version: Version, tag: &'static str, tensorrt: &'static str) -> Release {
     Release { version, tag, tensorrt }
 }
 
 /// Every release that an image carries, oldest first; of several images with one version the newest comes last.
 pub const RELEASES: [Release; 21] = [
-    release(FIRST, "24.11", Some("10.6")),
-    release(Version::new(0, 16, 0), "24.12", Some("10.7")),
-    release(Version::new(0, 17, 0), "25.01", Some("10.8")),
-    release(Version::new(0, 17, 0).post(1), "25.02", None),
-    release(Version::new(0, 18, 0), "25.03", None),
-    release(Version::new(0, 18, 2), "25.04", None),
-    release(Version::new(0, 19, 0), "25.05", None),
-    release(Version::new(0, 20, 0), "25.06", None),
-    release(Version::new(0, 20, 0), "25.07", None),
-    release(Version::new(0, 21, 0), "25.08", Some("10.11")),
-    release(Version::new(1, 0, 0), "25.09", None),
-    release(Version::new(1, 0, 0), "25.10", None),
-    release(Version::new(1, 0, 3), "25.11", Some("10.13.3")),
-    release(Version::new(1, 1, 0), "25.12", Some("10.13.3")),
-    release(Version::new(1, 1, 0), "26.01", Some("10.13.3")),
-    release(Version::new(1, 1, 0), "26.02", Some("10.13.3")),
-    release(Version::new(1, 2, 0), "26.03", Some("10.14.1")),
-    release(LAST, "26.04", Some("10.14.1")),
-    release(LAST, "26.05", Some("10.14.1")),
-    release(LAST, "26.06", Some("10.14.1")),
-    release(LAST, "26.07", Some("10.14.1")),
+    release(FIRST, "24.11", "10.6.0"),
+    release(Version::new(0, 16, 0), "24.12", "10.7.0"),
+    release(Version::new(0, 17, 0), "25.01", "10.8.0.43"),
+    release(Version::new(0, 17, 0).post(1), "25.02", "10.8.0.43"),
+    release(Version::new(0, 18, 0), "25.03", "10.9.0.34"),
+    release(Version::new(0, 18, 2), "25.04", "10.9.0.34"),
+    release(Version::new(0, 19, 0), "25.05", "10.9.0.34"),
+    release(Version::new(0, 20, 0), "25.06", "10.10.0.31"),
+    release(Version::new(0, 20, 0), "25.07", "10.10.0.31"),
+    release(Version::new(0, 21, 0), "25.08", "10.11.0.33"),
+    release(Version::new(1, 0, 0), "25.09", "10.11.0.33"),
+    release(Version::new(1, 0, 0), "25.10", "10.11.0.33"),
+    release(Version::new(1, 0, 3), "25.11", "10.13.3.9"),
+    release(Version::new(1, 1, 0), "25.12", "10.13.3.9"),
+    release(Version::new(1, 1, 0), "26.01", "10.13.3.9"),
+    release(Version::new(1, 1, 0), "26.02", "10.13.3.9"),
+    release(Version::new(1, 2, 0), "26.03", "10.14.1.48"),
+    release(LAST, "26.04", "10.14.1.48"),
+    release(LAST, "26.05", "10.14.1.48"),
+    release(LAST, "26.06", "10.14.1.48"),
+    release(LAST, "26.07", "10.14.1.48"),
 ];
 
 impl Release {
@@ -171,12 +176,6 @@ impl Release {
     #[must_use]
     pub fn image(&self) -> String {
         format!("nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3", self.tag)
-    }
-
-    /// The folder of Llama's convert script below the image's examples.
-    #[must_use]
-    pub fn llama_folder(&self) -> &'static str {
-        if self.version.is_at_least(0, 19) { "models/core/llama" } else { "llama" }
     }
 }
 
@@ -241,6 +240,21 @@ mod tests {
     #[test]
     fn releases_are_in_order_and_no_image_carries_two() {
         assert!(RELEASES.windows(2).all(|pair| pair[0].version <= pair[1].version && pair[0].tag < pair[1].tag));
+    }
+
+    #[test]
+    fn the_build_of_a_release_is_that_release() {
+        // "[TensorRT-LLM] TensorRT-LLM version: 1.0.3.2510" is what the tools of the image 25.11 print, and its engines say.
+        assert_eq!("1.0.3.2510".parse(), Ok(Version::new(1, 0, 3)));
+        assert_eq!(find("1.0.3").unwrap().tag, "25.11");
+    }
+
+    #[test]
+    fn every_release_has_its_row_of_the_compatibility_matrix() {
+        // triton-inference-server/server, docs/introduction/compatibility.md at e1db8a6: "25.04 [...] 10.9.0.34 | 0.18.2".
+        let rows =
+            ["0.15.0", "0.18.2", "0.20.0", "1.0.0", "1.0.3", "1.2.1"].map(|version| find(version).unwrap().tensorrt);
+        assert_eq!(rows, ["10.6.0", "10.9.0.34", "10.10.0.31", "10.11.0.33", "10.13.3.9", "10.14.1.48"]);
     }
 
     #[test]

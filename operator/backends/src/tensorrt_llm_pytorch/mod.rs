@@ -9,9 +9,10 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::check::layers;
 use crate::formats::{KvCachePrecision, Precision};
 use crate::memory::Estimate;
-use crate::no_build::{Backend, Oldest, Releases, Request, Room, Serving, object};
+use crate::no_build::{Backend, Oldest, Releases, Request, Room, Serving, Weights, iteration, numbers, object};
 use crate::tensorrt_llm::version::{RELEASES, Release};
 
 /// TensorRT-LLM's PyTorch flow, as the `llmapi` model.
@@ -23,6 +24,9 @@ pub static BACKEND: Backend = Backend {
     releases: Releases { example: "1.2.1", oldest: OLDEST, image, carried },
     serves_plain: &[Precision::Fp16, Precision::Bf16],
     runs,
+    methods: &[],
+    pipeline: layers,
+    own_refusals: |asked, unbuilt| iteration(asked, unbuilt).into_iter().collect(),
     room,
     arguments: |request| request.merged(typed(request), &[]),
     arguments_file: "1/model.yaml",
@@ -54,11 +58,14 @@ fn carried() -> Vec<String> {
 }
 
 /// Whether weights of a precision are computed with on GPUs of an architecture.
-fn runs(precision: Precision, sm: u32) -> bool {
-    match precision {
+fn runs(weights: &Weights<'_>) -> bool {
+    let sm = weights.sm;
+    match weights.precision {
         Precision::Fp16 => sm >= 75,
         Precision::Bf16 => sm >= 80,
         Precision::Fp8 => sm >= 89,
+        // gpt-oss, since 1.1 (docs/source/blogs/tech_blog/blog9_Deploying_GPT_OSS_on_TRTLLM.md: H200 and Blackwell).
+        Precision::Mxfp4 => sm >= 90 && numbers(weights.version).is_some_and(|numbers| numbers >= [1, 1, 0]),
         Precision::Nvfp4 => sm >= 100,
         Precision::Int4Awq | Precision::Int4WeightOnly => (80..=90).contains(&sm),
         Precision::W4A8Awq => (89..=90).contains(&sm),

@@ -4,17 +4,21 @@
 //! (<https://github.com/triton-inference-server/vllm_backend/blob/r25.01/README.md>). vLLM's own server gets the same
 //! as options: see [`own_server`].
 //!
-//! Which GPU computes which format: <https://docs.vllm.ai/en/v0.14.0/features/quantization/>. Blackwell is not in its
-//! table: formats that compute in 16 bits are taken to run there, INT8 activations are not.
+//! Which GPU computes which format, in [`capability`]: <https://docs.vllm.ai/en/v0.14.0/features/quantization/> and the
+//! sources named there.
 
+mod capability;
 mod own_server;
 mod release;
 
 use serde_json::{Map, Value, json};
 
-use crate::formats::{KvCachePrecision, Precision};
+use crate::check::{Asked, Checkpoint, Problem, Refusal, memory, sizes, tokens, uneven_layers};
+use crate::formats::{KvCachePrecision, Parallelism, Precision};
 use crate::memory::Estimate;
-use crate::no_build::{Backend, OWN_SERVER_FILE, OwnServer, Releases, Request, Room, Serving, object};
+use crate::no_build::{
+    Backend, OWN_SERVER_FILE, OwnServer, Releases, Request, Room, Serving, Unbuilt, iteration, object,
+};
 
 const EXAMPLE: &str = "0.11.0";
 const PLAIN: &[Precision] = &[Precision::Fp16, Precision::Bf16, Precision::Fp8];
@@ -33,7 +37,10 @@ pub static BEHIND_TRITON: Backend = Backend {
         carried: release::carried,
     },
     serves_plain: PLAIN,
-    runs,
+    runs: capability::behind_triton,
+    methods: capability::METHODS,
+    pipeline: uneven_layers,
+    own_refusals,
     room,
     arguments: |request| request.merged(typed(request), &[]),
     arguments_file: "1/model.json",
@@ -54,7 +61,10 @@ pub static OWN_SERVER: Backend = Backend {
         carried: Vec::new,
     },
     serves_plain: PLAIN,
-    runs,
+    runs: capability::own_server,
+    methods: capability::METHODS,
+    pipeline: uneven_layers,
+    own_refusals,
     room,
     arguments: own_server::arguments,
     arguments_file: OWN_SERVER_FILE,
@@ -67,17 +77,39 @@ pub static OWN_SERVER: Backend = Backend {
     }),
 };
 
-/// Whether weights of a precision are computed with on GPUs of an architecture.
-fn runs(precision: Precision, sm: u32) -> bool {
-    match precision {
-        Precision::Fp16 => sm >= 70,
-        Precision::Bf16 => sm >= 80,
-        Precision::Fp8 => sm >= 89,
-        Precision::Nvfp4 => sm >= 100,
-        Precision::Int4Awq | Precision::Int4WeightOnly | Precision::Int8WeightOnly => sm >= 75,
-        Precision::Int8SmoothQuant => (75..=90).contains(&sm),
-        Precision::W4A8Awq => false,
+/// What vLLM's `SchedulerConfig` refuses (vllm-project/vllm, vllm/config/scheduler.py: `max_num_batched_tokens` below
+/// `max_num_seqs`, or below `max_model_len` without chunks), and what it ignores.
+///
+/// Layers need not divide: `get_pp_indices` (vllm/distributed/utils.py) deals out what remains.
+fn own_refusals(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
+    let is_ignored = release::always_reads_in_pieces(&asked.version);
+    let unheard = || Problem::AlwaysChunked { version: asked.version.clone(), since: release::CHUNKS_BY_CHOICE };
+    let chunks = match (unbuilt.chunked_prefill, is_ignored) {
+        (false, true) => Some(Refusal::new("engine.vllm.chunkedPrefill", unheard())),
+        (false, false) => iteration(asked, unbuilt),
+        (true, _) => None,
+    };
+    chunks.into_iter().chain(tokens(asked, "vLLM")).chain(loading(asked, unbuilt)).collect()
+}
+
+/// Weights that do not fit before they are quantized: "we load the model at original precision before quantizing down to
+/// 8-bits, so you need enough memory to load the whole model" (vllm-project/vllm, docs/features/quantization/fp8.md).
+fn loading(asked: &Asked, unbuilt: &Unbuilt) -> Option<Refusal> {
+    let index = asked.precisions.iter().position(|precision| *precision == Precision::Fp8)?;
+    if unbuilt.checkpoint != Checkpoint::Plain || !release::loads_whole_before_quantizing(&asked.version) {
+        return None;
     }
+    let splits = asked.tensor.iter().flat_map(|tensor| asked.pipeline.iter().map(move |groups| (*tensor, *groups)));
+    let loaded = splits.map(|(tensor, pipeline)| {
+        let split = Parallelism { tensor, pipeline };
+        let sizes = sizes(asked, &unbuilt.checkpoint, (Precision::Bf16, KvCachePrecision::Auto), split);
+        sizes.weights + sizes.runtime
+    });
+    let (needed, available) = (loaded.min_by(f64::total_cmp)?, memory(asked));
+    (needed > available).then(|| {
+        let problem = Problem::LoadMemory { precision: Precision::Fp8.name(), needed, available };
+        Refusal::new(format!("search.precision[{index}]"), problem)
+    })
 }
 
 /// The share is of all memory, for everything.
@@ -113,9 +145,33 @@ fn typed(request: &Request) -> Map<String, Value> {
 
 /// `config.pbtxt` of a model that Triton's vLLM backend serves. Inputs and outputs are the backend's own, which it
 /// adds.
-fn configuration(model: &str) -> String {
+///
+/// `REPORT_CUSTOM_METRICS` shows vLLM's metrics among Triton's, which leaves them out otherwise
+/// (triton-inference-server/vllm_backend, README.md at 8de0c14, "Triton Metrics"; src/model.py:185). Versions that may have
+/// engines already go without: their artifacts stay as they are.
+fn configuration(model: &str, version: &str) -> String {
+    let metrics = match release::reports_metrics(version) {
+        true => "parameters {\n  key: \"REPORT_CUSTOM_METRICS\"\n  value {\n    string_value: \"true\"\n  }\n}\n",
+        false => "",
+    };
     format!(
         "name: \"{model}\"\nbackend: \"vllm\"\nmax_batch_size: 0\nmodel_transaction_policy {{\n  decoupled: true\n}}\n\
-         instance_group {{\n  count: 1\n  kind: KIND_MODEL\n}}\n"
+         instance_group {{\n  count: 1\n  kind: KIND_MODEL\n}}\n{metrics}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_new_version_shows_its_metrics_and_an_old_one_keeps_its_artifact() {
+        let old = "name: \"agent\"\nbackend: \"vllm\"\nmax_batch_size: 0\nmodel_transaction_policy {\n  decoupled: true\n}\n\
+                   instance_group {\n  count: 1\n  kind: KIND_MODEL\n}\n";
+        assert_eq!(configuration("agent", "0.27.1"), old);
+        let added = "parameters {\n  key: \"REPORT_CUSTOM_METRICS\"\n  value {\n    string_value: \"true\"\n  }\n}\n";
+        assert_eq!(configuration("agent", "0.28.0"), format!("{old}{added}"));
+    }
 }

@@ -54,9 +54,30 @@ pub fn carried() -> Vec<String> {
     CARRIED.iter().map(|(version, _)| (*version).to_owned()).collect()
 }
 
-/// Whether vLLM of this version writes prompts to its log by default.
+/// Whether vLLM of this version writes prompts to its log by default. `enable_log_requests`, which is off, took the place
+/// of `disable_log_requests` in 0.10.1 (vllm-project/vllm pull request 21739).
 pub fn logs_requests(version: &str) -> bool {
-    numbers(version).is_some_and(|numbers| numbers < [0, 10, 0])
+    numbers(version).is_some_and(|numbers| numbers < [0, 10, 1])
+}
+
+/// The first version that can be told to read prompts at once.
+pub const CHUNKS_BY_CHOICE: &str = "0.12.0";
+
+/// Whether vLLM of this version reads long prompts in pieces whatever it is told: V1, the engine by default since 0.8.0, set
+/// `enable_chunked_prefill` itself (vllm-project/vllm issue 18547; vllm/engine/arg_utils.py of 0.11.0).
+pub fn always_reads_in_pieces(version: &str) -> bool {
+    numbers(version).is_some_and(|numbers| ([0, 8, 0]..[0, 12, 0]).contains(&numbers))
+}
+
+/// Whether artifacts of this version have vLLM's metrics shown by Triton: those after 0.27.1, the newest that images carried
+/// when this was added.
+pub fn reports_metrics(version: &str) -> bool {
+    numbers(version).is_some_and(|numbers| numbers >= [0, 28, 0])
+}
+
+/// Whether vLLM of this version keeps a whole model in 16 bits until it quantizes it. Later ones may not.
+pub fn loads_whole_before_quantizing(version: &str) -> bool {
+    numbers(version).is_some_and(|numbers| numbers < [0, 12, 0])
 }
 
 #[cfg(test)]
@@ -72,6 +93,16 @@ mod tests {
 
     #[test]
     fn only_versions_that_know_the_argument_are_told_to_log_no_prompt() {
-        assert_eq!(["0.9.2", "0.10.1.1", "0.27.1"].map(logs_requests), [true, false, false]);
+        assert_eq!(
+            ["0.9.2", "0.10.0", "0.10.1.1", "0.27.1"].map(logs_requests),
+            [true, true, false, false],
+            "0.10.1 is the first with the other argument"
+        );
+    }
+
+    #[test]
+    fn the_engine_of_some_versions_reads_in_pieces_whatever_it_is_told() {
+        let versions = ["0.7.3", "0.8.1", "0.11.1", CHUNKS_BY_CHOICE, "0.25.0"];
+        assert_eq!(versions.map(always_reads_in_pieces), [false, true, true, false, false]);
     }
 }

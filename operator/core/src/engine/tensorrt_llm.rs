@@ -58,6 +58,7 @@ pub fn precision(precision: Precision) -> Option<formats::Precision> {
         Precision::INT4AWQ => formats::Precision::Int4Awq,
         Precision::W4A8AWQ => formats::Precision::W4A8Awq,
         Precision::NVFP4 => formats::Precision::Nvfp4,
+        Precision::MXFP4 => formats::Precision::Mxfp4,
     })
 }
 
@@ -114,6 +115,8 @@ fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineR
     });
     Ok(EngineRequest {
         release: version::find(&of.version).map_err(StepsError::Version)?,
+        family: of.family,
+        is_prequantized: of.prequantized,
         precision,
         kv_cache: kv_cache(of.kv_cache_precision),
         dtype: match options.dtype {

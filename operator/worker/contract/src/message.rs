@@ -88,21 +88,34 @@ pub struct ModelShape {
     pub key_value_heads: u32,
     /// `head_dim`; hidden size / heads where absent.
     pub head_dim: u32,
-    /// `intermediate_size`: width of an expert's or the only MLP; absent where the model names none.
+    /// `intermediate_size`, or `moe_intermediate_size` with a mixture: width of an expert's or the only MLP; absent where the
+    /// model names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intermediate_size: Option<u32>,
-    /// `num_local_experts`; absent without a mixture.
+    /// `num_local_experts`, `num_experts` or `n_routed_experts`; absent without a mixture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<u32>,
     /// `num_experts_per_tok`; absent without a mixture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts_per_token: Option<u32>,
+    /// Layers of a mixture that have one MLP in place of experts; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dense_layers: u32,
+    /// Width of these layers' MLP; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dense_intermediate_size: u32,
+    /// Width of the experts that every token visits, together; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_intermediate_size: u32,
+    /// `kv_lora_rank` + `qk_rope_head_dim`: what latent attention keeps of a token in a layer; 0 without.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub latent_size: u32,
     /// `tie_word_embeddings`: whether the output layer is the embedding.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tied_embeddings: bool,
     /// `vocab_size`.
     pub vocabulary: u32,
-    /// `max_position_embeddings`; absent where the model has none.
+    /// `max_position_embeddings`, scaled as `rope_scaling` says; absent where the model has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_positions: Option<u32>,
     /// `torch_dtype` or `dtype`, else that of the largest share of the parameters.
@@ -112,7 +125,10 @@ pub struct ModelShape {
     /// own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// Parameters, from the safetensors headers; 0 if the weights have another format.
+    /// Who quantized them, by `quant_method`, where the precision has a name of the API; absent if they are not quantized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization_method: Option<String>,
+    /// Parameters that are loaded, from the safetensors headers; 0 if the weights have another format.
     pub parameters: u64,
     /// Their bytes; the weight files' size if they have another format.
     pub parameter_bytes: u64,

@@ -115,7 +115,7 @@ pub fn run(task: &BuildTask, order: &NoBuild, parts: &Parts) -> Result<(), Assem
     let folder = match &backend.serving {
         Serving::TritonBackend { folder, configuration } => {
             require(parts.backends.join(folder).join("model.py")).map_err(missing)?;
-            write(&model.join(CONFIG_FILE), &configuration(&task.model))?;
+            write(&model.join(CONFIG_FILE), &configuration(&task.model, &order.version))?;
             &model
         }
         Serving::TritonModel => {

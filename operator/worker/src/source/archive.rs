@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::{
-    Access, SourceError, Survey,
+    Access, QUANT_CONFIG, SourceError, Survey,
     listing::{SourceFile, common_folder},
     shape::header_length,
     uri::Compression,
@@ -28,6 +28,7 @@ const CHUNKS_IN_FLIGHT: usize = 16;
 struct Contents {
     files: Vec<SourceFile>,
     config: Option<Vec<u8>>,
+    quant_config: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
 }
 
@@ -43,8 +44,8 @@ enum Sink {
 /// # Errors
 /// [`SourceError`] if the archive cannot be read.
 pub async fn survey(url: &str, compression: Compression, access: &Access) -> Result<Survey, SourceError> {
-    let Contents { files, config, headers } = stream(url, compression, access, Sink::Nowhere).await?;
-    Ok(Survey { uri: url.to_owned(), commit: None, files, config, headers })
+    let Contents { files, config, quant_config, headers } = stream(url, compression, access, Sink::Nowhere).await?;
+    Ok(Survey { uri: url.to_owned(), commit: None, files, config, quant_config, headers })
 }
 
 /// Unpacks an archive into an empty folder; a folder around everything is dropped.
@@ -102,7 +103,7 @@ async fn stream(url: &str, compression: Compression, access: &Access, sink: Sink
 
 fn read(from: impl Read, sink: &Sink) -> io::Result<Contents> {
     let mut archive = tar::Archive::new(from);
-    let mut contents = Contents { files: Vec::new(), config: None, headers: BTreeMap::new() };
+    let mut contents = Contents { files: Vec::new(), config: None, quant_config: None, headers: BTreeMap::new() };
     let mut configs = BTreeMap::new();
     for entry in archive.entries()? {
         let entry = entry?;
@@ -130,6 +131,7 @@ fn read(from: impl Read, sink: &Sink) -> io::Result<Contents> {
     }
     unwrap_folder(&mut contents, &mut configs);
     contents.config = configs.remove("config.json");
+    contents.quant_config = configs.remove(QUANT_CONFIG);
     contents.files.sort();
     Ok(contents)
 }
@@ -171,7 +173,7 @@ fn read_entry(mut entry: impl Read, path: &str, sink: &Sink) -> io::Result<(Sour
         }
     };
     let mut head = Vec::new();
-    let is_config = path == "config.json" || path.ends_with("/config.json");
+    let is_config = matches!(path.rsplit('/').next(), Some("config.json" | QUANT_CONFIG));
     if is_config {
         entry.read_to_end(&mut head)?;
     } else if path.ends_with(".safetensors") {

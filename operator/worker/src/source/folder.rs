@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Access, SourceError, Survey, listing::SourceFile, shape::header_length, uri::ModelUri};
+use super::{Access, QUANT_CONFIG, SourceError, Survey, listing::SourceFile, shape::header_length, uri::ModelUri};
 use crate::{
     hash::{self, HashError},
     parallel, tree,
@@ -46,7 +46,8 @@ pub fn survey(uri: &ModelUri, folder: &Path, threads: usize) -> Result<Survey, S
         }
     }
     let config = fs::read(folder.join("config.json")).ok();
-    Ok(Survey { uri: uri.to_string(), commit: None, files, config, headers })
+    let quant_config = fs::read(folder.join(QUANT_CONFIG)).ok();
+    Ok(Survey { uri: uri.to_string(), commit: None, files, config, quant_config, headers })
 }
 
 fn describe(folder: &Path, path: &str) -> Result<SourceFile, HashError> {

@@ -25,6 +25,9 @@ use crate::{
     tree::TreeError,
 };
 
+/// Where Model Optimizer says how it quantized.
+const QUANT_CONFIG: &str = "hf_quant_config.json";
+
 /// What the verbs need to reach any source.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -49,6 +52,8 @@ pub struct Survey {
     pub files: Vec<SourceFile>,
     /// config.json at the root.
     pub config: Option<Vec<u8>>,
+    /// hf_quant_config.json at the root, where Model Optimizer says how it quantized.
+    pub quant_config: Option<Vec<u8>>,
     /// The headers of safetensors files, without their length bytes.
     pub headers: BTreeMap<String, Vec<u8>>,
 }

@@ -12,7 +12,7 @@ use slipway_worker_contract::Digest;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
-    Access, SourceError, Survey,
+    Access, QUANT_CONFIG, SourceError, Survey,
     listing::{SourceFile, is_wanted},
     shape::{MAX_HEADER_BYTES, header_length},
     uri::ModelUri,
@@ -137,11 +137,17 @@ pub async fn survey(remote: &Remote, access: &Access) -> Result<Survey, SourceEr
     for file in remote.files.iter().filter(|file| file.path.ends_with(".safetensors")) {
         headers.insert(file.path.clone(), header(&access.fetcher, &remote.url(&file.path)).await?);
     }
-    let config = match remote.files.iter().any(|file| file.path == "config.json") {
-        true => Some(prefix(&access.fetcher, &remote.url("config.json"), MAX_DOCUMENT_BYTES).await?),
-        false => None,
-    };
-    Ok(Survey { uri: remote.uri.clone(), commit: remote.commit.clone(), files, config, headers })
+    let config = document(remote, "config.json", access).await?;
+    let quant_config = document(remote, QUANT_CONFIG, access).await?;
+    Ok(Survey { uri: remote.uri.clone(), commit: remote.commit.clone(), files, config, quant_config, headers })
+}
+
+/// A file of the root, if it is listed.
+async fn document(remote: &Remote, path: &str, access: &Access) -> Result<Option<Vec<u8>>, SourceError> {
+    match remote.files.iter().any(|file| file.path == path) {
+        true => prefix(&access.fetcher, &remote.url(path), MAX_DOCUMENT_BYTES).await.map(Some),
+        false => Ok(None),
+    }
 }
 
 async fn digests(remote: &Remote, access: &Access) -> Result<Vec<SourceFile>, SourceError> {

@@ -1,7 +1,7 @@
 //! Reads a model's shape from its config.json and the headers of its weights. Pure.
 //!
 //! config.json is that of Hugging Face transformers; safetensors headers are described at
-//! <https://github.com/huggingface/safetensors#format>.
+//! <https://github.com/huggingface/safetensors#format>. What models name differently is in [`fields`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,11 @@ use slipway_worker_contract::ModelShape;
 
 use super::quantization;
 
-/// Maximum bytes of a safetensors header (the format's own limit).
+mod fields;
+
+use self::fields::Fields;
+
+/// Most bytes of a safetensors header that are believed (the format's own limit).
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Sums of the parameters in safetensors files.
@@ -21,6 +25,8 @@ pub struct Parameters {
     pub count: u64,
     /// Bytes of each data type, as in `BF16`.
     pub bytes_by_type: BTreeMap<String, u64>,
+    /// Elements and bytes of each layer that names tell, as in `model.layers.61.`.
+    pub by_layer: BTreeMap<u32, (u64, u64)>,
 }
 
 /// Says why a shape cannot be read.
@@ -65,7 +71,12 @@ impl Parameters {
             let (begin, end) = tensor.data_offsets;
             let bytes = end.checked_sub(begin).ok_or_else(|| damaged(format!("{name} ends before it begins")))?;
             let count = tensor.shape.iter().try_fold(1_u64, |n, dim| n.checked_mul(*dim));
-            self.count += count.ok_or_else(|| damaged(format!("{name} has an impossible shape")))?;
+            let count = count.ok_or_else(|| damaged(format!("{name} has an impossible shape")))?;
+            self.count += count;
+            if let Some(layer) = layer_of(&name) {
+                let of_layer = self.by_layer.entry(layer).or_default();
+                *of_layer = (of_layer.0 + count, of_layer.1 + bytes);
+            }
             *self.bytes_by_type.entry(tensor.dtype).or_default() += bytes;
         }
         Ok(())
@@ -74,6 +85,12 @@ impl Parameters {
     /// Sums the bytes of all types.
     pub fn bytes(&self) -> u64 {
         self.bytes_by_type.values().sum()
+    }
+
+    /// Elements and bytes of layers from a number on: those that predict further tokens, which no server loads unless it
+    /// speculates (DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 2.2).
+    fn beyond(&self, layers: u32) -> (u64, u64) {
+        self.by_layer.range(layers..).fold((0, 0), |sum, (_, of)| (sum.0 + of.0, sum.1 + of.1))
     }
 
     fn main_type(&self) -> Option<String> {
@@ -85,6 +102,11 @@ impl Parameters {
             other => other.to_ascii_lowercase(),
         })
     }
+}
+
+/// The layer that a tensor's name tells: the first number behind `layers`.
+fn layer_of(name: &str) -> Option<u32> {
+    name.split_once("model.layers.")?.1.split('.').next()?.parse().ok()
 }
 
 /// Returns how many bytes a safetensors header has, from the file's first eight.
@@ -100,64 +122,49 @@ pub fn header_length(path: &str, first_eight: &[u8]) -> Result<u64, ShapeError> 
     }
 }
 
-/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are not safetensors.
+/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are no safetensors. What the weights are is
+/// in `hf_quant_config.json` where config.json does not say it.
 ///
 /// # Errors
 /// [`ShapeError`] names the field that is missing.
-pub fn read(config: &[u8], parameters: &Parameters, weight_bytes: u64) -> Result<ModelShape, ShapeError> {
+pub fn read(
+    config: &[u8],
+    quant_config: Option<&[u8]>,
+    parameters: &Parameters,
+    weight_bytes: u64,
+) -> Result<ModelShape, ShapeError> {
     let config: Value = serde_json::from_slice(config).map_err(ShapeError::Syntax)?;
-    // Models of text and images keep the language model's fields one level down.
-    let fields = Fields { outer: &config, inner: config.get("text_config") };
+    let fields = Fields::of(&config);
     let hidden_size = fields.required("hidden_size", &["n_embd", "d_model"])?;
     let heads = fields.required("num_attention_heads", &["n_head"])?;
-    let quantization = config.get("quantization_config").and_then(quantization::word);
+    let layers = fields.required("num_hidden_layers", &["n_layer"])?;
+    let quantization = quantization::of_model(&config, quant_config);
+    let mixture = fields.mixture(layers);
+    let (spare_count, spare_bytes) = parameters.beyond(layers);
+    let bytes = parameters.bytes() - spare_bytes;
     Ok(ModelShape {
-        quantization,
         architecture: fields.architecture(),
         hidden_size,
-        layers: fields.required("num_hidden_layers", &["n_layer"])?,
+        layers,
         heads,
         key_value_heads: fields.number("num_key_value_heads", &[]).unwrap_or(heads),
         head_dim: fields.number("head_dim", &[]).unwrap_or(hidden_size / heads),
-        intermediate_size: fields.number("intermediate_size", &["n_inner"]),
-        experts: fields.number("num_local_experts", &[]),
-        experts_per_token: fields.number("num_experts_per_tok", &[]),
+        intermediate_size: mixture.expert_size.or_else(|| fields.number("intermediate_size", &["n_inner"])),
+        experts: mixture.experts,
+        experts_per_token: fields.number("num_experts_per_tok", &["experts_per_token", "moe_topk", "moe_k"]),
+        dense_layers: mixture.dense_layers,
+        dense_intermediate_size: mixture.dense_size,
+        shared_intermediate_size: mixture.shared_size,
+        latent_size: fields.latent_size(),
         tied_embeddings: fields.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
         vocabulary: fields.required("vocab_size", &[])?,
-        max_positions: fields.number("max_position_embeddings", &["n_positions", "n_ctx"]),
+        max_positions: fields.positions(),
         dtype: fields.text("torch_dtype").or_else(|| fields.text("dtype")).or_else(|| parameters.main_type()),
-        parameters: parameters.count,
-        parameter_bytes: if parameters.count > 0 { parameters.bytes() } else { weight_bytes },
+        quantization: quantization.as_ref().map(|found| found.word.clone()),
+        quantization_method: quantization.and_then(|found| found.method),
+        parameters: parameters.count - spare_count,
+        parameter_bytes: if parameters.count > 0 { bytes } else { weight_bytes },
     })
-}
-
-struct Fields<'a> {
-    outer: &'a Value,
-    inner: Option<&'a Value>,
-}
-
-impl Fields<'_> {
-    fn get(&self, name: &str) -> Option<&Value> {
-        self.outer.get(name).or_else(|| self.inner?.get(name))
-    }
-
-    fn number(&self, name: &str, aliases: &[&str]) -> Option<u32> {
-        let value = std::iter::once(&name).chain(aliases).find_map(|n| self.get(n))?;
-        value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0)
-    }
-
-    fn required(&self, name: &'static str, aliases: &[&str]) -> Result<u32, ShapeError> {
-        self.number(name, aliases).ok_or(ShapeError::Field(name))
-    }
-
-    fn text(&self, name: &str) -> Option<String> {
-        self.get(name)?.as_str().map(|text| text.trim_start_matches("torch.").to_owned())
-    }
-
-    fn architecture(&self) -> String {
-        let first = self.outer.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
-        first.map(str::to_owned).or_else(|| self.text("model_type")).unwrap_or_else(|| "unknown".to_owned())
-    }
 }
 
 #[cfg(test)]
@@ -189,38 +196,43 @@ mod tests {
             intermediate_size: Some(14_336),
             experts: None,
             experts_per_token: None,
+            dense_layers: 0,
+            dense_intermediate_size: 0,
+            shared_intermediate_size: 0,
+            latent_size: 0,
             tied_embeddings: false,
             vocabulary: 128_256,
             max_positions: Some(131_072),
             dtype: Some("bfloat16".into()),
             quantization: None,
+            quantization_method: None,
             parameters: 7,
             parameter_bytes: 16,
         };
-        assert_eq!(read(config, &header(), 99).unwrap(), expected);
+        assert_eq!(read(config, None, &header(), 99).unwrap(), expected);
     }
 
     #[test]
     fn older_names_and_nested_configurations_are_understood() {
         let gpt2 =
             br#"{"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"vocab_size":50257,"n_positions":1024}"#;
-        let shape = read(gpt2, &Parameters::default(), 548_000_000).unwrap();
+        let shape = read(gpt2, None, &Parameters::default(), 548_000_000).unwrap();
         assert_eq!((shape.architecture.as_str(), shape.max_positions), ("gpt2", Some(1024)));
         assert_eq!((shape.key_value_heads, shape.parameters, shape.parameter_bytes), (12, 0, 548_000_000));
         let nested = br#"{"architectures":["X"],"text_config":{"hidden_size":64,"num_hidden_layers":2,
             "num_attention_heads":4,"vocab_size":97}}"#;
-        assert_eq!(read(nested, &header(), 0).unwrap().dtype, Some("bfloat16".into()));
+        assert_eq!(read(nested, None, &header(), 0).unwrap().dtype, Some("bfloat16".into()));
     }
 
     #[test]
     fn a_missing_field_is_named() {
         let config = br#"{"hidden_size":64,"num_attention_heads":4,"vocab_size":9}"#;
         assert_eq!(
-            read(config, &header(), 0).unwrap_err().to_string(),
+            read(config, None, &header(), 0).unwrap_err().to_string(),
             "config.json lacks num_hidden_layers (a positive integer), without which memory and parallelism cannot \
              be planned"
         );
-        assert_eq!(read(b"<html>", &header(), 0).unwrap_err().to_string(), "config.json is not JSON");
+        assert_eq!(read(b"<html>", None, &header(), 0).unwrap_err().to_string(), "config.json is not JSON");
     }
 
     #[test]
@@ -233,5 +245,17 @@ mod tests {
         assert!(text(header_length("m.safetensors", b"abc")).ends_with("it has 3 bytes"));
         let error = Parameters::default().add_header("m", br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}"#);
         assert!(error.unwrap_err().to_string().ends_with("w ends before it begins"));
+    }
+
+    #[test]
+    fn layers_that_predict_further_tokens_are_not_loaded() {
+        let config = br#"{"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":9}"#;
+        let mut parameters = Parameters::default();
+        let header = br#"{"model.layers.1.w":{"dtype":"BF16","shape":[4],"data_offsets":[0,8]},
+            "model.layers.2.w":{"dtype":"BF16","shape":[6],"data_offsets":[8,20]},
+            "model.embed_tokens.weight":{"dtype":"BF16","shape":[2],"data_offsets":[20,24]}}"#;
+        parameters.add_header("m.safetensors", header).unwrap();
+        let shape = read(config, None, &parameters, 0).unwrap();
+        assert_eq!((shape.parameters, shape.parameter_bytes), (6, 12));
     }
 }

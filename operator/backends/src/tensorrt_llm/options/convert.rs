@@ -1,4 +1,6 @@
-//! `convert_checkpoint.py` of Llama and its relatives.
+//! `convert_checkpoint.py` of each family.
+
+use slipway_vocabulary::serving::ModelFamily;
 
 use super::words::Calibration;
 use super::{Arguments, OptionError};
@@ -31,6 +33,8 @@ pub struct ConvertOptions {
     pub model_dir: String,
     /// Where the converted one is written.
     pub output_dir: String,
+    /// The family, whose script differs.
+    pub family: ModelFamily,
     /// Data type of what is not quantized.
     pub dtype: Dtype,
     /// How the checkpoint is split.
@@ -58,6 +62,7 @@ impl ConvertOptions {
         Self {
             model_dir: model_dir.into(),
             output_dir: output_dir.into(),
+            family: ModelFamily::Llama,
             dtype,
             parallelism: Parallelism::SINGLE,
             workers: None,
@@ -80,9 +85,7 @@ impl ConvertOptions {
             return Err(OptionError::Conflict { first: "--use_weight_only", second: "--smoothquant", why });
         }
         let mut arguments = Arguments::default();
-        arguments.value("--model_dir", &self.model_dir).value("--output_dir", &self.output_dir);
-        arguments.value("--dtype", self.dtype);
-        arguments.value("--tp_size", self.parallelism.tensor).value("--pp_size", self.parallelism.pipeline);
+        self.places(&mut arguments);
         arguments.optional("--workers", self.workers);
         if let Some(weight_only) = self.weight_only {
             let word = match weight_only {
@@ -96,8 +99,11 @@ impl ConvertOptions {
             arguments.flags([("--per_token", per_token), ("--per_channel", per_channel)]);
         }
         if let Some(Calibration { dataset, samples, max_tokens }) = &self.calibration {
-            arguments.value("--calib_dataset", dataset).value("--calib_size", samples);
-            arguments.value("--calib_max_seq_length", max_tokens);
+            arguments.value("--calib_dataset", dataset);
+            // Qwen's script takes as many texts, of such a length, as it likes.
+            if self.family == ModelFamily::Llama {
+                arguments.value("--calib_size", samples).value("--calib_max_seq_length", max_tokens);
+            }
         }
         arguments.flags([
             ("--int8_kv_cache", self.int8_kv_cache),
@@ -105,5 +111,22 @@ impl ConvertOptions {
             ("--use_parallel_embedding", self.use_parallel_embedding),
         ]);
         Ok(arguments.0)
+    }
+
+    /// Folders, data type and split. Gemma's script reads checkpoints of several libraries, and knows no pipelines.
+    fn places(&self, arguments: &mut Arguments) {
+        let Parallelism { tensor, pipeline } = self.parallelism;
+        match self.family {
+            ModelFamily::Gemma => {
+                arguments.value("--ckpt-type", "hf").value("--model-dir", &self.model_dir);
+                arguments.value("--output-model-dir", &self.output_dir);
+                arguments.value("--dtype", self.dtype).value("--world-size", tensor);
+            }
+            ModelFamily::Llama | ModelFamily::Qwen2 | ModelFamily::Phi | ModelFamily::Phi3 | ModelFamily::Nemotron => {
+                arguments.value("--model_dir", &self.model_dir).value("--output_dir", &self.output_dir);
+                arguments.value("--dtype", self.dtype);
+                arguments.value("--tp_size", tensor).value("--pp_size", pipeline);
+            }
+        }
     }
 }

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use slipway_backends::{check::Asked, gpu, memory::Shape};
-use slipway_crds::v1alpha1::{
-    agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedShape, SearchSpace},
-    engine::EngineBuild,
+use slipway_crds::{
+    identity::{engine_identity, engine_name},
+    v1alpha1::{
+        agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace},
+        engine::EngineBuild,
+    },
 };
 
 use crate::{
@@ -35,24 +38,39 @@ pub(in crate::agent_deployment) struct Point {
     pub(super) display_name: String,
 }
 
-/// The GPU model that engines are for: its label, and its figures.
+/// The label of the GPU model that engines are for.
+pub(super) fn product(world: &World) -> String {
+    world.spec.hardware.node_selector.get(PRODUCT_LABEL).cloned().unwrap_or_default()
+}
+
+/// The figures of a GPU model.
 ///
 /// # Errors
 /// The field, and what is wrong with the remedy.
-pub(super) fn product(world: &World) -> Result<(String, gpu::Gpu), (&'static str, String)> {
-    let product = world.spec.hardware.node_selector.get(PRODUCT_LABEL).cloned().unwrap_or_default();
-    let Some(gpu) = gpu::by_label(&product) else {
-        let problem = format!(
-            "{product:?} is not a whole GPU with known figures ({}): name one of these, or use backend Custom",
-            gpu::names()
-        );
-        return Err(("hardware.nodeSelector[nvidia.com/gpu.product]", problem));
+pub(super) fn gpu(product: &str) -> Result<gpu::Gpu, (&'static str, String)> {
+    gpu::by_label(product).map_err(|error| {
+        let problem = format!("{product:?} {error}, or use backend Custom");
+        ("hardware.nodeSelector[nvidia.com/gpu.product]", problem)
+    })
+}
+
+/// Whether every engine exists. What was admitted and built serves on: what a later release of ours knows better refuses
+/// engines that are to be built.
+pub(super) fn are_built(world: &World, points: &[Point]) -> bool {
+    let is_built = |point: &Point| {
+        let name = engine_identity(&point.build).map(|identity| engine_name(&identity));
+        name.is_ok_and(|name| world.engines.get(&name).is_some_and(|status| status.artifact.is_some()))
     };
-    Ok((product, gpu))
+    !points.is_empty() && points.iter().all(is_built)
 }
 
 /// What the checks ask of a spec, whatever the backend.
-pub(super) fn asked(world: &World, shape: &ResolvedShape, gpu: gpu::Gpu, (version, length): (&str, i32)) -> Asked {
+pub(super) fn asked(
+    world: &World,
+    (model, shape): (&ResolvedModel, &ResolvedShape),
+    gpu: gpu::Gpu,
+    (version, length): (&str, i32),
+) -> Asked {
     let axes = Axes::of(&world.spec.search);
     let label = |name: &str| world.spec.hardware.node_selector.get(name).and_then(|value| value.parse::<u32>().ok());
     let numbers = |values: &[i32]| values.iter().map(|value| positive(*value)).collect();
@@ -60,7 +78,7 @@ pub(super) fn asked(world: &World, shape: &ResolvedShape, gpu: gpu::Gpu, (versio
     Asked {
         version: version.to_owned(),
         architecture: shape.architecture.clone(),
-        shape: memory_shape(shape),
+        shape: memory_shape(model, shape),
         gpu,
         gpu_memory_mib: label(MEMORY_LABEL),
         gpus_per_node: label(COUNT_LABEL).unwrap_or(GPUS_PER_NODE),
@@ -70,13 +88,17 @@ pub(super) fn asked(world: &World, shape: &ResolvedShape, gpu: gpu::Gpu, (versio
         pipeline: numbers(&axes.pipeline),
         max_seq_len: positive(length),
         max_batch_size: least(&axes.batch),
+        most_batch_size: axes.batch.iter().copied().max().map_or(1, positive),
         max_num_tokens: least(&axes.tokens),
         has_calibration: false,
     }
 }
 
-fn memory_shape(shape: &ResolvedShape) -> Shape {
+fn memory_shape(model: &ResolvedModel, shape: &ResolvedShape) -> Shape {
     let number = |value: i64| u32::try_from(value).unwrap_or(0);
+    let count = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0);
+    // Earlier releases counted weights that a repository carries twice, and recorded no bytes.
+    let is_counted = shape.parameter_bytes.is_some() && shape.quantization.is_none();
     Shape {
         layers: number(shape.layers),
         heads: number(shape.heads),
@@ -89,6 +111,12 @@ fn memory_shape(shape: &ResolvedShape) -> Shape {
         vocabulary: number(shape.vocabulary),
         is_tied: shape.tied_embeddings,
         max_positions: number(shape.max_positions),
+        dense_layers: number(shape.dense_layers),
+        dense_intermediate: number(shape.dense_intermediate_size),
+        shared_intermediate: number(shape.shared_intermediate_size),
+        latent: number(shape.latent_size),
+        parameters: count(model.parameters.filter(|_| is_counted)),
+        stored_bytes: count(shape.parameter_bytes),
     }
 }
 

@@ -19,23 +19,26 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
         Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others }))
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned(), 0) };
-    let (product, gpu) = match axes::product(world) {
-        Ok(found) => found,
-        Err((field, problem)) => return refuse(field, problem, 0),
-    };
-    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref());
-    let asked = axes::asked(world, shape, gpu, (block.version, block.options.max_seq_len));
-    let unbuilt = Unbuilt {
-        backend: block.backend,
-        checkpoint: checkpoint.clone(),
-        chunked_prefill: block.options.chunked_prefill,
-        memory_share: block.memory.ratio(),
-    };
-    if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
-        return refuse(&first.field, first.problem.to_string(), others.len());
-    }
+    let product = axes::product(world);
+    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
     let base = Base { resolved, block, product: &product, is_plain: checkpoint == Checkpoint::Plain };
     let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    if !axes::are_built(world, &points) {
+        let gpu = match axes::gpu(&product) {
+            Ok(gpu) => gpu,
+            Err((field, problem)) => return refuse(field, problem, 0),
+        };
+        let asked = axes::asked(world, (&resolved.model, shape), gpu, (block.version, block.options.max_seq_len));
+        let unbuilt = Unbuilt {
+            backend: block.backend,
+            checkpoint: checkpoint.clone(),
+            chunked_prefill: block.options.chunked_prefill,
+            memory_share: block.memory.ratio(),
+        };
+        if let [first, others @ ..] = check_no_build(&asked, &unbuilt).as_slice() {
+            return refuse(&first.field, first.problem.to_string(), others.len());
+        }
+    }
     if let Some((field, problem)) = axes::too_much(world, &points) {
         return refuse(field, problem, 0);
     }

@@ -64,7 +64,7 @@ pub(super) fn decide(
         for (index, case) in cases.iter().enumerate() {
             let engine = case.engine;
             let gated = match parts.join(measure(world, resolved, case)) {
-                Measurement::Known(quality) => gate(case, quality),
+                Measurement::Known(quality) => gate(case, quality, is_quantized(&resolved.model)),
                 Measurement::Failed(why) if index == 0 => return Err(Halt::stopped(why)),
                 Measurement::Failed(why) => {
                     let subject = facts::subject(&why, &world.spec, &choices);
@@ -249,8 +249,13 @@ impl Gated {
     }
 }
 
-/// Lets an engine through or refuses it.
-fn gate(case: &Case<'_>, quality: MeasuredQuality) -> Gated {
+/// Whether the model came quantized: what that lost cannot be measured here.
+fn is_quantized(model: &ResolvedModel) -> bool {
+    model.shape.as_ref().is_some_and(|shape| shape.quantization.is_some())
+}
+
+/// Accepts an engine or refuses it.
+fn gate(case: &Case<'_>, quality: MeasuredQuality, is_quantized: bool) -> Gated {
     let limit = i64::from(case.objective.max_drop.parts_per_million());
     let percent = |parts: i32| f64::from(parts) / 1e4;
     let score = percent(quality.score_parts_per_million);
@@ -260,6 +265,9 @@ fn gate(case: &Case<'_>, quality: MeasuredQuality) -> Gated {
             let (drop, upper) = (percent(drop), percent(upper));
             let words = format!("quality {score:.2} %: a drop of {drop:.2} % from the reference, at most {upper:.2} %");
             (is_within, words)
+        }
+        _ if is_quantized => {
+            (true, format!("quality {score:.2} %; the checkpoint is quantized, so nothing more exact is compared with it"))
         }
         _ => (true, format!("quality {score:.2} %, the reference")),
     };

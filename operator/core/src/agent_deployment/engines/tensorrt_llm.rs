@@ -1,16 +1,16 @@
 //! The engines of TensorRT-LLM that a spec asks for, and why some cannot be. Pure.
 
 use slipway_backends::{
-    check::Asked,
+    check::{Asked, Checkpoint},
     formats, gpu,
     tensorrt_llm::{
-        check,
+        check, family,
         repository::{TunableError, check_tunable},
     },
 };
 use slipway_crds::v1alpha1::{
     agent_deployment::{
-        Backend, EngineDtype, KvCachePrecision, Precision, ResolvedShape, SearchSpace, TensorRtLlmEngine,
+        Backend, EngineDtype, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace, TensorRtLlmEngine,
     },
     engine::{CalibrationIdentity, EngineBuild, TensorRtLlmBuild},
 };
@@ -32,17 +32,23 @@ pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEng
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
     let calibration = calibration(world, engine)?;
-    let (product, gpu) = match axes::product(world) {
-        Ok(found) => found,
-        Err((field, problem)) => return refuse(field, problem),
-    };
-    let refusals = check::check(&asked(world, engine, shape, gpu));
-    if let [first, others @ ..] = refusals.as_slice() {
-        let (field, problem) = (first.field.clone(), first.problem.to_string());
-        return Err(Blocked::Stopped(Why::EngineRefused { field, problem, others: others.len() }));
-    }
-    let base = Base { resolved, engine, shape, product: &product, calibration };
+    let product = axes::product(world);
+    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
+    let base = Base { resolved, engine, shape, product: &product, checkpoint: &checkpoint, calibration };
     let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    if !axes::are_built(world, &points) {
+        let gpu = match axes::gpu(&product) {
+            Ok(gpu) => gpu,
+            Err((field, problem)) => return refuse(field, problem),
+        };
+        let built =
+            check::Built { checkpoint: checkpoint.clone(), gpus: steps::gpus(&world.spec.serving.triton_resources) };
+        let refusals = check::check(&asked(world, engine, (&resolved.model, shape), gpu), &built);
+        if let [first, others @ ..] = refusals.as_slice() {
+            let (field, problem) = (first.field.clone(), first.problem.to_string());
+            return Err(Blocked::Stopped(Why::EngineRefused { field, problem, others: others.len() }));
+        }
+    }
     match unusable(world, &points) {
         None => Ok(points),
         Some(Unusable::Field(field, problem)) => refuse(&field, problem),
@@ -105,10 +111,10 @@ fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Step<Option<Calibra
     }
 }
 
-fn asked(world: &World, engine: &TensorRtLlmEngine, shape: &ResolvedShape, gpu: gpu::Gpu) -> Asked {
+fn asked(world: &World, engine: &TensorRtLlmEngine, model: (&ResolvedModel, &ResolvedShape), gpu: gpu::Gpu) -> Asked {
     Asked {
         has_calibration: engine.calibration.is_some(),
-        ..axes::asked(world, shape, gpu, (&engine.version, engine.options.max_seq_len))
+        ..axes::asked(world, model, gpu, (&engine.version, engine.options.max_seq_len))
     }
 }
 
@@ -118,6 +124,7 @@ struct Base<'a> {
     engine: &'a TensorRtLlmEngine,
     shape: &'a ResolvedShape,
     product: &'a str,
+    checkpoint: &'a Checkpoint,
     calibration: Option<CalibrationIdentity>,
 }
 
@@ -126,8 +133,11 @@ impl Base<'_> {
         let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
         let mut options = self.engine.options.clone();
         options.dtype = Some(dtype(precision, options.dtype, self.shape.dtype.as_deref()));
-        let needs_calibration = steps::precision(precision).is_some_and(formats::Precision::needs_calibration)
-            || kv_cache != KvCachePrecision::Auto;
+        let wanted = steps::precision(precision);
+        // A model that an earlier release resolved names no method: its engines keep their identities.
+        let is_prequantized = self.checkpoint.method().is_some() && wanted == self.checkpoint.precision();
+        let needs_calibration =
+            wanted.is_some_and(formats::Precision::needs_calibration) || kv_cache != KvCachePrecision::Auto;
         TensorRtLlmBuild {
             version: self.engine.version.clone(),
             gpu_product: self.product.to_owned(),
@@ -136,7 +146,9 @@ impl Base<'_> {
             kv_cache_precision: kv_cache,
             max_batch_size: batch,
             max_num_tokens: tokens,
-            calibration: self.calibration.clone().filter(|_| needs_calibration),
+            family: family::of(&self.shape.architecture).unwrap_or_default(),
+            prequantized: is_prequantized,
+            calibration: self.calibration.clone().filter(|_| needs_calibration && !is_prequantized),
             options,
         }
     }

@@ -167,11 +167,17 @@ fn resolved_shape(shape: &ModelShape) -> ResolvedShape {
         intermediate_size: shape.intermediate_size.unwrap_or(shape.hidden_size.saturating_mul(4)).into(),
         experts: shape.experts.unwrap_or(1).into(),
         experts_per_token: shape.experts_per_token.unwrap_or(1).into(),
+        dense_layers: shape.dense_layers.into(),
+        dense_intermediate_size: shape.dense_intermediate_size.into(),
+        shared_intermediate_size: shape.shared_intermediate_size.into(),
+        latent_size: shape.latent_size.into(),
         vocabulary: shape.vocabulary.into(),
         tied_embeddings: shape.tied_embeddings,
         max_positions: shape.max_positions.unwrap_or(0).into(),
         dtype: shape.dtype.as_ref().map(|dtype| dtype.chars().take(32).collect()),
         quantization: shape.quantization.as_ref().map(|word| word.chars().take(64).collect()),
+        quantization_method: shape.quantization_method.as_ref().map(|method| method.chars().take(64).collect()),
+        parameter_bytes: i64::try_from(shape.parameter_bytes).ok().filter(|bytes| *bytes > 0),
     }
 }
 

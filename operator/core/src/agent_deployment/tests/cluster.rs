@@ -57,6 +57,10 @@ pub(super) struct Cluster {
     pub(super) heard: Vec<Announcement>,
     /// How the model's weights are quantized, in resolve's words.
     pub(super) quantization: Option<&'static str>,
+    /// Who quantized it, as this release's worker says.
+    pub(super) quantization_method: Option<&'static str>,
+    /// Its bytes, where they are others than Llama's.
+    pub(super) parameter_bytes: Option<u64>,
     writes: u32,
 }
 
@@ -111,6 +115,8 @@ pub(super) fn world() -> Cluster {
         weights: BTreeMap::new(),
         heard: Vec::new(),
         quantization: None,
+        quantization_method: None,
+        parameter_bytes: None,
         writes: 0,
     }
 }
@@ -429,7 +435,10 @@ impl Cluster {
     fn shape(&self) -> Option<ModelShape> {
         let is_planned = self.world.spec.engine.backend != Backend::Custom;
         let quantization = self.quantization.map(str::to_owned);
-        is_planned.then(|| ModelShape { quantization, ..tensorrt_llm::llama_8b() })
+        let quantization_method = self.quantization_method.map(str::to_owned);
+        let llama = tensorrt_llm::llama_8b();
+        let parameter_bytes = self.parameter_bytes.unwrap_or(llama.parameter_bytes);
+        is_planned.then(|| ModelShape { quantization, quantization_method, parameter_bytes, ..llama })
     }
 
     fn outcome(&self, job: &str) -> Outcome {

@@ -215,6 +215,28 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     assert_eq!(cluster.running_jobs(), Vec::<String>::new());
 }
 
+#[test]
+fn what_was_built_serves_on_when_a_later_release_knows_better() {
+    let mut cluster = h100(VLLM).resolved().fetched().with_engine_built(Precision::BF16);
+    let children = |cluster: &Cluster| format!("{:?}", cluster.plan().children);
+    let before = children(&cluster);
+    let shape = cluster.world.status.model.as_mut().and_then(|model| model.shape.as_mut()).expect("a shape");
+    // As if a mixture's experts had not been read when this model was resolved.
+    shape.experts = 128;
+    assert_eq!((stalled(&cluster.plan()), children(&cluster)), (String::new(), before));
+    let fresh = cluster.edited(|spec| spec.search.max_batch_size = vec![8]);
+    assert!(stalled(&fresh.plan()).starts_with("spec.search.precision[0]: BF16 needs "), "{}", stalled(&fresh.plan()));
+}
+
+#[test]
+fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
+    let mut cluster = on("NVIDIA-L40S", VLLM, &[Precision::FP8]);
+    cluster.quantization = Some("FP8");
+    cluster.parameter_bytes = Some(60 << 30);
+    let message = stalled(&cluster.resolved().plan());
+    assert!(message.contains("weights (60."), "{message}");
+}
+
 #[rstest]
 #[case::too_few_gpus(
     |c: Cluster| c.edited(|spec| spec.search.tensor_parallel = vec![2]),
@@ -224,7 +246,8 @@ fn a_format_that_the_checkpoint_does_not_have_is_refused_before_it_is_fetched() 
     |c: Cluster| c.edited(|spec| {
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-MIG-1g.10gb".to_owned());
     }),
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is not a whole GPU with known figures (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): name one of these, or use backend Custom"
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is the MIG slice 1g.10gb of a GPU, whose \
+     figures are not known: name nodes without MIG (NVIDIA-H100), or use backend Custom"
 )]
 #[case::a_version_in_no_image(
     |c: Cluster| c.edited(|spec| {

@@ -40,11 +40,16 @@ pub(super) fn llama_8b() -> ModelShape {
         intermediate_size: Some(14_336),
         experts: None,
         experts_per_token: None,
+        dense_layers: 0,
+        dense_intermediate_size: 0,
+        shared_intermediate_size: 0,
+        latent_size: 0,
         tied_embeddings: false,
         vocabulary: 128_256,
         max_positions: Some(131_072),
         dtype: Some("bfloat16".to_owned()),
         quantization: None,
+        quantization_method: None,
         parameters: 8_030_000_000,
         parameter_bytes: 16_060_000_000,
     }
@@ -91,7 +96,7 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
     let plan = cluster.plan();
     assert_eq!(
         stalled(&plan),
-        "spec.search.precision[0]: FP8 engines do not run on a100 (SM80); it runs FP16, BF16, INT8WeightOnly, \
+        "spec.search.precision[0]: FP8 engines do not run on a100-sxm (SM80); it runs FP16, BF16, INT8WeightOnly, \
          INT8SmoothQuant, INT4WeightOnly, INT4AWQ"
     );
     assert_eq!(plan.status.stage, Some(Stage::Refused));
@@ -111,7 +116,8 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
     |c: Cluster| c.edited(|spec| {
         spec.hardware.node_selector.insert("nvidia.com/gpu.product".to_owned(), "NVIDIA-H100-MIG-1g.10gb".to_owned());
     }),
-    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is not a whole GPU with known figures (a10, a100, a10g, a30, a40, b200, gb200, gh200, h100, h200, l4, l40, l40s, rtx4090, rtx6000ada, t4, v100): name one of these, or use backend Custom"
+    "spec.hardware.nodeSelector[nvidia.com/gpu.product]: \"NVIDIA-H100-MIG-1g.10gb\" is the MIG slice 1g.10gb of a GPU, whose \
+     figures are not known: name nodes without MIG (NVIDIA-H100), or use backend Custom"
 )]
 #[case::a_version_without_an_engine_flow(
     |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = "1.3.0".to_owned()),
@@ -149,6 +155,25 @@ fn what_cannot_be_built_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clus
     let cluster = edit(on("NVIDIA-H100-80GB-HBM3", &[Precision::FP8]));
     let cluster = if message.contains("version") { cluster } else { cluster.resolved() };
     assert_eq!(stalled(&cluster.plan()), message);
+}
+
+#[test]
+fn a_checkpoint_in_awq_is_an_engine_in_awq_that_nothing_calibrates() {
+    let awq = |version: &'static str, precision| {
+        let mut cluster = on("NVIDIA-H100-80GB-HBM3", &[precision])
+            .edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = version.to_owned());
+        (cluster.quantization, cluster.quantization_method) = (Some("INT4AWQ"), Some("awq"));
+        cluster.resolved()
+    };
+    let cluster = awq("1.0.0", Precision::INT4AWQ).fetched();
+    let built: Vec<_> = builds(&cluster);
+    assert_eq!(built.len(), 1);
+    assert_eq!((built[0].1.prequantized, built[0].1.calibration.clone()), (true, None));
+    assert_eq!(
+        stalled(&awq("1.0.0", Precision::FP16).plan()),
+        "spec.search.precision[0]: the checkpoint is quantized as INT4AWQ, and TensorRT-LLM's converter keeps that whatever is asked \
+         for; use INT4AWQ alone, or a checkpoint that is not quantized"
+    );
 }
 
 #[test]

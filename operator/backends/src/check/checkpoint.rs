@@ -1,0 +1,63 @@
+//! How a checkpoint's weights are stored. Pure.
+
+use crate::formats::Precision;
+
+/// Methods whose files not every backend reads, though what they make of the weights has a name of the API.
+const OWN_LAYOUT: [&str; 3] = ["bitsandbytes", "quark", "torchao"];
+
+/// How weights are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// As numbers of 16 or 32 bits.
+    Plain,
+    /// Quantized in a format of the API.
+    Quantized(Precision),
+    /// Quantized in a format of the API by a method that lays its files out in its own way or has its own kernels.
+    By {
+        /// The method, as config.json has it: `modelopt`, `bitsandbytes`.
+        method: String,
+        /// What the weights are.
+        precision: Precision,
+    },
+    /// Quantized by a method that has no name here.
+    Unknown(String),
+}
+
+impl Checkpoint {
+    /// Reads the word that resolve found: a precision of the API, or a method's own name. The method is known where this
+    /// release resolved the model.
+    #[must_use]
+    pub fn of_word(word: Option<&str>, method: Option<&str>) -> Self {
+        let Some(word) = word else { return Self::Plain };
+        let known = Precision::ALL.into_iter().find(|precision| precision.name() == word);
+        match (known, method) {
+            (None, _) => Self::Unknown(word.to_owned()),
+            (Some(precision), None) => Self::Quantized(precision),
+            (Some(precision), Some(method)) => Self::By { method: method.to_owned(), precision },
+        }
+    }
+
+    /// What the weights are, if they are quantized in a format of the API.
+    #[must_use]
+    pub const fn precision(&self) -> Option<Precision> {
+        match self {
+            Self::Quantized(precision) | Self::By { precision, .. } => Some(*precision),
+            Self::Plain | Self::Unknown(_) => None,
+        }
+    }
+
+    /// Who quantized it, if that is known.
+    #[must_use]
+    pub fn method(&self) -> Option<&str> {
+        match self {
+            Self::By { method, .. } | Self::Unknown(method) => Some(method),
+            Self::Plain | Self::Quantized(_) => None,
+        }
+    }
+
+    /// The method, where only a backend that names it reads its files.
+    #[must_use]
+    pub fn own_layout(&self) -> Option<&str> {
+        self.method().filter(|method| self.precision().is_some() && OWN_LAYOUT.contains(method))
+    }
+}
