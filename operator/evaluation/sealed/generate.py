@@ -86,6 +86,8 @@ class Row:
     tail_ratio: float = 1.0
     hang_share: float = 0.0
     warm_up_seconds: int = 30
+    # Metric, percentile and limit in microseconds of an objective.
+    objective: tuple = ()
 
 
 def load_rows():
@@ -344,7 +346,9 @@ class Rollout:
             {"weightPercent": weight, "minSoakSeconds": seconds, "maxSoakSeconds": seconds}
             for weight, seconds in self.row.steps
         ]
-        return {"steps": steps, "warmUpSeconds": self.row.warm_up_seconds}
+        fields = ("metric", "percentile", "maxMicroseconds")
+        objectives = [dict(zip(fields, self.row.objective))] if self.row.objective else []
+        return {"steps": steps, "warmUpSeconds": self.row.warm_up_seconds, "objectives": objectives}
 
     def window_lines(self, window, by_window):
         begin, end = window * WINDOW, (window + 1) * WINDOW
