@@ -12,6 +12,7 @@
 //! alike; the margin of at least 9 % is there for that.
 
 pub mod absolute;
+mod at_percentile;
 pub mod config;
 mod decide;
 mod expected;
