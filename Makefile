@@ -96,6 +96,10 @@ test-api: ## Test against a real API server, in a cluster of its own (root).
 test-scenarios: ## Run all scenarios on a real cluster and record the run (root; two hours, at first with nothing else running).
 	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator security prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
 
+.PHONY: bench-judge-agents
+bench-judge-agents: build ## Judge the sealed rollouts of agents and print a table of them (an hour of two cores).
+	operator/evaluation/sealed/run.py --judge $(BIN)/slipway-analysis --rollouts 60 --jobs 2
+
 .PHONY: bench-judge
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
 	cargo run --locked -p slipway-evaluation --bin bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md

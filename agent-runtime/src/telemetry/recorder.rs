@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use slipway_runtime_config::LatencyObjective;
 use slipway_vocabulary::evidence::{
-    CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, Window, window_end, window_id,
+    CacheState, Evidence, Histogram, Metric, MetricWindow, RING_WINDOWS, Stratum, Unit, WINDOW_SECONDS, Window,
+    window_end, window_id,
+    wire::{OLDEST_AGE, VERSION},
 };
 
 use crate::clock::Timestamp;
@@ -199,6 +201,7 @@ impl Recorder {
         self.close_until(now);
         let is_new = |window: &&Window| after.is_none_or(|after| window.id > after);
         Evidence {
+            version: VERSION,
             revision: self.identity.revision.clone(),
             pod: self.identity.pod.clone(),
             started_at: self.started_at.to_string(),
@@ -258,13 +261,35 @@ impl Recorder {
             for metric in RUN_METRICS {
                 let key = (metric, run.stratum);
                 let row = rows.entry(key).or_insert_with(|| Counts::default().into_row(metric, run.stratum));
-                let at_least = run.progress.at_least(metric, run.started, end);
-                row.in_flight += 1;
-                row.oldest_in_flight_microseconds = row.oldest_in_flight_microseconds.max(at_least);
+                row.hold(run.progress.at_least(metric, run.started, end));
             }
         }
         let load = Some(self.load.take(begin, end));
         Window { id: self.open, metrics: rows.into_values().collect(), load }
+    }
+}
+
+/// A row that counts what is in flight.
+trait Hold {
+    /// Counts a unit in flight whose value will be at least this, in microseconds.
+    fn hold(&mut self, at_least: u64);
+}
+
+impl Hold for MetricWindow {
+    fn hold(&mut self, at_least: u64) {
+        self.in_flight += 1;
+        self.oldest_in_flight_microseconds = self.oldest_in_flight_microseconds.max(at_least);
+        let ages = self.in_flight_ages.get_or_insert_default();
+        // A unit that started at the very beginning of a window is as old as the others of that window.
+        let windows = at_least.saturating_sub(1) / (WINDOW_SECONDS * 1_000_000);
+        let age = u16::try_from(windows).unwrap_or(OLDEST_AGE).min(OLDEST_AGE);
+        if age == 0 {
+            return;
+        }
+        match ages.binary_search_by_key(&age, |(age, _)| *age) {
+            Ok(position) => ages[position].1 += 1,
+            Err(position) => ages.insert(position, (age, 1)),
+        }
     }
 }
 
@@ -285,6 +310,7 @@ impl Counts {
             new_sessions,
             in_flight: 0,
             oldest_in_flight_microseconds: 0,
+            in_flight_ages: None,
             count,
             errors,
             sum_microseconds: sum,

@@ -12,7 +12,7 @@ mod stratum;
 pub mod wire;
 
 pub use histogram::{CountBounds, Histogram, HistogramError, InvalidQuantile, Quantile, ValueBounds};
-pub use plausible::Implausible;
+pub use plausible::{Implausible, LATEST_WINDOW, MOST_UNITS};
 pub use stratum::{CacheState, Stratum, StratumError};
 pub use wire::{Evidence, Load, Metric, MetricWindow, Unit, Window};
 

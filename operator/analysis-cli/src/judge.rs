@@ -18,7 +18,8 @@ use super::CliError;
 /// Arguments of `judge`.
 #[derive(Debug, Args)]
 pub struct JudgeArgs {
-    /// JSON lines: a first line {"config":{...}} (may be absent), then one line per window, pod and metric, sorted by t
+    /// JSON lines: a first line {"config":{...}} (may be absent), then one line per window, pod and metric, sorted by
+    /// t. A line's endedPods name pods that were drained or scaled down
     #[arg(long, value_name = "FILE.jsonl")]
     evidence: PathBuf,
 }
@@ -90,6 +91,7 @@ fn final_line(judge: &Judge) -> FinalLine {
 struct Record {
     end_seconds: u64,
     weight_percent: Option<f64>,
+    ended_pods: Vec<String>,
     observation: Observation,
 }
 
@@ -150,6 +152,7 @@ impl Lines {
                 (Some(a), Some(b)) => Some(a.max(b)),
                 (a, b) => a.or(b),
             };
+            window.ended_pods.extend(record.ended_pods);
             window.observations.push(record.observation);
         }
         Ok(window)
@@ -172,6 +175,9 @@ impl Lines {
         if weight_percent.is_some_and(|weight: f64| !(0.0..=100.0).contains(&weight)) {
             return Err(self.refuse("weightPercent", &"not between 0 and 100", "give the canary's share in percent"));
         }
+        // Where nothing is in flight, nothing has an age.
+        let in_flight: Option<u64> = self.optional(object, "inFlight")?;
+        let ages: Option<Vec<(u16, u64)>> = self.optional(object, "inFlightAges")?;
         let observation = Observation {
             arm: self.required(object, "arm", "write \"stable\" or \"canary\"")?,
             pod: self.optional(object, "pod")?.unwrap_or_default(),
@@ -180,13 +186,13 @@ impl Lines {
             stratum: self.optional(object, "stratum")?.unwrap_or_default(),
             started: self.optional(object, "started")?,
             new_sessions: self.optional(object, "newSessions")?.unwrap_or(0),
-            in_flight: self.optional(object, "inFlight")?,
-            oldest_in_flight_microseconds: self.optional(object, "oldestInFlightMicroseconds")?,
+            in_flight_ages: ages.or_else(|| (in_flight == Some(0)).then(Vec::new)),
             count,
             errors,
             buckets,
         };
-        Ok(Record { end_seconds, weight_percent, observation })
+        let ended_pods = self.optional(object, "endedPods")?.unwrap_or_default();
+        Ok(Record { end_seconds, weight_percent, ended_pods, observation })
     }
 
     /// The end of a line's window; whole seconds, also when written as 10.0.

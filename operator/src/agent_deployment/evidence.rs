@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use slipway_crds::labels;
-use slipway_operator_core::agent_deployment::world::PodEvidence;
+use slipway_operator_core::{agent_deployment::world::PodEvidence, jobs::view};
 use slipway_vocabulary::evidence::{Evidence, Implausible, PATH};
 use thiserror::Error;
 use tracing::{debug, warn};
@@ -42,14 +42,14 @@ pub enum EvidenceError {
 /// The evidence of the last hour, by revision, of the pods that run. Pods without an address, and those that are not
 /// ready and do not answer, have nothing to say yet.
 pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<PodEvidence>> {
-    let asked: Vec<(String, String, String, bool)> = pods.iter().filter_map(address).collect();
+    let asked: Vec<Asked> = pods.iter().filter_map(Asked::of).collect();
     let mut answers: Vec<(String, PodEvidence)> = stream::iter(asked)
-        .map(|(revision, pod, address, is_ready)| async move {
+        .map(|Asked { revision, pod, address, is_ready, is_leaving }| async move {
             // An address of IPv6 stands in brackets.
             let host = if address.contains(':') { format!("[{address}]") } else { address };
             let answer = ask(http, &format!("http://{host}:{ADMIN_PORT}{PATH}?after=0")).await;
             let evidence = answer.inspect_err(|error| log_failure(&pod, error)).ok();
-            (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence }))
+            (evidence.is_some() || is_ready).then_some((revision, PodEvidence { pod, evidence, is_leaving }))
         })
         .buffer_unordered(CONCURRENCY)
         .filter_map(|answer| async move { answer })
@@ -63,12 +63,28 @@ pub async fn read(http: &reqwest::Client, pods: &[Pod]) -> BTreeMap<String, Vec<
     by_revision
 }
 
-/// Revision, name and address of a pod, and whether it is ready.
-fn address(pod: &Pod) -> Option<(String, String, String, bool)> {
-    let status = pod.status.as_ref()?;
-    let revision = pod.labels().get(labels::REVISION)?.clone();
-    let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-    Some((revision, pod.name_any(), status.pod_ip.clone()?, is_ready))
+/// A pod that is asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    revision: String,
+    pod: String,
+    address: String,
+    is_ready: bool,
+    is_leaving: bool,
+}
+
+impl Asked {
+    /// None for a pod that has no address yet.
+    fn of(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref()?;
+        Some(Self {
+            revision: pod.labels().get(labels::REVISION)?.clone(),
+            pod: pod.name_any(),
+            address: status.pod_ip.clone()?,
+            is_ready: status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"),
+            is_leaving: pod.metadata.deletion_timestamp.is_some() || view::is_disrupted(pod),
+        })
+    }
 }
 
 async fn ask(http: &reqwest::Client, url: &str) -> Result<Evidence, EvidenceError> {
@@ -93,5 +109,35 @@ fn log_failure(pod: &str, error: &EvidenceError) {
                 "a pod reports implausible evidence: it counts as one that does not answer"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn asked(deleted: Option<&str>, conditions: &Value) -> Option<Asked> {
+        let metadata =
+            json!({"name": "support-a-0", "labels": {"slipway.dev/revision": "a"}, "deletionTimestamp": deleted});
+        let status = json!({"podIP": "10.0.0.7", "conditions": conditions});
+        let pod = json!({"metadata": metadata, "spec": {"containers": []}, "status": status});
+        Asked::of(&serde_json::from_value(pod).expect("a pod"))
+    }
+
+    /// The end of such a pod is no harm that its revision does.
+    #[test]
+    fn a_pod_that_is_deleted_drained_or_evicted_is_leaving() {
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let expected = |is_ready, is_leaving| {
+            let (revision, pod, address) = ("a".to_owned(), "support-a-0".to_owned(), "10.0.0.7".to_owned());
+            Some(Asked { revision, pod, address, is_ready, is_leaving })
+        };
+        assert_eq!(asked(None, &ready), expected(true, false));
+        assert_eq!(asked(Some("2026-01-01T12:00:00Z"), &json!([])), expected(false, true));
+        let disrupted = json!([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]);
+        assert_eq!(asked(None, &disrupted), expected(false, true));
     }
 }

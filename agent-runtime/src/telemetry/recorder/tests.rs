@@ -121,6 +121,35 @@ fn what_is_in_flight_at_a_windows_end_has_its_age() {
 }
 
 #[test]
+fn the_age_of_a_run_is_the_number_of_windows_that_ended_since_it_started() {
+    let mut recorder = recorder();
+    for start in [0.0, 4.0, 19.0, 20.0] {
+        recorder.start(at(start), stratum(), Session::New);
+    }
+    let windows = recorder.evidence(at(40.0), None).windows;
+    let ages = |window| row(window, Metric::AgentRunLatency).in_flight_ages.clone();
+    let expected = [vec![], vec![(1, 2)], vec![(1, 1), (2, 2)], vec![(1, 1), (2, 1), (3, 2)]].map(Some);
+    assert_eq!([0, 1, 2, 3].map(|window: usize| ages(&windows[window])), expected);
+}
+
+/// A slow call of the past makes no other run of the pod old.
+#[test]
+fn each_run_in_flight_has_an_age_of_its_own() {
+    let mut recorder = recorder();
+    let slow = recorder.start(at(0.0), stratum(), Session::New);
+    let waiting = Waiting::Model { since: at(0.0), has_first_token: false };
+    recorder.progress(at(0.0), slow, Progress { waiting, ..Progress::default() });
+    for start in [1.0, 2.0, 3.0] {
+        recorder.start(at(start), stratum(), Session::New);
+    }
+    let windows = recorder.evidence(at(30.0), None).windows;
+    let ages = |metric| row(&windows[2], metric).in_flight_ages.clone();
+    assert_eq!(ages(Metric::AgentRunLatency), Some(vec![(2, 4)]));
+    assert_eq!(ages(Metric::RequestLatency), Some(vec![(2, 1)]));
+    assert_eq!(ages(Metric::OutputTokensPerRun), Some(Vec::new()));
+}
+
+#[test]
 fn a_wait_for_the_first_token_shows_before_it_ends_and_not_after() {
     let mut recorder = recorder();
     let unit = recorder.start(at(0.0), stratum(), Session::New);

@@ -6,7 +6,7 @@
 
 use std::{error::Error, fmt};
 
-use crate::evidence::{Evidence, MetricWindow, RING_WINDOWS, Window};
+use crate::evidence::{Evidence, MetricWindow, RING_WINDOWS, Window, wire::VERSION};
 
 /// Most metrics of one window: every metric in every unit, in a hundred strata.
 pub const MOST_METRICS: usize = 4_096;
@@ -20,6 +20,11 @@ pub const LATEST_WINDOW: u64 = 10_000_000_000;
 /// Why evidence cannot be what a pod counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Implausible {
+    /// The form is of a version that this program does not know.
+    Version {
+        /// The version that the pod writes.
+        version: u32,
+    },
     /// More windows than a pod keeps.
     Windows {
         /// How many there are.
@@ -46,6 +51,15 @@ pub enum Implausible {
         /// What the pod reports.
         value: u64,
     },
+    /// Ages of more units than are in flight.
+    Ages {
+        /// Id of the window.
+        id: u64,
+        /// Units in flight.
+        in_flight: u64,
+        /// Units that have an age.
+        ages: u64,
+    },
     /// More errors, or more values, than units that finished.
     Parts {
         /// Id of the window.
@@ -60,6 +74,9 @@ pub enum Implausible {
 impl fmt::Display for Implausible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Version { version } => {
+                write!(f, "version {version} of the evidence: this program reads up to {VERSION}, upgrade the operator")
+            }
             Self::Windows { windows } => write!(f, "{windows} windows: a pod keeps {RING_WINDOWS}"),
             Self::Order { id } => write!(f, "window {id} is out of order"),
             Self::Metrics { id, metrics } => {
@@ -67,6 +84,9 @@ impl fmt::Display for Implausible {
             }
             Self::Value { id, field, value } => {
                 write!(f, "window {id} reports {field} {value}: too large for ten seconds")
+            }
+            Self::Ages { id, in_flight, ages } => {
+                write!(f, "window {id} reports ages of {ages} units of {in_flight} in flight")
             }
             Self::Parts { id, count, parts } => {
                 write!(f, "window {id} reports {parts} errors and values of {count} finished units")
@@ -84,6 +104,9 @@ impl Evidence {
     /// # Errors
     /// With the first value that is out of its bounds.
     pub fn check(&self) -> Result<(), Implausible> {
+        if self.version > VERSION {
+            return Err(Implausible::Version { version: self.version });
+        }
         if self.windows.len() > RING_WINDOWS {
             return Err(Implausible::Windows { windows: self.windows.len() });
         }
@@ -121,6 +144,7 @@ fn check_metric(id: u64, window: &MetricWindow) -> Result<(), Implausible> {
         new_sessions,
         in_flight,
         oldest_in_flight_microseconds,
+        in_flight_ages,
         count,
         errors,
         sum_microseconds,
@@ -137,6 +161,10 @@ fn check_metric(id: u64, window: &MetricWindow) -> Result<(), Implausible> {
     units.into_iter().try_for_each(|(field, value)| at_most(id, field, value, MOST_UNITS))?;
     at_most(id, "sumMicroseconds", *sum_microseconds, LARGEST_SUM)?;
     at_most(id, "oldestInFlightMicroseconds", *oldest_in_flight_microseconds, LARGEST_SUM)?;
+    let old = in_flight_ages.iter().flatten().fold(0_u64, |sum, (_, units)| sum.saturating_add(*units));
+    if old > *in_flight {
+        return Err(Implausible::Ages { id, in_flight: *in_flight, ages: old });
+    }
     let parts = errors + buckets.count();
     if parts > *count { Err(Implausible::Parts { id, count: *count, parts }) } else { Ok(()) }
 }

@@ -6,10 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LatencyMetric, evidence::Histogram};
 
+/// Version of the form that this program writes, and the latest that it reads. A field that older readers may leave out
+/// raises nothing; a change that they would misread does.
+pub const VERSION: u32 = 1;
+
+/// Longest age that is told apart, in windows: a day.
+pub const OLDEST_AGE: u16 = 8_640;
+
 /// Everything a pod has to report after the window the reader named.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
+    /// Version of the form. Pods that do not say it write version 1.
+    #[serde(default = "unsaid_version")]
+    pub version: u32,
     /// The revision the pod serves.
     pub revision: String,
     /// The pod's name.
@@ -68,6 +78,12 @@ pub struct MetricWindow {
     /// Age of the oldest unit in flight at the window's end, microseconds; 0 when none is in flight.
     #[serde(default)]
     pub oldest_in_flight_microseconds: u64,
+    /// How old the units in flight are at the window's end: pairs of an age and of the units of that age, without those
+    /// of age 0, each age once. An age is what is already certain of the unit's value, in whole windows, at most
+    /// [`OLDEST_AGE`]. The age of a run of `AgentRunLatency` is therefore the number of windows that ended since it
+    /// started, without this one. Absent from pods that do not count it, and where nothing is in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_ages: Option<Vec<(u16, u64)>>,
     /// Units that finished in the window, errors included.
     pub count: u64,
     /// Units that finished with an error, timeouts and cancels past the objective included.
@@ -78,6 +94,18 @@ pub struct MetricWindow {
     /// Successes per bucket, in the metric's unit of value.
     #[serde(default)]
     pub buckets: Histogram,
+}
+
+impl MetricWindow {
+    /// The ages of the units in flight; `None` when the pod does not count them.
+    #[must_use]
+    pub fn ages(&self) -> Option<Vec<(u16, u64)>> {
+        self.in_flight_ages.clone().or_else(|| (self.in_flight == 0).then(Vec::new))
+    }
+}
+
+const fn unsaid_version() -> u32 {
+    1
 }
 
 /// What one observation belongs to.

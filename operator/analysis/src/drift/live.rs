@@ -24,6 +24,12 @@ use crate::{
     },
 };
 
+/// Version of the memory.
+const VERSION: u8 = 2;
+
+/// Versions of the memory that are read.
+const READ: codec::Versions = codec::Versions { known: &[VERSION], words: "\"2\"" };
+
 /// Length of a block in seconds.
 pub const BLOCK_SECONDS: u64 = 600;
 
@@ -244,7 +250,7 @@ impl LiveTest {
             writer.u64(excess.to_bits());
             writer.u64(variance.to_bits());
         }
-        codec::seal(writer.bytes)
+        codec::seal(VERSION, writer.bytes)
     }
 
     /// Resumes a test of the same baseline from what [`encode`](Self::encode) wrote.
@@ -252,8 +258,8 @@ impl LiveTest {
     /// # Errors
     /// [`StateError`] when the text is of another version, damaged, or of another baseline.
     pub fn resume(baseline: Baseline, alpha: f64, text: &str) -> Result<Self, StateError> {
-        let bytes = codec::open(text)?;
-        let mut reader = Reader { bytes: &bytes, offset: 0 };
+        let (version, bytes) = codec::open(text, &READ)?;
+        let mut reader = Reader { bytes: &bytes, offset: 0, version };
         let mut test = Self::new(baseline, alpha);
         if reader.u32()? != test.fingerprint() {
             return Err(StateError::Configuration);

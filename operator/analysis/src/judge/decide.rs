@@ -3,6 +3,7 @@
 use super::{
     config::OnInconclusive,
     guard::Evidence,
+    pods::PodsFailing,
     rollout::{Judge, MIN_UNITS, PROMOTION_E_VALUE, SILENCE_SECONDS, ln_combined},
     verdict::{Judgement, Reason, Suspect, Verdict},
 };
@@ -20,6 +21,11 @@ impl Judge {
     }
 
     fn verdict(&self) -> (Verdict, Reason) {
+        if let Some(PodsFailing { failing, pods, seconds }) =
+            self.pods.failing().filter(|_| !self.config.is_first_revision)
+        {
+            return (Verdict::Rollback, Reason::PodsFailing { failing, pods, seconds });
+        }
         let evidence = self.evidence();
         let ln_e = ln_combined(&evidence);
         let ln_rollback = -self.config.alpha.ln();
@@ -32,7 +38,7 @@ impl Judge {
             return (Verdict::Hold, reason);
         }
         let step = &self.config.steps[self.step];
-        let elapsed_seconds = self.last_seconds - self.step_opened_seconds;
+        let elapsed_seconds = self.last_seconds.saturating_sub(self.step_opened_seconds);
         if elapsed_seconds < step.min_soak_seconds {
             let min_seconds = step.min_soak_seconds;
             return (Verdict::Hold, Reason::Soaking { elapsed_seconds, min_seconds });
@@ -54,8 +60,8 @@ impl Judge {
 
     /// No data is neither success nor failure.
     fn silence(&self) -> Option<Reason> {
-        let silent_seconds = self.last_seconds - self.canary_reported_seconds;
-        let idle_seconds = self.last_seconds - self.canary_active_seconds;
+        let silent_seconds = self.last_seconds.saturating_sub(self.canary_reported_seconds);
+        let idle_seconds = self.last_seconds.saturating_sub(self.canary_active_seconds);
         if silent_seconds >= SILENCE_SECONDS {
             return Some(Reason::EvidenceUnreachable { silent_seconds });
         }

@@ -1,6 +1,7 @@
 //! How long a verdict will take, as far as stable's own traffic tells. Pure.
 
 use super::{
+    config::Step,
     guard::Guard,
     process::{Direction, ln_sequential_t},
     rollout::{BLOCK_SECONDS, Judge, MIN_UNITS, PROMOTION_E_VALUE},
@@ -50,9 +51,10 @@ impl Judge {
     /// step, and the median growth of every guard's non-inferiority, at the rate and the shape that stable has shown.
     #[must_use]
     pub fn expected_time_to_verdict(&self, reference: Reference) -> Expectation {
-        let schedule_seconds = self.config.steps.iter().map(|step| step.max_soak_seconds).sum();
+        let soaks = |of: fn(&Step) -> u64| self.config.steps.iter().map(of).fold(0, u64::saturating_add);
+        let schedule_seconds = soaks(|step| step.max_soak_seconds);
         if self.config.is_first_revision {
-            return Expectation::Seconds(self.config.steps.iter().map(|step| step.min_soak_seconds).sum());
+            return Expectation::Seconds(soaks(|step| step.min_soak_seconds));
         }
         let mut slowest = None;
         for guard in self.promotion_guards() {
@@ -74,21 +76,28 @@ impl Judge {
     /// Walks the schedule block by block.
     fn expected_for(&self, flow: &Flow, reference: Reference) -> Option<u64> {
         let last = self.config.steps.iter().rposition(|step| step.weight_percent < 100.0)?;
-        let (mut seconds, mut blocks, mut sum, mut squares) = (0, 0_u16, 0.0, 0.0);
+        let (mut seconds, mut blocks) = (0, 0_u16);
+        let mut sums = [[0.0; 2]; 2];
         for (position, step) in self.config.steps.iter().enumerate().take(last + 1) {
             let weight = step.weight_percent / 100.0;
-            let units_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64 * BLOCK_SECONDS;
-            let soak = step.min_soak_seconds.max(units_needed);
-            let z = flow.effect * (flow.units_per_block * reference.information(weight)).sqrt();
+            let blocks_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64;
+            let soak = step.min_soak_seconds.max(blocks_needed.saturating_mul(BLOCK_SECONDS));
+            let root = (flow.units_per_block * reference.information(weight)).sqrt();
             let mut at_step = 0;
             loop {
-                let is_shown =
-                    ln_sequential_t(blocks, sum, squares, Direction::Below) - 2.0_f64.ln() >= PROMOTION_E_VALUE.ln();
+                let ln_e = |[sum, squares]: [f64; 2]| ln_sequential_t(blocks, sum, squares, Direction::Below);
+                let [whole, at_percentile] = sums.map(ln_e);
+                let is_shown = whole - 2.0_f64.ln() >= PROMOTION_E_VALUE.ln()
+                    && (flow.effect_at_percentile.is_none() || at_percentile >= PROMOTION_E_VALUE.ln());
                 if at_step >= soak && (position < last || is_shown) {
                     break;
                 }
                 (seconds, at_step) = (seconds + BLOCK_SECONDS, at_step + BLOCK_SECONDS);
-                (sum, squares) = (sum + z, squares + z * z + 1.0);
+                let effects = [flow.effect, flow.effect_at_percentile.unwrap_or(0.0)];
+                for ([sum, squares], z) in sums.iter_mut().zip(effects.map(|effect| effect * root)) {
+                    *sum += z;
+                    *squares += z * z + 1.0;
+                }
                 blocks = blocks.checked_add(1)?;
                 if seconds > HORIZON_SECONDS {
                     return None;
@@ -103,6 +112,8 @@ impl Judge {
 struct Flow {
     units_per_block: f64,
     effect: f64,
+    /// The same at the objective's percentile, where a promotion needs it.
+    effect_at_percentile: Option<f64>,
 }
 
 impl Flow {
@@ -115,7 +126,14 @@ impl Flow {
         let windows_per_block = BLOCK_SECONDS as f64 / slipway_vocabulary::evidence::WINDOW_SECONDS as f64;
         let units_per_block = f64::from(pace.units) / f64::from(pace.windows) * windows_per_block;
         // Stable was compared with itself: n units on either side carry the information of n / 2.
-        let effect = f64::from(pace.excess) / f64::from(pace.variance).sqrt() / (stable_units / 2.0).sqrt();
-        (units_per_block > 0.0).then_some(Self { units_per_block, effect })
+        let effect = |excess: f32, variance: f32| {
+            f64::from(excess) / f64::from(variance.max(f32::MIN_POSITIVE)).sqrt() / (stable_units / 2.0).sqrt()
+        };
+        let is_bounded = !guard.absolutes.is_empty();
+        (units_per_block > 0.0).then(|| Self {
+            units_per_block,
+            effect: effect(pace.excess, pace.variance),
+            effect_at_percentile: is_bounded.then(|| effect(pace.excess_at, pace.variance_at)),
+        })
     }
 }

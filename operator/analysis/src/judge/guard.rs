@@ -9,8 +9,9 @@ use slipway_vocabulary::{
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},
-    config::{Config, CountedObjective, is_latency},
-    hang::{self, Hang, Hung},
+    at_percentile::AtPercentile,
+    config::{Config, CountedObjective},
+    hang::{self, Compared, Hang, Hung},
     hypergeometric::Table,
     observation::{Arms, Key},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
@@ -79,6 +80,9 @@ pub(super) struct Totals {
 pub(super) struct Pace {
     pub excess: f32,
     pub variance: f32,
+    /// The same at the percentile.
+    pub excess_at: f32,
+    pub variance_at: f32,
     pub units: f32,
     pub windows: u32,
 }
@@ -102,8 +106,7 @@ pub(super) struct Guard {
     pub absolutes: Vec<Absolute>,
     pub canary: Totals,
     pub stable: Totals,
-    /// Excess and variance at the objective's own percentile since the rollout opened.
-    pub at_percentile: [f32; 2],
+    pub at_percentile: AtPercentile,
     pub pace: Pace,
 }
 
@@ -114,8 +117,8 @@ pub(super) struct Comparison {
     pub due: u16,
     /// Extra buckets for lane F where loads are too unlike; lane S rests then.
     pub overload_bins: Option<u16>,
-    /// Hashes of the arms' pods: canary, stable.
-    pub pods: [u32; 2],
+    /// Windows before this one that nobody has read.
+    pub skipped: u64,
     /// Whether a block of lane S ends with this window.
     pub ends_block: bool,
     /// The share of all traffic that the arms have together.
@@ -139,7 +142,7 @@ impl Guard {
             absolutes: (0..objectives).map(|_| Absolute::new()).collect(),
             canary: Totals::default(),
             stable: Totals::default(),
-            at_percentile: [0.0; 2],
+            at_percentile: AtPercentile::default(),
             pace: Pace::default(),
         }
     }
@@ -151,7 +154,7 @@ impl Guard {
         if role(self.key.metric, config.change) == Some(Role::Errors) {
             return;
         }
-        let hung = self.consume_hanging(config, arms, comparison.pods);
+        let hung = self.consume_hanging(config, arms, comparison.skipped);
         self.consume_latencies(config, arms, comparison, hung);
         if comparison.ends_block {
             self.close_block();
@@ -170,6 +173,7 @@ impl Guard {
                 *block = [0.0; 2];
             }
         }
+        self.at_percentile.close_block();
         for absolute in &mut self.absolutes {
             absolute.close_block(SMALLEST_VARIANCE);
         }
@@ -178,26 +182,15 @@ impl Guard {
     /// Forgets the current block: its windows and the next ones have different weights.
     pub fn drop_block(&mut self) {
         self.block = [[0.0; 2]; 2];
+        self.at_percentile.block = [0.0; 2];
         for absolute in &mut self.absolutes {
             absolute.block = [0.0; 2];
         }
     }
 
-    /// Counts units that ended with their pod as errors of the canary or of stable.
-    pub fn lose(&mut self, canary: u64, stable: u64) {
-        let arms = Arms {
-            canary: super::observation::ArmSum { count: canary, errors: canary, ..Default::default() },
-            stable: super::observation::ArmSum { count: stable, errors: stable, ..Default::default() },
-        };
-        self.add_totals(&arms);
-        // Lost units have no block of finished units to be compared within; what was in flight in total stands in.
-        let table = Table {
-            canary: u64::from(self.canary.count).max(canary),
-            stable: u64::from(self.stable.count).max(stable),
-            events: canary + stable,
-            canary_events: canary,
-        };
-        self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
+    /// Takes in which pods were lost. The units that a pod had in flight are lost together: the pod is what is counted.
+    pub fn lose_pods(&mut self, pods: Table) {
+        self.errors.update(ERROR_TILTS.map(|psi| pods.ln_e_value(psi)));
     }
 
     /// Starts what is due, of the processes that this guard uses: unused ones stay empty and cost no state.
@@ -209,15 +202,18 @@ impl Guard {
         if role(self.key.metric, config.change) != Some(Role::Errors) {
             self.fast.restart(due);
             self.slow.iter_mut().for_each(|slow| slow.restart(due));
-            self.hanging.restart(due);
+            if hang::has_cohorts(self.key) {
+                self.hanging.restart(due);
+            }
             self.absolutes.iter_mut().for_each(|absolute| absolute.restart(due));
         }
     }
 
     fn add_totals(&mut self, arms: &Arms) {
         for (totals, sum) in [(&mut self.canary, &arms.canary), (&mut self.stable, &arms.stable)] {
-            totals.count = saturate(u64::from(totals.count).saturating_add(sum.count));
-            totals.errors = saturate(u64::from(totals.errors).saturating_add(sum.errors));
+            let all = |sum_of: u64| sum_of.saturating_add(sum.left_out);
+            totals.count = saturate(u64::from(totals.count).saturating_add(all(sum.count)));
+            totals.errors = saturate(u64::from(totals.errors).saturating_add(all(sum.errors)));
         }
     }
 
@@ -226,7 +222,7 @@ impl Guard {
         let table = Table {
             canary: arms.canary.count,
             stable: arms.stable.count,
-            events: arms.canary.errors + arms.stable.errors,
+            events: arms.canary.errors.saturating_add(arms.stable.errors),
             canary_events: arms.canary.errors,
         };
         self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
@@ -237,21 +233,19 @@ impl Guard {
     }
 
     /// Returns the canary's units that became too old in this window.
-    fn consume_hanging(&mut self, config: &Config, arms: &Arms, pods: [u32; 2]) -> Hung {
-        if !is_latency(self.key.metric) {
+    fn consume_hanging(&mut self, config: &Config, arms: &Arms, skipped: u64) -> Hung {
+        if !hang::has_cohorts(self.key) {
             return Hung::default();
         }
         let limit = self.objectives(config).map(|(_, objective)| objective.max_microseconds).max().unwrap_or(0);
         let margin = FAST_MARGIN_FACTOR * config.margin_bins + config.predicted_bins(self.key.metric);
         let slowest = self.strata.highest_edge().and_then(|edge| bucket::upper_edge(edge.saturating_add(margin)));
-        let Some(age) =
-            slowest.or((limit > 0).then_some(limit)).map(|slow| slow.max(limit)).and_then(hang::age_in_windows)
-        else {
-            return Hung::default();
-        };
-        let (canary, stable) = self.hang.update(arms, pods, age);
-        let table = hang::table(canary, stable);
-        self.hanging.update(hang::TILTS.map(|psi| table.ln_e_value(psi)));
+        let slow = slowest.or((limit > 0).then_some(limit)).map(|slow| slow.max(limit));
+        self.hang.skip(skipped);
+        let Compared { tables, canary } = self.hang.update(arms, slow.and_then(hang::age_in_windows));
+        for table in tables {
+            self.hanging.update(hang::TILTS.map(|psi| table.ln_e_value(psi)));
+        }
         canary
     }
 
@@ -264,7 +258,7 @@ impl Guard {
                 Split::new(stratum, canary, stable, margins.fast).add_ln_e_values(&mut sums);
                 if let Some(margin) = margins.slow {
                     let split = Split::new(stratum, canary, stable, margin);
-                    add(&mut self.at_percentile, split.excess_at(level));
+                    self.at_percentile.add(split.excess_at(level));
                     for (chain, block) in self.block.iter_mut().enumerate() {
                         add(block, split.excess(chain));
                     }
@@ -292,11 +286,16 @@ impl Guard {
 
     /// Learns from stable how far an equal canary would lie below the margin.
     fn learn_pace(&mut self, config: &Config, arms: &Arms, share: f32) {
+        let level = nearest_level(Quantile::from(self.percentile(config)));
         for (name, stable) in &arms.stable.strata {
             if let Some(stratum) = self.strata.get(name) {
-                let (excess, variance) = Split::new(stratum, stable, stable, config.margin_bins).excess(0);
+                let split = Split::new(stratum, stable, stable, config.margin_bins);
+                let (excess, variance) = split.excess(0);
                 self.pace.excess += excess as f32;
                 self.pace.variance += variance as f32;
+                let (excess, variance) = split.excess_at(level);
+                self.pace.excess_at += excess as f32;
+                self.pace.variance_at += variance as f32;
             }
         }
         self.pace.units += (arms.stable.count + arms.canary.count) as f32 / share;
@@ -337,7 +336,7 @@ impl Guard {
             let relative = ln_mean(&[(FAST_SHARE, self.fast.ln_e()), (SLOW_SHARE, self.slow_ln_e(Direction::Above))]);
             push(Harm::Relative, relative, FAST_SHARE + SLOW_SHARE, guards(&[Role::Guard]));
         }
-        if is_latency(self.key.metric) && !first {
+        if hang::has_cohorts(self.key) && !first {
             push(Harm::Hanging, self.hanging.ln_e(), HANG_SHARE, guards(&[Role::Guard, Role::Absolute]));
         }
         let share = ABSOLUTE_SHARE / self.absolutes.len().max(1) as f64;
@@ -353,9 +352,12 @@ impl Guard {
         evidence
     }
 
-    /// The log e-value of non-inferiority: lane S below the margin over the whole distribution and the tail.
+    /// The log e-value of non-inferiority: lane S below the margin over the whole distribution and the tail, and with
+    /// an objective on the metric also at the objective's own percentile. A promotion needs both, so the smaller
+    /// counts.
     pub fn ln_non_inferior(&self) -> f64 {
-        self.slow_ln_e(Direction::Below)
+        let whole = self.slow_ln_e(Direction::Below);
+        if self.absolutes.is_empty() { whole } else { whole.min(self.at_percentile.ln_below()) }
     }
 
     /// Units of stable that finished well.
@@ -370,7 +372,7 @@ impl Guard {
 
     /// Whether the objective's own percentile lies within the margin as far as the data go.
     pub fn is_within_margin_at_percentile(&self) -> bool {
-        self.at_percentile[0] <= 0.0
+        self.at_percentile.excess <= 0.0
     }
 
     fn slow_ln_e(&self, direction: Direction) -> f64 {
@@ -402,7 +404,7 @@ fn nearest_level(quantile: Quantile) -> usize {
     LEVELS.iter().position(|level| *level >= parts).unwrap_or(LEVELS.len() - 1)
 }
 
-fn add(sums: &mut [f32; 2], (excess, variance): (f64, f64)) {
+pub(super) fn add(sums: &mut [f32; 2], (excess, variance): (f64, f64)) {
     sums[0] = (f64::from(sums[0]) + excess) as f32;
     sums[1] = (f64::from(sums[1]) + variance) as f32;
 }

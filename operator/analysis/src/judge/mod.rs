@@ -12,6 +12,7 @@
 //! least 9 % is there for that.
 
 pub mod absolute;
+mod at_percentile;
 pub mod config;
 mod decide;
 mod expected;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::evidence::{Histogram, Metric, MetricWindow, Unit};
+use slipway_vocabulary::evidence::{Histogram, MOST_UNITS, Metric, MetricWindow, Unit};
 
 /// The side of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,10 +32,10 @@ pub struct Observation {
     pub started: Option<u64>,
     /// New sessions.
     pub new_sessions: u64,
-    /// Units in flight at the window's end; `None` when not reported.
-    pub in_flight: Option<u64>,
-    /// Age of the oldest unit in flight, microseconds; `None` when not reported.
-    pub oldest_in_flight_microseconds: Option<u64>,
+    /// Units in flight at the window's end by their age in windows, as
+    /// [`MetricWindow::in_flight_ages`](slipway_vocabulary::evidence::MetricWindow::in_flight_ages); `None` when not
+    /// reported.
+    pub in_flight_ages: Option<Vec<(u16, u64)>>,
     /// Units that finished, errors included.
     pub count: u64,
     /// Units that finished with an error.
@@ -56,7 +56,9 @@ pub struct Window {
     pub reference_percent: Option<f64>,
     /// The observations, in any order.
     pub observations: Vec<Observation>,
-    /// Pods known to have ended since the last window: what they had in flight is lost.
+    /// Pods that the cluster or the operator ends, by a drain or a scale-down: they finish their units, and their end
+    /// is no harm. A name without what follows an `@` stands for every process of the pod. To be said once, or as often
+    /// as it is true.
     pub ended_pods: BTreeSet<String>,
 }
 
@@ -72,12 +74,20 @@ impl Observation {
             stratum: metric.stratum.clone(),
             started: Some(metric.started),
             new_sessions: metric.new_sessions,
-            in_flight: Some(metric.in_flight),
-            oldest_in_flight_microseconds: Some(metric.oldest_in_flight_microseconds),
+            in_flight_ages: metric.ages(),
             count: metric.count,
             errors: metric.errors,
             buckets: metric.buckets.clone(),
         }
+    }
+
+    /// Whether a pod can have counted this; what passes adds up over any number of windows without an overflow.
+    pub(super) fn is_plausible(&self) -> bool {
+        let Self { started, new_sessions, in_flight_ages, count, errors, buckets, .. } = self;
+        let old = in_flight_ages.iter().flatten().map(|(_, units)| *units);
+        let units = [started.unwrap_or(0), *new_sessions, *count, *errors, buckets.count()];
+        let parts = errors.saturating_add(buckets.count());
+        units.into_iter().chain(old).all(|units| units <= MOST_UNITS) && parts <= *count
     }
 }
 
@@ -93,11 +103,19 @@ pub struct Key {
 /// The sums of one arm over pods, for one metric and one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ArmSum {
-    pub started: Option<u64>,
-    pub in_flight: Option<u64>,
-    pub oldest_microseconds: Option<u64>,
+    /// Units that started.
+    pub started: u64,
+    /// Whether a pod does not say how many.
+    pub has_unknown_starts: bool,
+    /// Units in flight by their age in windows, as far as they started after their pod's warm-up.
+    pub ages: BTreeMap<u16, u64>,
+    /// Whether a pod does not say how old its units in flight are.
+    pub has_unknown_ages: bool,
+    /// Finished units, without those that are left out.
     pub count: u64,
     pub errors: u64,
+    /// Errors that their pods have together with others.
+    pub left_out: u64,
     /// Successes per stratum.
     pub strata: BTreeMap<String, Histogram>,
 }
@@ -125,13 +143,21 @@ impl Arms {
     }
 
     /// Adds an observation. Sums only, so that the order of pods does not matter.
-    pub fn add(&mut self, observation: &Observation, stratum: Option<&str>) {
+    pub fn add(&mut self, observation: &Observation, taken: Taken<'_>) {
+        let Taken { stratum, errors, oldest_counted } = taken;
         let sum = self.of_mut(observation.arm);
-        add_option(&mut sum.started, observation.started);
-        add_option(&mut sum.in_flight, observation.in_flight);
-        sum.oldest_microseconds = sum.oldest_microseconds.max(observation.oldest_in_flight_microseconds);
-        sum.count = sum.count.saturating_add(observation.count);
-        sum.errors = sum.errors.saturating_add(observation.errors);
+        sum.started = sum.started.saturating_add(observation.started.unwrap_or(0));
+        sum.has_unknown_starts |= observation.started.is_none();
+        sum.has_unknown_ages |= observation.in_flight_ages.is_none();
+        let counted = |age: u16| oldest_counted.is_none_or(|oldest| u64::from(age) <= oldest);
+        for (age, units) in observation.in_flight_ages.iter().flatten().filter(|(age, _)| counted(*age)) {
+            let of_age = sum.ages.entry(*age).or_default();
+            *of_age = of_age.saturating_add(*units);
+        }
+        let left_out = observation.errors.saturating_sub(errors);
+        sum.count = sum.count.saturating_add(observation.count.saturating_sub(left_out));
+        sum.errors = sum.errors.saturating_add(errors);
+        sum.left_out = sum.left_out.saturating_add(left_out);
         if let Some(stratum) = stratum
             && !observation.buckets.is_empty()
         {
@@ -145,10 +171,15 @@ impl Arms {
     }
 }
 
-fn add_option(sum: &mut Option<u64>, value: Option<u64>) {
-    if let Some(value) = value {
-        *sum = Some(sum.unwrap_or(0).saturating_add(value));
-    }
+/// What of an observation is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken<'a> {
+    /// The stratum in which its values are compared; `None` when they are not.
+    pub stratum: Option<&'a str>,
+    /// Its errors, without those that its pod has together with others.
+    pub errors: u64,
+    /// The largest age that counts; `None` where all do.
+    pub oldest_counted: Option<u64>,
 }
 
 /// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both

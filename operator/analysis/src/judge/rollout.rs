@@ -1,18 +1,21 @@
 //! The judge of one rollout: reads windows, keeps evidence, decides. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use slipway_vocabulary::evidence::WINDOW_SECONDS;
+use slipway_vocabulary::evidence::{LATEST_WINDOW, WINDOW_SECONDS, window_end};
 
 use super::{
     config::Config,
     guard::{Comparison, Evidence, Guard},
-    observation::{Arm, Arms, Key, Observation, Window, has_in_flight_band, is_cold, without_in_flight_band},
-    pods::{Load, Loading, Lost, Pods, unit_index},
+    hypergeometric::Table,
+    observation::{Arm, Arms, Key, Observation, Taken, Window, has_in_flight_band, is_cold, without_in_flight_band},
+    pods::{Load, Loading, Pods, Seen, is_served, unit_index},
     process::{ln_add, restarts_due},
     role::{Role, role},
     sessions::{LN_SPLIT_ALARM, LN_SPLIT_KEPT, Sessions},
-    strata::hash,
     verdict::{Blame, Judgement, Verdict, blame},
 };
 
@@ -87,18 +90,23 @@ impl Judge {
         }
     }
 
-    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts
-    /// once.
+    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts once.
+    /// What no pod can have counted is left out, and a window that no clock can have ended is not read.
     pub fn consume(&mut self, window: &Window) -> Option<Judgement> {
-        if self.decided.is_some() || (self.opened_seconds.is_some() && window.end_seconds <= self.last_seconds) {
+        let is_read = self.opened_seconds.is_some() && window.end_seconds <= self.last_seconds;
+        if self.decided.is_some() || is_read || window.end_seconds > window_end(LATEST_WINDOW) {
             return None;
         }
+        let plausible = plausible(window);
+        let window = &*plausible;
         self.follow_step(window);
-        let (lost, warming) = self.pods.update(window, self.config.warm_up_seconds);
+        let seen = self.pods.update(window, self.config.warm_up_seconds);
         self.note_activity(window);
         self.weigh_guards(window);
-        self.judge_window(window, &warming);
-        self.count_lost(lost);
+        self.judge_window(window, &seen);
+        if let Some(lost) = seen.lost {
+            self.lose_pods(lost);
+        }
         self.last_seconds = window.end_seconds;
         let judgement = self.decide();
         if matches!(judgement.verdict, Verdict::Rollback | Verdict::Promote) {
@@ -209,10 +217,10 @@ impl Judge {
         let mut finished = BTreeMap::<Key, u64>::new();
         for observation in window.observations.iter().filter(|observation| observation.arm == Arm::Canary) {
             self.canary_reported_seconds = window.end_seconds;
-            if observation.started.unwrap_or(0) + observation.count > 0 {
+            if observation.started.unwrap_or(0) > 0 || observation.count > 0 {
                 self.canary_active_seconds = window.end_seconds;
             }
-            *finished.entry(key(observation)).or_default() += observation.count;
+            add(finished.entry(key(observation)).or_default(), observation.count);
         }
         let mut most = [0; 3];
         for (key, count) in finished {
@@ -220,7 +228,7 @@ impl Judge {
             *of_unit = count.max(*of_unit);
         }
         for (units, most) in self.step_units.iter_mut().zip(most) {
-            *units += most;
+            add(units, most);
         }
     }
 
@@ -249,9 +257,10 @@ impl Judge {
         }
     }
 
-    fn judge_window(&mut self, window: &Window, warming: &BTreeSet<&str>) {
+    fn judge_window(&mut self, window: &Window, seen: &Seen<'_>) {
         let loading = self.load.loading();
         let mut by_key = BTreeMap::<Key, Arms>::new();
+        let mut left = BTreeMap::<(Key, &str), u64>::new();
         let mut is_banded = false;
         for observation in &window.observations {
             let stratum = match (loading, is_cold(&observation.stratum)) {
@@ -260,17 +269,29 @@ impl Judge {
                 (Loading::Unlike | Loading::Overloaded, false) => Some(observation.stratum.clone()),
             };
             is_banded |= has_in_flight_band(&observation.stratum);
-            if !warming.contains(observation.pod.as_str()) {
-                by_key.entry(key(observation)).or_default().add(observation, stratum.as_deref());
+            let pod = observation.pod.as_str();
+            if seen.warming.contains(pod) {
+                continue;
             }
+            let oldest_counted = seen.oldest_counted.get(pod).copied();
+            let admitted = seen.admitted.get(pod).filter(|_| is_served(observation.metric));
+            let errors = admitted.map_or(observation.errors, |admitted| {
+                let left = left.entry((key(observation), pod)).or_insert(*admitted);
+                let errors = observation.errors.min(*left);
+                *left -= errors;
+                errors
+            });
+            let taken = Taken { stratum: stratum.as_deref(), errors, oldest_counted };
+            by_key.entry(key(observation)).or_default().add(observation, taken);
         }
         let is_overloaded = loading == Loading::Overloaded && is_banded;
         let elapsed = self.elapsed(window.end_seconds).saturating_sub(WINDOW_SECONDS);
-        let step_elapsed = window.end_seconds - self.step_opened_seconds;
+        let step_elapsed = window.end_seconds.saturating_sub(self.step_opened_seconds);
+        let since_last = window.end_seconds.saturating_sub(self.last_seconds) / WINDOW_SECONDS;
         let comparison = Comparison {
             due: restarts_due(elapsed),
             overload_bins: is_overloaded.then_some(OVERLOAD_BINS),
-            pods: [Arm::Canary, Arm::Stable].map(|arm| pods_hash(window, arm)),
+            skipped: if self.last_seconds == 0 { 0 } else { since_last.saturating_sub(1) },
             ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
             share: self.compared_share(window) as f32,
         };
@@ -287,7 +308,7 @@ impl Judge {
     fn update_load(&mut self, window: &Window) {
         let mut started = BTreeMap::<(Key, Arm), u64>::new();
         for observation in &window.observations {
-            *started.entry((key(observation), observation.arm)).or_default() += observation.started.unwrap_or(0);
+            add(started.entry((key(observation), observation.arm)).or_default(), observation.started.unwrap_or(0));
         }
         let most = |arm: Arm| started.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
         // Lines without a pod's name do not tell how many pods there are: the load stays unknown.
@@ -299,7 +320,7 @@ impl Judge {
     fn new_sessions(&self, window: &Window) -> (u64, u64, f64) {
         let mut sessions = BTreeMap::<(Key, Arm), u64>::new();
         for observation in &window.observations {
-            *sessions.entry((key(observation), observation.arm)).or_default() += observation.new_sessions;
+            add(sessions.entry((key(observation), observation.arm)).or_default(), observation.new_sessions);
         }
         let most = |arm: Arm| sessions.iter().filter(|((_, of), _)| *of == arm).map(|(_, n)| *n).max().unwrap_or(0);
         (most(Arm::Canary), most(Arm::Stable), self.weight_percent / self.compared_share(window))
@@ -310,20 +331,15 @@ impl Judge {
         window.reference_percent.map_or(1.0, |reference| ((self.weight_percent + reference) / 100.0).clamp(0.01, 1.0))
     }
 
-    /// Counts lost units once per unit kind, at its first guard.
-    fn count_lost(&mut self, lost: Lost) {
-        for unit in 0..3 {
-            let (canary, stable) = (lost.canary[unit], lost.stable[unit]);
-            if canary + stable > 0
-                && let Some(guard) = self.guards.iter_mut().find(|guard| unit_index(guard.key.unit) == unit)
-            {
-                guard.lose(canary, stable);
-            }
+    /// Whatever ran on a lost pod is lost: it is evidence of errors in each metric of serving.
+    fn lose_pods(&mut self, lost: Table) {
+        for guard in self.guards.iter_mut().filter(|guard| is_served(guard.key.metric)) {
+            guard.lose_pods(lost);
         }
     }
 
     fn elapsed(&self, end_seconds: u64) -> u64 {
-        end_seconds - self.opened_seconds.unwrap_or(end_seconds)
+        end_seconds.saturating_sub(self.opened_seconds.unwrap_or(end_seconds))
     }
 }
 
@@ -340,8 +356,22 @@ fn pods_of(window: &Window, arm: Arm) -> BTreeSet<&str> {
         .collect()
 }
 
-fn pods_hash(window: &Window, arm: Arm) -> u32 {
-    pods_of(window, arm).into_iter().fold(0, |sum: u32, pod| sum.wrapping_add(hash(pod)))
+fn add(sum: &mut u64, units: u64) {
+    *sum = sum.saturating_add(units);
+}
+
+/// The window without what nobody can have counted.
+fn plausible(window: &Window) -> Cow<'_, Window> {
+    let is_share = |percent: f64| (0.0..=100.0).contains(&percent);
+    let shares = [window.weight_percent, window.reference_percent];
+    if shares.into_iter().flatten().all(is_share) && window.observations.iter().all(Observation::is_plausible) {
+        return Cow::Borrowed(window);
+    }
+    let mut kept = window.clone();
+    kept.weight_percent = kept.weight_percent.filter(|percent| is_share(*percent));
+    kept.reference_percent = kept.reference_percent.filter(|percent| is_share(*percent));
+    kept.observations.retain(Observation::is_plausible);
+    Cow::Owned(kept)
 }
 
 /// The log of the weighted mean; weight that no metric has taken counts as an e-value of one.

@@ -1,43 +1,58 @@
 //! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
 //!
-//! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with. So a judge that
-//! resumes from any prefix gives the same bits as one that never stopped. The string is `2:` and the bytes in Z85
-//! (ZeroMQ RFC 32: five printable characters for four bytes, none of which JSON or YAML has to escape).
+//! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with, so a judge that
+//! resumes from any prefix gives the same bits as one that never stopped. The string is `3:` and the bytes in Z85
+//! (ZeroMQ RFC 32: five printable characters for four bytes, none of which JSON or YAML has to escape). States of
+//! version 2 are read: what they say of hanging units and of the objective's percentile is left behind, because it did
+//! not hold.
 
 pub(crate) mod codec;
 pub(crate) mod codes;
 pub(crate) mod fingerprint;
+mod parts;
 
-use slipway_vocabulary::evidence::{Metric, WINDOW_SECONDS};
+use slipway_vocabulary::evidence::Metric;
 use thiserror::Error;
 
-use self::codec::{Reader, Writer};
+use self::{
+    codec::{Reader, Writer},
+    parts::skip_hanging,
+};
 use super::{
-    absolute::{self, Absolute},
+    absolute::Absolute,
+    at_percentile::AtPercentile,
     config::Config,
     guard::{ERROR_MIXTURE, Guard, Pace, Totals},
-    hang::{self, ArmHistory, Hang, MAX_AGE_WINDOWS},
-    observation::{Arm, Key},
+    hang::{self, Hang},
+    observation::Key,
     pods::{Load, MAX_PODS, Pod, Pods},
-    process::{MAX_ACTIVE, Mixture, RestartProduct, SequentialT, Start},
+    process::{RestartProduct, SequentialT},
     role::{Role, role},
     rollout::Judge,
     sessions::{self, Sessions},
     split,
-    strata::{LEVELS, MAX_STRATA, Strata, Stratum},
+    strata::{MAX_STRATA, Strata, Stratum},
 };
 
 /// The largest state in bytes: what fits a status field.
 pub const MAX_STATE_BYTES: usize = 8 * 1024;
 
+/// Version of the states that are written.
+const VERSION: u8 = 3;
+
+/// Versions of the states that are read.
+const READ: codec::Versions = codec::Versions { known: &[2, VERSION], words: "\"2\" or \"3\"" };
+
 /// Why a stored state is refused. A refused state means a new judge: evidence is lost, the rollout goes on.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StateError {
     /// The state is of another version.
-    #[error("stored state has version {found:?}, this program reads version \"2\"")]
+    #[error("stored state has version {found:?}, this program reads version {known}")]
     Version {
         /// What stands before the colon.
         found: String,
+        /// What is read.
+        known: &'static str,
     },
     /// The state has been cut or changed.
     #[error("stored state is damaged at byte {offset}")]
@@ -56,7 +71,7 @@ impl Judge {
     pub fn encode(&self) -> String {
         let mut writer = Writer::default();
         self.write(&mut writer);
-        codec::seal(writer.bytes)
+        codec::seal(VERSION, writer.bytes)
     }
 
     /// Resumes from a memory that [`encode`](Self::encode) wrote under the same configuration.
@@ -64,8 +79,8 @@ impl Judge {
     /// # Errors
     /// [`StateError`] when the text is of another version, damaged, or of another configuration.
     pub fn resume(config: Config, text: &str) -> Result<Self, StateError> {
-        let body = codec::open(text)?;
-        let mut reader = Reader { bytes: &body, offset: 0 };
+        let (version, body) = codec::open(text, &READ)?;
+        let mut reader = Reader { bytes: &body, offset: 0, version };
         if reader.u32()? != fingerprint::of_config(&config) {
             return Err(StateError::Configuration);
         }
@@ -187,13 +202,15 @@ impl Guard {
         fast.write(writer);
         slow.iter().for_each(|slow| slow.write(writer));
         block.iter().flatten().for_each(|sum| writer.f32(*sum));
-        hang.canary.write(writer);
-        hang.stable.write(writer);
-        hanging.write(writer);
+        if hang::has_cohorts(*key) {
+            hang.write(writer);
+            hanging.write(writer);
+        }
         writer.list(absolutes, |writer, absolute| absolute.write(writer));
-        at_percentile.iter().for_each(|sum| writer.f32(*sum));
-        [pace.excess, pace.variance, pace.units].into_iter().for_each(|sum| writer.f32(sum));
-        writer.u32(pace.windows);
+        at_percentile.write(writer);
+        let Pace { excess, variance, excess_at, variance_at, units, windows } = pace;
+        [excess, variance, units, excess_at, variance_at].into_iter().for_each(|sum| writer.f32(*sum));
+        writer.u32(*windows);
     }
 
     fn read(config: &Config, reader: &mut Reader<'_>) -> Result<Self, StateError> {
@@ -220,133 +237,16 @@ impl Guard {
         self.fast = RestartProduct::read(reader, &split::MIXTURE)?;
         self.slow = [SequentialT::read(reader)?, SequentialT::read(reader)?];
         self.block = [[reader.f32()?, reader.f32()?], [reader.f32()?, reader.f32()?]];
-        self.hang = Hang { canary: ArmHistory::read(reader)?, stable: ArmHistory::read(reader)? };
-        self.hanging = RestartProduct::read(reader, &hang::MIXTURE)?;
+        if reader.version == 2 {
+            skip_hanging(reader)?;
+        } else if hang::has_cohorts(self.key) {
+            self.hang = Hang::read(reader)?;
+            self.hanging = RestartProduct::read(reader, &hang::MIXTURE)?;
+        }
         self.absolutes = reader.list(objectives, Absolute::read)?;
-        self.at_percentile = [reader.f32()?, reader.f32()?];
-        self.pace =
-            Pace { excess: reader.f32()?, variance: reader.f32()?, units: reader.f32()?, windows: reader.u32()? };
+        self.at_percentile = AtPercentile::read(reader)?;
+        self.pace = Pace::read(reader)?;
         Ok(())
-    }
-}
-
-impl RestartProduct {
-    fn write(&self, writer: &mut Writer) {
-        let Self { mixture: _, masses, started } = self;
-        masses.iter().for_each(|mass| writer.f32(*mass));
-        writer.u16(*started);
-    }
-
-    fn read(reader: &mut Reader<'_>, mixture: &'static Mixture) -> Result<Self, StateError> {
-        let masses = mixture.weights.iter().map(|_| reader.f32()).collect::<Result<_, _>>()?;
-        Ok(Self { mixture, masses, started: reader.u16()? })
-    }
-}
-
-impl SequentialT {
-    pub(crate) fn write(&self, writer: &mut Writer) {
-        let Self { blocks, sum, squares, started, starts, frozen } = self;
-        writer.u16(*blocks);
-        writer.f32(*sum);
-        writer.f32(*squares);
-        writer.u16(*started);
-        writer.list(starts, |writer, Start { ordinal, blocks, sum, squares }| {
-            writer.u16(*ordinal);
-            writer.u16(*blocks);
-            writer.f32(*sum);
-            writer.f32(*squares);
-        });
-        frozen.iter().for_each(|mass| writer.f32(*mass));
-    }
-
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        Ok(Self {
-            blocks: reader.u16()?,
-            sum: reader.f32()?,
-            squares: reader.f32()?,
-            started: reader.u16()?,
-            starts: reader.list(MAX_ACTIVE, |reader| {
-                Ok(Start { ordinal: reader.u16()?, blocks: reader.u16()?, sum: reader.f32()?, squares: reader.f32()? })
-            })?,
-            frozen: [reader.f32()?, reader.f32()?],
-        })
-    }
-}
-
-impl Absolute {
-    fn write(&self, writer: &mut Writer) {
-        let Self { above_limit, fast, slow, block, hung } = self;
-        above_limit.write(writer);
-        fast.write(writer);
-        slow.write(writer);
-        block.iter().for_each(|sum| writer.f32(*sum));
-        writer.u32(*hung);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        Ok(Self {
-            above_limit: RestartProduct::read(reader, &absolute::MIXTURE)?,
-            fast: RestartProduct::read(reader, &absolute::MIXTURE)?,
-            slow: SequentialT::read(reader)?,
-            block: [reader.f32()?, reader.f32()?],
-            hung: reader.u32()?,
-        })
-    }
-}
-
-impl ArmHistory {
-    fn write(&self, writer: &mut Writer) {
-        let Self { started, derived_in_flight, old, pods } = self;
-        writer.list(started, |writer, units| writer.u16(*units));
-        writer.u32(*derived_in_flight);
-        writer.u32(old.map_or(u32::MAX, |old| old.min(u32::MAX - 1)));
-        writer.u32(*pods);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        Ok(Self {
-            started: reader.list(MAX_AGE_WINDOWS + 1, Reader::u16)?,
-            derived_in_flight: reader.u32()?,
-            old: Some(reader.u32()?).filter(|old| *old != u32::MAX),
-            pods: reader.u32()?,
-        })
-    }
-}
-
-impl Stratum {
-    fn write(&self, writer: &mut Writer) {
-        let Self { id, units, fine } = self;
-        writer.u32(*id);
-        writer.u16(*units);
-        fine.iter().for_each(|fine| writer.u16(*fine));
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        let mut stratum = Self { id: reader.u32()?, units: reader.u16()?, fine: [0; LEVELS.len()] };
-        for fine in &mut stratum.fine {
-            *fine = reader.u16()?;
-        }
-        Ok(stratum)
-    }
-}
-
-impl Pod {
-    /// Times are kept as windows before `now`, which bounds a pod to 15 bytes.
-    fn write(&self, writer: &mut Writer, now: u64) {
-        let Self { id, arm, first_seconds, last_seconds, in_flight } = self;
-        writer.u32(*id);
-        writer.u8(codes::of_arm(*arm));
-        for seconds in [first_seconds, last_seconds] {
-            writer.u16(((now - seconds) / WINDOW_SECONDS).min(u64::from(u16::MAX)) as u16);
-        }
-        in_flight.iter().for_each(|units| writer.u16(*units));
-    }
-
-    fn read(reader: &mut Reader<'_>, now: u64) -> Result<Self, StateError> {
-        let (id, arm) = (reader.u32()?, if reader.u8()? == 1 { Arm::Canary } else { Arm::Stable });
-        let first_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
-        let last_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
-        Ok(Self { id, arm, first_seconds, last_seconds, in_flight: [reader.u16()?, reader.u16()?, reader.u16()?] })
     }
 }
 

@@ -105,16 +105,29 @@ impl Strata {
             return;
         }
         let id = hash(name);
-        if let Some(stratum) = self.known.iter_mut().find(|stratum| stratum.id == id) {
-            stratum.learn(stable);
+        if let Some(position) = self.known.iter().position(|stratum| stratum.id == id) {
+            self.known[position].learn(stable);
+            // The one that was not seen for the longest stands first.
+            self.known[position..].rotate_left(1);
             return;
         }
-        if self.known.len() == MAX_STRATA
-            && let Some(least) = (0..MAX_STRATA).min_by_key(|position| self.known[*position].units)
-        {
-            self.known.remove(least);
+        if self.known.len() == MAX_STRATA && !self.make_room(stable.count()) {
+            return;
         }
         self.known.push(Stratum::learn_first(id, stable));
+    }
+
+    /// Takes the units of a newcomer off the least seen stratum, and drops that once it has none left. Of several it is
+    /// the one that was not seen for the longest: counters end at [`MEMORY_UNITS`], and those of busy strata are all
+    /// alike.
+    fn make_room(&mut self, units: u64) -> bool {
+        let Some(least) = (0..self.known.len()).min_by_key(|position| self.known[*position].units) else { return true };
+        let left = u64::from(self.known[least].units).saturating_sub(units);
+        self.known[least].units = memory(left);
+        if left == 0 {
+            self.known.remove(least);
+        }
+        left == 0
     }
 }
 
@@ -175,5 +188,23 @@ mod tests {
         }
         assert_eq!(strata.known.len(), MAX_STRATA);
         assert!(strata.get("busy").is_some());
+    }
+
+    #[test]
+    fn busy_strata_stay_while_rare_ones_come_and_one_that_is_gone_gives_way() {
+        let mut strata = Strata::default();
+        let many = || [5; 5_000].into_iter().collect::<Histogram>();
+        let busy: Vec<String> = (0..MAX_STRATA).map(|i| format!("busy-{i}")).collect();
+        busy.iter().for_each(|name| strata.learn(name, &many()));
+        for i in 0..50 {
+            strata.learn(&format!("rare-{i}"), &[5; 1].into_iter().collect());
+            busy.iter().for_each(|name| strata.learn(name, &[5; 10].into_iter().collect()));
+        }
+        assert!(busy.iter().all(|name| strata.get(name).is_some()));
+        for _ in 0..2 {
+            busy[1..].iter().for_each(|name| strata.learn(name, &many()));
+            strata.learn("new", &[5; 2_000].into_iter().collect());
+        }
+        assert!(strata.get("new").is_some() && strata.known.len() == MAX_STRATA);
     }
 }

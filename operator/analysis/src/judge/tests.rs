@@ -61,11 +61,11 @@ impl Rollout {
     fn windows(&self, seed: u64) -> Vec<Window> {
         let mut rng = Pcg64Mcg::new(u128::from(seed));
         let steps = self.weights.iter().flat_map(|weight| std::iter::repeat_n(*weight, self.windows_per_step as usize));
-        let mut in_flight = 0;
         let mut windows = Vec::new();
+        let mut cohorts = Vec::new();
         for (index, weight) in steps.enumerate() {
             let canary = (self.per_window as f64 * weight / 100.0).round() as u64;
-            in_flight += canary;
+            cohorts.push(canary);
             let mut observations = Vec::new();
             for (arm, units, pods) in [(Arm::Stable, self.per_window - canary, 4), (Arm::Canary, canary, 1)] {
                 for pod in 0..pods {
@@ -81,8 +81,8 @@ impl Rollout {
                             .count() as u64;
                         observation.buckets = take(&observation.buckets, n - observation.errors);
                         if arm == Arm::Canary && !self.canary_answers {
-                            observation.in_flight = Some(in_flight);
-                            observation.oldest_in_flight_microseconds = Some((index as u64 + 1) * 10_000_000);
+                            let ages = (0..).zip(cohorts.iter().rev().copied()).skip(1);
+                            observation.in_flight_ages = Some(ages.collect());
                             (observation.count, observation.errors, observation.buckets) = (0, 0, Histogram::new());
                         }
                         observations.push(observation);
@@ -108,8 +108,7 @@ fn observation(rng: &mut Pcg64Mcg, arm: Arm, metric: Metric, (n, ratio): (u64, f
         stratum: String::new(),
         started: Some(n),
         new_sessions: 0,
-        in_flight: Some(1),
-        oldest_in_flight_microseconds: Some(100_000),
+        in_flight_ages: Some(Vec::new()),
         count: n,
         errors: 0,
         buckets,
@@ -195,6 +194,58 @@ fn a_canary_that_never_answers_is_rolled_back_within_two_minutes() {
     assert!(last.end_seconds <= 1_789_000_120, "decided at {}", last.end_seconds);
 }
 
+/// Pods of which the canary has two that serve well for a while: who of them fails from a window on, and for how long.
+fn with_outages(outages: &[(&str, std::ops::Range<usize>)]) -> Vec<Window> {
+    let mut windows = rollout().windows(21);
+    for (index, window) in windows.iter_mut().enumerate() {
+        let canary = window.observations.iter().position(|observation| observation.arm == Arm::Canary).unwrap();
+        let mut second = window.observations[canary].clone();
+        second.pod = "Canary-1".to_owned();
+        window.observations.push(second);
+        for observation in &mut window.observations {
+            let is_out = outages.iter().any(|(pod, during)| *pod == observation.pod && during.contains(&index));
+            if is_out {
+                (observation.errors, observation.buckets) = (observation.count, Histogram::new());
+            }
+        }
+    }
+    windows
+}
+
+#[test]
+fn an_outage_of_one_pod_of_each_arm_is_no_harm_of_the_canary() {
+    let windows = with_outages(&[("Canary-1", 70..74), ("Stable-2", 100..104)]);
+    let (judge, judgements) = judge_all(Config::default(), &windows);
+    assert_ne!(judge.decided().map(|(verdict, _)| verdict), Some(Verdict::Rollback), "{:?}", judgements.last());
+}
+
+#[test]
+fn a_canary_whose_pods_all_begin_to_fail_is_rolled_back_by_rule() {
+    let windows = with_outages(&[("Canary-0", 100..180), ("Canary-1", 100..180)]);
+    let (_, judgements) = judge_all(Config::default(), &windows);
+    let last = judgements.last().unwrap();
+    assert_eq!((last.verdict, last.reason.code()), (Verdict::Rollback, "PodsFailing"));
+    assert!(last.end_seconds <= 1_789_000_000 + 110 * 10, "decided at {}", last.end_seconds);
+}
+
+/// The pod is told to leave, finishes what it has and falls silent; the other one serves on.
+#[test]
+fn a_drained_pod_is_no_loss_and_a_lost_one_is_one_loss() {
+    let errors_without = |told: bool| {
+        let mut windows = with_outages(&[]);
+        for window in &mut windows[90..] {
+            window.observations.retain(|observation| observation.pod != "Canary-1");
+        }
+        if told {
+            windows[89].ended_pods.insert("Canary-1".to_owned());
+        }
+        let (judge, _) = judge_all(Config::default(), &windows[..110]);
+        judge.guards[0].errors.ln_e()
+    };
+    let (drained, lost) = (errors_without(true), errors_without(false));
+    assert!(lost > drained && lost < drained + 3.0_f64.ln(), "{drained} and {lost}");
+}
+
 #[test]
 fn a_window_counts_once() {
     let windows = rollout().slower(1.6).windows(5);
@@ -216,7 +267,7 @@ fn no_report_and_no_traffic_are_neither_success_nor_failure() {
     for observation in windows.iter_mut().flat_map(|window| &mut window.observations) {
         if observation.arm == Arm::Canary {
             (observation.started, observation.count, observation.errors) = (Some(0), 0, 0);
-            (observation.in_flight, observation.buckets) = (Some(0), Histogram::new());
+            observation.buckets = Histogram::new();
         }
     }
     let (judge, judgements) = judge_all(Config::default(), &windows);

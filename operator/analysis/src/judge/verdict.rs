@@ -59,6 +59,16 @@ pub enum Reason {
         /// Log at which the canary is rolled back.
         ln_rollback: f64,
     },
+    /// Pods of the canary fail together, and stable's do not. No test says so but a rule: few pods can never show harm
+    /// at a level of 1 %, for what fails on one pod fails together.
+    PodsFailing {
+        /// Pods of the canary that fail at least half of their units.
+        failing: usize,
+        /// Pods of the canary with traffic.
+        pods: usize,
+        /// Seconds for which they have failed.
+        seconds: u64,
+    },
     /// The canary's error rate is above `errorRateMax`.
     ErrorRateExceeded {
         /// The metric.
@@ -162,6 +172,7 @@ impl Reason {
             Self::Soaking { .. } => "Soaking",
             Self::TooFewUnits { .. } => "TooFewUnits",
             Self::HarmSuspected { .. } => "HarmSuspected",
+            Self::PodsFailing { .. } => "PodsFailing",
             Self::ErrorRateExceeded { .. } => "ErrorRateExceeded",
             Self::NotYetNonInferior { .. } => "NotYetNonInferior",
             Self::VerdictUnreachable { .. } => "VerdictUnreachable",
@@ -189,6 +200,12 @@ impl fmt::Display for Reason {
             Self::TooFewUnits { finished, needed } => write!(f, "{finished} of {needed} finished units of the canary"),
             Self::HarmSuspected { suspect, ln_e, ln_rollback } | Self::HarmShown { suspect, ln_e, ln_rollback } => {
                 write!(f, "{suspect}; log evidence {ln_e:.2}, rollback at {ln_rollback:.2}")
+            }
+            Self::PodsFailing { failing, pods, seconds } => {
+                write!(
+                    f,
+                    "{failing} of {pods} pods of the canary fail at least half of their units for {seconds} s, by rule"
+                )
             }
             Self::ErrorRateExceeded { metric, rate, limit } => {
                 write!(f, "{metric} fails in {:.2} % of units, limit {:.2} %", rate * 100.0, limit * 100.0)
@@ -280,5 +297,8 @@ mod tests {
         assert_eq!(reason.to_string(), "AbsoluteHarm: ModelTime/absolute/2; log evidence 5.00, rollback at 4.61");
         let reason = Reason::Soaking { elapsed_seconds: 30, min_seconds: 600 };
         assert_eq!(reason.to_string(), "Soaking: 30 of 600 s");
+        let reason = Reason::PodsFailing { failing: 2, pods: 3, seconds: 60 };
+        let words = "PodsFailing: 2 of 3 pods of the canary fail at least half of their units for 60 s, by rule";
+        assert_eq!(reason.to_string(), words);
     }
 }

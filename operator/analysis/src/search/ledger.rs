@@ -138,21 +138,21 @@ impl<'a> Ledger<'a> {
 /// `None` when a run was aborted or failed.
 fn candidate(space: &Space, cell: Cell, runs: &[&Measurement]) -> Option<Candidate> {
     let mut logs = vec![0.0; space.metrics.len()];
-    let mut variance = 0.0;
+    let mut variances = vec![0.0; space.metrics.len()];
     for run in runs {
-        let Outcome::Measured { values, log_sd } = &run.outcome else { return None };
+        let Outcome::Measured { values, log_sds } = &run.outcome else { return None };
         // A value of zero has no logarithm; the least positive number stands for it on the right side of any limit.
         logs.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.max(f64::MIN_POSITIVE).ln());
-        variance += log_sd * log_sd;
+        variances.iter_mut().zip(log_sds).for_each(|(sum, log_sd)| *sum += log_sd * log_sd);
     }
     let n = runs.len() as f64;
-    let sd = variance.sqrt() / n;
     logs.iter_mut().for_each(|sum| *sum /= n);
     let chance = |c: &super::Constraint| {
         let (limit, sign) = match c.bound {
             Bound::AtMost(limit) => (limit, 1.0),
             Bound::AtLeast(limit) => (limit, -1.0),
         };
+        let sd = variances[c.metric].sqrt() / n;
         if sd > 0.0 && limit > 0.0 {
             return 0.5 * erfc(-sign * (limit.ln() - logs[c.metric]) / sd * std::f64::consts::FRAC_1_SQRT_2);
         }

@@ -13,15 +13,15 @@ pub enum Outcome {
     Measured {
         /// One value per metric.
         values: Vec<f64>,
-        /// Standard error of ln value, from the run's own spread; 0 when exact.
-        log_sd: f64,
+        /// Standard error of each ln value, from the run's own spread; 0 when exact.
+        log_sds: Vec<f64>,
     },
     /// A run that the early verdict ended as infeasible.
     Aborted {
         /// One estimate per metric from the part that ran, where there is one.
         values: Vec<Option<f64>>,
-        /// Standard error of ln value of those estimates.
-        log_sd: f64,
+        /// Standard error of each ln value of those estimates.
+        log_sds: Vec<f64>,
     },
     /// A run that crashed, ran out of memory or did not start.
     Failed,

@@ -103,7 +103,8 @@ impl<'a> Surrogate<'a> {
         let belief = self.at(&[cell]).pop()?;
         let expected = |m: &MetricBelief| (m.known + m.coupling * belief.throughput.mean + m.own.mean).exp();
         let values = belief.metrics.iter().zip(&self.model.links).map(|(m, link)| Some(expected(m) - link.floor));
-        Some(Run { cell, values: values.collect(), log_sd: BELIEF_SD })
+        let log_sds = vec![BELIEF_SD; self.model.links.len()];
+        Some(Run { cell, values: values.collect(), log_sds })
     }
 }
 
@@ -126,17 +127,17 @@ impl Outlook<'_> {
 struct Run {
     cell: Cell,
     values: Vec<Option<f64>>,
-    log_sd: f64,
+    log_sds: Vec<f64>,
 }
 
 impl Run {
     fn of(measurement: &Measurement) -> Option<Self> {
-        let (values, log_sd) = match &measurement.outcome {
-            Outcome::Measured { values, log_sd } => (values.iter().copied().map(Some).collect(), *log_sd),
-            Outcome::Aborted { values, log_sd } => (values.clone(), *log_sd),
+        let (values, log_sds) = match &measurement.outcome {
+            Outcome::Measured { values, log_sds } => (values.iter().copied().map(Some).collect(), log_sds.clone()),
+            Outcome::Aborted { values, log_sds } => (values.clone(), log_sds.clone()),
             Outcome::Failed => return None,
         };
-        Some(Self { cell: measurement.cell, values, log_sd })
+        Some(Self { cell: measurement.cell, values, log_sds })
     }
 }
 
@@ -151,14 +152,15 @@ fn site(model: &Model, run: &Run, metric: usize) -> Option<Site> {
         let value = run.values[metric]? + model.links[metric].floor;
         (value > 0.0 && value.is_finite()).then(|| value.ln() - model.links[metric].known(run.cell))
     };
-    let (own, noise) = (deviation(metric)?, run.log_sd * run.log_sd);
+    let variance = |metric: usize| run.log_sds[metric] * run.log_sds[metric];
+    let (own, noise) = (deviation(metric)?, variance(metric));
     let coupling = model.links[metric].coupling;
     Some(match model.driver {
         // Couplings are 1 or -1, so that their own inverse.
         Some(driver) if driver == metric => Site { cell: run.cell, residual: coupling * own, noise },
         Some(driver) if coupling != 0.0 => {
             let throughput = model.links[driver].coupling * deviation(driver)?;
-            Site { cell: run.cell, residual: own - coupling * throughput, noise: 2.0 * noise }
+            Site { cell: run.cell, residual: own - coupling * throughput, noise: noise + variance(driver) }
         }
         Some(_) | None => Site { cell: run.cell, residual: own, noise },
     })

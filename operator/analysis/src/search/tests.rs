@@ -42,6 +42,11 @@ pub(super) fn two_axes() -> Space {
     Space { axes, arms: (0..12).map(arm).collect(), ..space() }
 }
 
+/// A run whose values have no error.
+fn exact(values: Vec<f64>) -> Outcome {
+    Outcome::Measured { log_sds: vec![0.0; values.len()], values }
+}
+
 fn truth(space: &Space, cell: Cell) -> Vec<f64> {
     let instances = space.number(cell.arm, Role::Instances).unwrap();
     let load = space.levels[cell.level];
@@ -55,7 +60,7 @@ fn measure(space: &Space, proposal: &Proposal, warm: Option<usize>) -> Measureme
         purpose: proposal.purpose,
         start_seconds: if warm == Some(proposal.cell.arm) { 0.0 } else { 30.0 },
         run_seconds: 60.0,
-        outcome: Outcome::Measured { values: truth(space, proposal.cell), log_sd: 0.0 },
+        outcome: exact(truth(space, proposal.cell)),
     }
 }
 
@@ -69,7 +74,7 @@ fn run_on(strategy: &Slipway, values: impl Fn(Cell) -> Vec<f64>) -> (Vec<Measure
         match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
             Step::Measure { proposals } => {
                 let warm = measurements.last().map(|m| m.cell.arm);
-                let outcome = Outcome::Measured { values: values(proposals[0].cell), log_sd: 0.0 };
+                let outcome = exact(values(proposals[0].cell));
                 measurements.push(Measurement { outcome, ..measure(strategy.space(), &proposals[0], warm) });
             }
             Step::Wait => panic!("nothing is pending"),
@@ -164,7 +169,7 @@ fn a_failed_confirm_is_a_measurement_and_the_search_goes_on() {
     let (mut measurements, _, _) = run(&strategy);
     let confirm = measurements.last_mut().unwrap();
     assert_eq!(confirm.purpose, Purpose::Confirm);
-    confirm.outcome = Outcome::Measured { values: vec![1.0, 500.0], log_sd: 0.0 };
+    confirm.outcome = exact(vec![1.0, 500.0]);
     let refuted = confirm.cell;
     match strategy.next(Progress { measurements: &measurements, pending: &[] }) {
         Step::Measure { proposals } => assert!(proposals[0].cell != refuted),
@@ -194,7 +199,7 @@ fn a_cell_that_crashes_is_never_chosen_and_the_search_ends() {
 }
 
 fn full(cell: Cell, values: Vec<f64>) -> Measurement {
-    let outcome = Outcome::Measured { values, log_sd: 0.0 };
+    let outcome = exact(values);
     Measurement { cell, purpose: Purpose::Explore, start_seconds: 30.0, run_seconds: 60.0, outcome }
 }
 

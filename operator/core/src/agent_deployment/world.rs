@@ -259,6 +259,8 @@ pub struct PodEvidence {
     pub pod: String,
     /// What it counted; absent if it did not answer.
     pub evidence: Option<Evidence>,
+    /// Whether the cluster or the operator ends it: it finishes its runs, and its end is no harm.
+    pub is_leaving: bool,
 }
 
 /// What is seen of the HTTPRoute of an AgentDeployment.

@@ -49,12 +49,13 @@ fn measure(problem: &Problem, proposal: &Proposal, before: Option<&Measurement>,
         (Some(ended), Some(_)) => {
             let values =
                 ended.values.iter().map(|v| v.map(|v| v * noise(rng, ended.log_sd.hypot(problem.noise_log_sd))));
-            let log_sd = ended.log_sd.hypot(problem.noise_log_sd);
-            (ended.seconds, Outcome::Aborted { values: values.collect(), log_sd })
+            let log_sds = vec![ended.log_sd.hypot(problem.noise_log_sd); ended.values.len()];
+            (ended.seconds, Outcome::Aborted { values: values.collect(), log_sds })
         }
         (None, Some(values)) => {
+            let log_sds = vec![problem.noise_log_sd; values.len()];
             let values = values.iter().map(|v| v * noise(rng, problem.noise_log_sd)).collect();
-            (row.run_seconds, Outcome::Measured { values, log_sd: problem.noise_log_sd })
+            (row.run_seconds, Outcome::Measured { values, log_sds })
         }
     };
     let start_seconds = if warm { 0.0 } else { row.start_seconds };

@@ -114,7 +114,7 @@ proptest! {
                 let Step::Measure { proposals } = step else { break };
                 let cell = proposals[0].cell;
                 let outcome = match &problem.row(cell).unwrap().values {
-                    Some(values) => Outcome::Measured { values: values.clone(), log_sd: 0.0 },
+                    Some(values) => Outcome::Measured { values: values.clone(), log_sds: vec![0.0; values.len()] },
                     None => Outcome::Failed,
                 };
                 let purpose = proposals[0].purpose;

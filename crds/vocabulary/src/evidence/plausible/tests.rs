@@ -5,7 +5,13 @@ use crate::evidence::{Histogram, Load, Metric, Unit};
 
 /// A pod that finished two runs in window 100, one of them with an error.
 fn pod() -> Evidence {
-    Evidence { revision: "r1".into(), pod: "p1".into(), started_at: "t".into(), windows: vec![window(100)] }
+    Evidence {
+        version: VERSION,
+        revision: "r1".into(),
+        pod: "p1".into(),
+        started_at: "t".into(),
+        windows: vec![window(100)],
+    }
 }
 
 fn window(id: u64) -> Window {
@@ -17,6 +23,7 @@ fn window(id: u64) -> Window {
         new_sessions: 1,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
+        in_flight_ages: None,
         count: 2,
         errors: 1,
         sum_microseconds: 5,
@@ -65,6 +72,24 @@ fn errors_and_values_are_parts_of_what_finished() {
         said(|window| window.metrics[0].errors = 2),
         "window 100 reports 3 errors and values of 2 finished units"
     );
+}
+
+#[test]
+fn only_what_is_in_flight_has_an_age() {
+    let aged = |in_flight: u64, ages: Vec<(u16, u64)>| {
+        said(|window| (window.metrics[0].in_flight, window.metrics[0].in_flight_ages) = (in_flight, Some(ages)))
+    };
+    assert_eq!(aged(3, vec![(1, 2), (7, 1)]), "plausible");
+    assert_eq!(aged(2, vec![(1, 2), (7, 1)]), "window 100 reports ages of 3 units of 2 in flight");
+    let many = "window 100 reports ages of 18446744073709551615 units of 2 in flight";
+    assert_eq!(aged(2, vec![(1, u64::MAX), (2, u64::MAX)]), many);
+}
+
+#[test]
+fn evidence_of_a_later_version_is_refused_with_what_helps() {
+    let later = Evidence { version: 9, ..pod() };
+    let words = "version 9 of the evidence: this program reads up to 1, upgrade the operator";
+    assert_eq!(later.check().map_err(|implausible| implausible.to_string()), Err(words.to_owned()));
 }
 
 #[test]

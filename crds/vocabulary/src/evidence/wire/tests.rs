@@ -1,10 +1,11 @@
 use pretty_assertions::assert_eq;
 
-use super::{Evidence, Load, Metric, MetricWindow, Unit, Window};
+use super::{Evidence, Load, Metric, MetricWindow, Unit, VERSION, Window};
 use crate::evidence::{window_end, window_id};
 
 fn evidence() -> Evidence {
     Evidence {
+        version: VERSION,
         revision: "r7".into(),
         pod: "agent-r7-0".into(),
         started_at: "2026-11-21T09:00:00Z".into(),
@@ -17,7 +18,8 @@ fn evidence() -> Evidence {
                 started: 4,
                 new_sessions: 1,
                 in_flight: 2,
-                oldest_in_flight_microseconds: 1_500,
+                oldest_in_flight_microseconds: 21_500_000,
+                in_flight_ages: Some(vec![(2, 1)]),
                 count: 3,
                 errors: 1,
                 sum_microseconds: 501_000,
@@ -31,9 +33,9 @@ fn evidence() -> Evidence {
 #[test]
 fn the_wire_form_has_the_documented_names() {
     let expected = concat!(
-        r#"{"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
+        r#"{"version":1,"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
         r#"{"metric":"TimeToFirstToken","unit":"Request","stratum":"miss/p11/f2","started":4,"newSessions":1,"inFlight":2,"#,
-        r#""oldestInFlightMicroseconds":1500,"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}],"#,
+        r#""oldestInFlightMicroseconds":21500000,"inFlightAges":[[2,1]],"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}],"#,
         r#""load":{"runMicroseconds":9000000,"modelRequestMicroseconds":6500000}}]}"#,
     );
     assert_eq!(serde_json::to_string(&evidence()).unwrap(), expected);
@@ -45,6 +47,18 @@ fn a_newer_pod_may_add_fields() {
     let text = r#"{"metric":"ModelTime","unit":"Run","count":1,"errors":0,"fresh":true}"#;
     let read: MetricWindow = serde_json::from_str(text).unwrap();
     assert_eq!((read.metric, read.count, read.stratum.as_str()), (Metric::ModelTime, 1, ""));
+}
+
+#[test]
+fn an_older_pod_says_no_version_and_no_ages() {
+    let evidence: Evidence =
+        serde_json::from_str(r#"{"revision":"r","pod":"p","startedAt":"t","windows":[]}"#).unwrap();
+    assert_eq!(evidence.version, 1);
+    let ages = |in_flight: u64| {
+        let text = format!(r#"{{"metric":"ModelTime","unit":"Run","inFlight":{in_flight},"count":1,"errors":0}}"#);
+        serde_json::from_str::<MetricWindow>(&text).unwrap().ages()
+    };
+    assert_eq!([ages(0), ages(3)], [Some(Vec::new()), None], "nothing in flight has no age");
 }
 
 #[test]

@@ -50,6 +50,7 @@ impl Traffic {
             new_sessions: 0,
             in_flight: 0,
             oldest_in_flight_microseconds: 0,
+            in_flight_ages: None,
             count: n,
             errors,
             sum_microseconds: 0,

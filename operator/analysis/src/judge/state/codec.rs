@@ -2,8 +2,13 @@
 
 use super::StateError;
 
-/// What stands before the text: its version.
-const PREFIX: &str = "2:";
+/// The versions of a memory that a program reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    pub known: &'static [u8],
+    /// The same for people.
+    pub words: &'static str,
+}
 
 /// Appends fixed-width numbers, little-endian.
 #[derive(Default)]
@@ -43,6 +48,8 @@ impl Writer {
 pub(crate) struct Reader<'a> {
     pub bytes: &'a [u8],
     pub offset: usize,
+    /// The version of what is read.
+    pub version: u8,
 }
 
 impl Reader<'_> {
@@ -121,19 +128,20 @@ pub(crate) fn z85_decode(text: &str) -> Result<Vec<u8>, StateError> {
     Ok(bytes)
 }
 
-/// Seals bytes into a text: padded to whole words, with a checksum, under the version.
-pub(crate) fn seal(mut bytes: Vec<u8>) -> String {
+/// Seals bytes into a text: padded to whole words, with a checksum, after the version and a colon.
+pub(crate) fn seal(version: u8, mut bytes: Vec<u8>) -> String {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     let check = checksum(&bytes);
     bytes.extend(check.to_le_bytes());
-    format!("{PREFIX}{}", z85_encode(&bytes))
+    format!("{version}:{}", z85_encode(&bytes))
 }
 
-/// Opens a sealed text. Up to three bytes of padding follow the content.
-pub(crate) fn open(text: &str) -> Result<Vec<u8>, StateError> {
-    let Some(body) = text.strip_prefix(PREFIX) else {
-        let found = text.split(':').next().unwrap_or_default().chars().take(16).collect();
-        return Err(StateError::Version { found });
+/// Opens a sealed text of one of the versions. Up to three bytes of padding follow the content.
+pub(crate) fn open(text: &str, versions: &Versions) -> Result<(u8, Vec<u8>), StateError> {
+    let (found, body) = text.split_once(':').unwrap_or((text, ""));
+    let version = versions.known.iter().copied().find(|known| known.to_string() == found);
+    let Some(version) = version else {
+        return Err(StateError::Version { found: found.chars().take(16).collect(), known: versions.words });
     };
     let mut bytes = z85_decode(body)?;
     let (body, check) = bytes.split_last_chunk::<4>().ok_or(StateError::Damaged { offset: bytes.len() })?;
@@ -141,7 +149,7 @@ pub(crate) fn open(text: &str) -> Result<Vec<u8>, StateError> {
         return Err(StateError::Damaged { offset: body.len() });
     }
     bytes.truncate(bytes.len() - 4);
-    Ok(bytes)
+    Ok((version, bytes))
 }
 
 /// FNV-1a, 32 bits.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use slipway_crds::{
     conditions::Reason,
     identity::{ContentHash, IdentityError, content_hash},
-    v1alpha1::agent_deployment::{EngineChoice, MeasuredQuality, QualityEvaluator, QualityObjective},
+    v1alpha1::agent_deployment::{EngineChoice, MeasuredQuality, QualityEvaluator, QualityObjective, ResolvedModel},
 };
 use slipway_worker_contract::{Digest, EngineRef, Outcome, QualityMetric, QualityResult, QualityTask};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
     Arm, Blame, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation,
-    OnInconclusive as JudgeOnInconclusive, Reference, Step, Suspect, Verdict, Window, config,
+    OnInconclusive as JudgeOnInconclusive, Reference, StateError, Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
     conditions::Reason,
@@ -25,7 +25,8 @@ use crate::agent_deployment::world::{PodEvidence, World};
 const SETTLE_SECONDS: u64 = 5;
 /// Seconds after the end of a window in which a pod has counted it.
 const GRACE_SECONDS: u64 = 2;
-/// Windows for which a silent pod is waited for before the others are judged without it.
+/// Windows for which a pod is waited for that is silent, or whose clock is late, before the others are judged without
+/// it: half a minute.
 const PATIENCE_WINDOWS: u64 = 3;
 /// Windows whose sessions say whether a wrong split was mended: five minutes.
 const MENDED_WINDOWS: u64 = 30;
@@ -65,8 +66,11 @@ impl Case<'_> {
     /// Reads the windows that were not read before, and judges.
     pub(super) fn judge(&self) -> Judged {
         let config = self.config();
-        let kept = self.rollout.judge_state.as_deref().and_then(|state| Judge::resume(config.clone(), state).ok());
-        let mut judge = kept.unwrap_or_else(|| Judge::new(config));
+        let kept = self.rollout.judge_state.as_deref().map(|state| Judge::resume(config.clone(), state)).transpose();
+        let (mut judge, lost) = match kept {
+            Ok(judge) => (judge.unwrap_or_else(|| Judge::new(config)), None),
+            Err(error) => (Judge::new(config), Some(error)),
+        };
         let latest = LazyCell::new(|| self.latest_windows());
         let is_split_wrong = |judge: &Judge| self.is_split_wrong(judge, &latest);
         let mut last = None;
@@ -86,10 +90,11 @@ impl Case<'_> {
                 break;
             }
         }
-        self.conclude(&judge, last, is_split_wrong(&judge))
+        let note = lost.and_then(|error| started_anew(&error));
+        self.conclude(&judge, last, is_split_wrong(&judge), note)
     }
 
-    fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool) -> Judged {
+    fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool, note: Option<String>) -> Judged {
         let (verdict, reason, code) = match (&last, judge.decided()) {
             (Some(judgement), _) => (judgement.verdict, judgement.reason.to_string(), judgement.reason.code()),
             // Decided before, and written down then.
@@ -104,8 +109,8 @@ impl Case<'_> {
             Verdict::Rollback | Verdict::Hold | Verdict::Advance | Verdict::Promote => reason,
         };
         let mut judged = Judged { rollout: self.rollout.clone(), verdict, reason };
-        if last.is_some() && self.is_news(verdict, code) {
-            let text = judged.reason.clone();
+        if last.is_some() && (note.is_some() || self.is_news(verdict, code)) {
+            let text = note.map_or_else(|| judged.reason.clone(), |note| format!("{}; {note}", judged.reason));
             write(&mut judged.rollout, judge, self.reference(), (verdict, code, text));
             judged.rollout.judged_at = Some(Time(self.world.now));
         }
@@ -178,8 +183,9 @@ impl Case<'_> {
         let finished = window_id(seconds(self.world.now).saturating_sub(GRACE_SECONDS));
         let reference = self.rollout.compared_baseline().map_or(self.stable, |of| of.revision.as_str());
         let arms = [(Arm::Stable, self.pods(reference)), (Arm::Canary, self.pods(self.canary))];
-        let is_silent = arms.iter().flat_map(|(_, pods)| *pods).any(|pod| pod.evidence.is_none());
-        let end = if is_silent { finished.saturating_sub(PATIENCE_WINDOWS) } else { finished };
+        let counted = arms.iter().flat_map(|(_, pods)| *pods).map(|pod| counted_to(pod).unwrap_or(0)).min();
+        // A window is read once. Read before a late clock has ended it, it would be lost for that pod.
+        let end = counted.unwrap_or(finished).clamp(finished.saturating_sub(PATIENCE_WINDOWS), finished);
         (settled.max(first(end))..end).map(|id| self.window(id, &arms)).collect()
     }
 
@@ -196,6 +202,9 @@ impl Case<'_> {
         let is_split_known = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
         let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
+            if pod.is_leaving {
+                window.ended_pods.insert(pod.pod.clone());
+            }
             let Some(evidence) = &pod.evidence else { continue };
             // A container that was started anew counts anew: it is another pod to the judge.
             let name = format!("{}@{}", evidence.pod, evidence.started_at);
@@ -211,6 +220,13 @@ impl Case<'_> {
         }
         window
     }
+}
+
+/// The window that a pod will end next, by its own clock; none where it does not answer. A pod that has just started
+/// has nothing to wait for.
+fn counted_to(pod: &PodEvidence) -> Option<u64> {
+    let evidence = pod.evidence.as_ref()?;
+    Some(evidence.windows.last().map_or(u64::MAX, |window| window.id.saturating_add(1)))
 }
 
 /// A comparison of what the gateway did not split as declared decides nothing.
@@ -233,10 +249,19 @@ fn idle() -> MetricWindow {
         new_sessions: 0,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
+        in_flight_ages: None,
         count: 0,
         errors: 0,
         sum_microseconds: 0,
         buckets: Histogram::default(),
+    }
+}
+
+/// What is said where the evidence so far could not be read. Another configuration is what somebody asked for.
+fn started_anew(error: &StateError) -> Option<String> {
+    match error {
+        StateError::Configuration => None,
+        StateError::Version { .. } | StateError::Damaged { .. } => Some(format!("the judge starts anew: {error}")),
     }
 }
 

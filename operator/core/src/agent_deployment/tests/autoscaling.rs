@@ -95,6 +95,7 @@ impl Served {
 
     fn reconcile(&mut self) {
         let evidence = self.pods.iter().map(|windows| Evidence {
+            version: 1,
             revision: String::new(),
             pod: String::new(),
             started_at: String::new(),
@@ -149,6 +150,7 @@ fn row(metric: Metric, started: u64, count: u64) -> MetricWindow {
         new_sessions: 0,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
+        in_flight_ages: None,
         count,
         errors: 0,
         sum_microseconds: 0,
@@ -207,6 +209,7 @@ fn without_a_word_of_the_load_everything_stays_and_says_so() {
         cluster.world.status.autoscaling.map(|scaled| scaled.message)
     };
     let not_counting = Evidence {
+        version: 1,
         revision: String::new(),
         pod: String::new(),
         started_at: String::new(),

@@ -106,6 +106,36 @@ fn a_canary_that_nobody_can_read_is_held_for_that_and_goes_on_afterwards() {
     assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
 }
 
+/// Half a minute either way: neither what the canary counted is missed, nor sessions of stable.
+#[test]
+fn a_pod_whose_clock_is_late_loses_no_window() {
+    for is_of_canary in [true, false] {
+        let mut trial = trial();
+        let canary = trial.cluster.canary();
+        let revision = if is_of_canary { canary.clone() } else { trial.stable() };
+        trial.late = Some((format!("{revision}-0"), 3));
+        trial.serve(5 * 60, EQUAL);
+        let reason = trial.rollout().reason;
+        assert!(!matches!(reason.as_deref(), Some("EvidenceUnreachable" | "TrafficSplitMismatch")), "{reason:?}");
+        trial.serve(60 * 60, EQUAL);
+        assert_eq!(trial.stable(), canary, "{:?}", trial.rollout());
+    }
+}
+
+#[test]
+fn a_memory_of_another_version_is_told_once_and_the_judge_starts_anew() {
+    let mut trial = trial();
+    trial.serve(2 * 60, EQUAL);
+    let rollout = trial.cluster.world.status.rollout.as_mut().expect("a rollout");
+    rollout.judge_state = Some("1:00000".to_owned());
+    trial.serve(10, EQUAL);
+    let words = "; the judge starts anew: stored state has version \"1\", this program reads version \"2\" or \"3\"";
+    let message = trial.rollout().message.expect("a message");
+    assert!(message.ends_with(words), "{message}");
+    trial.serve(2 * 60, EQUAL);
+    assert!(!trial.rollout().message.unwrap_or_default().contains("anew"), "said once");
+}
+
 #[test]
 fn a_rollback_is_told_once_with_its_numbers_and_a_rejected_plan_that_comes_back_is_told_too() {
     let mut trial = trial();

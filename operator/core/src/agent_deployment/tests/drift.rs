@@ -127,6 +127,7 @@ impl Life {
         let revision = rollout.stable.filter(|_| !is_compared);
         let pod = |revision: &String, pod: usize| {
             let evidence = Evidence {
+                version: 1,
                 revision: revision.clone(),
                 pod: format!("{revision}-{pod}"),
                 started_at: "2026-01-01T00:00:00Z".to_owned(),

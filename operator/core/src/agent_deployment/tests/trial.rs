@@ -47,6 +47,8 @@ pub(super) struct Trial {
     pub(super) counted: BTreeMap<String, Vec<Window>>,
     /// The revision whose pods do not answer when they are asked for what they counted.
     pub(super) silent: Option<String>,
+    /// A pod whose clock is late, and by how many windows.
+    pub(super) late: Option<(String, usize)>,
     /// Percent of the users that come to the canary beside its share; below zero, that stay away from it.
     pub(super) astray: i64,
     /// What Prometheus says of the canary by every guardrail.
@@ -91,6 +93,7 @@ impl Trial {
             cluster,
             counted: BTreeMap::new(),
             silent: None,
+            late: None,
             astray: 0,
             said,
             shares: Vec::new(),
@@ -145,17 +148,23 @@ impl Trial {
                 let name = format!("{revision}-{pod}");
                 let counted = self.counted.get(&name).filter(|_| self.silent.as_ref() != Some(&revision));
                 let evidence = counted.map(|windows| Evidence {
+                    version: 1,
                     revision: revision.clone(),
                     pod: name.clone(),
                     started_at: "2026-01-01T00:00:00Z".to_owned(),
-                    windows: windows.clone(),
+                    windows: windows[..windows.len().saturating_sub(self.windows_late(&name))].to_vec(),
                 });
-                PodEvidence { pod: name, evidence }
+                PodEvidence { is_leaving: false, pod: name, evidence }
             });
             (revision.clone(), pods.collect())
         };
         self.cluster.world.evidence = arms.map(of).collect();
         self.look_at_guardrails(is_compared);
+    }
+
+    /// Windows that a pod's clock has not ended yet.
+    fn windows_late(&self, pod: &str) -> usize {
+        self.late.as_ref().filter(|(late, _)| late == pod).map_or(0, |(_, windows)| *windows)
     }
 
     /// Lets users send for so many seconds, with a look of the operator's after each window.
@@ -224,6 +233,7 @@ fn window(id: u64, users: Users) -> Window {
         new_sessions: started,
         in_flight: 0,
         oldest_in_flight_microseconds: 0,
+        in_flight_ages: None,
         count,
         errors,
         sum_microseconds: 0,

@@ -220,9 +220,12 @@ impl Simulation {
     fn report(&self, index: usize, end: f64, mut sums: BTreeMap<u8, (u64, u64, u64, Histogram)>) -> Vec<Observation> {
         let pod = &self.pods[index];
         sums.entry(0).or_default();
-        let oldest = pod.in_flight.iter().map(|(_, start, _)| *start as f64 / 1e6).chain(pod.hung.iter().copied());
-        let oldest = oldest.fold(end, f64::min);
-        let in_flight = (pod.in_flight.len() + pod.hung.len()) as u64;
+        let starts = pod.in_flight.iter().map(|(_, start, _)| *start as f64 / 1e6).chain(pod.hung.iter().copied());
+        let mut ages: BTreeMap<u16, u64> = BTreeMap::new();
+        for start in starts {
+            *ages.entry(((end - start - 1e-6).max(0.0) / WINDOW_SECONDS) as u16).or_default() += 1;
+        }
+        let ages: Vec<(u16, u64)> = ages.into_iter().filter(|(age, _)| *age > 0).collect();
         let observation = |(band, (started, count, errors, buckets)): (u8, (u64, u64, u64, Histogram))| Observation {
             arm: pod.arm,
             pod: pod.name.clone(),
@@ -231,8 +234,7 @@ impl Simulation {
             stratum: if self.scenario.load_slope > 0.0 { format!("miss/p9/f{band}") } else { String::new() },
             started: Some(started),
             new_sessions: 0,
-            in_flight: Some(if band == 0 { in_flight } else { 0 }),
-            oldest_in_flight_microseconds: Some(((end - oldest) * 1e6) as u64),
+            in_flight_ages: Some(if band == 0 { ages.clone() } else { Vec::new() }),
             count,
             errors,
             buckets,

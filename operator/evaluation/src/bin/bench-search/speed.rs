@@ -106,7 +106,8 @@ fn steps(space: &Space) -> (Vec<Vec<String>>, f64) {
         times.push(ms);
         let Step::Measure { proposals } = step else { break };
         let cell = proposals[0].cell;
-        let outcome = Outcome::Measured { values: truth(space, cell), log_sd: 0.02 };
+        let values = truth(space, cell);
+        let outcome = Outcome::Measured { log_sds: vec![0.02; values.len()], values };
         measurements.push(Measurement {
             cell,
             purpose: Purpose::Explore,

@@ -344,14 +344,15 @@ fn measurement(
     };
     let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
-    let log_sd = log_sd(row);
+    let mut log_sds = vec![throughput_log_sd(row)];
+    log_sds.extend(measured(search).into_iter().map(|latency| latency_log_sd(row, latency)));
     let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
         (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
         (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
-            analysis::Outcome::Measured { values, log_sd }
+            analysis::Outcome::Measured { values, log_sds }
         }
         (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded | MeasurementVerdict::Infeasible, _) => {
-            analysis::Outcome::Aborted { values, log_sd }
+            analysis::Outcome::Aborted { values, log_sds }
         }
     };
     analysis::Measurement {
@@ -374,11 +375,33 @@ fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Perce
     found.map(|l| l.micros.max(1) as f64).or_else(limit)
 }
 
-/// Half the width of the widest bounds in ln, over the 1.645 standard errors of 95 % on each side.
-fn log_sd(row: &Row) -> f64 {
-    let width = |l: &Latency| match l.upper_micros {
-        Some(upper) => (upper.max(1) as f64 / l.lower_micros.max(1) as f64).ln() / 2.0 / 1.645,
-        None => UNKNOWN_SD,
-    };
-    row.latencies.iter().map(width).fold(0.01, f64::max).min(UNKNOWN_SD)
+/// The least standard error of ln value that is believed: machines differ by as much from run to run.
+const LEAST_SD: f64 = 0.01;
+
+/// One-sided bounds of 95 % lie so many standard errors away.
+const ERRORS_TO_BOUND: f64 = 1.645;
+
+/// The standard error of a percentile in ln: half the width of its bounds; without an upper one, as a high percentile
+/// of few requests has none, what lies below. A percentile that the row has no room for is known least.
+fn latency_log_sd(row: &Row, (metric, percentile): (LatencyMetric, Percentile)) -> f64 {
+    let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
+    let Some(Latency { micros, lower_micros, upper_micros, .. }) = found else { return UNKNOWN_SD };
+    if *lower_micros == 0 {
+        return UNKNOWN_SD;
+    }
+    let (upper, sides) = upper_micros.map_or((*micros, 1.0), |upper| (upper, 2.0));
+    let width = (upper.max(1) as f64 / *lower_micros as f64).ln() / sides;
+    (width / ERRORS_TO_BOUND).clamp(LEAST_SD, UNKNOWN_SD)
 }
+
+/// The standard error of the throughput in ln. So many in flight finish at the pace of their mean latency, whose error
+/// is about that of the median; and no counting is worse than that of independent arrivals.
+fn throughput_log_sd(row: &Row) -> f64 {
+    let medians = row.latencies.iter().filter(|l| l.percentile == Percentile::P50);
+    let slowest = medians.max_by_key(|l| l.micros).map(|l| latency_log_sd(row, (l.metric, l.percentile)));
+    let by_count = 1.0 / f64::from(row.count.max(1)).sqrt();
+    slowest.unwrap_or(UNKNOWN_SD).min(by_count).clamp(LEAST_SD, UNKNOWN_SD)
+}
+
+#[cfg(test)]
+mod tests;

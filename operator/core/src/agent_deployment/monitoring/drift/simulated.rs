@@ -57,6 +57,7 @@ impl Users {
             new_sessions: 0,
             in_flight: 0,
             oldest_in_flight_microseconds: 0,
+            in_flight_ages: None,
             count: runs,
             errors: failed.min(runs),
             sum_microseconds: 0,

@@ -47,6 +47,7 @@ impl Pods {
 
     fn live(&self, pod: usize) -> LivePod {
         let evidence = Evidence {
+            version: 1,
             revision: "a".to_owned(),
             pod: format!("pod-{pod}"),
             started_at: format!("start {}", self.starts[pod]),

@@ -1,0 +1,191 @@
+use pretty_assertions::assert_eq;
+use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
+
+use super::{Load, Loading, MAX_PODS, Pods, PodsFailing, Table};
+use crate::judge::observation::{Arm, Observation, Window};
+
+/// A window in which pods finish units, some of them with an error; the canary's names begin with c.
+fn report(end_seconds: u64, pods: &[(&str, u64, u64)]) -> Window {
+    let observation = |(pod, count, errors): &(&str, u64, u64)| Observation {
+        arm: if pod.starts_with('c') { Arm::Canary } else { Arm::Stable },
+        pod: (*pod).to_owned(),
+        metric: Metric::AgentRunLatency,
+        unit: Unit::Run,
+        stratum: String::new(),
+        started: Some(*count),
+        new_sessions: 0,
+        in_flight_ages: Some(Vec::new()),
+        count: *count,
+        errors: *errors,
+        buckets: Histogram::new(),
+    };
+    let observations = pods.iter().map(observation).collect();
+    Window { end_seconds, observations, ..Window::default() }
+}
+
+/// The share of lost pods that the windows show: of the canary, and of all.
+fn lost(pods: &mut Pods, windows: &[Window]) -> Vec<(u64, u64)> {
+    windows.iter().filter_map(|window| pods.update(window, 0).lost).map(|of| (of.canary_events, of.events)).collect()
+}
+
+#[test]
+fn a_pod_that_falls_silent_is_lost_once_however_much_it_had_in_flight() {
+    let mut pods = Pods::default();
+    pods.update(&report(10, &[("c0", 4, 0), ("s0", 2, 0)]), 0);
+    let found: Vec<_> = (2..12).map(|window| pods.update(&report(window * 10, &[("s0", 2, 0)]), 0).lost).collect();
+    let table = Table { canary: 1, stable: 1, events: 1, canary_events: 1 };
+    assert_eq!(found.iter().flatten().collect::<Vec<_>>(), [&table]);
+    assert_eq!(found[5], Some(table), "after a minute");
+}
+
+#[test]
+fn a_pod_that_somebody_ended_is_no_loss_also_when_it_was_said_long_before() {
+    let mut pods = Pods::default();
+    pods.update(&report(10, &[("c0@a", 4, 0), ("s0", 2, 0)]), 0);
+    let mut told = report(20, &[("c0@a", 4, 0), ("s0", 2, 0)]);
+    told.ended_pods.insert("c0".to_owned());
+    let silent: Vec<Window> = (3..20).map(|window| report(window * 10, &[("s0", 2, 0)])).collect();
+    assert_eq!(lost(&mut pods, &[vec![told], silent].concat()), []);
+}
+
+#[test]
+fn nobody_is_lost_when_nobody_reports() {
+    let mut pods = Pods::default();
+    pods.update(&report(10, &[("c0", 4, 0)]), 0);
+    assert_eq!(pods.update(&report(500, &[]), 0).lost, None);
+}
+
+/// Windows that begin within the warm-up are left out: three of them where it takes half a minute.
+#[test]
+fn new_pods_warm_up_in_either_arm_for_as_long_as_is_written() {
+    let mut pods = Pods::default();
+    pods.update(&report(10, &[("s0", 0, 0)]), 30);
+    let everybody = [("s0", 0, 0), ("s1", 0, 0), ("c0", 0, 0)];
+    let warming: Vec<Vec<&str>> = [20, 30, 40, 50]
+        .into_iter()
+        .map(|end| {
+            let window = report(end, &everybody);
+            let names: Vec<String> = pods.update(&window, 30).warming.into_iter().map(str::to_owned).collect();
+            everybody.iter().map(|(name, ..)| *name).filter(|name| names.iter().any(|other| other == name)).collect()
+        })
+        .collect();
+    let all = vec!["s0", "s1", "c0"];
+    assert_eq!(warming, [all.clone(), all, vec!["s1", "c0"], vec![]]);
+}
+
+#[test]
+fn pods_beyond_the_memory_do_not_warm_up_for_ever_and_canaries_are_remembered() {
+    let mut pods = Pods::default();
+    let names: Vec<String> = (0..100).map(|i| format!("s{i}")).chain(["c0".to_owned()]).collect();
+    let reports: Vec<(&str, u64, u64)> = names.iter().map(|name| (name.as_str(), 1, 0)).collect();
+    let mut warming = 0;
+    for end in 1..6 {
+        warming = pods.update(&report(end * 10, &reports), 30).warming.len();
+    }
+    assert_eq!((pods.known.len(), warming), (MAX_PODS, 0));
+    assert_eq!(pods.known.iter().filter(|pod| pod.arm == Arm::Canary).count(), 1);
+    // A later canary takes the room of one of stable's.
+    pods.update(&report(60, &[("c1", 1, 0)]), 30);
+    assert_eq!((pods.known.len(), pods.known.iter().filter(|pod| pod.arm == Arm::Canary).count()), (MAX_PODS, 2));
+}
+
+/// Errors that count, window by window, of a pod that finishes so many units with so many errors.
+fn admitted(pods: &mut Pods, windows: &[(u64, u64)]) -> Vec<u64> {
+    let mut end = 0;
+    windows
+        .iter()
+        .map(|(count, errors)| {
+            end += 10;
+            let window = report(end, &[("c0", *count, *errors), ("s0", *count, 0)]);
+            pods.update(&window, 0).admitted.get("c0").copied().unwrap_or(*errors)
+        })
+        .collect()
+}
+
+#[test]
+fn errors_that_a_pod_has_together_count_as_one() {
+    let mut pods = Pods::default();
+    let found = admitted(&mut pods, &[(5, 0), (5, 5), (5, 5), (5, 5), (5, 5), (5, 0)]);
+    assert_eq!(found.iter().sum::<u64>(), 1, "{found:?}");
+}
+
+#[test]
+fn errors_that_come_one_by_one_all_count() {
+    let mut pods = Pods::default();
+    let mut quiet = vec![(5, 0); 6];
+    quiet[0] = (5, 1);
+    let windows = quiet.repeat(10);
+    assert_eq!(admitted(&mut pods, &windows).iter().sum::<u64>(), 10);
+}
+
+#[test]
+fn errors_that_all_pods_of_an_arm_have_count() {
+    let mut pods = Pods::default();
+    let left_out: u64 = (1..40)
+        .map(|window| {
+            let window = report(window * 10, &[("c0", 50, 5), ("c1", 50, 5), ("s0", 50, 0)]);
+            pods.update(&window, 0).admitted.values().map(|admitted| 5 - admitted).sum::<u64>()
+        })
+        .sum();
+    assert!(left_out < 20, "{left_out} of 390");
+}
+
+#[test]
+fn the_errors_of_an_only_pod_count_the_more_the_longer_they_last() {
+    let mut pods = Pods::default();
+    let found = admitted(&mut pods, &[(50, 5); 60]);
+    let minutes: Vec<u64> = found.chunks(6).map(|minute| minute.iter().sum()).collect();
+    assert!(minutes[0] <= 6 && minutes[9] >= 15, "{minutes:?}");
+}
+
+#[test]
+fn an_outage_of_minutes_on_one_of_two_pods_counts_as_little_as_a_short_one() {
+    let mut pods = Pods::default();
+    let counted: u64 = (1..60)
+        .map(|window| {
+            let errors = if window < 30 { 0 } else { 5 };
+            let window = report(window * 10, &[("c0", 5, errors), ("c1", 5, 0), ("s0", 20, 0)]);
+            pods.update(&window, 0).admitted.get("c0").copied().unwrap_or(errors)
+        })
+        .sum();
+    assert!(counted <= 2, "{counted}");
+}
+
+/// The rule's answer after so many windows in which each pod finishes ten units and those named fail them all.
+fn failing(windows: u64, pods: &[&str], fail: &[&str]) -> Option<PodsFailing> {
+    let mut memory = Pods::default();
+    for window in 1..=windows {
+        let reports: Vec<(&str, u64, u64)> =
+            pods.iter().map(|pod| (*pod, 10, if fail.contains(pod) { 10 } else { 0 })).collect();
+        memory.update(&report(window * 10, &reports), 0);
+    }
+    memory.failing()
+}
+
+#[test]
+fn pods_that_fail_together_for_a_minute_need_no_statistics() {
+    let pods = ["c0", "c1", "s0", "s1", "s2", "s3"];
+    assert_eq!(failing(5, &pods, &["c0", "c1"]), None);
+    assert_eq!(failing(6, &pods, &["c0", "c1"]), Some(PodsFailing { failing: 2, pods: 2, seconds: 60 }));
+    assert_eq!(failing(60, &pods, &["c0"]), None, "one of several may be its node's fault");
+    assert_eq!(failing(60, &pods, &["c0", "c1", "s0"]), None, "what both arms have is nobody's fault");
+    assert_eq!(failing(60, &["c0", "c1"], &["c0", "c1"]), None, "nobody to compare with");
+    assert_eq!(failing(29, &["c0", "s0"], &["c0"]), None);
+    assert_eq!(failing(30, &["c0", "s0"], &["c0"]), Some(PodsFailing { failing: 1, pods: 1, seconds: 300 }));
+}
+
+#[test]
+fn loads_are_alike_when_pods_start_alike() {
+    let loading = |started: [u64; 2], pods: [usize; 2]| {
+        let mut load = Load::default();
+        for _ in 0..5 {
+            load.update(started, pods);
+        }
+        load.loading()
+    };
+    assert_eq!(loading([10, 190], [1, 4]), Loading::Unlike);
+    assert_eq!(loading([40, 160], [1, 4]), Loading::Alike);
+    assert_eq!(loading([100, 100], [1, 4]), Loading::Overloaded);
+    assert_eq!(loading([0, 100], [1, 4]), Loading::Unlike);
+    assert_eq!(Load::default().loading(), Loading::Unlike);
+}
