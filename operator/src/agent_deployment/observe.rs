@@ -92,17 +92,17 @@ pub async fn observe(
     let memory = drift::memory(&config_maps, name);
     let is_due = !is_compared(&object) && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
-    let kinds = KnownKinds::ask(client).await?;
-    let route = route::observe(client, kinds, &mine, &object).await?;
-    let (pools, own_pools) = pools::observe(client, kinds, settings, (namespace, &mine)).await?;
+    let kinds = KnownKinds::ask(reader).await?;
+    let route = route::observe(reader, kinds, &mine, &object).await?;
+    let (pools, own_pools) = pools::observe(reader, kinds, settings, (namespace, &mine)).await?;
     let policies = match settings.network_policies.agents {
-        true => list::<NetworkPolicy>(client, namespace, &mine).await?,
+        true => reader.list::<NetworkPolicy>(namespace, &mine).await?,
         // Nobody is asked: it would be refused.
         false => Vec::new(),
     };
-    let rules = rules::observe(client, kinds, (namespace, name), &config_maps).await?;
-    let dataset = observe_dataset(client, namespace, &object).await?;
-    let calibration = observe_calibration(client, namespace, &object).await?;
+    let rules = rules::observe(reader, kinds, (namespace, name), &config_maps).await?;
+    let dataset = observe_dataset(reader, namespace, &object).await?;
+    let calibration = observe_calibration(reader, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };

@@ -245,12 +245,9 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
         Some(Blocked::Stopped(why)) => {
             Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
         }
-        Some(Blocked::Waiting(_)) | None => Draft {
-            condition,
-            is_true: false,
-            reason: Reason::UpToDate,
-            message: "nothing blocks progress".to_owned(),
-        },
+        Some(Blocked::Waiting(_)) | None => {
+            Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing blocks progress".to_owned() }
+        }
     }
 }
 

@@ -99,8 +99,10 @@ fn build_step(world: &EngineWorld) -> (Plan<EngineStatus>, Step<()>) {
 /// A Job whose result is of another kind: operator and worker are not of one version.
 fn foreign_result(world: &EngineWorld, name: String) -> Why {
     let worker = &world.settings.images.worker;
-    let failure = format!("it reported the result of another task: check that {worker} is the worker of this \
-                           release");
+    let failure = format!(
+        "it reported the result of another task: check that {worker} is the worker of this \
+                           release"
+    );
     Why::JobFailed { job: JobRef { kind: JobKind::Build, name }, class: "ImageMismatch", failure }
 }
 

@@ -266,9 +266,10 @@ fn gate(case: &Case<'_>, quality: MeasuredQuality, is_quantized: bool) -> Gated 
             let words = format!("quality {score:.2} %: a drop of {drop:.2} % from the reference, at most {upper:.2} %");
             (is_within, words)
         }
-        _ if is_quantized => {
-            (true, format!("quality {score:.2} %; the checkpoint is quantized, so nothing more exact is compared with it"))
-        }
+        _ if is_quantized => (
+            true,
+            format!("quality {score:.2} %; the checkpoint is quantized, so nothing more exact is compared with it"),
+        ),
         _ => (true, format!("quality {score:.2} %, the reference")),
     };
     let quality = MeasuredQuality { accepted, ..quality };
@@ -278,7 +279,10 @@ fn gate(case: &Case<'_>, quality: MeasuredQuality, is_quantized: bool) -> Gated 
     let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
     // What was seen is within the limit: it is the number of samples that leaves more possible.
     if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
-        why += &format!("; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset", quality.samples);
+        why += &format!(
+            "; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset",
+            quality.samples
+        );
     }
     Gated::Refused { subject: figures(&quality, limit), quality: Some(quality), why }
 }

@@ -159,8 +159,10 @@ impl Planner<'_> {
             (_, _, Some(schedule)) => format!("as {} asks", schedule.text()),
             (_, _, None) => "as planned".to_owned(),
         };
-        let line = format!("measurement {number} of the serving choice begins, {asked}: at most {gpu_hours} GPU \
-                            hours");
+        let line = format!(
+            "measurement {number} of the serving choice begins, {asked}: at most {gpu_hours} GPU \
+                            hours"
+        );
         self.set_by_schedule(schedule);
         self.state.run = Some(ReprofilingRun {
             number,

@@ -165,7 +165,9 @@ impl Canary<'_> {
         }
         self.rollout.step = i32::try_from(step).ok();
         let next = match self.planned() {
-            Some(planned) => format!("next are {} % of the traffic with {} ready", planned.weight, counted_pods(planned.pods)),
+            Some(planned) => {
+                format!("next are {} % of the traffic with {} ready", planned.weight, counted_pods(planned.pods))
+            }
             None => format!("it takes over with {} ready", counted_pods(self.needed())),
         };
         let line = format!("plan {} passed at {} %: {next}", self.target.hash, self.weight());

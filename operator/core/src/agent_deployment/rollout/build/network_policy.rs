@@ -18,12 +18,9 @@ use slipway_backends::triton;
 use slipway_vocabulary::serving::Server;
 use url::Url;
 
-use super::{
-    pod::{ADMIN_PORT, API_PORT},
-    serving::selector,
-};
+use super::pod::{ADMIN_PORT, API_PORT};
 use crate::agent_deployment::{
-    metadata::{owned, revision_name, serving_labels},
+    metadata::{owned, revision_name, selector, serving_labels},
     rollout::revision::RevisionPlan,
     world::World,
 };

@@ -83,9 +83,8 @@ impl Canary<'_> {
             let failure = view.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
             let ready = view.ready;
             let stable = self.stable;
-            let reason = format!(
-                "{ready} of {wanted} pods were ready {minutes} min after a {stable} pod was drained{failure}"
-            );
+            let reason =
+                format!("{ready} of {wanted} pods were ready {minutes} min after a {stable} pod was drained{failure}");
             return Parts::default().with(Next::RollBack(reason));
         }
         Parts::default().with(Next::GoOn)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use slipway_crds::v1alpha1::agent_deployment::Baseline;
 
 use super::*;
 use crate::prometheus::{AlertingRule, RecordingRule};
