@@ -429,8 +429,50 @@ fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, 
     assert_eq!(askers, expected);
 }
 
-/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both
-/// exits.
+/// Triton's API loads code for whoever asks: it takes no policy of the cluster's to keep others from it.
+#[rstest]
+fn nobody_but_its_pod_reaches_a_triton_that_serves(
+    #[values("minimal", "full", "tensorrt-llm", "tensorrt-llm-ensemble", "tensorrt-llm-pytorch", "vllm")]
+    fixture_name: &str,
+) {
+    let objects = fixture(fixture_name);
+    let open: Vec<_> = objects
+        .kind("Deployment")
+        .flat_map(|deployment| containers(&deployment["spec"]["template"]))
+        .filter(|container| text(container, "name") == "triton")
+        .flat_map(|triton| {
+            let words: Vec<_> = items(triton, "command").filter_map(Value::as_str).collect();
+            // Processes that belong together: the first one answers, and the others open no port.
+            let mut processes = words.split(|word| *word == ":");
+            let leader: Vec<_> = processes.next().into_iter().flatten().copied().collect();
+            let shut = ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"];
+            let refuses = |option: &str| {
+                leader.iter().any(|word| word.starts_with(option) && word.contains(",model-repository,"))
+            };
+            let is_shut = shut.iter().all(|word| leader.contains(word))
+                && refuses("--http-restricted-api=")
+                && refuses("--grpc-restricted-protocol=");
+            let others = processes.filter(|words| !words.contains(&"--allow-http=false")).count();
+            (!is_shut || others > 0).then(|| words.join(" "))
+        })
+        .collect();
+    assert_eq!(open, NONE);
+}
+
+/// A namespace with a quota refuses pods of which a container has no limits.
+#[rstest]
+fn what_runs_the_worker_alone_has_limits(#[values("minimal", "full", "tensorrt-llm", "vllm")] fixture_name: &str) {
+    let wrong = wrong_containers(&fixture(fixture_name), |container| {
+        let limits = &container["resources"]["limits"];
+        // These have what the spec gives them.
+        let is_of_spec = ["triton", "agent-runtime", "builder", "quantize", "convert", "build", "evaluate"]
+            .contains(&text(container, "name"));
+        is_of_spec || (limits.get("cpu").is_some() && limits.get("memory").is_some())
+    });
+    assert_eq!(wrong, NONE);
+}
+
+/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.
 #[test]
 fn a_serving_pod_ends_in_order() {
     let objects = fixture("full");

@@ -1,5 +1,6 @@
 //! Engines without a build: from a manifest to what serves it, and what is refused before anything is fetched.
 
+use k8s_openapi::api::core::v1::Container;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -169,7 +170,14 @@ fn the_build_job_writes_the_repository_without_a_gpu() {
     let (task, job) = crate::engine::build::build_job(&world, "build-1").expect("a Job");
     let pod = job.spec.and_then(|spec| spec.template.spec).expect("a pod");
     let all = pod.init_containers.into_iter().flatten().chain(pod.containers);
-    let steps: Vec<_> = all.map(|container| (container.name, container.resources.is_some())).collect();
+    let has_gpu = |container: &Container| {
+        container
+            .resources
+            .iter()
+            .flat_map(|resources| resources.limits.iter().flatten())
+            .any(|(name, _)| name.contains("gpu"))
+    };
+    let steps: Vec<_> = all.map(|container| (container.name.clone(), has_gpu(&container))).collect();
     let expected = [("install-worker", false), ("assemble", false), ("finish-build", false)];
     assert_eq!(steps, expected.map(|(name, has_gpu)| (name.to_owned(), has_gpu)));
     let data = task.data.unwrap_or_default();
