@@ -18,10 +18,11 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 22] = [
+const PURE: [&str; 23] = [
     "agent/conversation.rs",
     "agent/grammar.rs",
     "agent/prompt.rs",
+    "agent/room.rs",
     "agent/state.rs",
     "agent/step.rs",
     "agent/timings.rs",
