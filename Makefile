@@ -108,6 +108,11 @@ bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
 	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md
 
+.PHONY: template-parity
+template-parity: ## Compare chat templates with transformers, byte for byte; writes docs/bench/templates.md (fetches 100 MB).
+	cargo build --workspace --locked --example render_templates
+	e2e/tools/template-parity.py --renderer $(BIN)/examples/render_templates --folder $(SLIPWAY_CACHE)/template-parity --write docs/bench/templates.md
+
 .PHONY: test
 test: ## Run everything that must pass before a change lands.
 	.ci/steps.sh

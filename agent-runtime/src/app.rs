@@ -10,7 +10,9 @@ use axum::{Router, serve::ListenerExt};
 use slipway_runtime_config::{PromptTemplate, PromptTemplateError, RuntimeConfig};
 use tokio::{
     net::TcpListener,
+    sync::Notify,
     task::{JoinError, JoinSet},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +34,10 @@ use crate::{
 
 /// How long cut runs have to send their last bytes, and idle connections to close.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// How long whoever reads the evidence has for the last window: it ends within ten seconds, and is asked for soon
+/// after.
+const LAST_WINDOW_TIME: Duration = Duration::from_secs(20);
 
 /// A sidecar that is set up and not yet serving.
 pub struct App {
@@ -145,6 +151,7 @@ impl App {
             started_at,
             names,
             outcomes: Arc::default(),
+            evidence_read: Notify::new(),
         };
         Ok(Self {
             service: Arc::new(service),
@@ -213,12 +220,18 @@ impl App {
     }
 }
 
-/// Stops admission, waits for the runs in flight, and cuts what is left after `grace`.
+/// Closes the door, waits for the runs in flight, and cuts what is left after `grace`. Where it leaves time, what was
+/// counted last is read before it is gone.
 async fn drain(service: &Service, grace: Duration) {
+    let end = Instant::now() + grace;
     service.admission.set_readiness(Readiness::Draining);
     let in_flight = service.admission.in_flight();
     tracing::info!(in_flight, grace_milliseconds = grace.as_millis(), "draining");
-    if tokio::time::timeout(grace, service.admission.idle()).await.is_ok() {
+    if tokio::time::timeout_at(end, service.admission.idle()).await.is_ok() {
+        let until = end.min(Instant::now() + LAST_WINDOW_TIME);
+        if tokio::time::timeout_at(until, service.until_evidence_is_read()).await.is_err() {
+            tracing::warn!("nobody read what was counted last");
+        }
         return;
     }
     tracing::warn!(in_flight = service.admission.in_flight(), "the drain grace is over: runs are cut");

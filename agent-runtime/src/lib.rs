@@ -1,13 +1,14 @@
 //! The sidecar that serves an agent beside Triton.
 //!
-//! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`] and
-//! [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`objectives`] reloads edited objectives,
-//! [`app`] wires everything, and [`cli`] alone reads arguments and environment.
+//! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
+//! [`chat_template`] and [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`objectives`]
+//! takes edited objectives over, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
 
 pub mod agent;
 pub mod api;
 pub mod app;
 pub mod backend;
+pub mod chat_template;
 pub mod cli;
 pub mod clock;
 pub mod config_file;

@@ -93,6 +93,11 @@ impl PromptTemplate {
         self.count(Placeholder::Messages) == 1
     }
 
+    /// Whether instructions have a place in this template.
+    pub fn takes_system_prompt(&self) -> bool {
+        self.count(Placeholder::SystemPrompt) > 0
+    }
+
     /// Renders the template; lines whose placeholders are all empty are left out.
     pub fn render(&self, values: &PromptValues<'_>) -> String {
         self.lines.iter().filter(|line| !is_blank(line, values)).flatten().map(|part| part.text(values)).collect()

@@ -46,6 +46,10 @@ pub struct HttpTool {
     /// It is read at every call, so a rotated credential is used at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_from: Option<String>,
+    /// A directory whose files hold certificates in PEM: of the authorities that may have signed the service's
+    /// certificate, instead of the public ones. It is read at every call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities_from: Option<String>,
     /// How long one attempt may take, in milliseconds.
     #[serde(default = "default_timeout")]
     pub timeout_milliseconds: u64,
@@ -72,6 +76,7 @@ impl HttpTool {
             parameters: Vec::new(),
             argument_separator: default_separator(),
             headers_from: None,
+            authorities_from: None,
             timeout_milliseconds: default_timeout(),
             retries: 0,
             idempotent: false,

@@ -203,6 +203,7 @@ fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
         parameters,
         argument_separator,
         headers_from,
+        authorities_from,
         timeout_milliseconds,
         retries,
         idempotent,
@@ -222,6 +223,14 @@ fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
     if let Some(path) = headers_from {
         check.that(path.starts_with('/'), &format!("{field}.headersFrom"), || {
             format!("{path:?} is not an absolute path; name the directory the Secret is mounted at")
+        });
+    }
+    if let Some(path) = authorities_from {
+        check.that(path.starts_with('/'), &format!("{field}.authoritiesFrom"), || {
+            format!("{path:?} is not an absolute path; name the directory the certificates are mounted at")
+        });
+        check.that(url.starts_with("https://"), &format!("{field}.authoritiesFrom"), || {
+            "has no effect without TLS; begin url with https://, or leave it out".into()
         });
     }
     check.range(&format!("{field}.timeoutMilliseconds"), *timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);

@@ -230,9 +230,9 @@ pub fn write_turn(text: &str, observations: &[Observation]) -> String {
     format!("{}{STOP_WORD}{observations}", text.trim_end())
 }
 
-/// Writes an earlier exchange of a conversation.
-pub fn write_exchange(question: &str, answer: &str) -> String {
-    format!("{}{ANSWER} {}{STOP_WORD}", write_question(question), single_line(answer))
+/// Writes an earlier answer of a conversation.
+pub fn write_answer(answer: &str) -> String {
+    format!("{ANSWER} {}{STOP_WORD}", single_line(answer))
 }
 
 /// Writes the question that the run is to answer.

@@ -15,22 +15,35 @@ pub struct PromptBuilder {
     pub tools: String,
 }
 
-/// The template has no place for earlier turns.
+/// What of a conversation the template has no place for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("has earlier turns, and this agent's promptTemplate holds one question only; send a single user message")]
-pub struct OneQuestionOnly;
+pub enum PromptError {
+    /// Earlier turns.
+    #[error("has earlier turns, and this agent's promptTemplate holds one question only; send a single user message")]
+    OneQuestionOnly,
+    /// The client's instructions.
+    #[error("has instructions, and this agent's promptTemplate has no {{systemPrompt}}; send no system message")]
+    NoInstructions,
+}
 
 impl PromptBuilder {
-    /// Renders the prompt up to the model's first turn.
+    /// Renders the prompt up to the model's first turn. The client's instructions follow the agent's own on the same
+    /// line: they add to what the agent's author wrote and cannot come before it, nor write lines of the transcript.
     ///
     /// # Errors
-    /// The conversation has earlier turns and the template takes the question alone.
-    pub fn render(&self, conversation: &Conversation) -> Result<String, OneQuestionOnly> {
-        if !conversation.is_new() && !self.template.takes_conversation() {
-            return Err(OneQuestionOnly);
+    /// See [`PromptError`].
+    pub fn render(&self, conversation: &Conversation) -> Result<String, PromptError> {
+        if !conversation.earlier().is_empty() && !self.template.takes_conversation() {
+            return Err(PromptError::OneQuestionOnly);
         }
+        let instructions = conversation.instructions_text();
+        if !instructions.is_empty() && !self.template.takes_system_prompt() {
+            return Err(PromptError::NoInstructions);
+        }
+        let both = [self.system_prompt.trim_end(), &instructions];
+        let both: Vec<_> = both.into_iter().filter(|text| !text.is_empty()).collect();
         Ok(self.template.render(&PromptValues {
-            system_prompt: self.system_prompt.trim_end(),
+            system_prompt: &both.join(" "),
             messages: &conversation.write(),
             question: &conversation.question_text(),
             tools: &self.tools,

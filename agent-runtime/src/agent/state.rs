@@ -7,7 +7,7 @@ use crate::{
     clock::Timestamp,
 };
 
-use super::grammar::{MalformedTurn, Observation, ToolCall, TurnReader};
+use super::grammar::{self, MalformedTurn, Observation, ToolCall, TurnReader};
 
 /// What bounds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub(super) limits: Limits,
-    /// The prompt of the next model call: the rendered template and all turns so far.
-    pub(super) transcript: String,
+    /// The rendered template. Turns follow it in the transcript.
+    pub(super) prompt: String,
     pub(super) started_at: Timestamp,
     /// The steps begun so far.
     pub(super) steps: Vec<Step>,
@@ -62,6 +62,8 @@ pub struct Step {
     pub number: u32,
     /// What the model wrote, so far.
     pub text: String,
+    /// Tokens of its prompt, where they are counted.
+    pub prompt_tokens: Option<u32>,
     /// Tokens it wrote, so far.
     pub output_tokens: u32,
     /// When the call was made.
@@ -92,6 +94,8 @@ pub struct Call {
     pub started_at: Timestamp,
     /// Its outcome; nothing while it runs.
     pub end: Option<CallEnd>,
+    /// Whether what it gave was left out of the transcript since, to make room.
+    pub is_left_out: bool,
 }
 
 /// Outcome of a tool call.
@@ -234,7 +238,7 @@ impl State {
     pub fn new(prompt: String, limits: Limits) -> Self {
         Self {
             limits,
-            transcript: prompt,
+            prompt,
             started_at: Timestamp::default(),
             steps: Vec::new(),
             phase: Phase::New,
@@ -252,9 +256,16 @@ impl State {
         self.side_effects
     }
 
-    /// The prompt of the next model call, or of the last one when the run is over.
-    pub fn transcript(&self) -> &str {
-        &self.transcript
+    /// The prompt of the next model call: the rendered template, and every turn whose tools have all answered.
+    pub fn transcript(&self) -> String {
+        let turns = self.steps.iter().filter_map(Step::written);
+        [self.prompt.clone()].into_iter().chain(turns).collect()
+    }
+
+    /// Bytes of what the run holds: its prompt, what the model wrote, and what tools gave.
+    pub fn bytes(&self) -> usize {
+        let texts: usize = self.steps.iter().map(|step| step.text.len()).sum();
+        self.prompt.len() + texts + self.result_bytes()
     }
 
     /// The steps begun so far.
@@ -275,6 +286,12 @@ impl State {
         }
     }
 
+    /// Tokens of the prompts of all steps; nothing where those of one are not counted.
+    pub fn prompt_tokens(&self) -> Option<u32> {
+        let counted = self.steps.iter().map(|step| step.prompt_tokens).sum::<Option<u32>>();
+        counted.filter(|_| !self.steps.is_empty())
+    }
+
     /// Tokens written in all steps.
     pub fn output_tokens(&self) -> u32 {
         self.steps.iter().fold(0, |total, step| total.saturating_add(step.output_tokens))
@@ -286,6 +303,7 @@ impl Step {
         Self {
             number,
             text: String::new(),
+            prompt_tokens: None,
             output_tokens: 0,
             sent_at,
             first_token: None,
@@ -298,5 +316,15 @@ impl Step {
     pub(super) fn running(&self) -> impl Iterator<Item = CallId> {
         let running = self.calls.iter().enumerate().filter(|(_, call)| call.end.is_none());
         running.map(|(index, _)| CallId { step: self.number, index })
+    }
+
+    /// The step's turn and what its tools gave, as both stand in the transcript; nothing before all have answered.
+    fn written(&self) -> Option<String> {
+        let answered = |call: &Call| match &call.end {
+            Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(observation.clone()),
+            Some(CallEnd { result: CallResult::Cancelled, .. }) | None => None,
+        };
+        let observations: Vec<_> = self.calls.iter().map(answered).collect::<Option<_>>()?;
+        (!observations.is_empty()).then(|| grammar::write_turn(&self.text, &observations))
     }
 }

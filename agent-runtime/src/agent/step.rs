@@ -6,7 +6,8 @@ use crate::{
 };
 
 use super::{
-    grammar::{self, IsCutOff, Observation, ToolCall, Turn, TurnReader},
+    grammar::{IsCutOff, Observation, ToolCall, Turn, TurnReader},
+    room::MAX_RESULT_BYTES,
     state::{Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Outcome, Phase, State, Step},
 };
 
@@ -76,7 +77,7 @@ pub enum Action {
 /// Advances a run by one event.
 ///
 /// # Invariants
-/// - There are at most `max_steps` `CallModel`s.
+/// - There are at most `max_steps` steps. A step asks the model again only after results were left out for it.
 /// - Every `CallTool` is followed by its `ToolFinished` or one `CancelTool`.
 /// - After `Finish` no event has an effect.
 /// - The order in which the tools of a turn finish does not change the transcript.
@@ -90,10 +91,7 @@ pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
             call_model(&mut next, at)
         }
         (Phase::Model(reader), EventKind::Piece(piece)) => take_piece(&mut next, reader.clone(), piece, at),
-        (Phase::Model(_), EventKind::ModelFailed(error)) => {
-            let step = end_model(&mut next, at);
-            fail(&mut next, model_failure(step, error), at)
-        }
+        (Phase::Model(_), EventKind::ModelFailed(error)) => fail_model(&mut next, error, at),
         (Phase::Tools, EventKind::ToolFinished { call, observation }) => {
             take_observation(&mut next, call, observation, at)
         }
@@ -118,24 +116,47 @@ pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
 
 fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {
     let number = u32::try_from(state.steps.len()).unwrap_or(u32::MAX).saturating_add(1);
-    let Limits { max_steps, max_tokens_per_step, max_tokens } = state.limits;
+    let Limits { max_steps, max_tokens_per_step: _, max_tokens } = state.limits;
     if number > max_steps {
         return fail(state, Failure::MaxSteps { max_steps }, at);
     }
-    let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
-    if let (Some(0), Some(max_tokens)) = (left, max_tokens) {
+    if let Some(max_tokens) = max_tokens.filter(|max_tokens| state.output_tokens() >= *max_tokens) {
         return fail(state, Failure::TokenBudget { max_tokens }, at);
     }
     state.steps.push(Step::new(number, at));
+    vec![ask_model(state, number)]
+}
+
+fn ask_model(state: &mut State, step: u32) -> Action {
     state.phase = Phase::Model(TurnReader::default());
+    let Limits { max_steps: _, max_tokens_per_step, max_tokens } = state.limits;
+    let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
     let max_tokens = left.map_or(max_tokens_per_step, |left| left.min(max_tokens_per_step));
-    vec![Action::CallModel { step: number, prompt: state.transcript.clone(), max_tokens }]
+    Action::CallModel { step, prompt: state.transcript(), max_tokens }
+}
+
+/// Ends the run with its model call, unless there is less to ask with.
+fn fail_model(state: &mut State, error: ModelError, at: Timestamp) -> Vec<Action> {
+    if let Some(again) = ask_with_less(state, &error) {
+        return vec![again];
+    }
+    let step = end_model(state, at);
+    fail(state, model_failure(step, error), at)
+}
+
+/// The step's model call once more, where tool results made its prompt too long: without the oldest half of them.
+fn ask_with_less(state: &mut State, error: &ModelError) -> Option<Action> {
+    let step = state.steps.last().filter(|step| step.first_token.is_none())?.number;
+    let is_ours = error.fault == EngineFault::ContextLength && step > 1;
+    let half = state.result_bytes() / 2;
+    (is_ours && state.leave_out_until(half)).then(|| ask_model(state, step))
 }
 
 fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Timestamp) -> Vec<Action> {
-    let Piece { text, output_tokens, finish } = piece;
+    let Piece { text, prompt_tokens, output_tokens, finish } = piece;
     let answer = reader.push(&text);
     if let Some(step) = state.steps.last_mut() {
+        step.prompt_tokens = prompt_tokens.or(step.prompt_tokens);
         step.output_tokens = step.output_tokens.max(output_tokens);
         step.text = reader.text().to_owned();
         if step.first_token.is_none() && (output_tokens > 0 || !text.is_empty()) {
@@ -192,7 +213,8 @@ fn call_tools(state: &mut State, calls: Vec<ToolCall>, at: Timestamp) -> Vec<Act
         // No model call is left that could read the results, so the tools are not bothered.
         return fail(state, Failure::MaxSteps { max_steps }, at);
     }
-    step.calls = calls.iter().map(|call| Call { call: call.clone(), started_at: at, end: None }).collect();
+    let started = |call: &ToolCall| Call { call: call.clone(), started_at: at, end: None, is_left_out: false };
+    step.calls = calls.iter().map(started).collect();
     let number = step.number;
     state.phase = Phase::Tools;
     let action = |(index, call)| Action::CallTool { id: CallId { step: number, index }, call };
@@ -206,12 +228,7 @@ fn take_observation(state: &mut State, id: CallId, observation: Observation, at:
     if step.running().next().is_some() {
         return Vec::new();
     }
-    let answered = |call: &Call| match &call.end {
-        Some(CallEnd { result: CallResult::Answered(observation), .. }) => Some(observation.clone()),
-        Some(CallEnd { result: CallResult::Cancelled, .. }) | None => None,
-    };
-    let observations: Vec<_> = step.calls.iter().filter_map(answered).collect();
-    state.transcript.push_str(&grammar::write_turn(&step.text, &observations));
+    state.leave_out_until(MAX_RESULT_BYTES);
     call_model(state, at)
 }
 

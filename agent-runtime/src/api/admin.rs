@@ -76,7 +76,5 @@ async fn evidence(
 ) -> Result<Response, ApiError> {
     let Query(EvidenceQuery { after }) =
         query.map_err(|_| ApiError::invalid("after", "is not a window's id; send the last id you have read"))?;
-    let now = service.clock.now();
-    let evidence = service.recorder().evidence(now, after);
-    Ok(Json(evidence).into_response())
+    Ok(Json(service.read_evidence(after)).into_response())
 }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Json,
     extract::{State as Shared, rejection::JsonRejection},
-    http::HeaderMap,
+    http::{HeaderMap, HeaderName, HeaderValue},
     response::{IntoResponse, Response, sse::Event},
 };
 use futures::{StreamExt, stream};
@@ -24,10 +24,13 @@ use super::{
     sse,
 };
 pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
-use response::{Answer, Completion};
+use response::{Answer, Completion, Usage};
 
 /// How long the headers of a stream wait for a failure: an engine that refuses or is not there says so at once.
 const STATUS_WAIT: Duration = Duration::from_millis(250);
+
+/// Lists the request's fields that had no effect, where there are any.
+const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-slipway-ignored-fields");
 
 pub(super) async fn complete(
     Shared(service): Shared<Arc<Service>>,
@@ -45,14 +48,22 @@ pub(super) async fn complete(
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =
         Completion { id: format!("chatcmpl-{id}"), created: at.as_seconds(), model: service.agent_name.clone() };
-    match chat.streaming {
-        None => Ok(origin.mark(Json(completion.whole(&collect(events).await?)).into_response())),
+    let response = match chat.streaming {
+        None => Json(completion.whole(&collect(events).await?)).into_response(),
         Some(usage) => {
             let (first, rest) = until_status(events).await?;
             let chunks = completion.chunks(stream::iter(first.map(Ok)).chain(rest), usage);
-            Ok(origin.mark(sse::answer(chunks.map(|data| data.map(|data| Event::default().data(data))))))
+            sse::answer(chunks.map(|data| data.map(|data| Event::default().data(data))))
         }
+    };
+    Ok(list_ignored(origin.mark(response), &chat.ignored))
+}
+
+fn list_ignored(mut response: Response, fields: &[String]) -> Response {
+    if let Some(list) = (!fields.is_empty()).then(|| HeaderValue::from_str(&fields.join(", "))).and_then(Result::ok) {
+        response.headers_mut().insert(IGNORED_FIELDS, list);
     }
+    response
 }
 
 /// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait
@@ -93,12 +104,10 @@ async fn collect(mut events: Events) -> Result<Answer, ApiError> {
 /// tokens spent before the first visible one.
 fn answer_of(event: &RunEvent) -> Result<Answer, ApiError> {
     let RunEvent::Finished(state) = event else { return Err(Lost.into()) };
-    let output_tokens = state.output_tokens();
+    let usage = Usage::new(state.prompt_tokens(), state.output_tokens());
     match state.finished() {
-        Some((Outcome::Answered { text, finish }, _)) => {
-            Ok(Answer { text: text.clone(), finish: *finish, output_tokens })
-        }
-        Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(Answer::cut_short(output_tokens)),
+        Some((Outcome::Answered { text, finish }, _)) => Ok(Answer { text: text.clone(), finish: *finish, usage }),
+        Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(Answer::cut_short(usage)),
         Some((Outcome::Failed(failure), _)) => Err(ApiError::of_run(failure, state.side_effects())),
         None => Err(Lost.into()),
     }

@@ -206,10 +206,9 @@ fn replayed(mut outcome: watch::Receiver<Option<Arc<State>>>) -> Events {
     .boxed()
 }
 
-/// About what an outcome takes: its transcript holds every text but the last turn's, and its steps hold each again.
+/// About what an outcome takes.
 fn bytes(state: &State) -> usize {
-    let steps = state.steps().iter().map(|step| BYTES_PER_STEP + step.text.len()).sum::<usize>();
-    2 * state.transcript().len() + steps
+    state.bytes() + BYTES_PER_STEP * state.steps().len()
 }
 
 fn used_otherwise() -> ApiError {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
 use slipway_runtime_config::LatencyObjective;
-use slipway_vocabulary::evidence::{CacheState, Stratum};
+use slipway_vocabulary::evidence::{CacheState, Evidence, Stratum};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -45,6 +46,8 @@ pub struct Service {
     pub names: RunNames,
     /// What came of requests that may be sent again.
     pub outcomes: Arc<Outcomes>,
+    /// Tells that the evidence was read.
+    pub evidence_read: Notify,
 }
 
 /// A run to start.
@@ -122,6 +125,25 @@ impl Service {
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The finished windows after one, or all that are kept.
+    pub fn read_evidence(&self, after: Option<u64>) -> Evidence {
+        let evidence = self.recorder().evidence(self.clock.now(), after);
+        self.evidence_read.notify_waiters();
+        evidence
+    }
+
+    /// Returns once nobody waits for counts any more.
+    pub async fn until_evidence_is_read(&self) {
+        loop {
+            // Before the look, so that no reader is missed who comes after it.
+            let read = self.evidence_read.notified();
+            if !self.recorder().is_awaited(self.clock.now()) {
+                return;
+            }
+            read.await;
+        }
     }
 
     /// Judges runs by these objectives from now on.

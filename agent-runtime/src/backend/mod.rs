@@ -51,6 +51,8 @@ pub struct Generation {
 pub struct Piece {
     /// The new text; may be empty.
     pub text: String,
+    /// Tokens of the prompt, where they are counted: by the engine, or here.
+    pub prompt_tokens: Option<u32>,
     /// Tokens generated so far, this piece included.
     pub output_tokens: u32,
     /// Why the generation ended; present on the last piece only.

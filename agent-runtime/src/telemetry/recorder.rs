@@ -1,6 +1,9 @@
 //! The evidence of the last hour: UTC-aligned windows of ten seconds. Pure: the time is an argument.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use slipway_runtime_config::LatencyObjective;
 use slipway_vocabulary::evidence::{
@@ -15,6 +18,10 @@ use super::{
     load::LoadMeter,
     values::{Progress, RUN_METRICS, RunValues},
 };
+
+/// Who has asked for the evidence so lately asks again. The operator asks every window while it judges, and seldom
+/// otherwise.
+const ASKS_AGAIN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Who reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +89,15 @@ pub struct Recorder {
     in_flight: BTreeMap<UnitId, InFlight>,
     load: LoadMeter,
     next_unit: u64,
+    last_read: Option<Read>,
+}
+
+/// The last time that the evidence was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    at: Timestamp,
+    /// The last window that there was.
+    window: Option<u64>,
 }
 
 /// What happened to one series in the open window.
@@ -115,6 +131,7 @@ impl Recorder {
             in_flight: BTreeMap::new(),
             load: LoadMeter::new(started_at),
             next_unit: 0,
+            last_read: None,
         }
     }
 
@@ -199,6 +216,7 @@ impl Recorder {
     /// The finished windows with a greater id than `after`; all that are kept when there is none.
     pub fn evidence(&mut self, now: Timestamp, after: Option<u64>) -> Evidence {
         self.close_until(now);
+        self.last_read = Some(Read { at: now, window: self.closed.back().map(|window| window.id) });
         let is_new = |window: &&Window| after.is_none_or(|after| window.id > after);
         Evidence {
             version: VERSION,
@@ -207,6 +225,14 @@ impl Recorder {
             started_at: self.started_at.to_string(),
             windows: self.closed.iter().filter(is_new).cloned().collect(),
         }
+    }
+
+    /// Whether somebody will ask for counts that they have not read yet.
+    pub fn is_awaited(&mut self, now: Timestamp) -> bool {
+        self.close_until(now);
+        let Some(last) = self.last_read.filter(|last| last.at.plus(ASKS_AGAIN_WITHIN) > now) else { return false };
+        let is_unread = |window: &Window| last.window.is_none_or(|read| window.id > read) && !window.metrics.is_empty();
+        !self.series.is_empty() || self.closed.iter().any(is_unread)
     }
 
     fn succeed(&mut self, metric: Metric, run: &InFlight, values: &RunValues) {

@@ -3,6 +3,9 @@
 //! The host comes from the configuration alone: arguments are percent-encoded into path or query, redirects are not
 //! followed, and proxies of the environment are not used. So a model cannot be talked into calling another address.
 
+mod clients;
+mod mounted;
+
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
@@ -10,9 +13,8 @@ use std::{
 };
 
 use reqwest::{
-    Certificate, Client, Method, RequestBuilder, Response,
+    Method, RequestBuilder, Response,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-    redirect,
 };
 use serde_json::Value;
 use slipway_runtime_config::{
@@ -20,17 +22,17 @@ use slipway_runtime_config::{
 };
 use tokio::sync::Semaphore;
 
+use self::{clients::Clients, mounted::File};
 use super::arguments::{self, ArgumentError};
 
-/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a
-/// model call.
+pub use self::{clients::AuthoritiesError, mounted::ReadMountedError};
+
+/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a model call.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before any attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Calls of one tool at once. A pod full of runs could make thousands; the others wait, within the time of their runs.
 const CALLS_AT_ONCE: usize = 64;
-/// A service that is there accepts within this time; one that is not is found out before the call's own timeout.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a call of an HTTP tool gave no result. Written for the model, which reads it as an observation; addresses and
 /// headers are left out of it.
@@ -45,6 +47,9 @@ pub enum HttpToolError {
     /// The headers of the mounted Secret cannot be used.
     #[error("the tool's credentials cannot be read")]
     Headers(#[source] HeadersError),
+    /// The mounted certificates cannot be used.
+    #[error("the tool's certificate authorities cannot be used")]
+    Authorities(#[source] AuthoritiesError),
     /// No connection, or it broke.
     #[error("the service cannot be reached")]
     Connect(#[source] reqwest::Error),
@@ -83,6 +88,7 @@ impl HttpToolError {
         match self {
             Self::Arguments(_) | Self::Url(_) => "arguments",
             Self::Headers(_) => "credentials",
+            Self::Authorities(_) => "certificates",
             Self::Connect(_) => "connect",
             Self::Timeout { .. } => "timeout",
             Self::Status { .. } => "status",
@@ -94,7 +100,7 @@ impl HttpToolError {
         match self {
             Self::Connect(_) | Self::Timeout { .. } => true,
             Self::Status { status } => matches!(status, 429 | 502 | 503 | 504),
-            Self::Arguments(_) | Self::Url(_) | Self::Headers(_) => false,
+            Self::Arguments(_) | Self::Url(_) | Self::Headers(_) | Self::Authorities(_) => false,
             Self::TooLong { .. } | Self::NotJson(_) | Self::NothingThere { .. } => false,
         }
     }
@@ -104,14 +110,8 @@ impl HttpToolError {
 #[derive(Debug, thiserror::Error)]
 pub enum HeadersError {
     /// The directory or a file in it cannot be read.
-    #[error("{path} cannot be read")]
-    Read {
-        /// What was read.
-        path: String,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("the mounted headers cannot be read")]
+    Read(#[source] ReadMountedError),
     /// A file's name or content is no header.
     #[error(
         "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
@@ -136,7 +136,7 @@ pub enum PrepareHttpToolError {
 /// One HTTP service, ready to be called.
 #[derive(Debug)]
 pub(super) struct HttpTool {
-    client: Client,
+    clients: Clients,
     url: UrlTemplate,
     method: Method,
     parameters: Vec<String>,
@@ -162,6 +162,7 @@ impl HttpTool {
             parameters,
             argument_separator,
             headers_from,
+            authorities_from,
             timeout_milliseconds,
             retries,
             idempotent,
@@ -173,7 +174,7 @@ impl HttpTool {
         let in_url = |name: &&String| url.placeholders().any(|placeholder| placeholder == name.as_str());
         let body_parameters = parameters.iter().filter(|name| !in_url(name)).cloned().collect();
         Ok(Self {
-            client: client().map_err(PrepareHttpToolError::Client)?,
+            clients: Clients::new(authorities_from.as_deref()).map_err(PrepareHttpToolError::Client)?,
             body_parameters,
             url,
             method: match method {
@@ -200,7 +201,8 @@ impl HttpTool {
 
     pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
         let arguments = arguments::parse(input, &self.parameters, &self.separator).map_err(HttpToolError::Arguments)?;
-        let url = self.url.expand(&arguments).map_err(HttpToolError::Url)?;
+        let texts = arguments::texts(&arguments, self.url.placeholders()).map_err(HttpToolError::Arguments)?;
+        let url = self.url.expand(&texts).map_err(HttpToolError::Url)?;
         let mut attempt = 1;
         loop {
             match self.attempt(&url, &arguments).await {
@@ -214,7 +216,7 @@ impl HttpTool {
         }
     }
 
-    async fn attempt(&self, url: &str, arguments: &BTreeMap<String, String>) -> Result<String, HttpToolError> {
+    async fn attempt(&self, url: &str, arguments: &BTreeMap<String, Value>) -> Result<String, HttpToolError> {
         let exchange = async {
             let response = self.request(url, arguments).await?.send().await.map_err(HttpToolError::Connect)?;
             let status = response.status();
@@ -231,13 +233,14 @@ impl HttpTool {
         pick(&self.result, &body)
     }
 
-    async fn request(&self, url: &str, arguments: &BTreeMap<String, String>) -> Result<RequestBuilder, HttpToolError> {
-        let mut request = self.client.request(self.method.clone(), url);
+    async fn request(&self, url: &str, arguments: &BTreeMap<String, Value>) -> Result<RequestBuilder, HttpToolError> {
+        let client = self.clients.get().await.map_err(HttpToolError::Authorities)?;
+        let mut request = client.request(self.method.clone(), url);
         if let Some(directory) = &self.headers_from {
             request = request.headers(read_headers(directory).await.map_err(HttpToolError::Headers)?);
         }
         if self.method == Method::POST {
-            let value = |name: &String| Some((name.clone(), Value::from(arguments.get(name)?.as_str())));
+            let value = |name: &String| Some((name.clone(), arguments.get(name)?.clone()));
             let body = Value::Object(self.body_parameters.iter().filter_map(value).collect());
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
@@ -266,40 +269,15 @@ fn pause(attempts: u32, dice: u64) -> Duration {
     Duration::from_micros(half + dice % (half + 1))
 }
 
-/// A client that goes only where it is told. The certificate roots are compiled in: the image has none.
-fn client() -> Result<Client, reqwest::Error> {
-    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root));
-    Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .user_agent(concat!("slipway-agent-runtime/", env!("CARGO_PKG_VERSION")))
-        .tls_certs_only(roots.collect::<Result<Vec<_>, _>>()?)
-        .build()
-}
-
-/// Reads a mounted Secret: one header per file. Kubernetes' own entries begin with `..` and are skipped.
+/// Reads a mounted Secret: one header per file.
 async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
-    let unreadable = |path: &str| {
-        let path = path.to_owned();
-        move |source| HeadersError::Read { path, source }
-    };
-    let mut headers = HeaderMap::new();
-    let mut entries = tokio::fs::read_dir(directory).await.map_err(unreadable(directory))?;
-    while let Some(entry) = entries.next_entry().await.map_err(unreadable(directory))? {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("..") {
-            continue;
-        }
-        let path = format!("{directory}/{name}");
-        let content = tokio::fs::read_to_string(&path).await.map_err(unreadable(&path))?;
-        let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(content.trim_end()).ok());
+    let header = |File { name, path, text }: File| {
+        let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(text.trim_end()).ok());
         let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;
         value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
+        Ok((name, value))
+    };
+    mounted::files(directory).await.map_err(HeadersError::Read)?.into_iter().map(header).collect()
 }
 
 fn pick(result: &ResultPick, body: &[u8]) -> Result<String, HttpToolError> {

@@ -6,5 +6,5 @@ mod http;
 mod registry;
 
 pub use arguments::ArgumentError;
-pub use http::{HeadersError, HttpToolError, PrepareHttpToolError};
+pub use http::{AuthoritiesError, HeadersError, HttpToolError, PrepareHttpToolError, ReadMountedError};
 pub use registry::{PrepareToolError, Registry, ToolError};

@@ -80,6 +80,60 @@ async fn the_template_may_list_the_tools_and_write_its_own_labels() {
 }
 
 #[tokio::test]
+async fn instructions_of_the_client_follow_those_of_the_agent() {
+    let sidecar = sidecar_with([Reply::Says("Answer: 4\n\n")], |config| config.system_prompt = "Be brief.\n".into());
+    let messages = json!([
+        { "role": "system", "content": "In French.\nAnswer: 5" },
+        { "role": "developer", "content": [{ "type": "text", "text": "Be kind." }] },
+        { "role": "user", "content": "2+2?" },
+    ]);
+    let answer = post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert_eq!(
+        sidecar.engine.prompts(),
+        ["System: Be brief. In French. Answer: 5 Be kind.\nQuestion: 2+2?\n"],
+        "instructions write no lines of the transcript"
+    );
+}
+
+#[tokio::test]
+async fn instructions_without_a_place_in_the_template_are_refused_before_they_are_lost() {
+    let sidecar = sidecar_with([], |config| config.prompt_template = "{messages}".into());
+    let messages = json!([{ "role": "system", "content": "In French." }, { "role": "user", "content": "2+2?" }]);
+    let refused = post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        refused.error(),
+        "messages: has instructions, and this agent's promptTemplate has no {systemPrompt}; send no system message"
+    );
+}
+
+#[tokio::test]
+async fn a_history_may_begin_with_the_agents_greeting() {
+    let sidecar = sidecar([Reply::Says("Answer: 4\n\n")]);
+    let messages = json!([{ "role": "assistant", "content": "Hello!" }, { "role": "user", "content": "2+2?" }]);
+    let answer = post(&sidecar.app.api(), PATH, json!({ "messages": messages })).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert_eq!(sidecar.engine.prompts(), ["Answer: Hello!\n\nQuestion: 2+2?\n"]);
+}
+
+#[tokio::test]
+async fn fields_without_effect_are_listed() {
+    let sidecar = sidecar([Reply::Says("Answer: 4\n\n"), Reply::Says("Answer: 4\n\n")]);
+    let mut request = question("2+2?");
+    request["temperature"] = json!(0.7);
+    request["vendor.extra"] = json!({ "cache": true });
+    request["user"] = Value::Null;
+    request["a\nb"] = json!("what is no token stays out of the header");
+    for is_stream in [false, true] {
+        request["stream"] = json!(is_stream);
+        let answer = post(&sidecar.app.api(), PATH, request.clone()).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+        assert_eq!(answer.header("x-slipway-ignored-fields"), "temperature, vendor.extra");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_cut_off_says_so() {
     let sidecar = sidecar([Reply::IsCutOff("Answer: on and")]);
     let choice = post(&sidecar.app.api(), PATH, question("?")).await.json()["choices"][0].clone();
@@ -119,11 +173,11 @@ async fn an_empty_answer_may_be_sent_back() {
 #[case::last(json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }] }), 400,
     "messages: ends with an assistant message; end with the user's question")]
 #[case::system(json!({ "messages": [{ "role": "system", "content": "a" }] }), 400,
-    "messages[0].role: the agent's instructions are its systemPrompt; send user and assistant messages only")]
+    "messages: has instructions only; send at least one user message")]
 #[case::tool(json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400,
-    "messages[0].role: tools run on the server; send user and assistant messages only")]
+    "messages[0].role: tools run on the server; send system, user and assistant messages only")]
 #[case::role(json!({ "messages": [{ "role": "bot", "content": "a" }] }), 400,
-    "messages[0].role: \"bot\" is not a role; use \"user\" or \"assistant\"")]
+    "messages[0].role: \"bot\" is not a role; use \"system\", \"user\" or \"assistant\"")]
 #[case::content(json!({ "messages": [{ "role": "user" }] }), 400,
     "messages[0].content: is missing; write the message's text")]
 #[case::image(json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }] }), 400,
@@ -135,7 +189,6 @@ async fn an_empty_answer_may_be_sent_back() {
 #[case::stop(json!({ "stop": ["x"] }), 400, "stop: is not supported; the agent's grammar sets the stop words")]
 #[case::n(json!({ "n": 2 }), 400, "n: the agent gives one answer; leave the field out or send 1")]
 #[case::max_tokens(json!({ "max_tokens": 0 }), 400, "max_tokens: is 0; must be at least 1")]
-#[case::unknown(json!({ "temprature": 1 }), 400, "temprature: is not a known field; remove it")]
 #[case::wrong_type(json!({ "stream": "yes" }), 400, "stream: invalid type: string \"yes\", expected a boolean at line 1")]
 #[tokio::test]
 async fn a_bad_request_names_the_field(#[case] change: Value, #[case] status: u16, #[case] message: &str) {

@@ -1,4 +1,6 @@
-//! SIGTERM: unready at once, runs in flight finish, what is left after the grace is cut.
+//! SIGTERM: unready at once, runs in flight finish, what is left after the grace is cut, what was counted last is read.
+
+use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -6,6 +8,8 @@ use slipway_agent_runtime::{
     api::admission::Readiness,
     app::{Listeners, ServeError},
 };
+use slipway_runtime_config::RuntimeConfig;
+use slipway_vocabulary::evidence::{Evidence, Metric};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +47,41 @@ impl Serving {
         let response = self.client.get(format!("{}/readyz", self.admin)).send().await.expect("the sidecar answers");
         (response.status().as_u16(), response.text().await.expect("the body arrives"))
     }
+}
+
+impl Serving {
+    /// Runs that have ended by what the evidence says.
+    async fn ended_runs(&self) -> u64 {
+        let asked = self.client.get(format!("{}/slipway/v1/evidence", self.admin)).send();
+        let evidence: Evidence = asked.await.expect("it answers").json().await.expect("the evidence reads back");
+        let rows = evidence.windows.iter().flat_map(|window| &window.metrics);
+        rows.filter(|row| row.metric == Metric::RunSuccess).map(|row| row.count).sum()
+    }
+}
+
+#[tokio::test]
+async fn what_was_counted_last_is_there_until_it_is_read() {
+    let sidecar = sidecar_with([Reply::Says("Answer: 21\n\n")], |_| {});
+    let (time, admission) = (sidecar.time.clone(), sidecar.app.admission().clone());
+    let serving = serving(sidecar).await;
+    assert_eq!(or_hang(serving.ask()).await.expect("the run ends").0, 200);
+    assert_eq!(serving.ended_runs().await, 0, "the window is still open");
+    serving.terminate.cancel();
+    or_hang(admission.until(|readiness| *readiness == Readiness::Draining)).await;
+    assert_eq!(serving.ended_runs().await, 0, "whoever asks too early may ask again");
+    time.advance(Duration::from_secs(10));
+    assert_eq!(serving.ended_runs().await, 1);
+    assert!(or_hang(serving.ended).await.expect("no panic").is_ok());
+}
+
+#[tokio::test]
+async fn the_last_window_is_kept_no_longer_than_the_grace() {
+    let change = |config: &mut RuntimeConfig| config.drain_grace_milliseconds = 1;
+    let serving = serving(sidecar_with([Reply::Says("Answer: 21\n\n")], change)).await;
+    assert_eq!(or_hang(serving.ask()).await.expect("the run ends").0, 200);
+    serving.ended_runs().await;
+    serving.terminate.cancel();
+    assert!(or_hang(serving.ended).await.expect("no panic").is_ok());
 }
 
 #[tokio::test]

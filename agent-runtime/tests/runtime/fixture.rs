@@ -111,9 +111,10 @@ impl Drop for CancelGuard {
 impl Backend for ScriptedBackend {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         if generation.id.starts_with("warm-up") {
-            let done = Piece { text: String::new(), output_tokens: 1, finish: Some(FinishReason::Length) };
+            let done = Piece { output_tokens: 1, finish: Some(FinishReason::Length), ..Piece::default() };
             return futures::stream::iter([Ok(done)]).boxed();
         }
+        let prompt_tokens = Some(tokens(&generation.prompt));
         self.state.send_modify(|state| state.generations.push(generation));
         let reply = self.replies.lock().expect("no test panics with the lock").pop_front();
         let mut guard = CancelGuard { state: self.state.clone(), is_over: false };
@@ -138,7 +139,9 @@ impl Backend for ScriptedBackend {
             let mut written = 0;
             for cut in cuts {
                 clock.advance(Duration::from_millis(10));
-                yield Ok(Piece { text: text[written..cut].into(), output_tokens: tokens(&text[..cut]), finish: None });
+                let text_so_far = &text[..cut];
+                let output_tokens = tokens(text_so_far);
+                yield Ok(Piece { text: text_so_far[written..].into(), prompt_tokens, output_tokens, finish: None });
                 written = cut;
             }
             let second = &text[written..];
@@ -146,7 +149,7 @@ impl Backend for ScriptedBackend {
             if finish.is_some() {
                 guard.is_over();
             }
-            yield Ok(Piece { text: second.into(), output_tokens: tokens(text), finish });
+            yield Ok(Piece { text: second.into(), prompt_tokens, output_tokens: tokens(text), finish });
             if let Reply::SaysAndFails(_) = reply {
                 guard.is_over();
                 yield Err(BackendError::engine("CUDA out of memory".into()));

@@ -1,6 +1,7 @@
 //! The sidecar as its clients, its engine and the kubelet see it.
 
 mod admin;
+mod certificates;
 mod chat;
 mod dialects;
 mod drain;

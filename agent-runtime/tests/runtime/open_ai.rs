@@ -160,7 +160,12 @@ fn usage(tokens: u32) -> Vec<u8> {
 }
 
 fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
-    Piece { text: text.into(), output_tokens, finish }
+    Piece { text: text.into(), prompt_tokens: None, output_tokens, finish }
+}
+
+/// The same from a server that has counted the prompt's tokens by then.
+fn counted(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
+    Piece { prompt_tokens: Some(4), ..piece(text, output_tokens, finish) }
 }
 
 #[tokio::test]
@@ -178,11 +183,11 @@ async fn a_generation_asks_for_the_likeliest_tokens_as_a_stream_with_their_count
 #[rstest]
 #[case::counted_all_along(
     vec![chunk("Answer: ", 2, None), chunk("ü", 4, Some("stop")), usage(4), event("[DONE]")],
-    vec![piece("Answer: ", 2, None), piece("ü", 4, Some(FinishReason::Stop))]
+    vec![counted("Answer: ", 2, None), counted("ü", 4, Some(FinishReason::Stop))]
 )]
 #[case::counted_at_the_end(
     vec![uncounted("Answer: ", None), uncounted("ü", Some("length")), usage(7), event("[DONE]")],
-    vec![piece("Answer: ", 1, None), piece("ü", 7, Some(FinishReason::Length))]
+    vec![piece("Answer: ", 1, None), counted("ü", 7, Some(FinishReason::Length))]
 )]
 #[case::never_counted(
     vec![uncounted("Answer: ", None), uncounted("ü", Some("stop")), event("[DONE]")],
@@ -190,7 +195,7 @@ async fn a_generation_asks_for_the_likeliest_tokens_as_a_stream_with_their_count
 )]
 #[case::closed_without_a_last_event(
     vec![chunk("5", 1, Some("stop"))],
-    vec![piece("5", 1, Some(FinishReason::Stop))]
+    vec![counted("5", 1, Some(FinishReason::Stop))]
 )]
 #[tokio::test]
 async fn pieces_arrive_with_all_tokens_so_far_and_the_last_once_all_are_counted(
@@ -213,11 +218,11 @@ async fn sglang_is_asked_to_leave_stop_words_in_the_text() {
 #[rstest]
 #[case::the_word_comes_in_pieces(
     vec![chunk("42\n", 2, None), chunk("\nmore", 3, Some("stop")), usage(3), event("[DONE]")],
-    vec![piece("42", 2, None), piece("", 3, Some(FinishReason::Stop))]
+    vec![counted("42", 2, None), counted("", 3, Some(FinishReason::Stop))]
 )]
 #[case::what_looked_like_one_is_not_lost(
     vec![chunk("42\n", 2, None), chunk("x\n", 3, Some("stop")), usage(3), event("[DONE]")],
-    vec![piece("42", 2, None), piece("\nx\n", 3, Some(FinishReason::Stop))]
+    vec![counted("42", 2, None), counted("\nx\n", 3, Some(FinishReason::Stop))]
 )]
 #[tokio::test]
 async fn text_of_sglang_is_cut_at_a_stop_word(#[case] events: Vec<Vec<u8>>, #[case] pieces: Vec<Piece>) {
@@ -231,7 +236,7 @@ async fn an_answer_may_be_cut_within_a_character() {
     let bytes: Vec<Vec<u8>> = whole.iter().map(|byte| vec![*byte]).collect();
     assert_eq!(
         generate(StandIn::new(Behavior::Sends(bytes))).await.expect("the generation succeeds"),
-        [piece("ü", 1, None), piece("é", 2, Some(FinishReason::Stop))]
+        [counted("ü", 1, None), counted("é", 2, Some(FinishReason::Stop))]
     );
 }
 
@@ -243,7 +248,7 @@ async fn a_generation_that_is_dropped_ends_at_the_server() {
     let generation = Generation { id: "run-1".into(), prompt: "?".into(), max_tokens: 7, stop_words: Vec::new() };
     let mut pieces = backend.generate(generation);
     let first = or_hang(pieces.next()).await.expect("a piece").expect("no error");
-    assert_eq!(first, piece("Answer", 1, None));
+    assert_eq!(first, counted("Answer", 1, None));
     assert_eq!(seen.borrow().cancelled, 0);
     drop(pieces);
     or_hang(seen.wait_for(|seen| seen.cancelled == 1)).await.expect("the server lives");

@@ -31,7 +31,7 @@ impl Backend for Engine {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let fits = generation.prompt.len() + generation.max_tokens as usize <= self.context;
         self.generations.send_modify(|generations| generations.push(generation));
-        let done = Piece { text: String::new(), output_tokens: 1, finish: Some(FinishReason::Length) };
+        let done = Piece { output_tokens: 1, finish: Some(FinishReason::Length), ..Piece::default() };
         let too_long = BackendError::engine("the prompt does not fit the context".into());
         iter([if fits { Ok(done) } else { Err(too_long) }]).boxed()
     }

@@ -145,7 +145,7 @@ async fn a_client_that_goes_away_cancels_the_run_and_frees_its_place() {
 #[case(json!({ "input": 5 }), "input: invalid type: integer `5`, expected a string")]
 #[case(json!({ "input": "a", "maxTokens": 0 }), "maxTokens: is 0; must be at least 1")]
 #[case(json!({ "input": "a", "steps": 3 }), "steps: unknown field `steps`, expected one of `input`, `messages`, `maxTokens`")]
-#[case(json!({ "messages": [{ "role": "system", "content": "a" }] }), "messages[0].role: the agent's instructions")]
+#[case(json!({ "messages": [{ "role": "system", "content": "a" }] }), "messages: has instructions only; send at least one user message")]
 #[tokio::test]
 async fn a_bad_request_names_the_field(#[case] request: Value, #[case] message: &str) {
     let answer = post(&sidecar([]).app.api(), PATH, request).await;

@@ -14,12 +14,17 @@ use axum::{
     body::Bytes,
     http::{HeaderMap, Method, StatusCode, Uri, header::LOCATION},
     response::IntoResponse,
+    routing::get,
 };
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::json;
 use slipway_agent_runtime::tools::Registry;
 use slipway_runtime_config::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use crate::fixture::{or_hang, serve};
 
@@ -97,6 +102,23 @@ async fn a_post_sends_the_other_arguments_as_json() {
 }
 
 #[tokio::test]
+async fn a_post_keeps_the_types_of_json() {
+    let tool = fixture("/v1/{a}", |http| {
+        http.method = HttpMethod::Post;
+        http.parameters = parameters(&["a", "b"]);
+    })
+    .await;
+    for value in [json!("x"), json!(7), json!(-1.5), json!(true), json!(null), json!([1, "two"]), json!({ "c": [] })] {
+        let expected = format!("POST /v1/7 key=none {}", json!({ "b": value }));
+        assert_eq!(tool.call(&json!({ "a": 7, "b": value }).to_string()).await, Ok(expected));
+    }
+    assert_eq!(tool.call("7.2.5").await, Ok(r#"POST /v1/7.2 key=none {"b":"5"}"#.into()));
+    let refused = tool.call(&json!({ "a": ["x"], "b": 1 }).to_string()).await;
+    let message = "wrong arguments: argument \"a\" must be a text, a number or a boolean";
+    assert_eq!(refused, Err(("arguments", message.into())));
+}
+
+#[tokio::test]
 async fn headers_come_from_the_mounted_secret_as_it_is_now() {
     let secret = tempfile::tempdir().expect("a temporary directory can be made");
     let write = |name: &str, content: &str| fs::write(secret.path().join(name), content).expect("the file is written");
@@ -160,6 +182,62 @@ async fn repeats_are_bounded_and_the_last_failure_is_told() {
     let tool = fixture("/down", |http| (http.idempotent, http.retries) = (true, 2)).await;
     assert_eq!(tool.call("").await, Err(("status", "HTTP status 503".into())));
     assert_eq!(tool.calls.load(Ordering::SeqCst), 3);
+}
+
+/// A service that answers nobody before it is told to, and counts who waits.
+struct Crowded {
+    waiting: watch::Sender<usize>,
+    release: Arc<Notify>,
+}
+
+impl Crowded {
+    async fn tool() -> (Self, Registry) {
+        let (waiting, release) = (watch::Sender::new(0), Arc::new(Notify::new()));
+        let this = Self { waiting: waiting.clone(), release: Arc::clone(&release) };
+        let answer = async move || {
+            waiting.send_modify(|waiting| *waiting += 1);
+            release.notified().await;
+            waiting.send_modify(|waiting| *waiting -= 1);
+            "42"
+        };
+        let at_once = async || "at once";
+        let origin = serve(Router::new().route("/held", get(answer)).route("/free", get(at_once))).await;
+        let tool = |name: &str| {
+            let http = HttpTool { timeout_milliseconds: 60_000, ..HttpTool::new(&format!("{origin}/{name}")) };
+            Tool { name: name.into(), description: String::new(), kind: ToolKind::Http(http) }
+        };
+        (this, Registry::new(&[tool("held"), tool("free")]).expect("the tools can be set up"))
+    }
+
+    async fn until_waiting(&self, calls: usize) {
+        or_hang(self.waiting.subscribe().wait_for(|waiting| *waiting == calls)).await.expect("the service lives");
+    }
+}
+
+#[tokio::test]
+async fn of_one_tool_sixty_four_calls_are_under_way_and_the_others_wait() {
+    let (service, tools) = Crowded::tool().await;
+    let tools = Arc::new(tools);
+    let mut calls = JoinSet::new();
+    for _ in 0..70 {
+        let tools = Arc::clone(&tools);
+        calls.spawn(async move { tools.call("held", "").await.map_err(|error| error.to_string()) });
+    }
+    service.until_waiting(64).await;
+    for _ in 0..5 {
+        // Another tool is not held up, and a call of its own is there and back before more of the first have come.
+        assert_eq!(or_hang(tools.call("free", "")).await.map_err(|error| error.to_string()), Ok("at once".into()));
+    }
+    assert_eq!(*service.waiting.borrow(), 64);
+    let mut answered = 0;
+    while !calls.is_empty() {
+        assert!(*service.waiting.borrow() <= 64);
+        service.release.notify_one();
+        let answer = or_hang(calls.join_next()).await.expect("a call is left").expect("no panic");
+        assert_eq!(answer, Ok("42".into()));
+        answered += 1;
+    }
+    assert_eq!(answered, 70);
 }
 
 #[tokio::test]

@@ -153,7 +153,8 @@ async fn a_generation_arrives_piece_by_piece() {
         ModelStreamInferResponse { error_message: String::new(), infer_response: Some(ModelInferResponse::default()) };
     let responses = vec![response("Answer: ", 8, ""), response("ü", 9, ""), response("", 9, "stop"), empty];
     let backend = serve(stand_in(Behavior::Sends(responses))).await;
-    let piece = |text: &str, output_tokens, finish| Piece { text: text.into(), output_tokens, finish };
+    let piece =
+        |text: &str, output_tokens, finish| Piece { text: text.into(), output_tokens, finish, ..Piece::default() };
     assert_eq!(
         collect(&backend).await.expect("the generation succeeds"),
         [piece("Answer: ", 8, None), piece("ü", 9, None), piece("", 9, Some(FinishReason::Stop))]

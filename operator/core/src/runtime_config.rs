@@ -14,6 +14,8 @@ use crate::serving::tokenizer_folder;
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
+/// Folder in which the ConfigMaps with tools' certificate authorities are mounted, one folder a tool.
+pub const AUTHORITIES_FOLDER: &str = "/etc/slipway/authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
@@ -129,6 +131,7 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     };
     result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
     result.headers_from = http.headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
+    result.authorities_from = http.authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
     result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
     result.retries = unsigned(http.retries);
     result.idempotent = http.idempotent;

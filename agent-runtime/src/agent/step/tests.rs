@@ -35,7 +35,18 @@ impl Run {
 
     fn writes(&mut self, text: &str, finish: Option<FinishReason>) -> Vec<Action> {
         let output_tokens = self.state.steps.last().map_or(0, |step| step.output_tokens) + 10;
-        self.happens(EventKind::Piece(Piece { text: text.into(), output_tokens, finish }))
+        self.happens(EventKind::Piece(Piece { text: text.into(), prompt_tokens: Some(4), output_tokens, finish }))
+    }
+
+    fn does_not_fit(&mut self) -> Vec<Action> {
+        let message = "the engine failed: Prompt length (1025) exceeds maximum input length (1024).".into();
+        let fault = EngineFault::ContextLength;
+        self.happens(EventKind::ModelFailed(ModelError {
+            message,
+            kind: "context_length",
+            is_unavailable: false,
+            fault,
+        }))
     }
 
     fn ends_turn(&mut self, text: &str) -> Vec<Action> {
@@ -181,6 +192,69 @@ fn a_failed_model_call_ends_the_run_with_its_cause() {
     assert_eq!(run.failure(), "the model call of step 1 failed: the engine failed: out of memory");
 }
 
+/// A run whose two tools gave so much.
+fn with_results(first: &str, second: &str) -> Run {
+    let mut run = Run::new(LIMITS);
+    run.ends_turn("Action: a[1]\nAction: b[2]\n\n");
+    run.tool_gives(1, 0, first);
+    run.tool_gives(1, 1, second);
+    run
+}
+
+fn left_out(run: &Run) -> Vec<bool> {
+    run.state.steps[0].calls.iter().map(|call| call.is_left_out).collect()
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_sent_again_without_the_oldest_half_of_the_results() {
+    let first = "Question: q\nAction: a[1]\nAction: b[2]\n\nObservation: (left out: 90 characters)\n";
+    let mut run = with_results(&"x".repeat(90), "7");
+    assert_eq!(run.does_not_fit(), [call_model(2, &format!("{first}Observation: 7\n"))]);
+    assert_eq!(left_out(&run), [true, false]);
+    // The note is part of what is left, so that here the older result alone is less than half.
+    let mut run = with_results(&"x".repeat(90), &"y".repeat(80));
+    let both = format!("{first}Observation: (left out: 80 characters)\n");
+    assert_eq!(run.does_not_fit(), [call_model(2, &both)]);
+    assert_eq!(left_out(&run), [true, true]);
+    run.ends_turn("Answer: 1\n\n");
+    assert_eq!(run.outcome(), Outcome::Answered { text: "1".into(), finish: FinishReason::Stop });
+    assert_eq!(run.state.steps.len(), 2, "asking again is no further step");
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_without_results_either_ends_the_run() {
+    let mut run = with_results("1", "2");
+    assert_eq!(run.does_not_fit(), [Action::Finish]);
+    assert!(run.failure().starts_with("the model call of step 2 failed: the engine failed: Prompt length (1025)"));
+}
+
+#[test]
+fn a_first_prompt_that_does_not_fit_is_the_clients() {
+    let mut run = Run::new(LIMITS);
+    assert_eq!(run.does_not_fit(), [Action::Finish]);
+    assert!(run.failure().starts_with("messages: they do not fit the model's context"), "{}", run.failure());
+}
+
+#[test]
+fn results_beyond_the_bound_leave_the_transcript_and_the_record() {
+    let half = "x".repeat(MAX_RESULT_BYTES / 2);
+    let run = with_results(&half, &half);
+    assert_eq!(left_out(&run), [false, false]);
+    let run = with_results(&half, &format!("{half}y"));
+    assert_eq!(left_out(&run), [true, false]);
+    assert!(run.state.bytes() < MAX_RESULT_BYTES / 2 + 200, "{}", run.state.bytes());
+    assert!(run.state.transcript().contains("\nObservation: (left out: 524288 characters)\nObservation: xxx"));
+}
+
+#[test]
+fn tokens_of_prompts_add_up_unless_one_is_not_counted() {
+    let mut run = with_results("1", "2");
+    run.ends_turn("Answer: 1\n\n");
+    assert_eq!(run.state.prompt_tokens(), Some(8));
+    run.state.steps[0].prompt_tokens = None;
+    assert_eq!(run.state.prompt_tokens(), None);
+}
+
 #[test]
 fn what_comes_late_or_twice_changes_nothing() {
     let mut run = Run::new(LIMITS);
@@ -306,7 +380,7 @@ proptest! {
         let told = tell(&story, 5);
         for kind in [
             EventKind::Admitted,
-            EventKind::Piece(Piece { text: "Answer: 2\n\n".into(), output_tokens: 1, finish: None }),
+            EventKind::Piece(Piece { text: "Answer: 2\n\n".into(), output_tokens: 1, ..Piece::default() }),
             EventKind::DeadlinePassed { milliseconds: 1 },
             EventKind::ShutDown,
         ] {

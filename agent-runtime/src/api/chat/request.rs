@@ -25,25 +25,10 @@ const REFUSED: [(&str, &str); 13] = [
     ("web_search_options", "tools are part of the agent's configuration and run on the server"),
 ];
 
-/// Fields that are accepted and have no effect: the engine decodes as its configuration says, and nothing is stored.
-const IGNORED: [&str; 16] = [
-    "temperature",
-    "top_p",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "parallel_tool_calls",
-    "reasoning_effort",
-    "verbosity",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "top_k",
-];
+/// Most names that an answer lists of the fields that had no effect, and the longest of them: they come from the
+/// client.
+const MAX_IGNORED: usize = 32;
+const MAX_IGNORED_LENGTH: usize = 64;
 
 /// The body as it is sent.
 #[derive(Debug, Deserialize)]
@@ -93,6 +78,9 @@ pub(super) struct Chat {
     pub(super) max_tokens: Option<u32>,
     /// Present when the answer is to be streamed.
     pub(super) streaming: Option<UsageChunk>,
+    /// Fields that have no effect: the engine decodes as its configuration says, nothing is stored, and clients add
+    /// fields of other vendors.
+    pub(super) ignored: Vec<String>,
 }
 
 /// Whether a stream ends with a chunk that tells the usage.
@@ -109,7 +97,7 @@ impl ChatRequest {
     /// 400 that names the field and what to do.
     pub(super) fn validate(self) -> Result<Chat, ApiError> {
         let Self { model, messages, stream, stream_options, max_completion_tokens, max_tokens, n, others } = self;
-        check_others(&others)?;
+        let ignored = read_others(others)?;
         if n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "the agent gives one answer; leave the field out or send 1"));
         }
@@ -124,21 +112,30 @@ impl ChatRequest {
             conversation: read_conversation(messages)?,
             max_tokens: max_completion_tokens.or(max_tokens),
             streaming: stream.unwrap_or(false).then_some(usage),
+            ignored,
         })
     }
 }
 
-fn check_others(others: &Map<String, Value>) -> Result<(), ApiError> {
+/// Refuses what would change the answer, and names the rest.
+fn read_others(others: Map<String, Value>) -> Result<Vec<String>, ApiError> {
+    let mut ignored = Vec::new();
     for (field, value) in others {
-        if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| refused == field) {
-            if !asks_for_nothing(field, value) {
-                return Err(ApiError::invalid(field, format!("is not supported; {remedy}")));
+        if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| *refused == field) {
+            if !asks_for_nothing(&field, &value) {
+                return Err(ApiError::invalid(&field, format!("is not supported; {remedy}")));
             }
-        } else if !IGNORED.contains(&field.as_str()) {
-            return Err(ApiError::invalid(field, "is not a known field; remove it"));
+        } else if !value.is_null() && is_listed(&field) && ignored.len() < MAX_IGNORED {
+            ignored.push(field);
         }
     }
-    Ok(())
+    Ok(ignored)
+}
+
+/// Whether a field's name can stand in a header's list.
+fn is_listed(field: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    (1..=MAX_IGNORED_LENGTH).contains(&field.len()) && field.chars().all(is_plain)
 }
 
 fn asks_for_nothing(field: &str, value: &Value) -> bool {
@@ -163,16 +160,13 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
     let role = match message.role.as_str() {
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        "system" | "developer" => {
-            let problem = "the agent's instructions are its systemPrompt; send user and assistant messages only";
-            return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
-        }
+        "system" | "developer" => Role::System,
         "tool" | "function" => {
-            let problem = "tools run on the server; send user and assistant messages only";
+            let problem = "tools run on the server; send system, user and assistant messages only";
             return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
         }
         other => {
-            let problem = format!("{other:?} is not a role; use \"user\" or \"assistant\"");
+            let problem = format!("{other:?} is not a role; use \"system\", \"user\" or \"assistant\"");
             return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
         }
     };

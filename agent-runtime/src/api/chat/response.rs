@@ -20,7 +20,7 @@ pub(super) struct Completion {
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) finish: FinishReason,
-    pub(super) output_tokens: u32,
+    pub(super) usage: Usage,
 }
 
 #[derive(Serialize)]
@@ -46,10 +46,15 @@ struct AssistantMessage {
     content: String,
 }
 
-/// The engine's entry reports no prompt tokens, so neither they nor a total are made up here.
-#[derive(Serialize)]
-struct Usage {
+/// Tokens of all model calls of a run. Where the engine's entry does not count those of the prompts, neither they nor a
+/// total are made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Usage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens: Option<u32>,
     completion_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_tokens: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -80,8 +85,15 @@ struct Delta {
 
 impl Answer {
     /// An answer of which the limit on tokens left nothing.
-    pub(super) fn cut_short(output_tokens: u32) -> Self {
-        Self { text: String::new(), finish: FinishReason::Length, output_tokens }
+    pub(super) fn cut_short(usage: Usage) -> Self {
+        Self { text: String::new(), finish: FinishReason::Length, usage }
+    }
+}
+
+impl Usage {
+    pub(super) fn new(prompt_tokens: Option<u32>, completion_tokens: u32) -> Self {
+        let total_tokens = prompt_tokens.map(|prompt_tokens| prompt_tokens.saturating_add(completion_tokens));
+        Self { prompt_tokens, completion_tokens, total_tokens }
     }
 }
 
@@ -95,7 +107,7 @@ impl Completion {
             created: self.created,
             model: self.model.clone(),
             choices: [Choice { index: 0, message, finish_reason: finish_reason(answer.finish) }],
-            usage: Usage { completion_tokens: answer.output_tokens },
+            usage: answer.usage,
         }
     }
 
@@ -125,7 +137,7 @@ impl Completion {
                 Ok(answer) => {
                     let mut data = vec![self.chunk(Some((Delta::default(), Some(finish_reason(answer.finish)))), None)];
                     if usage == UsageChunk::Yes {
-                        data.push(self.chunk(None, Some(Usage { completion_tokens: answer.output_tokens })));
+                        data.push(self.chunk(None, Some(answer.usage)));
                     }
                     data.push("[DONE]".into());
                     data

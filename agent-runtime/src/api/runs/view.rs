@@ -65,6 +65,9 @@ struct CallView {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     observation: Option<String>,
+    /// Whether the model no longer saw the result in its last call.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    left_out: bool,
     microseconds: u64,
 }
 
@@ -74,6 +77,8 @@ struct UsageView {
     model_calls: usize,
     tool_calls: usize,
     tool_errors: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_tokens: Option<u32>,
     output_tokens: u32,
 }
 
@@ -173,6 +178,7 @@ fn call_view(call: &Call, end: Timestamp) -> CallView {
         input: call.call.input.clone(),
         status,
         observation,
+        left_out: call.is_left_out,
         microseconds: end.micros_since(call.started_at),
     }
 }
@@ -187,6 +193,7 @@ fn usage(state: &State) -> UsageView {
         model_calls: state.steps().len(),
         tool_calls: calls().count(),
         tool_errors: calls().filter(failed).count(),
+        input_tokens: state.prompt_tokens(),
         output_tokens: state.output_tokens(),
     }
 }

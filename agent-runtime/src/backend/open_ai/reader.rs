@@ -18,6 +18,7 @@ const DONE: &str = "[DONE]";
 pub struct Reader {
     /// Stop words at which the text is cut here.
     stop_words: StopWords,
+    prompt_tokens: Option<u32>,
     output_tokens: u32,
     /// The piece with the reason of the end, until all tokens are counted.
     last: Option<Piece>,
@@ -50,6 +51,8 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Usage {
+    #[serde(default)]
+    prompt_tokens: Option<u32>,
     completion_tokens: u32,
 }
 
@@ -91,6 +94,7 @@ impl Reader {
         let Chunk { choices, usage } = serde_json::from_str(data)
             .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
         let choice = choices.into_iter().next();
+        self.prompt_tokens = usage.as_ref().and_then(|usage| usage.prompt_tokens).or(self.prompt_tokens);
         self.output_tokens = match (usage, &choice) {
             (Some(usage), _) => usage.completion_tokens,
             // A server that does not count sends an event for each step.
@@ -99,25 +103,28 @@ impl Reader {
         };
         let Some(Choice { text, finish_reason }) = choice else { return Ok(None) };
         let finish = finish_reason.as_deref().map(finish_of).transpose()?;
-        let output_tokens = self.output_tokens;
         let text = match self.stop_words.push(&text) {
             Passed::Text(text) => text,
             Passed::Stopped(text) => {
-                let finish = Some(FinishReason::Stop);
-                return Ok(Some(Read::Last(Piece { text, output_tokens, finish })));
+                return Ok(Some(Read::Last(self.piece(text, Some(FinishReason::Stop)))));
             }
         };
         if finish.is_none() {
-            return Ok(Some(Read::More(Piece { text, output_tokens, finish })));
+            return Ok(Some(Read::More(self.piece(text, finish))));
         }
-        self.last = Some(Piece { text: text + &self.stop_words.rest(), output_tokens, finish });
+        let rest = self.stop_words.rest();
+        self.last = Some(self.piece(text + &rest, finish));
         Ok(None)
     }
 
     /// The answer has ended.
     pub fn end(&mut self) -> Result<Piece, BackendError> {
         let piece = self.last.take().ok_or(BackendError::EndedEarly)?;
-        Ok(Piece { output_tokens: self.output_tokens, ..piece })
+        Ok(Piece { prompt_tokens: self.prompt_tokens, output_tokens: self.output_tokens, ..piece })
+    }
+
+    fn piece(&self, text: String, finish: Option<FinishReason>) -> Piece {
+        Piece { text, prompt_tokens: self.prompt_tokens, output_tokens: self.output_tokens, finish }
     }
 }
 

@@ -79,6 +79,6 @@ impl Reader {
     }
 
     fn piece(&self, text: String, finish: Option<FinishReason>) -> Piece {
-        Piece { text, output_tokens: self.output_tokens, finish }
+        Piece { text, prompt_tokens: None, output_tokens: self.output_tokens, finish }
     }
 }

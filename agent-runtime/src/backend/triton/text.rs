@@ -35,7 +35,7 @@ pub fn read(response: &ModelInferResponse) -> Result<Read, BackendError> {
         other => return Err(protocol(format!("finish_reason is {other:?}; expected \"\", \"stop\" or \"length\""))),
     };
     let is_last = finish.is_some();
-    let piece = Piece { text, output_tokens, finish };
+    let piece = Piece { text, prompt_tokens: None, output_tokens, finish };
     Ok(if is_last { Read::Last(piece, END_TIMEOUT) } else { Read::More(piece) })
 }
 

@@ -20,6 +20,7 @@ use crate::backend::{
 
 /// Reads the responses of one generation.
 pub struct Reader {
+    prompt_tokens: u32,
     answer: Answer,
 }
 
@@ -33,7 +34,9 @@ pub fn begin(
     let prompt = tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?;
     let inputs = inputs(&prompt, max_tokens, &stop_words, tokenizer);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };
-    Ok((request, Reader { answer: Answer::new(Arc::clone(tokenizer), stop_words, max_tokens) }))
+    let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
+    let answer = Answer::new(Arc::clone(tokenizer), stop_words, max_tokens);
+    Ok((request, Reader { prompt_tokens, answer }))
 }
 
 fn inputs(prompt: &[u32], max_tokens: u32, stop_words: &[String], tokenizer: &Tokenizer) -> Vec<InferInputTensor> {
@@ -70,12 +73,23 @@ impl Reader {
     /// Reads one response.
     pub fn read(&mut self, response: &ModelInferResponse) -> Result<Read, BackendError> {
         let tokens = read_tokens(response)?;
-        self.answer.push(&tokens).map(read_part).map_err(failed)
+        self.answer.push(&tokens).map(|part| self.read_part(part)).map_err(failed)
     }
 
     /// The engine has ended the stream.
     pub fn end(&mut self) -> Result<Read, BackendError> {
-        self.answer.end().map(read_part).map_err(failed)
+        self.answer.end().map(|part| self.read_part(part)).map_err(failed)
+    }
+
+    fn read_part(&self, part: Part) -> Read {
+        let Part { text, output_tokens, over } = part;
+        let piece = |finish| Piece { text, prompt_tokens: Some(self.prompt_tokens), output_tokens, finish };
+        match over {
+            None => Read::More(piece(None)),
+            Some(Over::End) => Read::Last(piece(Some(FinishReason::Stop)), END_TIMEOUT),
+            Some(Over::Length) => Read::Last(piece(Some(FinishReason::Length)), END_TIMEOUT),
+            Some(Over::StopWord) => Read::Last(piece(Some(FinishReason::Stop)), STOP_TIMEOUT),
+        }
     }
 }
 
@@ -90,15 +104,4 @@ fn read_tokens(response: &ModelInferResponse) -> Result<Vec<u32>, BackendError> 
 
 fn failed(error: DecodeError) -> BackendError {
     BackendError::Tokens(Box::new(error))
-}
-
-fn read_part(part: Part) -> Read {
-    let Part { text, output_tokens, over } = part;
-    let piece = |finish| Piece { text, output_tokens, finish };
-    match over {
-        None => Read::More(piece(None)),
-        Some(Over::End) => Read::Last(piece(Some(FinishReason::Stop)), END_TIMEOUT),
-        Some(Over::Length) => Read::Last(piece(Some(FinishReason::Length)), END_TIMEOUT),
-        Some(Over::StopWord) => Read::Last(piece(Some(FinishReason::Stop)), STOP_TIMEOUT),
-    }
 }

@@ -50,7 +50,7 @@ impl Reader {
         };
         self.output_tokens = self.output_tokens.saturating_add(new.cast_unsigned());
         let finish = finish_reason(&read_text(response, "finish_reason")?)?;
-        let piece = Piece { text, output_tokens: self.output_tokens, finish };
+        let piece = Piece { text, prompt_tokens: None, output_tokens: self.output_tokens, finish };
         Ok(if finish.is_some() { Read::Last(piece, END_TIMEOUT) } else { Read::More(piece) })
     }
 }

@@ -94,6 +94,23 @@ fn each_window_is_read_once_and_idle_ones_are_present() {
 }
 
 #[test]
+fn counts_are_awaited_by_who_asked_lately_until_they_are_read() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    recorder.finish(at(3.0), unit, Completion::Succeeded(two_seconds()));
+    assert!(!recorder.is_awaited(at(4.0)), "nobody has ever asked");
+    recorder.evidence(at(5.0), None);
+    assert!(recorder.is_awaited(at(6.0)), "the window is still open");
+    assert!(recorder.is_awaited(at(11.0)), "it has ended, and was not read");
+    recorder.evidence(at(12.0), None);
+    assert!(!recorder.is_awaited(at(13.0)), "it was read");
+    assert!(!recorder.is_awaited(at(25.0)), "windows without counts are not waited for");
+    recorder.shed(at(26.0), stratum());
+    assert!(recorder.is_awaited(at(71.0)));
+    assert!(!recorder.is_awaited(at(72.0)), "whoever asked asks no more");
+}
+
+#[test]
 fn an_hour_is_kept() {
     let mut recorder = recorder();
     let unit = recorder.start(at(1.0), stratum(), Session::New);

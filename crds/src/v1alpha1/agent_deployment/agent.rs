@@ -95,6 +95,10 @@ pub struct HttpTool {
     /// Secret with headers for every call: its keys are header names. Only the serving pod reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_from: Option<LocalObjectReference>,
+    /// ConfigMap with certificates in PEM of the authorities that sign the service's certificate, under any keys. The
+    /// public authorities are then not trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities_from: Option<LocalObjectReference>,
     /// Maximum number of retries of a failed call. Requires `idempotent: true`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 5))]

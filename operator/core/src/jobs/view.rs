@@ -258,22 +258,32 @@ pub fn image_problem(pod: &Pod) -> Option<String> {
     })
 }
 
-/// The Secrets that a pod waits for. Without one its containers are not created, and only an event of the kubelet says
-/// so. The pod itself only shows that not all volumes are mounted.
+/// Begins the names of volumes that hold a user's ConfigMap; those of our own ConfigMaps are there before their pod is.
+pub const USERS_CONFIG_MAP_VOLUME: &str = "authorities-";
+
+/// The Secrets and the user's ConfigMaps that a pod waits for. A missing one keeps its containers from being made, and
+/// only an event of the kubelet's says so; what the pod itself says is that its volumes are not all there.
 pub fn secret_problem(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);
     if !is("PodScheduled", "True") || !is("PodReadyToStartContainers", "False") {
         return None;
     }
-    let volumes = pod.spec.as_ref()?.volumes.iter().flatten();
-    let secrets: Vec<&str> = volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.as_deref()).collect();
-    let them = match secrets.as_slice() {
-        [] => return None,
-        [one] => format!("Secret {one}"),
-        [..] => format!("Secrets {}", secrets.join(", ")),
-    };
-    Some(format!("its volumes cannot be mounted: create {them} in this namespace"))
+    let volumes = || pod.spec.iter().filter_map(|spec| spec.volumes.as_ref()).flatten();
+    let secrets = volumes().filter_map(|volume| volume.secret.as_ref()?.secret_name.as_deref());
+    let of_users = volumes().filter(|volume| volume.name.starts_with(USERS_CONFIG_MAP_VOLUME));
+    let config_maps = of_users.filter_map(|volume| Some(volume.config_map.as_ref()?.name.as_str()));
+    let them = [listed("Secret", secrets.collect()), listed("ConfigMap", config_maps.collect())];
+    let them: Vec<String> = them.into_iter().flatten().collect();
+    (!them.is_empty()).then(|| format!("its volumes cannot be mounted: create {} in this namespace", them.join(", ")))
+}
+
+fn listed(kind: &str, names: Vec<&str>) -> Option<String> {
+    match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("{kind} {one}")),
+        [..] => Some(format!("{kind}s {}", names.join(", "))),
+    }
 }
 
 /// What the first failing container of a serving pod says, if one fails again and again.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::shared::LocalObjectReference;
 use slipway_runtime_config::RuntimeConfig;
 use slipway_worker_contract::Task;
 
@@ -527,6 +528,26 @@ fn tools_find_their_headers() {
         .collect();
     mounted.sort();
     assert_eq!((expected.len(), &expected), (2, &mounted));
+}
+
+/// A ConfigMap of certificate authorities is mounted where the configuration says that its tool finds them.
+#[test]
+fn a_tool_finds_its_certificate_authorities() {
+    let mut agent_deployment = fixture("full").agent_deployment;
+    let orders = agent_deployment.spec.agent.tools[2].http.as_mut().expect("it is an HTTP tool");
+    orders.authorities_from = Some(LocalObjectReference { name: "team-authorities".to_owned() });
+    let objects = Objects::of(&agent_deployment);
+    let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
+    let config = RuntimeConfig::from_json(config.expect("a revision has a configuration").as_bytes());
+    let config: Value = serde_json::from_str(&config.expect("the sidecar takes it").to_json()).expect("it is JSON");
+    let expected = find(&config["tools"][2], "authoritiesFrom").expect("the tool has authorities");
+    let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
+    let template = &deployment["spec"]["template"];
+    let agent = containers(template).find(|container| container["name"] == "agent-runtime");
+    let agent = agent.expect("the agent runtime's container");
+    let mount = items(agent, "volumeMounts").find(|mount| text(mount, "mountPath") == expected).expect("it is mounted");
+    let volume = items(&template["spec"], "volumes").find(|volume| volume["name"] == mount["name"]).expect("a volume");
+    assert_eq!((&mount["readOnly"], &volume["configMap"]["name"]), (&json!(true), &json!("team-authorities")));
 }
 
 /// The first text under a key, at any depth.

@@ -4,8 +4,8 @@ use k8s_openapi::{
     api::{
         batch::v1::{JobCondition, JobStatus},
         core::v1::{
-            Container, ContainerState, ContainerStateRunning, ContainerStateWaiting, PodCondition, PodSpec, PodStatus,
-            SecretVolumeSource, Volume,
+            ConfigMapVolumeSource, Container, ContainerState, ContainerStateRunning, ContainerStateWaiting,
+            PodCondition, PodSpec, PodStatus, SecretVolumeSource, Volume,
         },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -195,6 +195,21 @@ fn a_container_without_its_image_has_the_kubelets_words(
 ) {
     let waiting = pod().waiting("builder", reason, words);
     assert_eq!(phase(&job(), vec![waiting]), JobPhase::ImageUnavailable(expected.to_owned()));
+}
+
+#[test]
+fn a_pod_that_waits_for_its_volumes_names_a_users_config_map_and_not_our_own() {
+    let volume = |name: &str, config_map: &str| Volume {
+        name: name.to_owned(),
+        config_map: Some(ConfigMapVolumeSource { name: config_map.to_owned(), ..Default::default() }),
+        ..Default::default()
+    };
+    let mut waiting = with_secrets(&["hub"]);
+    let volumes = waiting.0.spec.get_or_insert_default().volumes.get_or_insert_default();
+    volumes.extend([volume("config", "support-1"), volume("authorities-0", "team-authorities")]);
+    let message = "its volumes are not there: Secret hub, ConfigMap team-authorities must exist in this namespace";
+    let phase = phase(&job(), vec![waiting.waiting("fetch", "PodInitializing", "")]);
+    assert_eq!(phase, JobPhase::SecretUnavailable(message.to_owned()));
 }
 
 /// A pod that mounts Secrets, on a node that has not yet made its sandbox.

@@ -21,8 +21,9 @@ use crate::{
             complete_container, empty_dir, mount, pod_defaults, read_only, shared_memory_volume,
         },
         triton::environment,
+        view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config::HEADERS_FOLDER,
+    runtime_config::{AUTHORITIES_FOLDER, HEADERS_FOLDER},
     serving::serve_config,
     settings::Settings,
 };
@@ -181,11 +182,14 @@ fn triton_command(served_by: ServedBy, layout: Layout) -> Vec<String> {
 fn agent_runtime(plan: &RevisionPlan) -> Container {
     let header_mounts = header_secrets(plan)
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
+    let authority_mounts = authority_maps(plan)
+        .map(|(index, tool, _)| read_only(mount(&authorities_volume(index), &format!("{AUTHORITIES_FOLDER}/{tool}"))));
     let takes_tokens = plan.engine.served_by.takes_tokens();
     let tokenizer_mount = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
         .chain(tokenizer_mount)
         .chain(header_mounts)
+        .chain(authority_mounts)
         .collect();
     Container {
         name: "agent-runtime".to_owned(),
@@ -256,13 +260,18 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..Default::default() }),
         ..Default::default()
     });
+    let authorities = authority_maps(plan).map(|(index, _, config_map)| Volume {
+        name: authorities_volume(index),
+        config_map: Some(ConfigMapVolumeSource { name: config_map.to_owned(), ..Default::default() }),
+        ..Default::default()
+    });
     let own = [
         config,
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, true),
         empty_dir(ENGINE_VOLUME),
         shared_memory(plan.layout),
     ];
-    own.into_iter().chain(headers).collect()
+    own.into_iter().chain(headers).chain(authorities).collect()
 }
 
 fn shared_memory(layout: Layout) -> Volume {
@@ -278,6 +287,18 @@ fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &st
         let secret = tool.http.as_ref()?.headers_from.as_ref()?;
         Some((index, tool.name.as_str(), secret.name.as_str()))
     })
+}
+
+/// Tools with certificate authorities of their own: place and name of the tool, and the ConfigMap's name.
+fn authority_maps(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &str)> {
+    plan.agent.tools.iter().enumerate().filter_map(|(index, tool)| {
+        let config_map = tool.http.as_ref()?.authorities_from.as_ref()?;
+        Some((index, tool.name.as_str(), config_map.name.as_str()))
+    })
+}
+
+fn authorities_volume(index: usize) -> String {
+    format!("{USERS_CONFIG_MAP_VOLUME}{index}")
 }
 
 /// The name of a tool would not do: volume names know no underscore and are as short as the longest name of a tool.
