@@ -536,7 +536,7 @@ fn a_tool_finds_its_certificate_authorities() {
     let mut agent_deployment = fixture("full").agent_deployment;
     let orders = agent_deployment.spec.agent.tools[2].http.as_mut().expect("it is an HTTP tool");
     orders.authorities_from = Some(LocalObjectReference { name: "team-authorities".to_owned() });
-    let objects = Objects::of(&agent_deployment);
+    let objects = Objects::of(&agent_deployment, Layout::CURRENT);
     let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
     let config = RuntimeConfig::from_json(config.expect("a revision has a configuration").as_bytes());
     let config: Value = serde_json::from_str(&config.expect("the sidecar takes it").to_json()).expect("it is JSON");
