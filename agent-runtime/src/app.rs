@@ -35,7 +35,7 @@ use crate::{
 /// How long cut runs have to send their last bytes, and idle connections to close.
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
-/// How long whoever reads the evidence has for the last window: it ends within ten seconds, and is asked for soon
+/// How long the reader of the evidence has for the last window: it ends within ten seconds, and is asked for soon
 /// after.
 const LAST_WINDOW_TIME: Duration = Duration::from_secs(20);
 

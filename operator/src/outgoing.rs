@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::notifications::credentials::{self, CredentialError};
 
-/// How long a connection may take to come about; the rest of an attempt's time is for the answer.
+/// How long a connection may take; the rest of an attempt's time is for the answer.
 const CONNECT: Duration = Duration::from_secs(4);
 
 /// Why there is no client.

@@ -5,7 +5,7 @@ use super::grammar;
 /// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Whoever wrote the client: instructions.
+    /// The client's author: instructions.
     System,
     /// The person.
     User,

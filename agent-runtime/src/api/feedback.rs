@@ -1,4 +1,5 @@
-//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts where it ran, and once.
+//! `POST /v1/feedback`: whether a run did what it was for, as only its client can tell. It counts where it ran, and
+//! once.
 
 use std::sync::Arc;
 

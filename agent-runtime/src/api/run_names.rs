@@ -1,7 +1,7 @@
 //! Names of runs. A name is known to the run's client alone, so that nobody else's feedback counts, and it counts once.
 //!
-//! `REVISION-START-NUMBER` and a seal of 16 digits: the revision, the start of the pod's process and the number of the run
-//! in it. Nothing is kept of a run that nobody judges: the seal says that its name was given here.
+//! `REVISION-START-NUMBER` and a seal of 16 digits: the revision, the start of the pod's process and the number of the
+//! run in it. Nothing is kept of a run that nobody judges: the seal says that its name was given here.
 
 use std::{
     collections::BTreeSet,
@@ -46,14 +46,14 @@ impl fmt::Debug for Seal {
 /// Why feedback on a run of this name does not count here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotCounted {
-    /// It is no name of a run.
+    /// It is not the name of a run.
     NoName,
     /// The run was one of another revision.
     OtherRevision {
         /// The revision.
         revision: String,
     },
-    /// The run was one of another pod of this revision, or of this one before its process began anew.
+    /// The run was one of another pod of this revision, or of this one before its process restarted.
     OtherPod,
     /// No run here was given this name.
     Unknown,

@@ -44,7 +44,7 @@ pub struct Service {
     pub started_at: Timestamp,
     /// Names the runs.
     pub names: RunNames,
-    /// What came of requests that may be sent again.
+    /// Results of requests that may be repeated.
     pub outcomes: Arc<Outcomes>,
     /// Tells that the evidence was read.
     pub evidence_read: Notify,

@@ -41,8 +41,8 @@ pub enum ReadCheckpointError {
         #[source]
         source: io::Error,
     },
-    /// A file is no JSON of the expected shape.
-    #[error("{} is no configuration of a tokenizer: save it anew with save_pretrained()", path.display())]
+    /// A file is not JSON of the expected shape.
+    #[error("{} is not the configuration of a tokenizer: save it again with save_pretrained()", path.display())]
     Shape {
         /// The file.
         path: PathBuf,

@@ -84,9 +84,9 @@ pub enum RenderError {
     },
 }
 
-/// A text is no JSON.
+/// A text is not JSON.
 #[derive(Debug, thiserror::Error)]
-#[error("the text is no JSON")]
+#[error("the text is not JSON")]
 pub struct JsonError(#[source] serde_json::Error);
 
 /// Reads JSON, and keeps the order of its keys: templates write objects as they find them.

@@ -28,7 +28,7 @@ pub(super) fn lines(text: &str) -> Vec<String> {
     text.replace("\r\n", "\n").split(is_break).map(str::to_owned).collect()
 }
 
-/// The value if it is a float: whole numbers are none.
+/// The value if it is a float; a whole number is not.
 fn float(value: &Value) -> Option<f64> {
     let is_float = value.kind() == ValueKind::Number && !value.is_integer();
     is_float.then(|| f64::try_from(value.clone()).ok()).flatten()

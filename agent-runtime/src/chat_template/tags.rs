@@ -18,7 +18,7 @@ pub(super) fn rewritten(source: &str) -> String {
     text
 }
 
-/// The tag that stands for another; itself, if it means the same. White space around it is taken away as before.
+/// The tag that stands for another; itself, if it means the same. White space around it is removed as before.
 fn replaced(tag: &str) -> String {
     let inner = tag.trim_start_matches("{%").trim_end_matches("%}");
     match inner.trim_matches(|c: char| matches!(c, '-' | '+') || c.is_whitespace()) {

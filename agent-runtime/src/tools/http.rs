@@ -27,7 +27,8 @@ use super::arguments::{self, ArgumentError};
 
 pub use self::{clients::AuthoritiesError, mounted::ReadMountedError};
 
-/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a model call.
+/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a
+/// model call.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before any attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

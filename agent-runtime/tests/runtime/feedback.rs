@@ -74,7 +74,7 @@ async fn feedback_on_a_run_of_another_revision_is_not_counted_here() {
     assert_eq!(judged(&sidecar).await, None);
 }
 
-/// Otherwise whoever knows the shape of an id could end a canary, and whoever has one could end it by repetition.
+/// Otherwise a client that knows the shape of an id could end a canary, and one with an id could by repeating it.
 #[tokio::test]
 async fn feedback_counts_once_and_for_runs_that_were_served_here() {
     let sidecar = sidecar([Reply::Says("Answer: 1\n\n")]);

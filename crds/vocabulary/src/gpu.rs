@@ -5,9 +5,10 @@
 //! Names of products are those of the driver's own list (NVIDIA/open-gpu-kernel-modules, README.md at df1c9a3; the V100
 //! is older than that list). A name is compared as a whole: an RTX A4000 is no A40.
 //!
-//! Memory is what the driver reports, as `nvidia-smi` and the label `nvidia.com/gpu.memory` have it. Products with GDDR6
-//! keep a sixteenth of it for error correction: of the 24 GB of an L4, 23,034 MiB are left. Bandwidth and throughput are
-//! those of the vendors' data sheets; prices are typical of one GPU on demand at the big clouds, and are never charged.
+//! Memory is what the driver reports, as `nvidia-smi` and the label `nvidia.com/gpu.memory` have it. Products with
+//! GDDR6 keep a sixteenth of it for error correction: of the 24 GB of an L4, 23,034 MiB are left. Bandwidth and
+//! throughput are those of the vendors' data sheets; prices are typical of one GPU on demand at the big clouds, and are
+//! never charged.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -146,8 +147,9 @@ impl fmt::Display for NoWholeGpu {
     }
 }
 
-/// Finds a whole NVIDIA GPU by the value of the label `nvidia.com/gpu.product`, such as `NVIDIA-H100-80GB-HBM3`, or by a
-/// short name such as `h100`, for nodes that are labelled by hand. A time-sliced GPU (`-SHARED`) is found as the whole.
+/// Finds a whole NVIDIA GPU by the value of the label `nvidia.com/gpu.product`, such as `NVIDIA-H100-80GB-HBM3`, or by
+/// a short name such as `h100`, for nodes that are labelled by hand. A time-sliced GPU (`-SHARED`) is found as the
+/// whole.
 ///
 /// # Errors
 /// [`NoWholeGpu`] says what the label names instead.
@@ -176,7 +178,8 @@ fn vgpu_profile(product: &str) -> Option<&str> {
 
 /// Finds a product of any vendor by whole words of what people call it, such as `A100-80GB` or `NVIDIA H100`.
 ///
-/// For expectations that a measurement corrects: it takes the first row of a short name where a spelling could mean two.
+/// For expectations that a measurement corrects: it takes the first row of a short name where a spelling could mean
+/// two.
 #[must_use]
 pub fn by_words(text: &str) -> Option<Gpu> {
     if let Ok(gpu) = by_label(text) {

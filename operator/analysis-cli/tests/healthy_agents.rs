@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 use rstest::rstest;
 use support::Bench;
 
-/// What becomes of some rollouts of a row: how it ended, and the reason of the last window.
+/// The results of some rollouts of a row: how each ended, and the reason of the last window.
 fn judged(row: &str, rollouts: u32) -> Vec<(String, String)> {
     let generator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../evaluation/sealed/generate.py");
     let bench = Bench::new();

@@ -61,8 +61,8 @@ impl Precision {
         }
     }
 
-    /// Bits of a weight of the linear layers with its scales: groups of 128 share 16 bits in AWQ, of 16 share 8 in NVFP4, of
-    /// 32 share 8 in MXFP4 (OCP Microscaling Formats 1.0, section 5).
+    /// Bits of a weight of the linear layers with its scales. Groups of 128 share 16 bits in AWQ, and groups of 16
+    /// share 8 in NVFP4. Groups of 32 share 8 in MXFP4 (OCP Microscaling Formats 1.0, section 5).
     #[must_use]
     pub fn weight_bits(self) -> f64 {
         match self {

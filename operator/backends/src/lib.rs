@@ -1,9 +1,9 @@
 //! What configures serving backends, and what is refused before any GPU time is spent. Pure.
 //!
 //! Each backend has a folder. [`tensorrt_llm`] builds engines with TensorRT-LLM's tools. The others build nothing, and
-//! are entries of one table, [`no_build::of`]: [`sglang`], [`tensorrt_llm_pytorch`] and [`vllm`]. They share numeric formats
-//! ([`formats`]), the figures of GPUs ([`gpu`]), what an engine takes of them ([`memory`]), what cannot work whatever the
-//! backend ([`check`]), and which of Triton's doors are open ([`triton`]).
+//! are entries of one table, [`no_build::of`]: [`sglang`], [`tensorrt_llm_pytorch`] and [`vllm`]. They share numeric
+//! formats ([`formats`]), the figures of GPUs ([`gpu`]), and what an engine takes of them ([`memory`]). [`check`] has
+//! what cannot work whatever the backend, [`triton`] which of Triton's ports are open.
 //!
 //! The crate runs nothing and reads nothing: texts in, texts and typed errors out.
 

@@ -2,17 +2,18 @@
 //!
 //! Per GPU, of a decoder-only transformer with gated MLPs, with *tp* GPUs a layer and *pp* groups of layers:
 //!
-//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied where
-//!   there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
-//!   `--use_parallel_embedding`), one that is last 1/tp of the output layer. The MLP of a mixture is all its experts, for
-//!   each may be next. Where the checkpoint's own parameters or bytes are counted, the layers together have exactly these.
-//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8 (Kwon et al., PagedAttention, SOSP 2023,
-//!   section 3; README of upstream's Llama, "Long context length"). Latent attention keeps one vector of each token and
-//!   layer, and every GPU the whole of it (DeepSeek-AI, DeepSeek-V2, 2024, section 2.1; vllm-project/vllm,
-//!   vllm/v1/kv_cache_interface.py: `MLAAttentionSpec`).
-//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM, docs/source/reference/memory.md).
-//!   Upstream gives no formula; taken as the widest live tensors of one layer at 16 bits: twice the residual stream, QKV,
-//!   and gate and up of the MLP, plus FP32 logits of every sequence.
+//! - *weights* = layers/pp (q + o + (k + v) copies + MLP) x bits/8 / tp + embeddings at 16 bits; KV heads are copied
+//!   where there are fewer than tp. A group that is first holds the input embedding whole (upstream splits it only with
+//!   `--use_parallel_embedding`), one that is last 1/tp of the output layer. The MLP of a mixture is all its experts,
+//!   for each may be next. Where the checkpoint's own parameters or bytes are counted, the layers together have exactly
+//!   these.
+//! - *KV cache* = tokens x 2 x layers/pp x max(kv heads, tp)/tp x head size x bits/8. Sources: Kwon et al.,
+//!   PagedAttention, SOSP 2023, section 3; README of upstream's Llama, "Long context length". Latent attention keeps
+//!   one vector of each token and layer, and every GPU the whole of it (DeepSeek-AI, DeepSeek-V2, 2024, section 2.1;
+//!   vllm-project/vllm, vllm/v1/kv_cache_interface.py: `MLAAttentionSpec`).
+//! - *activations* are fixed at build and grow with `max_num_tokens` (NVIDIA/TensorRT-LLM,
+//!   docs/source/reference/memory.md). Upstream gives no formula. Taken are the widest live tensors of one layer at 16
+//!   bits: twice the residual stream, QKV, and gate and up of the MLP, plus FP32 logits of every sequence.
 //! - *runtime*: CUDA context, communicator and libraries, taken as [`RUNTIME_BYTES`].
 //!
 //! Activations and runtime are estimates that no GPU has confirmed; weights and KV cache follow from the shape.

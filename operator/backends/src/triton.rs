@@ -1,8 +1,8 @@
 //! Which of Triton's doors are open. Pure.
 //!
-//! `--model-control-mode=explicit` comes with APIs that load code and unload models, and asks nobody for a key. So Triton
-//! listens on loopback, where only containers of its pod reach it. Its metrics, which only tell, stay on all addresses:
-//! the kubelet asks them whether Triton has started, and a Prometheus may.
+//! `--model-control-mode=explicit` comes with APIs that load code and unload models, and asks nobody for a key. So
+//! Triton listens on loopback, where only containers of its pod reach it. Its metrics, which only tell, stay on all
+//! addresses: the kubelet asks them whether Triton has started, and a Prometheus may.
 //!
 //! Options: triton-inference-server/server, src/command_line_parser.cc. `--http-restricted-api` came with 2.40 (23.11).
 

@@ -350,8 +350,8 @@ fn arguments_for_a_tool_that_is_not_used_are_refused() {
     assert!(kv.arguments(Version::new(0, 16, 0)).unwrap().contains(&"--kv_cache_dtype=int8".to_owned()));
 }
 
-/// Options of each family's script, as its own parser names them: NVIDIA/TensorRT-LLM, examples/models/core, at the commits
-/// in the documentation of `family`.
+/// Options of each family's script, as its own parser names them: NVIDIA/TensorRT-LLM, examples/models/core, at the
+/// commits in the documentation of `family`.
 const SCRIPTS: [(ModelFamily, &str, &[&str]); 4] = [
     (
         ModelFamily::Qwen2,

@@ -42,8 +42,8 @@ pub enum ReadError {
     },
 }
 
-/// Where observations come from: whatever the operator decides on is read here, so that a cache has one place to stand. What is
-/// written is compared with the cluster itself ([`super::apply`]), and a lease is never read from a cache.
+/// Where observations come from: whatever the operator decides on is read here, so that a cache has one place to stand.
+/// What is written is compared with the cluster itself ([`super::apply`]), and a lease is never read from a cache.
 #[derive(Clone)]
 pub struct Reader {
     client: Client,
@@ -74,8 +74,8 @@ impl Reader {
 
     /// Lists those objects of a kind of ours that this version can read.
     ///
-    /// After a rollback of the operator there may be objects of a newer version. One of them must not keep every AgentDeployment of
-    /// its namespace from being looked at: it is left alone, and missing to those who need it.
+    /// After a rollback of the operator there may be objects of a newer version. One of them must not keep every
+    /// AgentDeployment of its namespace from being looked at: it is left alone, and missing to those who need it.
     ///
     /// # Errors
     /// When the API server does not answer.

@@ -1,14 +1,14 @@
-//! Who has had no answer of late, so that nobody waits for one in vain. Pure.
+//! Who has had no answer lately, so that nobody waits for one. Pure.
 //!
-//! A query that is too slow is that of one namespace, and keeps no other from asking. Without a connection nobody has an
-//! answer.
+//! A query that is too slow is that of one namespace, and keeps no other from asking. Without a connection nobody has
+//! an answer.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// How long a Prometheus that did not answer is left alone: else every reconciliation would wait for it in vain.
+/// How long a Prometheus that did not answer is left alone: otherwise every reconciliation would wait for it.
 pub const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// Whose questions have no answer.

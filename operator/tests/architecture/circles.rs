@@ -21,7 +21,8 @@ struct File<'a> {
     imports: Vec<Import>,
 }
 
-/// A violation for the shortest circle through each file that is in one. The root of the crate is a folder, such as `operator/core/src`.
+/// A violation for the shortest circle through each file that is in one. The root of the crate is a folder, such as
+/// `operator/core/src`.
 pub fn circles(root: &str, sources: &[Source]) -> Vec<Violation> {
     let files = sources.iter().filter(|source| !source.is_test());
     let of = files.map(|source| (module(root, &source.name), File { source, imports: source.imports() }));
@@ -78,7 +79,8 @@ impl Crate<'_> {
         found
     }
 
-    /// The file that declares the item of a path; absent for a path that ends with a module, and for those of other crates.
+    /// The file that declares the item of a path; absent for a path that ends with a module, and for those of other
+    /// crates.
     fn file_of(&self, at: &Module, path: &[String], imports: usize) -> Option<Module> {
         if imports > MOST_IMPORTS {
             return None;

@@ -1,9 +1,9 @@
 //! Pods between windows: which are still warming up, which are lost, which fail, how loaded each arm's pods are. Pure.
 //!
 //! Units of one pod fail together: a node, a GPU or a connection of that pod is disturbed, and every unit on it ends
-//! with an error. Such errors are no independent draws, so a pod's errors count up to what chance brings in a minute at
-//! the rate of the other pods, and not again until it has been quiet. A revision that fails more fails more on all its
-//! pods. What the errors left out would have shown is the task of a rule: see [`PodsFailing`].
+//! with an error. Such errors are not independent draws. So a pod's errors count up to what chance brings in a minute
+//! at the rate of the other pods. They count again only after it has been quiet. A revision that fails more fails more
+//! on all its pods. What the errors left out would have shown is the task of a rule: see [`PodsFailing`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub const VANISHED_WINDOWS: u64 = 6;
 /// errors.
 pub const MAX_PODS: usize = 24;
 
-/// What is kept of a pod's counts from one window to the next: they speak of about a minute.
+/// What is kept of a pod's counts from one window to the next: they cover about a minute.
 const MEMORY: f32 = 5.0 / 6.0;
 
 /// Finished units of about a minute below which a pod's share of errors says nothing.
@@ -230,8 +230,8 @@ impl Pod {
         }
     }
 
-    /// Takes a window's counts in, and returns how many of its errors count: as many as chance brings in a minute at
-    /// the rate of the worse arm's other pods, or at its own so far.
+    /// Takes a window's counts in, and returns how many of its errors count. Chance brings so many in a minute at the
+    /// rate of the worse arm's other pods, or at its own so far.
     fn admit(&mut self, finished: u64, failed: u64, others: Others) -> u64 {
         let own = (self.all_admitted + 0.5) / (self.all_finished + UNITS_TO_BELIEVE_ONE);
         let rate = others.rate.max(own).min(1.0);

@@ -90,8 +90,8 @@ impl Judge {
         }
     }
 
-    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts once.
-    /// What no pod can have counted is left out, and a window that no clock can have ended is not read.
+    /// Reads a window and judges. `None` when the window was read before, or the rollout is decided: a window counts
+    /// once. What no pod can have counted is left out, and a window that no clock can have ended is not read.
     pub fn consume(&mut self, window: &Window) -> Option<Judgement> {
         let is_read = self.opened_seconds.is_some() && window.end_seconds <= self.last_seconds;
         if self.decided.is_some() || is_read || window.end_seconds > window_end(LATEST_WINDOW) {

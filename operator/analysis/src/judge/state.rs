@@ -1,6 +1,6 @@
 //! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
 //!
-//! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with, so a judge that
+//! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with. So a judge that
 //! resumes from any prefix gives the same bits as one that never stopped. The string is `3:` and the bytes in Z85
 //! (ZeroMQ RFC 32: five printable characters for four bytes, none of which JSON or YAML has to escape). States of
 //! version 2 are read: what they say of hanging units and of the objective's percentile is left behind, because it did

@@ -24,8 +24,8 @@ pub enum Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads the word that resolve found: a precision of the API, or a method's own name. The method is known where this
-    /// release resolved the model.
+    /// Reads the word that resolve found: a precision of the API, or a method's own name. The method is known where
+    /// this release resolved the model.
     #[must_use]
     pub fn of_word(word: Option<&str>, method: Option<&str>) -> Self {
         let Some(word) = word else { return Self::Plain };

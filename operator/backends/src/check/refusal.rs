@@ -92,8 +92,8 @@ pub enum Problem {
     },
     /// The tools do not convert such a checkpoint.
     #[error(
-        "the checkpoint is quantized as {found}, and of quantized checkpoints TensorRT-LLM's converter reads AWQ and GPTQ alone, \
-         from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
+        "the checkpoint is quantized as {found}, and TensorRT-LLM converts only AWQ and GPTQ, from 0.19.0 on; use one of \
+         these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
     )]
     NotConverted {
         /// As resolve found it.
@@ -141,7 +141,7 @@ pub enum Problem {
     },
     /// Weights that do not fit before they are quantized.
     #[error(
-        "{precision} is made while the model is loaded, and its weights in 16 bits take {:.1} GiB of each GPU until then, which has \
+        "{precision} is made while the model loads, whose weights in 16 bits take {:.1} GiB of each GPU before, which has \
          {:.1}; use more GPUs, or a checkpoint in {precision}",
         gib(*.needed), gib(*.available)
     )]

@@ -7,8 +7,8 @@
 //! and one that is false is left out.
 //!
 //! Which GPU computes which format: <https://docs.sglang.io/advanced_features/quantization.html>, which knows methods
-//! and no architectures. These are taken from what the kernels need: Marlin for weights of 4 and 8 bits SM80, FP8 SM89,
-//! NVFP4 SM100. gpt-oss in MXFP4 is documented for Hopper and Blackwell (docs/basic_usage/gpt_oss.md).
+//! and no architectures. The kernels decide: Marlin for weights of 4 and 8 bits needs SM80, FP8 SM89 and NVFP4 SM100.
+//! gpt-oss in MXFP4 is documented for Hopper and Blackwell (docs/basic_usage/gpt_oss.md).
 
 use serde_json::{Map, Value, json};
 

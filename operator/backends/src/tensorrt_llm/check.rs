@@ -4,12 +4,12 @@
 //! docs/source/reference/support-matrix.md at 03dad62. NVFP4 engines exist for Llama and Mixtral only
 //! (docs/source/legacy/reference/precision.md). What the tools make of a family: [`super::family`].
 //!
-//! Of quantized checkpoints the converter reads AWQ and GPTQ by itself and keeps what they are, whatever is asked for
-//! (`update_quant_config_from_hf` of examples/models/core/llama/convert_checkpoint.py at 368f8f2, whose folder exists
-//! from 0.19 on; qwen/convert_checkpoint.py at 0df9aaf reads GPTQ of 8 bits too).
+//! Of quantized checkpoints the converter reads AWQ and GPTQ by itself. It keeps what they are, whatever is requested
+//! (`update_quant_config_from_hf` of examples/models/core/llama/convert_checkpoint.py at 368f8f2). That folder exists
+//! from 0.19 on. qwen/convert_checkpoint.py at 0df9aaf also reads GPTQ of 8 bits.
 //!
-//! Calibration loads the model in 16 bits beside its quantized copy: "a LLaMA 70B model with BF16 is about 140GB, [...] with
-//! FP8 is about 70GB. The peak GPU memory consumption when doing FP8 quantizaton is more than 210GB"
+//! Calibration loads the model in 16 bits beside its quantized copy: "a LLaMA 70B model with BF16 is about 140GB, [...]
+//! with FP8 is about 70GB. The peak GPU memory consumption when doing FP8 quantizaton is more than 210GB"
 //! (examples/models/core/llama/README.md, "FP8 Post-Training Quantization").
 
 use super::family::{self, ModelFamily};
@@ -73,7 +73,8 @@ fn architecture(asked: &Asked) -> Option<Refusal> {
     })
 }
 
-/// Whether the converter reads a quantized checkpoint: its method must be known, and the folder of the script that was read.
+/// Whether the converter reads a quantized checkpoint: its method must be known, and the folder of the script that was
+/// read.
 fn is_converted(asked: &Asked, checkpoint: &Checkpoint) -> bool {
     let is_read = match (checkpoint.method(), checkpoint.precision()) {
         (Some("awq"), Some(_)) | (Some("gptq"), Some(Precision::Int4WeightOnly)) => true,

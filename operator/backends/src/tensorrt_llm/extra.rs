@@ -19,8 +19,8 @@ const RESERVED: [&str; 9] = [
 ];
 
 /// Options that make ranks beyond tensor and pipeline parallelism. `world_size` is the product of all
-/// (NVIDIA/TensorRT-LLM, examples/models/core/llama/convert_checkpoint.py at 368f8f2: `tp_size * pp_size * cp_size`), and
-/// `--auto_parallel` chooses its own split (tensorrt_llm/commands/build.py at 42a7b09).
+/// (NVIDIA/TensorRT-LLM, examples/models/core/llama/convert_checkpoint.py at 368f8f2: `tp_size * pp_size * cp_size`),
+/// and `--auto_parallel` chooses its own split (tensorrt_llm/commands/build.py at 42a7b09).
 const RANKS: [&str; 2] = ["--auto_parallel", "--cp_size"];
 
 /// Other spellings of options, from upstream's parsers.

@@ -2,8 +2,8 @@
 //!
 //! NVIDIA/TensorRT-LLM, examples/models/core (examples/ before 0.19):
 //!
-//! - llama/convert_checkpoint.py at 368f8f2; mixtral/README.md at 10c1d59, which names weight-only quantization, FP8 and
-//!   NVFP4, and AWQ of checkpoints that are quantized already;
+//! - llama/convert_checkpoint.py at 368f8f2; mixtral/README.md at 10c1d59, which names weight-only quantization, FP8
+//!   and NVFP4, and AWQ of checkpoints that are quantized already;
 //! - qwen/convert_checkpoint.py at 0df9aaf, qwen/README.md at 000a01d, "Support Matrix";
 //! - phi/convert_checkpoint.py at 10c1d59, which asserts one pipeline stage, and phi/README.md at 2bf8c59: Phi-3 in FP8
 //!   and INT8 SmoothQuant, split over GPUs in its small and MoE variants only;

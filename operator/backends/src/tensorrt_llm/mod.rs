@@ -2,9 +2,9 @@
 //!
 //! A checkpoint becomes an engine in two steps of upstream's tools: `convert_checkpoint.py` or `quantize.py`, then
 //! `trtllm-build`. This module knows which versions exist ([`version`]), what each tool takes ([`options`], [`extra`]),
-//! which steps a precision needs ([`recipe`]) of a family of models ([`family`]), and what cannot work ([`check`]). In the Job it reads a tool's help
-//! ([`help`]), an engine's folder ([`engine`]) and the log of a failed step ([`failure`]). It fills the serving
-//! repository ([`repository`]), for which Triton is started by [`launch`].
+//! which steps a precision needs ([`recipe`]) of a family of models ([`family`]), and what cannot work ([`check`]). In
+//! the Job it reads a tool's help ([`help`]), an engine's folder ([`engine`]) and the log of a failed step
+//! ([`failure`]). It fills the serving repository ([`repository`]), for which Triton is started by [`launch`].
 //!
 //! The options are written by hand from upstream's sources. The tables in `tests/data`, taken from upstream separately,
 //! check them through real argument parsers; nothing is generated from those tables.

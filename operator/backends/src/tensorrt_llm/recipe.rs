@@ -270,9 +270,9 @@ fn checkpoint_folder(folders: &Folders) -> String {
 /// The plugin for matrix multiplications that is passed where the spec names none.
 ///
 /// Upstream advises against it for FP8, and advises several profiles with it (NVIDIA/TensorRT-LLM,
-/// docs/source/performance/performance-tuning-guide/useful-build-time-flags.md, "GEMM Plugin" and "Multiple Profiles"). Both
-/// would change what engines of one identity are built with, so they wait for a version that no engine has yet: 1.2.1 is
-/// the last. `gemmPlugin: Disable` and `multipleProfiles: true` say so today.
+/// docs/source/performance/performance-tuning-guide/useful-build-time-flags.md, "GEMM Plugin" and "Multiple Profiles").
+/// Both would change what engines of one identity are built with, so they wait for a version that no engine has yet:
+/// 1.2.1 is the last. `gemmPlugin: Disable` and `multipleProfiles: true` say so today.
 #[must_use]
 pub fn gemm_plugin(precision: Precision) -> GemmPlugin {
     match precision {

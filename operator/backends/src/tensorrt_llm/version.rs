@@ -1,9 +1,9 @@
 //! Versions of TensorRT-LLM that can build engines, and the images that carry them. Pure.
 //!
-//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md at e1db8a6), the submodule
-//! pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM. Engines can be built
-//! from 0.15, which the image 24.11 carries, up to 1.2; the 1.3 line removed convert scripts, `trtllm-build` and the C++
-//! backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
+//! Sources: the compatibility matrix of triton-inference-server/server (docs/introduction/compatibility.md at e1db8a6),
+//! the submodule pins of triton-inference-server/tensorrtllm_backend, and the release notes of NVIDIA/TensorRT-LLM.
+//! Engines can be built from 0.15, which the image 24.11 carries, up to 1.2. The 1.3 line removed convert scripts,
+//! `trtllm-build` and the C++ backend (NVIDIA/TensorRT-LLM pull requests 15763, 15907, 15918, 16369).
 
 use std::fmt;
 use std::str::FromStr;
@@ -134,8 +134,8 @@ pub struct Release {
     pub version: Version,
     /// Tags of `nvcr.io/nvidia/tritonserver` are `<tag>-trtllm-python-py3`.
     pub tag: &'static str,
-    /// TensorRT inside, by the compatibility matrix: the image's tag does not name it (triton-inference-server/server issue
-    /// 8462).
+    /// TensorRT inside, by the compatibility matrix: the image's tag does not name it (triton-inference-server/server
+    /// issue 8462).
     pub tensorrt: &'static str,
 }
 
@@ -244,14 +244,16 @@ mod tests {
 
     #[test]
     fn the_build_of_a_release_is_that_release() {
-        // "[TensorRT-LLM] TensorRT-LLM version: 1.0.3.2510" is what the tools of the image 25.11 print, and its engines say.
+        // "[TensorRT-LLM] TensorRT-LLM version: 1.0.3.2510" is what the tools of the image 25.11 print, and its engines
+        // say.
         assert_eq!("1.0.3.2510".parse(), Ok(Version::new(1, 0, 3)));
         assert_eq!(find("1.0.3").unwrap().tag, "25.11");
     }
 
     #[test]
     fn every_release_has_its_row_of_the_compatibility_matrix() {
-        // triton-inference-server/server, docs/introduction/compatibility.md at e1db8a6: "25.04 [...] 10.9.0.34 | 0.18.2".
+        // triton-inference-server/server, docs/introduction/compatibility.md at e1db8a6: "25.04 [...] 10.9.0.34 |
+        // 0.18.2".
         let rows =
             ["0.15.0", "0.18.2", "0.20.0", "1.0.0", "1.0.3", "1.2.1"].map(|version| find(version).unwrap().tensorrt);
         assert_eq!(rows, ["10.6.0", "10.9.0.34", "10.10.0.31", "10.11.0.33", "10.13.3.9", "10.14.1.48"]);

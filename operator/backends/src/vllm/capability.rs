@@ -7,8 +7,8 @@
 //! - NVFP4: Marlin's kernel since 0.9 (pull request 18312), on SM75 since 0.24 (pull request 45375).
 //! - MXFP4 (mxfp4.py): SM90, and 80 by Marlin's kernel since 0.11.
 //! - bitsandbytes 70, torchao 75, quark by what its weights are.
-//! - Wheels and images of CUDA 13 leave out Volta: since 0.20 (pull request 39878). NVIDIA's Triton images never carried
-//!   it with a version that is served here.
+//! - Wheels and images of CUDA 13 leave out Volta: since 0.20 (pull request 39878). NVIDIA's Triton images never
+//!   carried it with a version that is served here.
 //!
 //! Blackwell is not in the documentation's table: formats that compute in 16 bits are taken to run there, INT8
 //! activations are not.

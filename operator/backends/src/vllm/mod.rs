@@ -92,8 +92,8 @@ fn own_refusals(asked: &Asked, unbuilt: &Unbuilt) -> Vec<Refusal> {
     chunks.into_iter().chain(tokens(asked, "vLLM")).chain(loading(asked, unbuilt)).collect()
 }
 
-/// Weights that do not fit before they are quantized: "we load the model at original precision before quantizing down to
-/// 8-bits, so you need enough memory to load the whole model" (vllm-project/vllm, docs/features/quantization/fp8.md).
+/// Weights that do not fit before they are quantized. vLLM loads them in their original precision first, so the whole
+/// model must fit (vllm-project/vllm, docs/features/quantization/fp8.md).
 fn loading(asked: &Asked, unbuilt: &Unbuilt) -> Option<Refusal> {
     let index = asked.precisions.iter().position(|precision| *precision == Precision::Fp8)?;
     if unbuilt.checkpoint != Checkpoint::Plain || !release::loads_whole_before_quantizing(&asked.version) {
@@ -147,8 +147,8 @@ fn typed(request: &Request) -> Map<String, Value> {
 /// adds.
 ///
 /// `REPORT_CUSTOM_METRICS` shows vLLM's metrics among Triton's, which leaves them out otherwise
-/// (triton-inference-server/vllm_backend, README.md at 8de0c14, "Triton Metrics"; src/model.py:185). Versions that may have
-/// engines already go without: their artifacts stay as they are.
+/// (triton-inference-server/vllm_backend, README.md at 8de0c14, "Triton Metrics"; src/model.py:185). Versions that may
+/// have engines already go without: their artifacts stay as they are.
 fn configuration(model: &str, version: &str) -> String {
     let metrics = match release::reports_metrics(version) {
         true => "parameters {\n  key: \"REPORT_CUSTOM_METRICS\"\n  value {\n    string_value: \"true\"\n  }\n}\n",

@@ -54,8 +54,8 @@ pub fn carried() -> Vec<String> {
     CARRIED.iter().map(|(version, _)| (*version).to_owned()).collect()
 }
 
-/// Whether vLLM of this version writes prompts to its log by default. `enable_log_requests`, which is off, took the place
-/// of `disable_log_requests` in 0.10.1 (vllm-project/vllm pull request 21739).
+/// Whether vLLM of this version writes prompts to its log by default. `enable_log_requests`, which is off, took the
+/// place of `disable_log_requests` in 0.10.1 (vllm-project/vllm pull request 21739).
 pub fn logs_requests(version: &str) -> bool {
     numbers(version).is_some_and(|numbers| numbers < [0, 10, 1])
 }
@@ -63,14 +63,14 @@ pub fn logs_requests(version: &str) -> bool {
 /// The first version that can be told to read prompts at once.
 pub const CHUNKS_BY_CHOICE: &str = "0.12.0";
 
-/// Whether vLLM of this version reads long prompts in pieces whatever it is told: V1, the engine by default since 0.8.0, set
-/// `enable_chunked_prefill` itself (vllm-project/vllm issue 18547; vllm/engine/arg_utils.py of 0.11.0).
+/// Whether vLLM of this version reads long prompts in pieces whatever it is told: V1, the engine by default since
+/// 0.8.0, set `enable_chunked_prefill` itself (vllm-project/vllm issue 18547; vllm/engine/arg_utils.py of 0.11.0).
 pub fn always_reads_in_pieces(version: &str) -> bool {
     numbers(version).is_some_and(|numbers| ([0, 8, 0]..[0, 12, 0]).contains(&numbers))
 }
 
-/// Whether artifacts of this version have vLLM's metrics shown by Triton: those after 0.27.1, the newest that images carried
-/// when this was added.
+/// Whether artifacts of this version have vLLM's metrics shown by Triton: those after 0.27.1, the newest that images
+/// carried when this was added.
 pub fn reports_metrics(version: &str) -> bool {
     numbers(version).is_some_and(|numbers| numbers >= [0, 28, 0])
 }

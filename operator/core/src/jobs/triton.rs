@@ -47,9 +47,9 @@ pub fn environment(served_by: ServedBy) -> Option<Vec<EnvVar>> {
     Some(common.iter().chain(own).map(variable).collect())
 }
 
-/// Triton without a model, which only its pod reaches: its metrics say that it lives. A probe that waited for one would keep the worker from starting, which loads it. An engine's
-/// own server loads at its start, and again and again where it cannot: it has no probe, and the worker reads how it
-/// ended.
+/// Triton without a model, which only its pod reaches: its metrics say that it lives. A probe that waited for one would
+/// keep the worker from starting, which loads it. An engine's own server loads at its start, and again and again where
+/// it cannot: it has no probe, and the worker reads how it ended.
 pub fn sidecar(served: Served<'_>) -> Container {
     let how = supervised(served.served_by);
     let arguments: Vec<&str> = std::iter::once("supervise").chain(how.iter().map(String::as_str)).collect();

@@ -261,8 +261,8 @@ pub fn image_problem(pod: &Pod) -> Option<String> {
 /// Begins the names of volumes that hold a user's ConfigMap; those of our own ConfigMaps are there before their pod is.
 pub const USERS_CONFIG_MAP_VOLUME: &str = "authorities-";
 
-/// The Secrets and the user's ConfigMaps that a pod waits for. A missing one keeps its containers from being made, and
-/// only an event of the kubelet's says so; what the pod itself says is that its volumes are not all there.
+/// The Secrets and the user's ConfigMaps that a pod waits for. Without one its containers are not created, and only an
+/// event of the kubelet says so. The pod itself only shows that not all volumes are mounted.
 pub fn secret_problem(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let is = |type_: &str, status: &str| conditions.iter().any(|c| c.type_ == type_ && c.status == status);

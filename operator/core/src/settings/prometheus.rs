@@ -21,8 +21,8 @@ pub struct PrometheusSettings {
     /// A PEM file with certificates to trust beside the bundled roots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Labels that hold the namespace of a metric. A guardrail's query is held to its namespace by one of them; where it
-    /// names none, by the first.
+    /// Labels that hold the namespace of a metric. A guardrail's query is held to its namespace by one of them; where
+    /// it names none, by the first.
     pub namespace_labels: Vec<String>,
 }
 

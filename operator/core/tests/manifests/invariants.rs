@@ -430,7 +430,7 @@ fn only_triton_and_the_builders_verbs_ask_for_a_gpu(#[case] fixture_name: &str, 
     assert_eq!(askers, expected);
 }
 
-/// Triton's API loads code for whoever asks: it takes no policy of the cluster's to keep others from it.
+/// Triton's API loads code for anyone who asks. It is closed without any policy of the cluster.
 #[rstest]
 fn nobody_but_its_pod_reaches_a_triton_that_serves(
     #[values("minimal", "full", "tensorrt-llm", "tensorrt-llm-ensemble", "tensorrt-llm-pytorch", "vllm")]
@@ -473,7 +473,8 @@ fn what_runs_the_worker_alone_has_limits(#[values("minimal", "full", "tensorrt-l
     assert_eq!(wrong, NONE);
 }
 
-/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both exits.
+/// Triton outlives the agent runtime: it is a native sidecar, and the pod's grace covers the longest run and both
+/// exits.
 #[test]
 fn a_serving_pod_ends_in_order() {
     let objects = fixture("full");

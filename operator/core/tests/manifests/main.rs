@@ -76,8 +76,9 @@ fn every_object_of_every_fixture() {
     }
 }
 
-/// What users' clusters have from before there was a layout, and what they get with the next revision. Objects of an older
-/// layout never change: a Deployment that did would replace every pod that serves, and nothing would judge the new ones.
+/// What users' clusters have from before there was a layout, and what they get with the next revision. Objects of an
+/// older layout never change: a Deployment that did would replace every pod that serves, and nothing would judge the
+/// new ones.
 #[test]
 fn pods_of_every_layout() {
     for name in FIXTURES {

@@ -88,8 +88,8 @@ pub struct ModelShape {
     pub key_value_heads: u32,
     /// `head_dim`; hidden size / heads where absent.
     pub head_dim: u32,
-    /// `intermediate_size`, or `moe_intermediate_size` with a mixture: width of an expert's or the only MLP; absent where the
-    /// model names none.
+    /// `intermediate_size`, or `moe_intermediate_size` with a mixture: width of an expert's or the only MLP; absent
+    /// where the model names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intermediate_size: Option<u32>,
     /// `num_local_experts`, `num_experts` or `n_routed_experts`; absent without a mixture.
@@ -125,7 +125,8 @@ pub struct ModelShape {
     /// own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// Who quantized them, by `quant_method`, where the precision has a name of the API; absent if they are not quantized.
+    /// Who quantized them, by `quant_method`, where the precision has a name of the API; absent if they are not
+    /// quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization_method: Option<String>,
     /// Parameters that are loaded, from the safetensors headers; 0 if the weights have another format.

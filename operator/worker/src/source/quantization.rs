@@ -16,8 +16,8 @@ pub struct Quantization {
     pub method: Option<String>,
 }
 
-/// Reads `quantization_config` of config.json, else `hf_quant_config.json` of Model Optimizer, which older checkpoints of
-/// NVIDIA's have alone (vllm-project/vllm, vllm/model_executor/layers/quantization/modelopt.py,
+/// Reads `quantization_config` of config.json, else `hf_quant_config.json` of Model Optimizer, which older checkpoints
+/// of NVIDIA's have alone (vllm-project/vllm, vllm/model_executor/layers/quantization/modelopt.py,
 /// `get_config_filenames`).
 pub fn of_model(config: &Value, quant_config: Option<&[u8]>) -> Option<Quantization> {
     let said = config.get("quantization_config").or_else(|| config.get("text_config")?.get("quantization_config"));

@@ -87,8 +87,8 @@ impl Parameters {
         self.bytes_by_type.values().sum()
     }
 
-    /// Elements and bytes of layers from a number on: those that predict further tokens, which no server loads unless it
-    /// speculates (DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 2.2).
+    /// Elements and bytes of layers from a number on: those that predict further tokens, which no server loads unless
+    /// it speculates (DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 2.2).
     fn beyond(&self, layers: u32) -> (u64, u64) {
         self.by_layer.range(layers..).fold((0, 0), |sum, (_, of)| (sum.0 + of.0, sum.1 + of.1))
     }
@@ -122,8 +122,8 @@ pub fn header_length(path: &str, first_eight: &[u8]) -> Result<u64, ShapeError> 
     }
 }
 
-/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are no safetensors. What the weights are is
-/// in `hf_quant_config.json` where config.json does not say it.
+/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are no safetensors. What the weights
+/// are is in `hf_quant_config.json` where config.json does not say it.
 ///
 /// # Errors
 /// [`ShapeError`] names the field that is missing.

@@ -248,8 +248,8 @@ fn what_is_quantized_while_it_is_loaded_must_fit_before() {
     assert_eq!(
         messages(&a10, &vllm),
         [
-            "search.precision[0]: FP8 is made while the model is loaded, and its weights in 16 bits take 29.5 GiB of each GPU until \
-             then, which has 22.5; use more GPUs, or a checkpoint in FP8"
+            "search.precision[0]: FP8 is made while the model loads, whose weights in 16 bits take 29.5 GiB of each GPU before, \
+             which has 22.5; use more GPUs, or a checkpoint in FP8"
         ]
     );
 }

@@ -205,17 +205,17 @@ fn a_quantized_checkpoint_is_converted_as_what_it_is(#[case] built: Built, #[cas
 #[case::before_the_script_that_was_read(
     "0.18.2",
     by("awq", Precision::Int4Awq),
-    "model.uri: the checkpoint is quantized as INT4AWQ, and of quantized checkpoints TensorRT-LLM's converter reads AWQ and GPTQ alone, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
+    "model.uri: the checkpoint is quantized as INT4AWQ, and TensorRT-LLM converts only AWQ and GPTQ, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
 )]
 #[case::of_model_optimizer(
     "1.0.0",
     by("modelopt", Precision::Fp8),
-    "model.uri: the checkpoint is quantized as FP8, and of quantized checkpoints TensorRT-LLM's converter reads AWQ and GPTQ alone, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
+    "model.uri: the checkpoint is quantized as FP8, and TensorRT-LLM converts only AWQ and GPTQ, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
 )]
 #[case::eight_bits_of_llama(
     "1.0.0",
     by("gptq", Precision::Int8WeightOnly),
-    "model.uri: the checkpoint is quantized as INT8WeightOnly, and of quantized checkpoints TensorRT-LLM's converter reads AWQ and GPTQ alone, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
+    "model.uri: the checkpoint is quantized as INT8WeightOnly, and TensorRT-LLM converts only AWQ and GPTQ, from 0.19.0 on; use one of these, one that is not quantized, or backend TensorRTLLMPyTorch or VLLM"
 )]
 fn a_quantized_checkpoint_is_named_rightly(#[case] version: &str, #[case] built: Built, #[case] message: &str) {
     let asked = Asked { version: version.into(), precisions: vec![Precision::Fp16], ..on("h100") };

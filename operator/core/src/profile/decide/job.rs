@@ -26,7 +26,7 @@ use crate::{
     why::Why,
 };
 
-/// While a Job measures: no event tells of its progress.
+/// While a Job measures: no event reports its progress.
 pub(super) const POLL: Duration = Duration::from_secs(3);
 
 /// What a look at the Job of a scope found.

@@ -35,7 +35,7 @@ fn every_type_of_receiver_can_be_configured() {
     assert_eq!(known, [true, true, true, false]);
 }
 
-/// Otherwise whoever may write an AgentDeployment could page anybody.
+/// Otherwise anyone who may write an AgentDeployment could page anybody.
 #[test]
 fn a_receiver_may_be_for_some_namespaces_alone() {
     let settings =

@@ -88,8 +88,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Longest sequence that the positions allow, as vLLM derives it (vllm-project/vllm, vllm/config/model.py,
-    /// `_get_and_verify_max_len`): YaRN multiplies the length that the model was trained with, other methods the one that
-    /// is named, and LongRoPE and Llama 3's method name the scaled one.
+    /// `_get_and_verify_max_len`). YaRN multiplies the length that the model was trained with, other methods the one
+    /// that is named. LongRoPE and Llama 3's method name the scaled one.
     pub fn positions(&self) -> Option<u32> {
         let named = self.number("max_position_embeddings", &["n_positions", "n_ctx"])?;
         let Some(scaling) = self.get("rope_scaling").or_else(|| self.get("rope_parameters")) else {
