@@ -103,7 +103,8 @@ fn judge(mut windows: Vec<Window>) {
         let resumed = Judge::resume(config(), &judge.encode()).unwrap();
         assert_eq!(resumed, judge);
     }
-    judge.is_split_kept(&windows);
+    // Any answer will do, as long as there is one.
+    let _ = judge.is_split_kept(&windows);
 }
 
 proptest! {

@@ -47,6 +47,7 @@ impl Bench {
     }
 
     /// Runs the binary, expects the exit code of bad input and an empty stdout, and returns the message.
+    #[allow(dead_code)] // not every suite that shares this module gives bad input
     pub fn refusal(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
