@@ -50,8 +50,9 @@ fn not_counted(why: NotCounted, run: &str, serves: &str) -> ApiError {
         NotCounted::NoName => return no_name(run),
         NotCounted::OtherRevision { revision } => {
             let message = format!(
-                "the run was one of revision {revision}, and this pod serves {serves}: send the feedback with the header \
-                 x-slipway-revision: {revision}; where nothing routes by it, or that revision is gone, it cannot be counted"
+                "the run belongs to revision {revision}, but this pod serves {serves}: send the feedback with the header \
+                 x-slipway-revision: {revision}; it cannot be counted if no route reads the header or that revision is \
+                 gone"
             );
             (StatusCode::CONFLICT, "other_revision", message)
         }
@@ -79,7 +80,7 @@ fn not_counted(why: NotCounted, run: &str, serves: &str) -> ApiError {
 fn no_name(run: &str) -> ApiError {
     ApiError::invalid(
         "run",
-        format!("{run:?} is no id of a run; send the id of the answer, as in run-... or chatcmpl-..."),
+        format!("{run:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."),
     )
 }
 

@@ -204,9 +204,12 @@ fn a_checkpoint_without_a_template_has_none() {
 #[rstest]
 #[case::no_json(
     "{",
-    "CHECKPOINT/tokenizer_config.json is no configuration of a tokenizer: save it anew with save_pretrained()"
+    "CHECKPOINT/tokenizer_config.json is not the configuration of a tokenizer: save it again with save_pretrained()"
 )]
-#[case::no_template(r#"{"chat_template": 7}"#, "CHECKPOINT/tokenizer_config.json is no configuration of a tokenizer")]
+#[case::no_template(
+    r#"{"chat_template": 7}"#,
+    "CHECKPOINT/tokenizer_config.json is not the configuration of a tokenizer"
+)]
 #[case::no_default(
     r#"{"chat_template": [{"name": "rag", "template": ""}]}"#,
     "the checkpoint has chat templates named \"rag\", and none of them is \"default\""

@@ -50,7 +50,7 @@ async fn feedback_on_runs_and_completions_is_counted() {
 #[case::beyond(json!({"run": "run-support-1-1-1", "score": 5}), "score: is 5; must be from 0 to 1")]
 #[case::no_parts(
     json!({"run": "run-42", "success": true}),
-    "run: \"run-42\" is no id of a run; send the id of the answer, as in run-... or chatcmpl-..."
+    "run: \"run-42\" is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."
 )]
 #[case::no_run(
     json!({"run": "42", "success": true}),

@@ -1,6 +1,6 @@
 //! Slipway from the command line.
 //!
-//! Pure functions make the output from what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
+//! The output is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
 //! [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;

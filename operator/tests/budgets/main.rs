@@ -124,7 +124,7 @@ async fn a_prometheus_that_hangs_is_waited_for_once_a_minute_rather_than_by_ever
     let waited = begin.elapsed();
     for seconds in [0, 30, 59] {
         let error = others.ask_at("team", "up", begin + Duration::from_secs(seconds)).await.unwrap_err();
-        let expected = "Prometheus did not answer within 5 s; Prometheus is asked again 60 s after that";
+        let expected = "Prometheus did not answer within 5 s; the operator queries Prometheus again 60 s after that";
         assert_eq!(chain(&error), expected);
     }
     assert!(begin.elapsed() < waited + Duration::from_secs(1), "nobody waited again");

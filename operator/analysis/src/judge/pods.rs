@@ -20,7 +20,7 @@ pub const VANISHED_WINDOWS: u64 = 6;
 
 /// How many pods are remembered between windows; more are judged all the same, without warm-up, loss and the bound on
 /// errors.
-pub const MAX_PODS: usize = 24;
+pub const MAX_PODS: usize = 14;
 
 /// What is kept of a pod's counts from one window to the next: they cover about a minute.
 const MEMORY: f32 = 5.0 / 6.0;

@@ -37,8 +37,9 @@ impl Sessions {
     pub fn update(&mut self, canary: u64, stable: u64, weight_percent: f64, elapsed_seconds: u64) {
         self.process.restart(restarts_due(elapsed_seconds));
         let weight = weight_percent / 100.0;
-        if canary + stable > 0 && weight < 1.0 {
-            self.process.update(TILTS.map(|psi| ln_bernoulli(canary + stable, canary, weight, psi)));
+        let all = canary.saturating_add(stable);
+        if all > 0 && weight < 1.0 {
+            self.process.update(TILTS.map(|psi| ln_bernoulli(all, canary, weight, psi)));
         }
     }
 

@@ -14,8 +14,10 @@ use super::{
     Verdict, Window,
     expected::{Expectation, Reference},
     rollout::BLOCK_SECONDS,
-    state::MAX_STATE_BYTES,
 };
+
+mod fullest_state;
+mod outages;
 
 const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;
 
@@ -194,45 +196,11 @@ fn a_canary_that_never_answers_is_rolled_back_within_two_minutes() {
     assert!(last.end_seconds <= 1_789_000_120, "decided at {}", last.end_seconds);
 }
 
-/// Pods of which the canary has two that serve well for a while: who of them fails from a window on, and for how long.
-fn with_outages(outages: &[(&str, std::ops::Range<usize>)]) -> Vec<Window> {
-    let mut windows = rollout().windows(21);
-    for (index, window) in windows.iter_mut().enumerate() {
-        let canary = window.observations.iter().position(|observation| observation.arm == Arm::Canary).unwrap();
-        let mut second = window.observations[canary].clone();
-        second.pod = "Canary-1".to_owned();
-        window.observations.push(second);
-        for observation in &mut window.observations {
-            let is_out = outages.iter().any(|(pod, during)| *pod == observation.pod && during.contains(&index));
-            if is_out {
-                (observation.errors, observation.buckets) = (observation.count, Histogram::new());
-            }
-        }
-    }
-    windows
-}
-
-#[test]
-fn an_outage_of_one_pod_of_each_arm_is_no_harm_of_the_canary() {
-    let windows = with_outages(&[("Canary-1", 70..74), ("Stable-2", 100..104)]);
-    let (judge, judgements) = judge_all(Config::default(), &windows);
-    assert_ne!(judge.decided().map(|(verdict, _)| verdict), Some(Verdict::Rollback), "{:?}", judgements.last());
-}
-
-#[test]
-fn a_canary_whose_pods_all_begin_to_fail_is_rolled_back_by_rule() {
-    let windows = with_outages(&[("Canary-0", 100..180), ("Canary-1", 100..180)]);
-    let (_, judgements) = judge_all(Config::default(), &windows);
-    let last = judgements.last().unwrap();
-    assert_eq!((last.verdict, last.reason.code()), (Verdict::Rollback, "PodsFailing"));
-    assert!(last.end_seconds <= 1_789_000_000 + 110 * 10, "decided at {}", last.end_seconds);
-}
-
 /// The pod is told to leave, finishes what it has and falls silent; the other one serves on.
 #[test]
 fn a_drained_pod_is_no_loss_and_a_lost_one_is_one_loss() {
     let errors_without = |told: bool| {
-        let mut windows = with_outages(&[]);
+        let mut windows = outages::with_outages(&[]);
         for window in &mut windows[90..] {
             window.observations.retain(|observation| observation.pod != "Canary-1");
         }
@@ -450,34 +418,6 @@ fn a_baseline_takes_longer_to_prove_a_canary_by_for_it_sees_less() {
     };
     let (rest, baseline) = (seconds(Reference::Rest), seconds(Reference::Baseline));
     assert!(rest < baseline && baseline <= 2 * rest, "{rest} s beside all the rest, {baseline} s beside a baseline");
-}
-
-#[test]
-fn the_fullest_state_fits_its_field() {
-    let metrics: Vec<(Metric, f64)> = Metric::ALL.iter().map(|metric| (*metric, 1.0)).collect();
-    let strata = vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"];
-    let wide = Rollout { strata, windows_per_step: 240, per_window: 60, ..rollout() }.with_metrics(&metrics);
-    let metrics = [Metric::AgentRunLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency, Metric::ModelTime];
-    let objectives = metrics.iter().flat_map(|metric| {
-        [Percentile::P50, Percentile::P95].map(|percentile| CountedObjective {
-            metric: *metric,
-            percentile,
-            max_microseconds: 900_000,
-        })
-    });
-    let mut judge = Judge::new(Config { objectives: objectives.collect(), ..Config::default() });
-    let mut largest = 0;
-    for mut window in wide.windows(15) {
-        for pod in 0..60 {
-            let mut more = window.observations[0].clone();
-            (more.pod, more.count, more.errors, more.buckets) = (format!("s-{pod}"), 0, 0, Histogram::new());
-            window.observations.push(more);
-        }
-        judge.consume(&window);
-        largest = largest.max(judge.encode().len());
-    }
-    assert!(largest <= MAX_STATE_BYTES, "{largest} bytes");
-    assert!(largest > 6_000, "{largest} bytes: the test no longer fills the state");
 }
 
 proptest! {

@@ -242,7 +242,7 @@ fn bad_reports_identities_and_links_are_refused_by_name() {
     fs::remove_file(bench.path("output/builder.json")).unwrap();
 
     std::os::unix::fs::symlink("/etc/hostname", bench.path("output/model_repository/agent/1/link")).unwrap();
-    assert!(failure::chain(&bench.finish().unwrap_err()).contains("link is no plain file"));
+    assert!(failure::chain(&bench.finish().unwrap_err()).contains("link is not a plain file"));
 
     let task =
         BuildTask { identity: "../x".into(), model: "agent".into(), quality: None, tensorrt_llm: None, no_build: None };

@@ -198,7 +198,7 @@ async fn one_model_has_one_digest_wherever_it_comes_from() {
 }
 
 #[tokio::test]
-async fn quantization_that_is_written_elsewhere_is_named_by_its_file() {
+async fn quantization_that_is_written_beside_the_configuration_is_read() {
     let bench = Bench::new().await;
     for (path, bytes) in model() {
         let path = bench.dir.path().join("claim/m").join(path);
@@ -210,8 +210,9 @@ async fn quantization_that_is_written_elsewhere_is_named_by_its_file() {
         resolved.shape.and_then(|shape| shape.quantization)
     };
     assert_eq!(found().await, None);
-    fs::write(bench.dir.path().join("claim/m/hf_quant_config.json"), "{}").unwrap();
-    assert_eq!(found().await.as_deref(), Some("hf_quant_config.json"));
+    fs::write(bench.dir.path().join("claim/m/hf_quant_config.json"), r#"{"quantization": {"quant_algo": "FP8"}}"#)
+        .unwrap();
+    assert_eq!(found().await.as_deref(), Some("FP8"));
 }
 
 #[tokio::test]

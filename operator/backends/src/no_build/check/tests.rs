@@ -94,7 +94,7 @@ fn what_is_served_is_admitted(
 )]
 #[case::a_method_without_a_name(
     NoBuildBackend::VLLM, "NVIDIA-H100-80GB-HBM3", Precision::Bf16, Checkpoint::Unknown("aqlm".into()),
-    "model.uri: the checkpoint is quantized by \"aqlm\", whose memory and GPUs are not known here; use a checkpoint in FP8, \
+    "model.uri: the checkpoint is quantized by \"aqlm\", whose memory and GPU requirements are unknown; use a checkpoint in FP8, \
      AWQ, GPTQ, compressed-tensors or ModelOpt's formats, or backend Custom"
 )]
 #[case::a_method_that_the_backend_does_not_read(
@@ -155,7 +155,7 @@ fn every_field_that_cannot_work_is_named_at_once() {
             "search.tensorParallel[0]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: 1, 2, 4, 8",
             "search.pipelineParallel[0]: 32 layers do not split into 5 equal groups; use a divisor of 32",
             "engine.sglang.maxSeqLen: 200000 tokens are not within the model's 1 to 131072 positions; use 131072 or less",
-            "search.maxNumTokens: without chunkedPrefill a prompt is read at once: 8192 tokens of an iteration are fewer than maxSeqLen \
+            "search.maxNumTokens: without chunkedPrefill one iteration reads a whole prompt: 8192 tokens are fewer than maxSeqLen \
              200000; use 200000 or more, or chunkedPrefill",
         ]
     );
@@ -206,7 +206,7 @@ fn vllm_deals_out_layers_that_do_not_divide() {
      version from 0.12.0 on",
 ])]
 #[case("0.13.0", false, &[
-    "search.maxNumTokens: without chunkedPrefill a prompt is read at once: 4096 tokens of an iteration are fewer than maxSeqLen 8192; \
+    "search.maxNumTokens: without chunkedPrefill one iteration reads a whole prompt: 4096 tokens are fewer than maxSeqLen 8192; \
      use 8192 or more, or chunkedPrefill",
 ])]
 #[case("0.13.0", true, &[])]
@@ -272,5 +272,5 @@ fn a_mixture_that_does_not_fit_is_refused() {
         &unbuilt(NoBuildBackend::VLLM, Checkpoint::Plain),
     );
     let [message] = &message[..] else { panic!("one refusal") };
-    assert!(message.contains("weights (56.9)") && message.ends_with("search.tensorParallel 2 fits"), "{message}");
+    assert!(message.contains("weights (56.8)") && message.ends_with("search.tensorParallel 2 fits"), "{message}");
 }

@@ -91,7 +91,7 @@ fn a_precision_that_the_gpu_lacks_is_named_by_its_place_in_the_list() {
 )]
 #[case(
     Asked { architecture: "Gemma3ForCausalLM".into(), ..on("h100") },
-    "model.uri: checkpoints of Gemma3ForCausalLM are not converted here, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, PhiForCausalLM, Phi3ForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, NemotronForCausalLM; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
+    "model.uri: checkpoints of Gemma3ForCausalLM cannot be converted, only those of LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, PhiForCausalLM, Phi3ForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, NemotronForCausalLM; use backend TensorRTLLMPyTorch or VLLM, which convert nothing, or Custom"
 )]
 #[case(
     Asked { kv_caches: vec![KvCachePrecision::Fp8], ..on("NVIDIA-A10G") },

@@ -194,11 +194,11 @@ mod tests {
         "\"0 0 30,31 2 *\" does not occur in the next four years: check that the month has such a day"
     )]
     #[case("0 25 * * *", None, "spec.profiling.schedule.cron",
-        &format!("\"0 25 * * *\" is no schedule, value must be in range 0..=23; found 25: {FORM}"))]
+        &format!("\"0 25 * * *\" is not a schedule, value must be in range 0..=23; found 25: {FORM}"))]
     #[case("@weekly", None, "spec.profiling.schedule.cron",
-        &format!("\"@weekly\" is no schedule, it has 1 fields instead of 5: {FORM}"))]
+        &format!("\"@weekly\" is not a schedule, it has 1 fields instead of 5: {FORM}"))]
     #[case("0 3 * * 1 UTC", None, "spec.profiling.schedule.cron",
-        &format!("\"0 3 * * 1 UTC\" is no schedule, it has 6 fields instead of 5: {FORM}"))]
+        &format!("\"0 3 * * 1 UTC\" is not a schedule, it has 6 fields instead of 5: {FORM}"))]
     fn what_cannot_be_kept_is_named_with_its_field_and_the_remedy(
         #[case] cron: &str,
         #[case] zone: Option<&str>,

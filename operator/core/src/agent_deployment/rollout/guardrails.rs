@@ -1,5 +1,6 @@
 //! Guardrails of the user's own: what Prometheus says of a canary, held against a limit. Pure.
 
+mod refusal;
 mod scope;
 mod tokens;
 
@@ -9,7 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::agent_deployment::{Guardrail, GuardrailStatus, RolloutStatus};
 
-pub use self::scope::{Scope, ScopeError, scoped};
+pub use self::{
+    refusal::ScopeError,
+    scope::{Scope, scoped},
+};
 
 /// Looks in a row at which a guardrail must be exceeded. One may be a scrape that came late, or a burst.
 const LOOKS: i32 = 3;

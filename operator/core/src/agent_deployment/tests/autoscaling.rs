@@ -22,7 +22,6 @@ use crate::{
 struct Users {
     /// Model requests in flight.
     requests: f64,
-    /// Runs in flight.
     runs: f64,
     admitted: u64,
     refused: u64,

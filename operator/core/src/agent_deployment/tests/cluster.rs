@@ -57,9 +57,7 @@ pub(super) struct Cluster {
     pub(super) heard: Vec<Announcement>,
     /// How the model's weights are quantized, in resolve's words.
     pub(super) quantization: Option<&'static str>,
-    /// Who quantized it, as this release's worker says.
     pub(super) quantization_method: Option<&'static str>,
-    /// Its bytes, where they are others than Llama's.
     pub(super) parameter_bytes: Option<u64>,
     writes: u32,
 }
@@ -72,7 +70,6 @@ pub(super) fn settings(version: &str) -> Arc<Settings> {
     Arc::new(serde_norway::from_str(&yaml).expect("valid settings"))
 }
 
-/// A cluster in which nothing has happened yet.
 pub(super) fn world() -> Cluster {
     let spec: AgentDeploymentSpec = serde_norway::from_str(SPEC).expect("a valid spec");
     let world = World {

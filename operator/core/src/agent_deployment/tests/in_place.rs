@@ -217,7 +217,7 @@ fn an_edit_in_the_middle_gives_stable_its_pods_back_before_the_next_plan_is_begu
     full.step();
     assert_eq!((full.phase(), full.rollout().canary), (Some(CapacityPhase::Restoring), Some(superseded.clone())));
     let restoring = full.condition("Reconciling");
-    assert!(restoring.starts_with(&format!("True RestoringStable: {stable} gets its pods back")), "{restoring}");
+    assert!(restoring.starts_with(&format!("True RestoringStable: restoring the pods of {stable}")), "{restoring}");
     for _ in 0..10 {
         full.ready();
     }

@@ -207,7 +207,7 @@ fn a_pod_that_waits_for_its_volumes_names_a_users_config_map_and_not_our_own() {
     let mut waiting = with_secrets(&["hub"]);
     let volumes = waiting.0.spec.get_or_insert_default().volumes.get_or_insert_default();
     volumes.extend([volume("config", "support-1"), volume("authorities-0", "team-authorities")]);
-    let message = "its volumes are not there: Secret hub, ConfigMap team-authorities must exist in this namespace";
+    let message = "its volumes cannot be mounted: create Secret hub, ConfigMap team-authorities in this namespace";
     let phase = phase(&job(), vec![waiting.waiting("fetch", "PodInitializing", "")]);
     assert_eq!(phase, JobPhase::SecretUnavailable(message.to_owned()));
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::scope::ScopeError;
+use super::refusal::ScopeError;
 
 /// What a word is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
