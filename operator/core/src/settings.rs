@@ -6,6 +6,7 @@ mod prometheus;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use slipway_crds::v1alpha1::shared::ContainerResources;
 use thiserror::Error;
 use url::Url;
 
@@ -106,11 +107,18 @@ pub struct Store {
     pub access_mode: AccessMode,
     /// Size that the claim asks for.
     pub size: String,
+    /// Seconds that a built engine stays which no AgentDeployment, kept revision or campaign names.
+    pub keep_unused_engines_seconds: i64,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { storage_class_name: None, access_mode: AccessMode::ReadWriteMany, size: "100Gi".to_owned() }
+        Self {
+            storage_class_name: None,
+            access_mode: AccessMode::ReadWriteMany,
+            size: "100Gi".to_owned(),
+            keep_unused_engines_seconds: 7 * 24 * 3600,
+        }
     }
 }
 
@@ -143,12 +151,30 @@ pub struct Jobs {
     pub build_deadline_seconds: i64,
     /// Attempts of a Job that fails for reasons of the cluster's.
     pub max_attempts: i32,
+    /// What containers of the worker get: those that resolve, fetch, check, hash and score.
+    pub resources: ContainerResources,
+    /// What the container gets that measures: Model Analyzer and what sends the load.
+    pub measuring_resources: ContainerResources,
 }
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { transfer_deadline_seconds: 4 * 3600, build_deadline_seconds: 4 * 3600, max_attempts: 3 }
+        Self {
+            transfer_deadline_seconds: 4 * 3600,
+            build_deadline_seconds: 4 * 3600,
+            max_attempts: 3,
+            resources: resources(("100m", "128Mi"), ("4", "2Gi")),
+            measuring_resources: resources(("100m", "256Mi"), ("8", "8Gi")),
+        }
     }
+}
+
+/// CPU and memory, as requests and limits.
+fn resources(requests: (&str, &str), limits: (&str, &str)) -> ContainerResources {
+    let of = |(cpu, memory): (&str, &str)| {
+        BTreeMap::from([("cpu".to_owned(), cpu.to_owned()), ("memory".to_owned(), memory.to_owned())])
+    };
+    ContainerResources { requests: of(requests), limits: of(limits) }
 }
 
 /// How generated alerting rules are labelled and explained.
@@ -184,6 +210,9 @@ impl Settings {
         if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
             return invalid("store.size", "is not a quantity: write one such as 100Gi");
         }
+        if store.keep_unused_engines_seconds < 60 {
+            return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
+        }
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
         }
@@ -192,6 +221,14 @@ impl Settings {
         }
         if !(1..=10).contains(&jobs.max_attempts) {
             return invalid("jobs.maxAttempts", "must be from 1 to 10");
+        }
+        for (field, resources) in
+            [("jobs.resources", &jobs.resources), ("jobs.measuringResources", &jobs.measuring_resources)]
+        {
+            let mut quantities = resources.requests.values().chain(resources.limits.values());
+            if !quantities.all(|quantity| quantity.starts_with(|c: char| c.is_ascii_digit())) {
+                return invalid(field, "has a value that is not a quantity: write one such as 500m or 2Gi");
+            }
         }
         if alerts.runbook_url.as_ref().is_some_and(String::is_empty) {
             return invalid(
@@ -279,8 +316,16 @@ mod tests {
         "store.size of the configuration: is not a quantity: write one such as 100Gi"
     )]
     #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {keepUnusedEnginesSeconds: 5}\n",
+        "store.keepUnusedEnginesSeconds of the configuration: must be at least 60"
+    )]
+    #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
         "jobs.maxAttempts of the configuration: must be from 1 to 10"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\njobs: {resources: {limits: {memory: plenty}}}\n",
+        "jobs.resources of the configuration: has a value that is not a quantity: write one such as 500m or 2Gi"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nalerts: {runbookUrl: ''}\n",

@@ -3,6 +3,7 @@
 mod held;
 mod reason;
 mod scaling;
+mod step;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use crate::jobs::kind::JobRef;
 
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling};
+pub use step::Step;
 
 /// Why a step waits or has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,13 @@ pub enum Why {
         /// What is missing.
         message: String,
     },
+    /// The API server refuses the pod of a Job.
+    PodsRefused {
+        /// The Job.
+        job: JobRef,
+        /// The API server's own words.
+        message: String,
+    },
     /// A Job runs.
     JobRunning {
         /// The Job.
@@ -112,6 +121,20 @@ pub enum Why {
         total: usize,
         /// State of the first that is not.
         state: String,
+    },
+    /// The store lost an artifact, which is built again.
+    BuildingAgain {
+        /// First digits of the manifest's digest.
+        manifest: String,
+        /// How far it is.
+        state: String,
+    },
+    /// The store lost a checkpoint that a build needs.
+    CheckpointMissing {
+        /// The Job that found it missing.
+        job: JobRef,
+        /// What it said.
+        failure: String,
     },
     /// No engine of the search space could be built.
     NoEngine {
@@ -342,6 +365,9 @@ impl fmt::Display for Why {
             Self::JobUnscheduled { job, scheduler } => write!(f, "Job {job} waits for a node: {scheduler}"),
             Self::ImageUnavailable { job, message } => write!(f, "Job {job} waits for an image: {message}"),
             Self::SecretUnavailable { job, message } => write!(f, "Job {job} cannot start: {message}"),
+            Self::PodsRefused { job, message } => {
+                write!(f, "Job {job} has no pod, since the API server refuses it: {message}")
+            }
             // The seconds are left out: a message that changed with every look would be a write with every look.
             Self::JobRunning { job, .. } => write!(f, "Job {job} runs"),
             Self::JobRetrying { job, next_attempt, max_attempts, failure } => {
@@ -351,6 +377,12 @@ impl fmt::Display for Why {
                 write!(f, "Job {job} failed ({class}): {failure}. Delete the Job to try again")
             }
             Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
+            Self::BuildingAgain { manifest, state } => {
+                write!(f, "the store has lost manifest {manifest}, and it is built again: {state}")
+            }
+            Self::CheckpointMissing { job, failure } => {
+                write!(f, "Job {job} found no checkpoint ({failure}); it is built once that has been fetched again")
+            }
             Self::NoEngine { total, failure } => write!(f, "none of {total} engines could be built: {failure}"),
             Self::DatasetUnusable { config_map, problem } => {
                 write!(f, "spec.slo.quality.dataset: ConfigMap {config_map}: {problem}")
@@ -462,15 +494,4 @@ impl fmt::Display for Why {
 /// A number of pods for people: `1 pod`, `3 pods`.
 pub fn counted_pods(pods: i32) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
-}
-
-/// How far a step has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step<T> {
-    /// The step is done.
-    Done(T),
-    /// The step goes on by itself.
-    Waiting(Why),
-    /// The step has stopped, and only a person can help.
-    Stopped(Why),
 }

@@ -3,17 +3,30 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
-use slipway_crds::{labels, v1alpha1::Engine};
+use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job, core::v1::Pod};
+use kube::{Client, Resource, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use slipway_crds::{
+    labels::{self, Component},
+    v1alpha1::{AgentDeployment, Engine, Profile},
+};
 use slipway_operator_core::{
-    engine::decide::{self, EngineWorld},
-    jobs::view::job_views,
+    agent_deployment::{engine_users::Users, rollout::revision::Revision},
+    engine::{
+        decide::{self, EngineWorld},
+        lost,
+        unused::Use,
+    },
+    jobs::view,
     settings::Settings,
 };
 
+use slipway_worker_contract::FailureClass;
+
 use crate::{
-    kube_io::read::{self, ReadError},
+    kube_io::{
+        jobs::job_views,
+        read::{self, ReadError},
+    },
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -44,6 +57,17 @@ async fn observe_engine(
     let mine = format!("{}={name}", labels::ENGINE);
     let jobs = read::list::<Job>(client, namespace, &mine).await?;
     let pods = read::list::<Pod>(client, namespace, &mine).await?;
+    let status = object.status.clone().unwrap_or_default();
+    let missed_at = match &status.artifact {
+        Some(_) => lost::missed_at(&read::list::<Pod>(client, namespace, &ours()).await?, name, &status),
+        None => None,
+    };
+    let fetched_at = match status.attempts.last().and_then(|attempt| attempt.failure.as_ref()) {
+        Some(failure) if failure.class == FailureClass::MissingArtifact => {
+            fetched_at(client, namespace, &object.spec.build.source_digest).await?
+        }
+        Some(_) | None => None,
+    };
     let world = EngineWorld {
         now: Timestamp::now(),
         settings: settings.clone(),
@@ -52,8 +76,43 @@ async fn observe_engine(
         generation: object.metadata.generation.unwrap_or_default(),
         owner,
         spec: object.spec.clone(),
-        status: object.status.clone().unwrap_or_default(),
-        jobs: job_views(&jobs, &pods),
+        status,
+        jobs: job_views(client, namespace, (&jobs, &pods), |_| true).await?,
+        resource_version: object.resource_version().unwrap_or_default(),
+        used: use_of(client, &object).await?,
+        missed_at,
+        fetched_at,
     };
     Ok(Some((object, world)))
+}
+
+fn ours() -> String {
+    format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY)
+}
+
+/// When the checkpoint was last fetched, by whomever of the namespace.
+async fn fetched_at(client: &Client, namespace: &str, source_digest: &str) -> Result<Option<Timestamp>, ReadError> {
+    let fetches = format!("{},{}={}", ours(), labels::APP_COMPONENT, Component::Fetch.as_str());
+    let jobs = read::list::<Job>(client, namespace, &fetches).await?;
+    let pods = read::list::<Pod>(client, namespace, &fetches).await?;
+    Ok(lost::fetched_at(&view::job_views(&jobs, &pods), source_digest))
+}
+
+/// Whether anybody names an Engine. Of one that cannot be read, nobody knows.
+async fn use_of(client: &Client, object: &Engine) -> Result<Use, ReadError> {
+    let is_ours = object.labels().get(labels::APP_MANAGED_BY).is_some_and(|manager| manager == labels::MANAGED_BY);
+    let namespace = object.namespace().unwrap_or_default();
+    if !is_ours {
+        return Ok(Use::Unknown);
+    }
+    let agent_deployments = read::list::<DeserializeGuard<AgentDeployment>>(client, &namespace, "").await?;
+    let revisions = read::list::<ControllerRevision>(client, &namespace, labels::AGENT_DEPLOYMENT).await?;
+    let profiles = read::list::<DeserializeGuard<Profile>>(client, &namespace, &ours()).await?;
+    let agent_deployments = agent_deployments.into_iter().map(|object| object.0).collect::<Result<Vec<_>, _>>();
+    let revisions = revisions.iter().map(Revision::read).collect::<Result<Vec<_>, _>>();
+    let profiles = profiles.into_iter().map(|object| object.0).collect::<Result<Vec<_>, _>>();
+    let (Ok(agent_deployments), Ok(revisions), Ok(profiles)) = (agent_deployments, revisions, profiles) else {
+        return Ok(Use::Unknown);
+    };
+    Ok(Users { agent_deployments, revisions, profiles }.use_of(&object.name_any()))
 }

@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
-use slipway_operator_core::{
-    jobs::view::job_views,
-    profile::{
-        decide::{self, Earlier, ProfileWorld, rows},
-        status,
-    },
+use slipway_operator_core::profile::{
+    decide::{self, Earlier, ProfileWorld, rows},
+    status,
 };
 
 use super::observe;
 use crate::{
-    kube_io::read::{self, ReadError},
+    kube_io::{
+        jobs::job_views,
+        read::{self, ReadError},
+    },
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -72,7 +72,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         owner,
         spec: object.spec.clone(),
         status,
-        jobs: job_views(&jobs, &pods),
+        jobs: job_views(client, namespace, (&jobs, &pods), |_| true).await?,
         progress,
         earlier,
     };

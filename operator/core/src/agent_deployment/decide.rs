@@ -8,19 +8,20 @@ use slipway_crds::{conditions::ConditionType, identity::IdentityError, v1alpha1:
 use super::{
     draft::{Draft, Target},
     engines, facts,
-    monitoring::{alerts, announcements, autoscaling, drift, scaling},
+    monitoring::{alerts, announcements, autoscaling, drift, scaling, undelivered},
     prepare::prepare,
     profiling::{self, reprofiling},
+    resolve::fetch,
     rollout::{
         self, approval,
-        revision::{self, PlanInputs, Revision},
+        revision::{self, PlanInputs, PlannedEngine, Revision},
     },
     status::{self, Background, Outcome},
     world::World,
 };
 use crate::{
     artifact_store,
-    plan::{Child, Note, Plan, RESYNC},
+    plan::{Child, Note, Plan, RESYNC, UNWATCHED},
     why::{Step, Why},
 };
 
@@ -46,6 +47,7 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let inputs = reprofiling::inputs(world, &spec);
     let target = match kept(world, &inputs) {
         Some(kept) => {
+            fetch::restore(world, &mut draft)?;
             let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
             Step::Done(Target { hash, input_hash, plan: kept.plan.clone() })
         }
@@ -67,7 +69,13 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     tell_of_unknown_receivers(world, &mut draft);
     tell_of_contest(world, &mut draft);
     let announcements = announcements::announce(world, &outcome, &draft.status, &draft.notes);
+    let (undelivered, announcements) = undelivered::next(world, announcements);
+    draft.status.undelivered = undelivered;
     let Draft { children, removals, status, notes, mut requeue } = draft;
+    if !announcements.is_empty() {
+        // That they have been delivered is no event of the API server's.
+        requeue = requeue.min(UNWATCHED);
+    }
     if outcome.serving.is_some() && !status.slo.is_empty() {
         requeue = requeue.min(LOOK);
     }
@@ -109,8 +117,18 @@ fn tell_of_contest(world: &World, draft: &mut Draft) {
 /// The kept revision of these inputs. One that a later measurement of the same spec chose stands for that spec from then on.
 fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
     let of_spec = world.revisions.iter().rev().filter(|revision| revision.inputs().spec == inputs.spec);
+    let of_spec = of_spec.filter(|revision| !is_lost(world, revision));
     let latest = of_spec.max_by_key(|revision| revision.inputs().repetition)?;
     (latest.inputs().repetition >= inputs.repetition).then_some(latest)
+}
+
+/// Whether the store lost what a revision serves, and the engine was built again as something else: its pods cannot start any more.
+fn is_lost(world: &World, revision: &Revision) -> bool {
+    let PlannedEngine { name, manifest_digest, .. } = &revision.plan.engine;
+    world.engines.get(name).is_some_and(|engine| {
+        engine.artifact.is_some()
+            && engine.lost.as_ref().is_some_and(|lost| lost.manifest_digest == manifest_digest.as_str())
+    })
 }
 
 /// From the model's reference to a plan, one planner a step.

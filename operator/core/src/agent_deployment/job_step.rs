@@ -10,7 +10,7 @@ use crate::{
         kind::{JobKind, JobRef},
         view::JobPhase,
     },
-    plan::{AT_ONCE, SOON},
+    plan::{AT_ONCE, SOON, UNWATCHED},
     why::Why,
 };
 
@@ -46,24 +46,27 @@ impl JobStep<'_> {
             now: world.now,
         });
         match &step {
-            AttemptStep::Record(attempt) => {
-                // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
-                let is_superseded = |job: &JobAttempt| {
-                    job.kind == self.kind.as_str() && (self.is_single || job.input_hash == self.input_hash)
-                };
-                draft.status.jobs.retain(|job| !is_superseded(job));
-                draft.status.jobs.push(JobAttempt {
-                    kind: self.kind.as_str().to_owned(),
-                    input_hash: self.input_hash.to_owned(),
-                    attempt: *attempt,
-                });
-                draft.requeue = AT_ONCE;
-            }
+            AttemptStep::Record(attempt) => self.record(*attempt, draft),
             AttemptStep::Wait(Why::JobRetrying { .. }) => draft.requeue = SOON,
+            AttemptStep::Wait(why) if why.is_unwatched() => draft.requeue = draft.requeue.min(UNWATCHED),
             AttemptStep::Create(_) | AttemptStep::Wait(_) | AttemptStep::Succeeded { .. } | AttemptStep::GivenUp(_) => {
             }
         }
         step
+    }
+
+    /// Writes an attempt into the status, and nothing else.
+    pub(super) fn record(&self, attempt: i32, draft: &mut Draft) {
+        // Of most kinds only the latest input is of interest; several engines are evaluated side by side.
+        let is_superseded =
+            |job: &JobAttempt| job.kind == self.kind.as_str() && (self.is_single || job.input_hash == self.input_hash);
+        draft.status.jobs.retain(|job| !is_superseded(job));
+        draft.status.jobs.push(JobAttempt {
+            kind: self.kind.as_str().to_owned(),
+            input_hash: self.input_hash.to_owned(),
+            attempt,
+        });
+        draft.requeue = AT_ONCE;
     }
 
     /// What a wait is for: a claim that nothing binds is worth more words than the scheduler has.

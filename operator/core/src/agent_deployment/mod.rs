@@ -5,6 +5,7 @@
 
 pub mod decide;
 mod draft;
+pub mod engine_users;
 pub mod engines;
 mod facts;
 mod job_step;
@@ -16,6 +17,7 @@ pub mod resolve;
 pub mod rollout;
 pub mod status;
 pub mod task;
+pub mod wakes;
 pub mod world;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
@@ -12,14 +13,17 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{BuildResult, EngineRef, Outcome, paths};
 
-use super::{build, status};
+use super::{
+    build, lost, status,
+    unused::{self, Use},
+};
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
         view::{JobPhase, JobView},
     },
-    plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON},
+    plan::{AT_ONCE, Child, Note, Plan, RESYNC, SOON, UNWATCHED},
     settings::Settings,
     why::{Step, Why},
 };
@@ -52,6 +56,14 @@ pub struct EngineWorld {
     pub status: EngineStatus,
     /// Its Jobs, by name.
     pub jobs: BTreeMap<String, JobView>,
+    /// Its resource version.
+    pub resource_version: String,
+    /// Whether anybody names it.
+    pub used: Use,
+    /// When a pod last missed its artifact in the store; absent where none did.
+    pub missed_at: Option<Timestamp>,
+    /// When its checkpoint was last fetched; absent where no Job says so.
+    pub fetched_at: Option<Timestamp>,
 }
 
 /// Decides what comes next.
@@ -64,8 +76,15 @@ pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
         announcements: Vec::new(),
         requeue: RESYNC,
     };
-    let step = if world.status.artifact.is_some() { Step::Done(()) } else { build_step(world, &mut plan) };
+    let step = match lost::record(world, &job_prefix(world), &mut plan) {
+        Some(step) => step,
+        None if world.status.artifact.is_some() => Step::Done(()),
+        None => build_step(world, &mut plan),
+    };
+    lost::settle(&mut plan.status);
+    let step = lost::explain(step, &plan.status);
     status::complete(world, &step, &mut plan.status);
+    unused::collect(world, &mut plan);
     plan
 }
 
@@ -80,18 +99,22 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
     let name = job_name(&prefix, recorded);
     let job = world.jobs.get(&name);
     record_failure(job, &mut plan.status);
+    if let Some(step) = lost::checkpoint(world, job, &prefix, plan) {
+        return step;
+    }
+    let attempts_before = world.status.lost.as_ref().map_or(0, |lost| lost.attempts_before);
     let next = attempts::decide(Attempts {
         kind: JobKind::Build,
         job_prefix: &prefix,
         recorded,
-        max_attempts: world.settings.jobs.max_attempts,
+        max_attempts: world.settings.jobs.max_attempts.saturating_add(attempts_before),
         job,
         now: world.now,
     });
     match next {
         AttemptStep::Record(attempt) => {
             let job = JobRef { kind: JobKind::Build, name: job_name(&prefix, attempt) };
-            plan.status.attempts.push(BuildAttempt { number: attempt, job: job.name.clone(), failure: None });
+            lost::push(&mut plan.status, BuildAttempt { number: attempt, job: job.name.clone(), failure: None });
             plan.requeue = AT_ONCE;
             Step::Waiting(Why::JobStarting { job })
         }
@@ -104,8 +127,10 @@ fn build_step(world: &EngineWorld, plan: &mut Plan<EngineStatus>) -> Step<()> {
             Err(problem) => Step::Stopped(Why::EngineUnbuildable { problem: problem.to_string() }),
         },
         AttemptStep::Wait(why) => {
-            if matches!(why, Why::JobRetrying { .. }) {
-                plan.requeue = SOON;
+            match &why {
+                Why::JobRetrying { .. } => plan.requeue = SOON,
+                why if why.is_unwatched() => plan.requeue = UNWATCHED,
+                _ => {}
             }
             Step::Waiting(why)
         }
@@ -153,6 +178,7 @@ fn record_failure(job: Option<&JobView>, status: &mut EngineStatus) {
             JobPhase::Unscheduled { .. }
             | JobPhase::ImageUnavailable(_)
             | JobPhase::SecretUnavailable(_)
+            | JobPhase::PodsRefused(_)
             | JobPhase::Running { .. }
             | JobPhase::Succeeded { .. },
         )
@@ -178,6 +204,7 @@ fn record_artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64,
         manifest_digest: result.manifest_digest.to_string(),
         location: paths::engine(&reference),
         size_bytes,
+        recorded_at: Some(Time(world.now)),
         build_milliseconds: milliseconds,
         step_milliseconds: bounded(&result.durations_millis)
             .map(|(step, taken)| (step, i64::try_from(*taken).unwrap_or(i64::MAX)))

@@ -2,6 +2,8 @@
 
 pub mod build;
 pub mod decide;
+pub mod lost;
 pub mod no_build;
 pub mod status;
 pub mod tensorrt_llm;
+pub mod unused;

@@ -87,6 +87,8 @@ pub fn job(settings: &Settings, parts: JobParts) -> Job {
     });
     for each in init_containers.iter_mut().chain(std::iter::once(&mut container)) {
         complete_container(settings, each);
+        // A quota of the namespace refuses a pod with a container that says nothing.
+        each.resources.get_or_insert_with(|| settings.jobs.resources.to_requirements());
     }
     let mut labels = common_labels(component);
     labels.extend(extra_labels);

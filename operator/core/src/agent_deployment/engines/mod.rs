@@ -191,7 +191,7 @@ pub(super) fn plan(world: &World, resolved: &Resolved, choice: &Choice, draft: &
         },
         configuration: configuration.clone(),
         max_in_flight: *level,
-        triton_image: resolved.custom.triton_image.clone(),
+        triton_image: resolved.serving_image(),
         worker_image: world.settings.images.worker.clone(),
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),

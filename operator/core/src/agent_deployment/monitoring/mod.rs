@@ -9,3 +9,4 @@ pub mod error_budget;
 pub mod load;
 pub mod objectives;
 pub mod scaling;
+pub(super) mod undelivered;

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod fetch;
+mod fetch_source;
 
 use serde::Serialize;
 use slipway_backends::{no_build, tensorrt_llm::version};
@@ -31,6 +32,18 @@ pub(super) struct Resolved {
     pub(super) builder_image_digest: String,
     /// The user's builder; with another backend its image builds and serves, without options.
     pub(super) custom: CustomEngine,
+    /// The builder's image by digest, where it can be pulled so.
+    pub(super) pinned_image: Option<String>,
+}
+
+impl Resolved {
+    /// The image that serves. By digest where it is the one whose digest is known: a tag that moves would change pods without a
+    /// canary.
+    pub(super) fn serving_image(&self) -> String {
+        let CustomEngine { builder_image, triton_image, .. } = &self.custom;
+        let pinned = self.pinned_image.clone().filter(|_| builder_image == triton_image);
+        pinned.unwrap_or_else(|| triton_image.clone())
+    }
 }
 
 /// What builds and serves.
@@ -124,6 +137,7 @@ fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<
         model,
         builder_image_digest: image.digest.clone(),
         custom: custom.clone(),
+        pinned_image: image.pinned.clone(),
     })
 }
 
@@ -155,9 +169,13 @@ fn record(
     };
     draft.notes.push(Note::normal(Reason::ModelResolved, story(&model, files)));
     draft.status.model = Some(model.clone());
-    draft.status.images =
-        vec![ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() }];
-    Step::Done(Resolved { model, builder_image_digest, custom })
+    let pinned_image = world.jobs.get(&job.name).and_then(|job| job.pinned_images.get(&custom.builder_image).cloned());
+    draft.status.images = vec![ResolvedImage {
+        reference: custom.builder_image.clone(),
+        digest: builder_image_digest.clone(),
+        pinned: pinned_image.clone(),
+    }];
+    Step::Done(Resolved { model, builder_image_digest, custom, pinned_image })
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

@@ -16,6 +16,7 @@ pub(super) mod prediction;
 mod readiness;
 pub mod revision;
 mod route_contest;
+mod route_patience;
 mod steps;
 
 use jiff::SignedDuration;
@@ -63,10 +64,7 @@ pub(super) fn decide(world: &World, target: Step<Target>, draft: &mut Draft) -> 
     let next = bring_up(world, stable, &target, draft);
     let stable_hash = draft.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
     let next = next.or_else(|| route_problem(world).map(Step::Waiting));
-    if matches!(next, Some(Step::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_)))) {
-        // Neither Gateways nor routes are watched.
-        draft.requeue = draft.requeue.min(SOON);
-    }
+    route_patience::record(world, next.as_ref(), draft);
     remove_route(world, draft);
     remove_pools(world, draft);
     route_contest::record(world, draft);

@@ -1,22 +1,22 @@
 //! A cluster as far as planners can see one: it carries plans out, and its Jobs and pods end as a test says.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use slipway_crds::{
-    identity::ContentHash,
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
         agent_deployment::{Backend, Precision},
     },
 };
-use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
+use slipway_worker_contract::{BuildResult, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
-use super::tensorrt_llm;
+use super::{fixtures::owner, tensorrt_llm};
 pub(super) use super::{
+    fixtures::{digest, settings},
     routing::{routed_to, weights},
     shown::{lines, metadata_of, name_of},
 };
@@ -29,12 +29,15 @@ use crate::{
         rollout::revision::Revision,
         world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
-    engine::decide::{self as engine_decide, EngineWorld},
+    engine::{
+        decide::{self as engine_decide, EngineWorld},
+        lost,
+        unused::Use,
+    },
     jobs::view::{JobPhase, JobView},
     notifications::events::Announcement,
     plan::{Child, Plan, Removal, RemovalKind},
     reworded,
-    settings::Settings,
 };
 
 const SPEC: &str = "
@@ -57,15 +60,9 @@ pub(super) struct Cluster {
     pub(super) heard: Vec<Announcement>,
     /// How the model's weights are quantized, in resolve's words.
     pub(super) quantization: Option<&'static str>,
+    /// When a pod last missed the artifact of its engine in the store.
+    pub(super) missed_at: Option<Timestamp>,
     writes: u32,
-}
-
-pub(super) fn settings(version: &str) -> Arc<Settings> {
-    let yaml = format!(
-        "images: {{worker: 'example.com/worker:{version}', agentRuntime: 'example.com/agent-runtime:{version}'}}\n\
-         notifications: {{receivers: [{{name: team, slack: {{urlFile: url}}}}, {{name: on-call, slack: {{urlFile: url}}}}]}}"
-    );
-    Arc::new(serde_norway::from_str(&yaml).expect("valid settings"))
 }
 
 /// A cluster in which nothing has happened yet.
@@ -80,6 +77,7 @@ pub(super) fn world() -> Cluster {
         owner: owner("AgentDeployment", "support", "uid-of-support"),
         spec,
         status: AgentDeploymentStatus::default(),
+        settled: BTreeSet::new(),
         store_bound: None,
         dataset: None,
         calibration: None,
@@ -111,24 +109,9 @@ pub(super) fn world() -> Cluster {
         weights: BTreeMap::new(),
         heard: Vec::new(),
         quantization: None,
+        missed_at: None,
         writes: 0,
     }
-}
-
-fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: "slipway.dev/v1alpha1".to_owned(),
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
-pub(super) fn digest(of: &str) -> Digest {
-    let hash: ContentHash = slipway_crds::identity::content_hash(&of).expect("a text has a hash");
-    hash.as_str().parse().expect("64 digits")
 }
 
 /// How a Job ends.
@@ -251,6 +234,8 @@ impl Cluster {
         // The API server keeps JSON: what does not survive it does not survive.
         let status = serde_json::to_value(&plan.status).expect("a status is JSON");
         self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");
+        // Receivers take everything at once.
+        self.world.settled = plan.announcements.iter().map(Announcement::id).collect();
         self.heard.extend(plan.announcements);
         for child in plan.children {
             self.apply(child);
@@ -272,6 +257,10 @@ impl Cluster {
             spec: spec.clone(),
             status,
             jobs: self.world.jobs.clone(),
+            resource_version: "1".to_owned(),
+            used: Use::Used,
+            missed_at: self.missed_at,
+            fetched_at: lost::fetched_at(&self.world.jobs, &spec.build.source_digest),
         }
     }
 
@@ -421,7 +410,8 @@ impl Cluster {
         };
         let images = tensorrt_llm::builder_images(&self.world.spec.engine);
         let image_digests = images.map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
-        self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
+        let job = self.world.jobs.get_mut(name).unwrap_or_else(|| panic!("no Job {name}"));
+        (job.phase, job.image_digests, job.ended_at) = (phase, image_digests, Some(self.world.now));
     }
 
     /// What resolve finds of a model whose engines are planned by it.

@@ -168,6 +168,7 @@ fn profile(world: &ProfileWorld, driver: ProfilingDriver) -> Container {
         ProfilingDriver::AgentRun => &world.settings.images.worker,
     };
     let mut container = worker_in(image, "profile", &["profile"]);
+    container.resources = Some(world.settings.jobs.measuring_resources.to_requirements());
     let mounts = container.volume_mounts.get_or_insert_default();
     mounts.extend([
         mount(ENGINE_VOLUME, paths::ENGINE_DIR),
