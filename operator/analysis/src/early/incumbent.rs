@@ -2,8 +2,8 @@
 //!
 //! A closed loop of c users serves c E[N] / E[W] units of work a second (Little, Operations Research 9, 1961). W is a
 //! request's latency, and N its work. It beats the rate R only if E[W] <= (c / R) E[N]. With N at most M let Z = (W +
-//! (c / R) (M - N)) / (c M / R). It is non-negative and has mean at most 1 under that hypothesis. So every product of 1
-//! + l (Z - 1) with 0 <= l < 1 is a supermartingale of mean at most 1. So is their average over a grid of l
+//! (c / R) (M - N)) / (c M / R). It is non-negative and has mean at most 1 under that hypothesis. So every product of
+//! 1 + l (Z - 1) with 0 <= l < 1 is a supermartingale of mean at most 1. So is their average over a grid of l
 //! (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024).
 
 use serde::{Deserialize, Serialize};

@@ -114,7 +114,7 @@ fn errors_that_a_pod_has_together_count_as_one() {
 #[test]
 fn errors_that_come_one_by_one_all_count() {
     let mut pods = Pods::default();
-    let mut quiet = vec![(5, 0); 6];
+    let mut quiet = [(5, 0); 6];
     quiet[0] = (5, 1);
     let windows = quiet.repeat(10);
     assert_eq!(admitted(&mut pods, &["c1", "s0"], &windows).iter().sum::<u64>(), 10);

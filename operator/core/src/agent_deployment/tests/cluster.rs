@@ -435,7 +435,7 @@ impl Cluster {
         let quantization_method = self.quantization_method.map(str::to_owned);
         let llama = tensorrt_llm::llama_8b();
         let parameter_bytes = self.parameter_bytes.unwrap_or(llama.parameter_bytes);
-        is_planned.then(|| ModelShape { quantization, quantization_method, parameter_bytes, ..llama })
+        is_planned.then_some(ModelShape { quantization, quantization_method, parameter_bytes, ..llama })
     }
 
     fn outcome(&self, job: &str) -> Outcome {

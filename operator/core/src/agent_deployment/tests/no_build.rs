@@ -228,9 +228,10 @@ fn what_was_built_serves_on_when_a_later_release_knows_better() {
     let mut cluster = h100(VLLM).resolved().fetched().with_engine_built(Precision::BF16);
     let children = |cluster: &Cluster| format!("{:?}", cluster.plan().children);
     let before = children(&cluster);
-    let shape = cluster.world.status.model.as_mut().and_then(|model| model.shape.as_mut()).expect("a shape");
     // As if a mixture's experts had not been counted when this model was resolved.
-    shape.parameter_bytes = Some(200 << 30);
+    let model = cluster.world.status.model.as_mut().expect("a model");
+    model.parameters = Some(100_000_000_000);
+    model.shape.as_mut().expect("a shape").parameter_bytes = Some(200_000_000_000);
     assert_eq!((stalled(&cluster.plan()), children(&cluster)), (String::new(), before));
     let fresh = cluster.edited(|spec| spec.search.max_batch_size = vec![8]);
     assert!(stalled(&fresh.plan()).starts_with("spec.search.precision[0]: BF16 needs "), "{}", stalled(&fresh.plan()));
