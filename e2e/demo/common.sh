@@ -32,8 +32,16 @@ kubectl_line() { printf '%s --kubeconfig %s%s' "$KUBECTL" "$KUBECONFIG_FILE" "${
 
 run_helm() { "$HELM" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--kube-context "$CONTEXT"} "$@"; }
 run_kubectl() { "$KUBECTL" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} "$@"; }
+in_namespace() { run_kubectl --namespace "$NAMESPACE" "$@"; }
 run_slipway() {
   "${SLIPWAY[@]}" --kubeconfig "$KUBECONFIG_FILE" ${CONTEXT:+--context "$CONTEXT"} --namespace "$NAMESPACE" "$@"
+}
+
+# end_clients FILE: their log, which ends with the counts of all requests.
+end_clients() {
+  in_namespace logs --follow clients >"$1" &
+  in_namespace delete pod clients --wait
+  wait "$!"
 }
 
 # The namespace of a release, or nothing.

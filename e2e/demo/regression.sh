@@ -16,8 +16,6 @@ readonly AGENT=waiter
 IMAGES=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipway-triton slipway-lognormal-builder
   slipway-traefik)
 
-in_namespace() { run_kubectl --namespace "$NAMESPACE" "$@"; }
-
 # What simulated rollouts like this one came to, as `make bench-judge` recorded it: shares, with the median minute in brackets.
 show_simulation() {
   awk -F ' *[|] *' '$2 ~ /^the demo.s regression/ {
@@ -58,9 +56,7 @@ apply_regression() {
 count_requests() {
   local log
   log=$(mktemp)
-  in_namespace logs --follow clients >"$log" &
-  in_namespace delete pod clients --wait
-  wait "$!"
+  end_clients "$log"
   python3 -c '
 import json, sys
 summary = json.loads(open(sys.argv[1]).read().splitlines()[-1])

@@ -13,8 +13,6 @@ source "$GPU_SCRIPTS/lib/node.sh"
 # shellcheck source=../demo/agent.sh
 source "$REPOSITORY/e2e/demo/agent.sh"
 
-in_namespace() { run_kubectl --namespace "$NAMESPACE" "$@"; }
-
 # gpu_manifest [SED_EXPRESSION]: with the product that the node has.
 gpu_manifest() {
   local product
@@ -81,9 +79,7 @@ slow_revision() {
 count_requests() {
   local log
   log=$(mktemp)
-  in_namespace logs --follow clients >"$log" &
-  in_namespace delete pod clients --wait
-  wait "$!"
+  end_clients "$log"
   tail -n 1 "$log"
   rm "$log"
 }

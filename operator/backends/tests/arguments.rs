@@ -120,7 +120,7 @@ fn covering_set() -> Vec<EngineRequest> {
     for release in RELEASES {
         for precision in Precision::ALL {
             for kv_cache in [KvCachePrecision::Auto, KvCachePrecision::Fp8, KvCachePrecision::Int8] {
-                for (tensor, pipeline) in [(1, 1), (2, 1), (2, 2)] {
+                for (tensor, pipeline) in [(1, 1), (2, 1), (2, 2), (4, 1)] {
                     let parallelism = Parallelism { tensor, pipeline };
                     let base = EngineRequest { kv_cache, parallelism, ..engine(release, precision) };
                     let index = requests.len();
@@ -160,7 +160,7 @@ fn every_generated_argument_list_is_read_as_it_was_meant() {
     }
     let different: BTreeSet<(&str, &str, &[String])> =
         cases.iter().map(|case| (case.tool, case.version, case.argv.as_slice())).collect();
-    assert!(different.len() >= 400, "only {} different argument lists", different.len());
+    assert!(different.len() >= 500, "only {} different argument lists", different.len());
     for (case, values) in cases.iter().zip(parse(&cases)) {
         let values = values.unwrap_or_else(|error| panic!("{} {} {:?}: {error}", case.tool, case.version, case.argv));
         for argument in &case.argv {
