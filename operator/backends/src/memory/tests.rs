@@ -181,3 +181,58 @@ fn counted_weights_are_exact_whatever_the_shape_says() {
     let as_stored = Layout { is_as_stored: true, ..layout(Precision::Int4Awq, 1) };
     assert!((estimate(&stored, &as_stored).weights / 6e9 - 1.0).abs() < 1e-9);
 }
+
+/// What vLLM said that it takes, as `e2e/gpu/sizes.py` wrote it down on a GPU.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Measured {
+    precision: String,
+    graphs: bool,
+    max_num_seqs: u32,
+    max_num_batched_tokens: u32,
+    max_model_len: u32,
+    gpu_memory_utilization: f64,
+    total_bytes: f64,
+    weights_gib: f64,
+    activations_gib: f64,
+    kv_cache_gib: f64,
+    kv_cache_tokens: f64,
+}
+
+impl Measured {
+    fn all() -> Vec<Self> {
+        let recorded = include_str!("../../tests/data/vllm_memory_h100.jsonl");
+        recorded.lines().map(|line| serde_json::from_str(line).expect("a row of the record")).collect()
+    }
+
+    fn estimated(&self) -> Estimate {
+        let precision = if self.precision == "fp8" { Precision::Fp8 } else { Precision::Bf16 };
+        let layout = Layout {
+            max_batch_size: self.max_num_seqs,
+            max_num_tokens: self.max_num_batched_tokens,
+            max_seq_len: self.max_model_len,
+            ..layout(precision, 1)
+        };
+        estimate(&llama_8b(), &layout)
+    }
+}
+
+fn off(estimated: f64, measured: f64) -> f64 {
+    (estimated / measured - 1.0).abs()
+}
+
+#[test]
+fn estimates_are_within_a_tenth_of_what_vllm_takes_on_a_gpu() {
+    let measured = Measured::all();
+    assert_eq!(measured.len(), 7);
+    for row in &measured {
+        let estimated = row.estimated();
+        let left = row.total_bytes * row.gpu_memory_utilization - estimated.fixed();
+        assert!(off(estimated.weights / GIB, row.weights_gib) < 0.01);
+        assert!(off(left / GIB, row.kv_cache_gib) < 0.03, "{}", left / GIB);
+        assert!(off(estimated.kv_per_token, row.kv_cache_gib * GIB / row.kv_cache_tokens) < 0.001);
+        // A compiled model holds more than the tensors of a layer: a quarter, which the taken runtime covers.
+        let tolerance = if row.graphs { 0.27 } else { 0.1 };
+        assert!(off(estimated.activations / GIB, row.activations_gib) < tolerance, "{}", estimated.activations / GIB);
+    }
+}

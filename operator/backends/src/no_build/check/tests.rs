@@ -168,7 +168,7 @@ fn what_does_not_fit_names_the_room_and_what_would() {
     assert_eq!(
         messages(&asked, &vllm),
         [
-            "search.precision[0]: BF16 needs 18.1 GiB on each GPU for weights (15.0), activations (0.7), runtime (1.5) and one sequence \
+            "search.precision[0]: BF16 needs 18.2 GiB on each GPU for weights (15.0), activations (0.8), runtime (1.5) and one sequence \
              (1.0), and engine.vllm.gpuMemoryUtilization leaves it 11.2; search.tensorParallel 2 fits"
         ]
     );
@@ -176,7 +176,7 @@ fn what_does_not_fit_names_the_room_and_what_would() {
     assert_eq!(
         messages(&alone, &unbuilt(NoBuildBackend::TensorRTLLMPyTorch, Checkpoint::Plain)),
         [
-            "search.precision[0]: FP16 needs 18.2 GiB on each GPU for weights (15.0), activations (0.7), runtime (1.5) and one sequence \
+            "search.precision[0]: FP16 needs 18.4 GiB on each GPU for weights (15.0), activations (0.8), runtime (1.5) and one sequence \
              (1.0), and a GPU has 15.0; choose GPUs with more memory, a shorter maxSeqLen, or a checkpoint of fewer bits"
         ]
     );

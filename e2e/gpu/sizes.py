@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""What vLLM takes of a GPU's memory for a model of a given shape, and how fast it decodes: one JSON line a case.
+
+The weights are vLLM's own random ones (`load_format=dummy`), for memory and speed depend on the shape alone. Every
+case is a process of its own, so that none inherits another's memory.
+
+    sizes.py --config FILE [--seconds N]        all cases, until so many seconds have passed
+    sizes.py --config FILE --case JSON          one case
+
+Without CUDA graphs a start is short; memory of weights, activations and KV blocks is profiled the same way. The two
+cases with graphs are those whose speed is measured.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LENGTHS = (2048, 8192, 32768)
+PROMPT_TOKENS, NEW_TOKENS = 512, 128
+IN_FLIGHT = (1, 4, 16, 64)
+
+# How vLLM says what it takes (vllm-project/vllm, vllm/v1/worker/gpu_worker.py and vllm/v1/core/kv_cache_utils.py).
+SAID = {
+    "weightsGib": r"Model loading took ([\d.]+) GiB",
+    "activationsGib": r"([\d.]+) ?GiB for peak activation|peak activation[^\d]*([\d.]+) ?GiB",
+    "nonTorchGib": r"([\d.]+) ?GiB for non-torch|non-torch[^\d]*([\d.]+) ?GiB",
+    "graphsGib": r"Graph capturing finished in .*took (-?[\d.]+) GiB|([\d.]+) ?GiB for CUDAGraph",
+    "kvCacheGib": r"Available KV cache memory: ([\d.]+) GiB",
+    "kvCacheTokens": r"GPU KV cache size: ([\d,]+) tokens",
+}
+
+
+def cases():
+    for precision in ("bf16", "fp8"):
+        for length in LENGTHS:
+            yield {"precision": precision, "maxModelLen": length, "graphs": False}
+    for precision in ("bf16", "fp8"):
+        yield {"precision": precision, "maxModelLen": LENGTHS[1], "graphs": True}
+
+
+def decode_seconds(engine, in_flight):
+    from vllm import SamplingParams
+
+    def generate(new_tokens):
+        sampling = SamplingParams(max_tokens=new_tokens, ignore_eos=True, detokenize=False, temperature=0.0)
+        prompts = [{"prompt_token_ids": [7 + (row * 131 + at) % 1000 for at in range(PROMPT_TOKENS)]}
+                   for row in range(in_flight)]
+        begun = time.monotonic()
+        engine.generate(prompts, sampling, use_tqdm=False)
+        return time.monotonic() - begun
+
+    generate(8)
+    # The difference is decoding alone.
+    return [generate(NEW_TOKENS + 8) - generate(8) for _ in range(3)]
+
+
+def measure(config, case):
+    import torch
+    from vllm import LLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(Path(config).read_text())
+        engine = LLM(model=folder, skip_tokenizer_init=True, load_format="dummy", dtype="bfloat16",
+                     quantization="fp8" if case["precision"] == "fp8" else None,
+                     max_model_len=case["maxModelLen"], max_num_seqs=64, max_num_batched_tokens=8192,
+                     gpu_memory_utilization=0.9, enable_prefix_caching=False, enforce_eager=not case["graphs"])
+        free, total = torch.cuda.mem_get_info()
+        speeds = {}
+        if case["graphs"]:
+            speeds = {str(count): decode_seconds(engine, count) for count in IN_FLIGHT}
+        print("RESULT " + json.dumps({"usedBytes": total - free, "totalBytes": total, "decodeSeconds": speeds}))
+
+
+def said(log):
+    """The last figure of each kind."""
+    found = {}
+    for name, pattern in SAID.items():
+        matches = re.findall(pattern, log)
+        if matches:
+            last = matches[-1]
+            text = last if isinstance(last, str) else next(group for group in last if group)
+            found[name] = float(text.replace(",", ""))
+    return found
+
+
+def run_all(config, seconds):
+    begun = time.monotonic()
+    logs = Path(os.environ.get("OUT", tempfile.gettempdir()))
+    for number, case in enumerate(cases()):
+        left = seconds - (time.monotonic() - begun)
+        if left < 30:
+            print(f"left out for want of time: {json.dumps(case)}", file=sys.stderr)
+            continue
+        command = [sys.executable, __file__, "--config", config, "--case", json.dumps(case)]
+        environment = {**os.environ, "VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+        at = time.monotonic()
+        log = logs / f"sizes-{number}.log"
+        with log.open("w") as file:
+            try:
+                subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=environment, timeout=left, check=False)
+            except subprocess.TimeoutExpired:
+                pass
+        text = log.read_text()
+        result = re.findall(r"^RESULT (.*)$", text, re.M)
+        print(json.dumps({**case, "seconds": round(time.monotonic() - at, 1), **said(text),
+                          **(json.loads(result[-1]) if result else {"failed": text[-400:]})}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--case", type=json.loads)
+    asked = parser.parse_args()
+    if asked.case:
+        measure(asked.config, asked.case)
+    else:
+        run_all(asked.config, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()
