@@ -72,7 +72,7 @@ async fn evidence_holds_one_observation_per_run_and_metric() {
             (Metric::ModelCallsPerRun, 3, 3, 3, 1, 4),
             (Metric::OutputTokensPerRun, 3, 3, 3, 1, 63),
             (Metric::RunSuccess, 3, 3, 3, 1, 0),
-            (Metric::TimeToFirstToken, 3, 3, 3, 1, 60_000),
+            (Metric::TimeToFirstToken, 3, 3, 3, 1, 80_000),
         ]
     );
     let id = window.id;

@@ -67,11 +67,12 @@ struct RunView {
     usage: Usage,
     #[serde(default)]
     steps: Vec<StepView>,
+    #[serde(default)]
     timings: TimingsView,
 }
 
 /// Times of a run, as the sidecar took them from its admission on.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TimingsView {
     total_microseconds: u64,

@@ -367,9 +367,8 @@ mod tests {
 
     #[test]
     fn the_first_token_is_compared_only_where_all_pods_count_that_of_users() {
-        let counts = |versions: &[Option<u32>]| {
-            has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>())
-        };
+        let counts =
+            |versions: &[Option<u32>]| has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>());
         assert!(counts(&[]) && counts(&[Some(2)]) && counts(&[None, Some(2)]));
         assert!(!counts(&[Some(1)]) && !counts(&[Some(2), Some(1)]) && !counts(&[None]));
     }

@@ -69,11 +69,11 @@ impl Cluster {
 /// What pods of an agent runtime whose evidence is of this version counted: a hundred of each metric, one of them an
 /// error, the others half a second.
 fn observed(version: u32, metrics: &[&str]) -> ObservedObjectives {
-    let metric = |metric: &&str| {
-        serde_json::json!({"metric": metric, "unit": "Run", "stratum": "", "count": 100, "errors": 1})
-    };
+    let metric =
+        |metric: &&str| serde_json::json!({"metric": metric, "unit": "Run", "stratum": "", "count": 100, "errors": 1});
     let windows = serde_json::json!([{"id": 100, "metrics": metrics.iter().map(metric).collect::<Vec<_>>()}]);
-    let json = serde_json::json!({"version": version, "revision": "r", "pod": "p", "startedAt": "t", "windows": windows});
+    let json =
+        serde_json::json!({"version": version, "revision": "r", "pod": "p", "startedAt": "t", "windows": windows});
     let mut evidence: Evidence = serde_json::from_value(json).expect("evidence");
     for metric in &mut evidence.windows[0].metrics {
         (0..99).for_each(|_| metric.buckets.record(500_000));
@@ -108,11 +108,8 @@ fn programs_read_every_figure_as_a_number_beside_its_text() {
         observed_parts_per_million: Some(10_000),
     };
     assert_eq!((errors.observed.as_deref(), errors.error_rate), (Some("1.0%"), Some(expected)));
-    let expected = ThroughputFigures {
-        unit: ThroughputUnit::Runs,
-        target_per_kilosecond: 2_000,
-        predicted_per_kilosecond: None,
-    };
+    let expected =
+        ThroughputFigures { unit: ThroughputUnit::Runs, target_per_kilosecond: 2_000, predicted_per_kilosecond: None };
     assert_eq!(throughput.throughput, Some(expected));
     let status = &cluster.world.status;
     assert_eq!((status.met_objectives, status.observed_objectives), (Some(2), Some(2)));
