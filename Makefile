@@ -83,6 +83,10 @@ test-unit: ## Run unit, property and fixture tests.
 test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own protobuf.
 	operator/backends/tests/repositories.sh
 
+.PHONY: test-charts
+test-charts: ## Render the operator's chart with the values of earlier charts, as upgrades that reuse them do.
+	e2e/charts/test.sh
+
 .PHONY: test-alerts
 test-alerts: ## Evaluate generated alerting rules and budget queries with Prometheus itself (root if it is not installed).
 	e2e/cluster/prerequisites.sh promtool

@@ -27,6 +27,7 @@ step build 35 make --no-print-directory build
 step lint 20 make --no-print-directory lint
 step unit 25 make --no-print-directory test-unit
 step alerts 10 make --no-print-directory test-alerts
+step charts 5 make --no-print-directory test-charts
 step repository 5 make --no-print-directory test-repository
 step model 15 make --no-print-directory -C e2e/model test
 step cluster 55 e2e/run.sh api core rollout

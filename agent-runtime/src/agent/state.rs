@@ -31,6 +31,8 @@ pub struct State {
     pub(super) steps: Vec<Step>,
     pub(super) phase: Phase,
     pub(super) side_effects: SideEffects,
+    /// When the first part of the answer could be handed to the client.
+    pub(super) answer_began_at: Option<Timestamp>,
 }
 
 /// Whether a run may have changed something outside, so that it must not be repeated.
@@ -243,6 +245,7 @@ impl State {
             steps: Vec::new(),
             phase: Phase::New,
             side_effects: SideEffects::None,
+            answer_began_at: None,
         }
     }
 

@@ -111,7 +111,17 @@ pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
             | EventKind::ShutDown,
         ) => Vec::new(),
     };
+    note_answer(&mut next, &actions, at);
     (next, actions)
+}
+
+/// Notes when the answer began: with its first part, or with the end of a run whose answer came in one piece.
+fn note_answer(state: &mut State, actions: &[Action], at: Timestamp) {
+    let is_part = |action: &Action| matches!(action, Action::EmitAnswer(text) if !text.is_empty());
+    let is_answered = matches!(&state.phase, Phase::Finished { outcome: Outcome::Answered { .. }, .. });
+    if state.answer_began_at.is_none() && (is_answered || actions.iter().any(is_part)) {
+        state.answer_began_at = Some(at);
+    }
 }
 
 fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {

@@ -25,7 +25,7 @@ pub struct Timings {
 pub struct RequestLatencies {
     /// The longest request; nothing when no request finished.
     pub request: Option<u64>,
-    /// The longest wait for a first token; nothing when no token came.
+    /// The longest wait for the first token of a request; nothing when no token came.
     pub first_token: Option<u64>,
     /// The worst mean gap between tokens; nothing when no request had two pieces.
     pub inter_token: Option<u64>,
@@ -49,6 +49,11 @@ pub fn request_latencies(state: &State) -> RequestLatencies {
         first_token: state.steps().iter().filter_map(first_token).max(),
         inter_token: state.steps().iter().filter_map(inter_token).max(),
     }
+}
+
+/// From admission to the first token of the answer: what the client waits for. Nothing before it has come.
+pub fn first_token(state: &State) -> Option<u64> {
+    state.answer_began_at.map(|at| at.micros_since(state.started_at()))
 }
 
 /// Time the model took in a step.
@@ -88,7 +93,8 @@ pub fn progress(state: &State) -> Progress {
         model_micros: finished.iter().map(|(at, step)| model_time(step, *at)).sum(),
         tool_micros: earlier.iter().map(|step| tool_time(step, state.started_at())).sum(),
         worst_request_micros: latencies.request.unwrap_or(0),
-        worst_first_token_micros: latencies.first_token.unwrap_or(0),
+        first_token_micros: first_token(state),
+        worst_request_first_token_micros: latencies.first_token.unwrap_or(0),
         waiting,
     }
 }

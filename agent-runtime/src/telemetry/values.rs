@@ -15,8 +15,10 @@ pub struct RunValues {
     pub tool_micros: u64,
     /// The run's slowest model request, microseconds.
     pub worst_request_micros: Option<u64>,
-    /// The run's longest wait for a first token, microseconds.
-    pub worst_first_token_micros: Option<u64>,
+    /// From admission to the first token of the answer, microseconds.
+    pub first_token_micros: Option<u64>,
+    /// The longest wait for the first token of a model request, microseconds.
+    pub worst_request_first_token_micros: Option<u64>,
     /// The worst of the requests' mean gaps between tokens, microseconds.
     pub worst_inter_token_micros: Option<u64>,
     /// How many model calls it made.
@@ -34,8 +36,10 @@ pub struct Progress {
     pub tool_micros: u64,
     /// The slowest finished model request.
     pub worst_request_micros: u64,
-    /// The longest wait for a first token that has come.
-    pub worst_first_token_micros: u64,
+    /// The wait for the first token of the answer; nothing before it has come.
+    pub first_token_micros: Option<u64>,
+    /// The longest wait for the first token of a model request that has come.
+    pub worst_request_first_token_micros: u64,
     /// What the run waits for.
     pub waiting: Waiting,
 }
@@ -68,16 +72,17 @@ impl Waiting {
 }
 
 /// The metrics of a run, in the order of the wire.
-pub(super) const RUN_METRICS: [Metric; 9] = [
+pub(super) const RUN_METRICS: [Metric; 10] = [
     Metric::AgentRunLatency,
     Metric::ModelTime,
     Metric::ToolTime,
     Metric::RequestLatency,
-    Metric::TimeToFirstToken,
+    Metric::RequestTimeToFirstToken,
     Metric::InterTokenLatency,
     Metric::ModelCallsPerRun,
     Metric::OutputTokensPerRun,
     Metric::RunSuccess,
+    Metric::TimeToFirstToken,
 ];
 
 impl RunValues {
@@ -88,7 +93,8 @@ impl RunValues {
             Metric::ModelTime => Some(self.model_micros),
             Metric::ToolTime => Some(self.tool_micros),
             Metric::RequestLatency => self.worst_request_micros,
-            Metric::TimeToFirstToken => self.worst_first_token_micros,
+            Metric::TimeToFirstToken => self.first_token_micros,
+            Metric::RequestTimeToFirstToken => self.worst_request_first_token_micros,
             Metric::InterTokenLatency => self.worst_inter_token_micros,
             Metric::ModelCallsPerRun => Some(self.model_calls),
             Metric::OutputTokensPerRun => Some(self.output_tokens),
@@ -114,7 +120,8 @@ impl Progress {
             Metric::ModelTime => self.model_micros + in_model,
             Metric::ToolTime => self.tool_micros + in_tools,
             Metric::RequestLatency => self.worst_request_micros.max(in_model),
-            Metric::TimeToFirstToken => self.worst_first_token_micros.max(in_first_token),
+            Metric::TimeToFirstToken => self.first_token_micros.unwrap_or_else(|| now.micros_since(started)),
+            Metric::RequestTimeToFirstToken => self.worst_request_first_token_micros.max(in_first_token),
             Metric::InterTokenLatency | Metric::ModelCallsPerRun | Metric::OutputTokensPerRun => 0,
             Metric::TaskSuccess | Metric::ApprovalWait | Metric::Cancelled | Metric::Shed => 0,
         }

@@ -27,7 +27,7 @@ async fn after_three_runs() -> Sidecar {
     let sidecar = sidecar_with(replies, |config| {
         config.objectives = vec![
             objective("answer", LatencyMetric::AgentRunLatency, 50_000),
-            objective("token", LatencyMetric::TimeToFirstToken, 9_000),
+            objective("token", LatencyMetric::RequestTimeToFirstToken, 9_000),
         ];
     });
     for _ in 0..3 {
@@ -67,11 +67,12 @@ async fn evidence_holds_one_observation_per_run_and_metric() {
             (Metric::ModelTime, 3, 3, 3, 1, 80_000),
             (Metric::ToolTime, 3, 3, 3, 1, 0),
             (Metric::RequestLatency, 3, 3, 3, 1, 40_000),
-            (Metric::TimeToFirstToken, 3, 3, 3, 1, 20_000),
+            (Metric::RequestTimeToFirstToken, 3, 3, 3, 1, 20_000),
             (Metric::InterTokenLatency, 3, 3, 3, 1, 3_332),
             (Metric::ModelCallsPerRun, 3, 3, 3, 1, 4),
             (Metric::OutputTokensPerRun, 3, 3, 3, 1, 63),
             (Metric::RunSuccess, 3, 3, 3, 1, 0),
+            (Metric::TimeToFirstToken, 3, 3, 3, 1, 80_000),
         ]
     );
     let id = window.id;

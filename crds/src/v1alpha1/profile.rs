@@ -1,10 +1,14 @@
 //! Profile: the auditable record of one campaign.
 
+mod definitions;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::MeasurementVerdict;
+
+pub use self::definitions::DEFINITIONS;
 
 use super::{
     agent_deployment::{
@@ -211,6 +215,7 @@ pub struct ProfileStatus {
     pub rows: i32,
     /// Finished measurements, in the order in which they finished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "definitions::read")]
     #[schemars(length(max = 320), extend("x-kubernetes-list-type" = "atomic"))]
     pub measurements: Vec<Measurement>,
     /// Engines whose measurements have ended, with the reason.
@@ -311,6 +316,11 @@ pub struct Measurement {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub reason: String,
+    /// Version of the definitions of metrics by which it was measured. Absent means 1: there `TimeToFirstToken` is the
+    /// longest wait for the first token of any of a run's model requests, now `RequestTimeToFirstToken`.
+    #[serde(default = "definitions::first")]
+    #[schemars(range(min = 1))]
+    pub definitions: i32,
 }
 
 /// A percentile with its bounds, in microseconds.

@@ -40,11 +40,12 @@ impl ProfilingDriver {
     /// The latencies that it measures, and by which its rows are judged; its own first.
     pub const fn measures(self) -> &'static [LatencyMetric] {
         match self {
-            Self::ModelAnalyzer => &[LatencyMetric::RequestLatency],
+            Self::ModelAnalyzer => &[LatencyMetric::RequestLatency, LatencyMetric::RequestTimeToFirstToken],
             Self::AgentRun => &[
                 LatencyMetric::AgentRunLatency,
-                LatencyMetric::RequestLatency,
                 LatencyMetric::TimeToFirstToken,
+                LatencyMetric::RequestLatency,
+                LatencyMetric::RequestTimeToFirstToken,
                 LatencyMetric::InterTokenLatency,
             ],
         }

@@ -12,18 +12,26 @@ use crate::{Percentile, evidence::Metric};
 pub enum LatencyMetric {
     /// One model request, from sending to the last token.
     RequestLatency,
-    /// One model request, from sending to the first token.
-    TimeToFirstToken,
+    /// One model request, from sending to its first token.
+    RequestTimeToFirstToken,
     /// Mean time between two tokens of one model request.
     InterTokenLatency,
     /// One run of the agent, from the question to the answer, tools included.
     AgentRunLatency,
+    /// One run of the agent, from the question to the first token of the answer: what a user waits for. Model requests
+    /// and tools before the answer count.
+    TimeToFirstToken,
 }
 
 impl LatencyMetric {
     /// Every latency.
-    pub const ALL: [Self; 4] =
-        [Self::RequestLatency, Self::TimeToFirstToken, Self::InterTokenLatency, Self::AgentRunLatency];
+    pub const ALL: [Self; 5] = [
+        Self::RequestLatency,
+        Self::RequestTimeToFirstToken,
+        Self::InterTokenLatency,
+        Self::AgentRunLatency,
+        Self::TimeToFirstToken,
+    ];
 
     /// The name in the API, on the wire and in the evidence.
     #[must_use]

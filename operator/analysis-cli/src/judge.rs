@@ -271,9 +271,10 @@ const fn natural_unit(metric: Metric) -> Unit {
         | Metric::OutputTokensPerRun
         | Metric::RunSuccess
         | Metric::TaskSuccess
+        | Metric::TimeToFirstToken
         | Metric::ApprovalWait => Unit::Run,
         Metric::RequestLatency
-        | Metric::TimeToFirstToken
+        | Metric::RequestTimeToFirstToken
         | Metric::InterTokenLatency
         | Metric::Cancelled
         | Metric::Shed => Unit::Request,

@@ -16,6 +16,7 @@ use crate::{
     cluster::{Cluster, ClusterError, Place},
     conversation::{Run, conversation},
     decision::{Decision, NothingToDecide, word},
+    explain::{UnknownCandidate, explain},
     measured::Measurements,
     overview::overview,
     report::{Material, report},
@@ -71,6 +72,13 @@ enum Command {
         /// Output file; the default is standard output.
         #[arg(short, long)]
         output: Option<PathBuf>,
+    },
+    /// Explains why this configuration serves, and for each other one why it does not.
+    Explain {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Other candidates to explain: an engine, or ENGINE/CONFIGURATION. The default is all of them.
+        candidate: Option<String>,
     },
     /// Shows the traffic of stable and canary, the judge's verdict and its evidence.
     Rollout {
@@ -155,6 +163,15 @@ pub enum CommandError {
     /// There is nothing to report.
     #[error("{0} has no campaign to report: it has no spec.profiling, or its engines are still being built")]
     NoProfile(String),
+    /// There is no such candidate to explain.
+    #[error("failed to explain {name}")]
+    Explain {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Which are known.
+        #[source]
+        source: UnknownCandidate,
+    },
     /// The report cannot be written.
     #[error("failed to write {path}")]
     Report {
@@ -186,6 +203,7 @@ impl CommandError {
             | Self::Ask(_)
             | Self::NoAnswer
             | Self::NoProfile(_)
+            | Self::Explain { .. }
             | Self::Report { .. }
             | Self::Write(_) => 1,
         }
@@ -213,6 +231,13 @@ impl Args {
                 wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
             }
             Command::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
+            Command::Explain { name, candidate } => {
+                let object = cluster.get(&name).await.map_err(CommandError::Show)?;
+                let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
+                let text = explain(&object, profile.as_ref(), candidate.as_deref());
+                let text = text.map_err(|source| CommandError::Explain { name, source })?;
+                write!(out, "{text}").map_err(CommandError::Write)
+            }
             Command::Rollout { name, watch: true } => {
                 follow_rollout(&cluster, &name, &mut out).await.map_err(CommandError::Wait)
             }

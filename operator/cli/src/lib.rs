@@ -1,13 +1,15 @@
 //! Slipway from the command line.
 //!
-//! The output is made by pure functions of what was read ([`overview`], [`candidates`], [`progress`], [`conversation`],
-//! [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and [`wait`] put the two together.
+//! The output is made by pure functions of what was read ([`overview`], [`candidates`], [`mod@explain`],
+//! [`progress`], [`conversation`], [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and [`wait`] put
+//! the two together.
 
 pub mod args;
 pub mod candidates;
 pub mod cluster;
 pub mod conversation;
 pub mod decision;
+pub mod explain;
 pub mod failure;
 pub mod measured;
 pub mod overview;

@@ -19,7 +19,7 @@ from pathlib import Path
 
 WINDOW = 10.0
 EPOCH = 1_789_000_000
-LATENCIES = ("AgentRunLatency", "ModelTime", "ToolTime", "RequestLatency", "TimeToFirstToken")
+LATENCIES = ("AgentRunLatency", "ModelTime", "ToolTime", "RequestLatency", "RequestTimeToFirstToken")
 METRICS = LATENCIES + ("InterTokenLatency", "ModelCallsPerRun", "OutputTokensPerRun", "RunSuccess")
 # A run that takes longer has failed, as with the runtime's own limit.
 RUN_TIMEOUT = 300.0

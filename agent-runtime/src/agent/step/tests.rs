@@ -6,7 +6,7 @@ use proptest::{prelude::*, sample::Index};
 use super::*;
 use crate::agent::{
     grammar::MalformedTurn,
-    timings::{progress, request_latencies, timings},
+    timings::{first_token, progress, request_latencies, timings},
 };
 
 const LIMITS: Limits = Limits { max_steps: 3, max_tokens_per_step: 100, max_tokens: None };
@@ -284,6 +284,25 @@ fn time_is_told_apart_by_what_was_waited_for() {
     let latencies = request_latencies(&run.state);
     assert_eq!((latencies.request, latencies.first_token), (Some(2_000), Some(1_000)));
     assert_eq!(latencies.inter_token, Some(100));
+    // The client sees nothing before the answer: neither the first request's tokens nor those of its actions.
+    assert_eq!(first_token(&run.state), Some(10_000));
+}
+
+#[test]
+fn the_first_token_is_that_of_the_answer_and_stays() {
+    let mut run = Run::new(LIMITS);
+    run.writes("Thought: easy\n", None); // at 1 ms
+    assert_eq!(first_token(&run.state), None);
+    run.writes("Answer: 1", None); // at 2 ms
+    run.ends_turn("2\n\n"); // at 3 ms
+    assert_eq!(first_token(&run.state), Some(2_000));
+}
+
+#[test]
+fn a_run_without_an_answer_has_no_first_token() {
+    let mut run = Run::new(LIMITS);
+    run.ends_turn("nonsense\n\n");
+    assert_eq!(first_token(&run.state), None);
 }
 
 /// A model's script and an order of events, as proptest draws them.

@@ -86,6 +86,9 @@ struct UsageView {
 #[serde(rename_all = "camelCase")]
 struct TimingsView {
     total_microseconds: u64,
+    /// Until the first token of the answer; absent without an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_to_first_token_microseconds: Option<u64>,
     model_microseconds: u64,
     tool_microseconds: u64,
     other_microseconds: u64,
@@ -118,6 +121,7 @@ impl Viewer {
             usage: usage(state),
             timings: TimingsView {
                 total_microseconds: times.total,
+                time_to_first_token_microseconds: timings::first_token(state),
                 model_microseconds: times.model,
                 tool_microseconds: times.tools,
                 other_microseconds: times.other,

@@ -28,7 +28,7 @@ fn recorder() -> Recorder {
     };
     let objectives = vec![
         objective("answer", LatencyMetric::AgentRunLatency, 4_000_000),
-        objective("token", LatencyMetric::TimeToFirstToken, 300_000),
+        objective("token", LatencyMetric::RequestTimeToFirstToken, 300_000),
     ];
     Recorder::new(Identity { revision: "agent-1".into(), pod: "agent-1-x".into() }, objectives, START)
 }
@@ -39,7 +39,8 @@ fn two_seconds() -> RunValues {
         model_micros: 1_500_000,
         tool_micros: 400_000,
         worst_request_micros: Some(800_000),
-        worst_first_token_micros: Some(90_000),
+        first_token_micros: Some(1_900_000),
+        worst_request_first_token_micros: Some(90_000),
         worst_inter_token_micros: None,
         model_calls: 2,
         output_tokens: 40,
@@ -167,18 +168,18 @@ fn each_run_in_flight_has_an_age_of_its_own() {
 }
 
 #[test]
-fn a_wait_for_the_first_token_shows_before_it_ends_and_not_after() {
+fn a_wait_for_the_first_token_of_a_request_shows_before_it_ends_and_not_after() {
     let mut recorder = recorder();
     let unit = recorder.start(at(0.0), stratum(), Session::New);
     let waiting = |since, has_first_token| Waiting::Model { since: at(since), has_first_token };
     recorder.progress(at(8.0), unit, Progress { waiting: waiting(8.0, false), ..Progress::default() });
     let first_token =
-        Progress { worst_first_token_micros: 3_000_000, waiting: waiting(8.0, true), ..Progress::default() };
+        Progress { worst_request_first_token_micros: 3_000_000, waiting: waiting(8.0, true), ..Progress::default() };
     recorder.progress(at(11.0), unit, first_token);
     let windows = recorder.evidence(at(20.0), None).windows;
     let oldest = |window, metric| row(window, metric).oldest_in_flight_microseconds;
-    assert_eq!(oldest(&windows[0], Metric::TimeToFirstToken), 2_000_000);
-    assert_eq!(oldest(&windows[1], Metric::TimeToFirstToken), 3_000_000);
+    assert_eq!(oldest(&windows[0], Metric::RequestTimeToFirstToken), 2_000_000);
+    assert_eq!(oldest(&windows[1], Metric::RequestTimeToFirstToken), 3_000_000);
     assert_eq!(oldest(&windows[1], Metric::RequestLatency), 12_000_000);
     assert_eq!(oldest(&windows[1], Metric::ToolTime), 0);
 }
@@ -255,10 +256,23 @@ fn a_cancel_past_an_objective_is_an_error() {
 }
 
 #[test]
+fn a_user_waits_for_the_first_token_from_the_start_of_the_run_until_the_answer_begins() {
+    let mut recorder = recorder();
+    let unit = recorder.start(at(1.0), stratum(), Session::New);
+    let waiting = Waiting::Tools { since: at(2.0) };
+    recorder.progress(at(2.0), unit, Progress { waiting, ..Progress::default() });
+    let answering = Progress { first_token_micros: Some(14_000_000), ..Progress::default() };
+    recorder.progress(at(15.0), unit, answering);
+    let windows = recorder.evidence(at(20.0), None).windows;
+    let oldest = |window| row(window, Metric::TimeToFirstToken).oldest_in_flight_microseconds;
+    assert_eq!([oldest(&windows[0]), oldest(&windows[1])], [9_000_000, 14_000_000]);
+}
+
+#[test]
 fn objectives_judge_the_values_of_a_success() {
     let mut recorder = recorder();
     let unit = recorder.start(at(0.0), stratum(), Session::New);
-    let values = RunValues { worst_first_token_micros: Some(300_001), ..two_seconds() };
+    let values = RunValues { worst_request_first_token_micros: Some(300_001), ..two_seconds() };
     let judged = recorder.finish(at(2.0), unit, Completion::Succeeded(values));
     assert_eq!(judged, [("answer".into(), true), ("token".into(), false)]);
 }

@@ -69,6 +69,9 @@ pub struct AutoscalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub requests_in_flight: Option<String>,
+    /// The same number in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_in_flight_thousandths: Option<i64>,
     /// Reason for the number of pods, in one word.
     #[schemars(length(max = 63))]
     pub reason: String,

@@ -56,8 +56,9 @@ pub use slo::{
     ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ToldFact,
+    AgentDeploymentStatus, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures, MeasuredQuality,
+    ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ThroughputFigures,
+    ToldFact,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,

@@ -55,6 +55,9 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub expected_verdict: Option<String>,
+    /// The same duration in seconds. Absent if it is unknown, or longer than a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_verdict_seconds: Option<i64>,
     /// Evidence of harm for each guard. The canary is rolled back when the logarithm of the weighted mean reaches
     /// that of one over `judge.falseRollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -157,10 +160,16 @@ pub struct GuardrailStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub value: Option<String>,
+    /// The same value in millionths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_millionths: Option<i64>,
     /// Maximum value. Absent if it is a multiple of a value that stable does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub limit: Option<String>,
+    /// The same maximum in millionths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_millionths: Option<i64>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
@@ -233,6 +242,9 @@ pub struct LogEvidence {
     /// Natural logarithm of its e-value.
     #[schemars(length(max = 16))]
     pub log_evidence: String,
+    /// The same logarithm in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_evidence_thousandths: Option<i64>,
 }
 
 /// A revision whose pods will be removed.

@@ -5,10 +5,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    autoscaling::AutoscalingStatus, drift::DriftStatus, model::Precision, reprofiling::ReprofilingStatus,
+    autoscaling::AutoscalingStatus,
+    drift::DriftStatus,
+    model::Precision,
+    reprofiling::ReprofilingStatus,
     rollout_status::RolloutStatus,
+    slo::{LatencyMetric, ThroughputUnit},
 };
-use crate::v1alpha1::shared::{self, ServingConfiguration};
+use crate::{
+    v1alpha1::shared::{self, ServingConfiguration},
+    values::Percentile,
+};
 
 /// Observed state of an AgentDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +57,12 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub objectives_met: Option<String>,
+    /// Number of objectives that are observed: the second number of `objectivesMet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_objectives: Option<i32>,
+    /// Number of observed objectives that are met: the first number of `objectivesMet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met_objectives: Option<i32>,
     /// Names of the objectives that were missed when traffic last judged them. An objective without traffic keeps its
     /// state. Receivers are notified of changes to this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,6 +96,12 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub ready_replicas: Option<String>,
+    /// Number of ready pods: the first number of `readyReplicas`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_pods: Option<i32>,
+    /// Number of wanted pods: the second number of `readyReplicas`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted_pods: Option<i32>,
     /// State of autoscaling, with `spec.serving.autoscaling`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<AutoscalingStatus>,
@@ -348,6 +367,18 @@ pub struct ObjectiveStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub window: Option<String>,
+    /// The same time in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<i64>,
+    /// The same figures as numbers, of a latency objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyFigures>,
+    /// The same figures as numbers, of `slo.errorRate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_rate: Option<ErrorRateFigures>,
+    /// The same figures as numbers, of `slo.throughput`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<ThroughputFigures>,
     /// Whether the observed value meets the target. Absent without traffic, and for throughput, which only profiling
     /// judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,6 +389,54 @@ pub struct ObjectiveStatus {
     pub budget: Option<ErrorBudget>,
 }
 
+/// Figures of a latency objective as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyFigures {
+    /// Latency that is bounded.
+    pub metric: LatencyMetric,
+    /// Percentile that is bounded.
+    pub percentile: Percentile,
+    /// The bound.
+    pub target_microseconds: i64,
+    /// Value that profiling predicts. Absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_microseconds: Option<i64>,
+    /// Value that the serving pods observed. Absent without traffic, and if the percentile is a failed run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_microseconds: Option<i64>,
+    /// Difference of the observed value from the predicted one, in percent of the latter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction_error_percent: Option<i64>,
+}
+
+/// Figures of `slo.errorRate` as numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorRateFigures {
+    /// The bound.
+    pub target_parts_per_million: i64,
+    /// Share that failed when profiling measured. Absent if nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_parts_per_million: Option<i64>,
+    /// Share that failed on the serving pods. Absent without traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_parts_per_million: Option<i64>,
+}
+
+/// Figures of `slo.throughput` as numbers, over all replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThroughputFigures {
+    /// What is counted.
+    pub unit: ThroughputUnit,
+    /// The bound, per 1,000 seconds.
+    pub target_per_kilosecond: i64,
+    /// What profiling predicts, per 1,000 seconds. Absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_per_kilosecond: Option<i64>,
+}
+
 /// An error budget: the share of bad runs that an objective allows, and how much of it is left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -365,9 +444,15 @@ pub struct ErrorBudget {
     /// What is left, rounded down: `83%`. Below zero it is overspent, and the objective is missed over the window.
     #[schemars(length(max = 8))]
     pub left: String,
+    /// What is left, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_percent: Option<i32>,
     /// Time for which Prometheus really has counters, at most 30 days: `12d`.
     #[schemars(length(max = 16))]
     pub window: String,
+    /// The same time in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<i64>,
     /// When Prometheus was queried.
     pub at: Time,
 }

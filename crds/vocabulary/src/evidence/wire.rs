@@ -8,17 +8,23 @@ use crate::{LatencyMetric, evidence::Histogram};
 
 /// Version of the form that this program writes, and the latest that it reads. A field that older readers may leave out
 /// raises nothing; a change that they would misread does.
-pub const VERSION: u32 = 1;
+///
+/// | version | change |
+/// |---|---|
+/// | 1 | `TimeToFirstToken` is the run's longest wait for the first token of a model request |
+/// | 2 | that is `RequestTimeToFirstToken`; `TimeToFirstToken` is the wait for the first token of the answer |
+pub const VERSION: u32 = 2;
 
 /// Longest age that is told apart, in windows: a day.
 pub const OLDEST_AGE: u16 = 8_640;
 
 /// Everything a pod has to report after the window the reader named.
+///
+/// In memory the metrics have the meaning of [`VERSION`], whatever version was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", from = "Written")]
 pub struct Evidence {
-    /// Version of the form. Pods that do not say it write version 1.
-    #[serde(default = "unsaid_version")]
+    /// Version of the form that the pod writes. Pods that do not say it write version 1.
     pub version: u32,
     /// The revision the pod serves.
     pub revision: String,
@@ -104,8 +110,41 @@ impl MetricWindow {
     }
 }
 
+/// The form as it was written, by a pod of any version.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    #[serde(default = "unsaid_version")]
+    version: u32,
+    revision: String,
+    pod: String,
+    started_at: String,
+    windows: Vec<Window>,
+}
+
 const fn unsaid_version() -> u32 {
     1
+}
+
+impl From<Written> for Evidence {
+    fn from(Written { version, revision, pod, started_at, mut windows }: Written) -> Self {
+        if version == 1 {
+            for counted in windows.iter_mut().flat_map(|window| &mut window.metrics) {
+                if counted.metric == Metric::TimeToFirstToken {
+                    counted.metric = Metric::RequestTimeToFirstToken;
+                }
+            }
+        }
+        Self { version, revision, pod, started_at, windows }
+    }
+}
+
+impl Evidence {
+    /// Whether the pod counts how long users wait for the first token of an answer.
+    #[must_use]
+    pub const fn has_time_to_first_token(&self) -> bool {
+        self.version >= 2
+    }
 }
 
 /// What one observation belongs to.
@@ -130,8 +169,8 @@ pub enum Metric {
     ToolTime,
     /// A model request from send to last token; in agent mode the run's worst.
     RequestLatency,
-    /// From send to first token; in agent mode the run's worst.
-    TimeToFirstToken,
+    /// A model request from send to its first token; in agent mode the run's worst.
+    RequestTimeToFirstToken,
     /// A request's mean time between tokens; in agent mode the run's worst.
     InterTokenLatency,
     /// Model calls of a run. Values are calls.
@@ -149,16 +188,18 @@ pub enum Metric {
     /// Whether runs did what they were for, as clients say afterwards: `count` runs were judged, of which `errors` did
     /// not. Values are the scores of the others, in millionths.
     TaskSuccess,
+    /// A run from admission to the first token of its answer.
+    TimeToFirstToken,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::AgentRunLatency,
         Self::ModelTime,
         Self::ToolTime,
         Self::RequestLatency,
-        Self::TimeToFirstToken,
+        Self::RequestTimeToFirstToken,
         Self::InterTokenLatency,
         Self::ModelCallsPerRun,
         Self::OutputTokensPerRun,
@@ -167,6 +208,7 @@ impl Metric {
         Self::Cancelled,
         Self::Shed,
         Self::TaskSuccess,
+        Self::TimeToFirstToken,
     ];
 
     /// The metric by which the evidence counts what an objective can bound.
@@ -175,6 +217,7 @@ impl Metric {
         match latency {
             LatencyMetric::RequestLatency => Self::RequestLatency,
             LatencyMetric::TimeToFirstToken => Self::TimeToFirstToken,
+            LatencyMetric::RequestTimeToFirstToken => Self::RequestTimeToFirstToken,
             LatencyMetric::InterTokenLatency => Self::InterTokenLatency,
             LatencyMetric::AgentRunLatency => Self::AgentRunLatency,
         }
@@ -186,6 +229,7 @@ impl Metric {
         match self {
             Self::RequestLatency => Some(LatencyMetric::RequestLatency),
             Self::TimeToFirstToken => Some(LatencyMetric::TimeToFirstToken),
+            Self::RequestTimeToFirstToken => Some(LatencyMetric::RequestTimeToFirstToken),
             Self::InterTokenLatency => Some(LatencyMetric::InterTokenLatency),
             Self::AgentRunLatency => Some(LatencyMetric::AgentRunLatency),
             Self::ModelTime
@@ -209,6 +253,7 @@ impl Metric {
             Self::ToolTime => "ToolTime",
             Self::RequestLatency => "RequestLatency",
             Self::TimeToFirstToken => "TimeToFirstToken",
+            Self::RequestTimeToFirstToken => "RequestTimeToFirstToken",
             Self::InterTokenLatency => "InterTokenLatency",
             Self::ModelCallsPerRun => "ModelCallsPerRun",
             Self::OutputTokensPerRun => "OutputTokensPerRun",

@@ -101,8 +101,8 @@ pub enum Change {
     /// Unknown or both: every latency metric and errors are guarded.
     #[default]
     Any,
-    /// Engine or configuration: errors, model time, TTFT, ITL and request latency; run latency against its objective
-    /// only.
+    /// Engine or configuration: errors, model time and the latencies of requests; those of runs against their
+    /// objectives only.
     Engine,
     /// Prompt or tools: run latency and errors.
     Agent,
@@ -184,7 +184,7 @@ pub enum ConfigError {
     },
     /// An objective is on a metric that is not a latency.
     #[error(
-        "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, ModelTime, ToolTime, RequestLatency, TimeToFirstToken or InterTokenLatency"
+        "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, TimeToFirstToken, ModelTime, ToolTime, RequestLatency, RequestTimeToFirstToken or InterTokenLatency"
     )]
     NoLatency {
         /// Position of the objective.
@@ -260,10 +260,13 @@ impl Config {
         Ok(self)
     }
 
-    /// Buckets by which the reference of a metric lies above stable: the predicted ratio, never less than none.
+    /// Buckets by which the reference of a metric lies above stable: the predicted ratio, never less than none. A user
+    /// waits for the first token through most of a run, whose ratio stands for it where none is known.
     #[must_use]
     pub fn predicted_bins(&self, metric: Metric) -> u16 {
-        let ratio = self.predictions.iter().find(|prediction| prediction.metric == metric);
+        let of = |metric: Metric| self.predictions.iter().find(|prediction| prediction.metric == metric);
+        let of_run = || (metric == Metric::TimeToFirstToken).then(|| of(Metric::AgentRunLatency)).flatten();
+        let ratio = of(metric).or_else(of_run);
         let ppm = ratio.map_or(0, |prediction| prediction.ratio_percent.saturating_sub(100).saturating_mul(10_000));
         bucket::bins_within(ppm)
     }
@@ -278,6 +281,7 @@ pub const fn is_latency(metric: Metric) -> bool {
         | Metric::ToolTime
         | Metric::RequestLatency
         | Metric::TimeToFirstToken
+        | Metric::RequestTimeToFirstToken
         | Metric::InterTokenLatency => true,
         Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun

@@ -208,7 +208,7 @@ mod tests {
             has(Metric::AgentRunLatency, Unit::Run),
             has(Metric::RequestLatency, Unit::Run),
             has(Metric::RequestLatency, Unit::Request),
-            has(Metric::TimeToFirstToken, Unit::Request),
+            has(Metric::RequestTimeToFirstToken, Unit::Request),
         ];
         assert_eq!(found, [true, false, true, false]);
     }

@@ -313,6 +313,7 @@ pub(super) const fn is_served(metric: Metric) -> bool {
         | Metric::ToolTime
         | Metric::RequestLatency
         | Metric::TimeToFirstToken
+        | Metric::RequestTimeToFirstToken
         | Metric::InterTokenLatency
         | Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun

@@ -20,8 +20,11 @@ pub(super) enum Role {
 /// The role of a metric under a change; `None` for metrics that are not judged.
 pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
     match metric {
-        Metric::AgentRunLatency => Some(if change == Change::Engine { Role::Absolute } else { Role::Guard }),
-        Metric::ModelTime | Metric::RequestLatency | Metric::TimeToFirstToken | Metric::InterTokenLatency => {
+        // Runs take as long as their tools, too: an engine is held to their objectives only.
+        Metric::AgentRunLatency | Metric::TimeToFirstToken => {
+            Some(if change == Change::Engine { Role::Absolute } else { Role::Guard })
+        }
+        Metric::ModelTime | Metric::RequestLatency | Metric::RequestTimeToFirstToken | Metric::InterTokenLatency => {
             Some(if change == Change::Agent { Role::Diagnostic } else { Role::Guard })
         }
         Metric::RunSuccess | Metric::TaskSuccess => Some(Role::Errors),

@@ -249,7 +249,7 @@ pub fn blame(evidence: &[Evidence], alpha: f64) -> Vec<Blame> {
     let accuses = |metrics: &[Metric]| accused.iter().any(|metric| metrics.contains(metric));
     let has_more_steps = accuses(&[Metric::ModelCallsPerRun, Metric::OutputTokensPerRun]);
     let mut blame = Vec::new();
-    if accuses(&[Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency])
+    if accuses(&[Metric::RequestLatency, Metric::RequestTimeToFirstToken, Metric::InterTokenLatency])
         || (accuses(&[Metric::ModelTime]) && !has_more_steps)
     {
         blame.push(Blame::Engine);

@@ -29,7 +29,7 @@ pub fn complete(world: &World, outcome: &Outcome, found: AgentDeploymentStatus) 
     let stand_in = stand_in(world, &found);
     let ready = view.map_or(0, |view| view.ready) + stand_in.as_ref().map_or(0, |stand_in| stand_in.ready);
     let profile = found.profile.as_ref().and_then(|name| world.profiles.get(name));
-    let (slo, objectives_met) = objectives::summarise(world, profile);
+    let (slo, tally) = objectives::summarise(world, profile);
     let slo = error_budget::with_budgets(world, slo);
     let selector =
         |revision: &String| format!("{}={},{}={revision}", labels::AGENT_DEPLOYMENT, world.name, labels::REVISION);
@@ -37,12 +37,16 @@ pub fn complete(world: &World, outcome: &Outcome, found: AgentDeploymentStatus) 
         observed_generation: Some(world.generation),
         replicas: view.map_or(0, |view| view.wanted) + stand_in.as_ref().map_or(0, |stand_in| stand_in.wanted),
         ready_replicas: Some(format!("{ready}/{}", world.replicas())),
+        ready_pods: Some(ready),
+        wanted_pods: Some(world.replicas()),
         selector: outcome.serving.as_ref().map(selector),
         stage: Some(stage(outcome)),
         selected: served_configuration(world, outcome).or(found.selected),
         missed_objectives: objectives::missed(&slo, &world.status.missed_objectives),
         slo,
-        objectives_met,
+        objectives_met: tally.map(|tally| tally.to_string()),
+        observed_objectives: tally.map(|tally| tally.observed),
+        met_objectives: tally.map(|tally| tally.met),
         ..found
     };
     let ready = ready_condition(world, outcome, view, stand_in.as_ref());

@@ -22,6 +22,8 @@ pub struct Scaling {
 pub struct Needed {
     /// Model requests in flight: `12.4`.
     pub requests: String,
+    /// The same number in thousandths.
+    pub requests_thousandths: i64,
     /// Those that one pod is to carry at most.
     pub target: i32,
     /// Runs that were refused in half a minute.

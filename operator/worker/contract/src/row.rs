@@ -72,7 +72,44 @@ pub struct Latency {
     pub upper_micros: Option<u64>,
 }
 
-type LatencyTuple = (LatencyMetric, Percentile, u64, u64, Option<u64>);
+type LatencyTuple = (MetricWord, Percentile, u64, u64, Option<u64>);
+
+/// A latency's word in a row. Rows of earlier workers are read, and tasks keep their text: a word never changes its
+/// meaning. `TimeToFirstToken` is that of a model request, as the first workers wrote it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum MetricWord {
+    RequestLatency,
+    #[serde(rename = "TimeToFirstToken")]
+    RequestTimeToFirstToken,
+    InterTokenLatency,
+    AgentRunLatency,
+    #[serde(rename = "UserTimeToFirstToken")]
+    TimeToFirstToken,
+}
+
+impl From<MetricWord> for LatencyMetric {
+    fn from(word: MetricWord) -> Self {
+        match word {
+            MetricWord::RequestLatency => Self::RequestLatency,
+            MetricWord::RequestTimeToFirstToken => Self::RequestTimeToFirstToken,
+            MetricWord::InterTokenLatency => Self::InterTokenLatency,
+            MetricWord::AgentRunLatency => Self::AgentRunLatency,
+            MetricWord::TimeToFirstToken => Self::TimeToFirstToken,
+        }
+    }
+}
+
+impl From<LatencyMetric> for MetricWord {
+    fn from(metric: LatencyMetric) -> Self {
+        match metric {
+            LatencyMetric::RequestLatency => Self::RequestLatency,
+            LatencyMetric::RequestTimeToFirstToken => Self::RequestTimeToFirstToken,
+            LatencyMetric::InterTokenLatency => Self::InterTokenLatency,
+            LatencyMetric::AgentRunLatency => Self::AgentRunLatency,
+            LatencyMetric::TimeToFirstToken => Self::TimeToFirstToken,
+        }
+    }
+}
 
 /// The GPU while a level ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,14 +269,14 @@ impl NotMeasured {
 
 impl From<LatencyTuple> for Latency {
     fn from((metric, percentile, micros, lower_micros, upper_micros): LatencyTuple) -> Self {
-        Self { metric, percentile, micros, lower_micros, upper_micros }
+        Self { metric: metric.into(), percentile, micros, lower_micros, upper_micros }
     }
 }
 
 impl From<Latency> for LatencyTuple {
     fn from(latency: Latency) -> Self {
         let Latency { metric, percentile, micros, lower_micros, upper_micros } = latency;
-        (metric, percentile, micros, lower_micros, upper_micros)
+        (metric.into(), percentile, micros, lower_micros, upper_micros)
     }
 }
 

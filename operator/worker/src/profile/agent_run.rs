@@ -67,6 +67,17 @@ struct RunView {
     usage: Usage,
     #[serde(default)]
     steps: Vec<StepView>,
+    #[serde(default)]
+    timings: TimingsView,
+}
+
+/// Times of a run, as the sidecar took them from its admission on.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TimingsView {
+    total_microseconds: u64,
+    #[serde(default)]
+    time_to_first_token_microseconds: Option<u64>,
 }
 
 /// One model request of a run.
@@ -189,22 +200,21 @@ impl Agent {
 
     async fn timed(&self, input: usize, started: Instant, sent: Duration) -> Finished {
         let result = self.ask(&self.inputs[input]).await;
-        let answered = nanos(started.elapsed());
-        let (worst, result) = match result {
-            Ok(worst) => (worst, Ok(())),
-            Err(words) => (Worst::default(), Err(words)),
-        };
-        Finished { request: Request { sent: nanos(sent), answered, worst }, result }
+        let unmeasured = Request::new(nanos(sent), nanos(started.elapsed()));
+        match result {
+            Ok(run) => Finished { request: run.measured(unmeasured), result: Ok(()) },
+            Err(words) => Finished { request: unmeasured, result: Err(words) },
+        }
     }
 
     /// One run; a tool error fails it, because the trace then lacks what the model asked for.
-    async fn ask(&self, input: &str) -> Result<Worst, String> {
+    async fn ask(&self, input: &str) -> Result<RunView, String> {
         let request = self.client.post(format!("{}/v1/runs", self.endpoint)).timeout(self.timeout);
         let answer = request.json(&json!({"input": input})).send().await.map_err(|e| words(&e))?;
         let status = answer.status();
         let text = answer.text().await.map_err(|e| words(&e))?;
         match serde_json::from_str::<RunView>(&text) {
-            Ok(run) if run.status == "succeeded" && run.usage.tool_errors == 0 => Ok(worst(&run.steps)),
+            Ok(run) if run.status == "succeeded" && run.usage.tool_errors == 0 => Ok(run),
             Ok(run) if run.usage.tool_errors > 0 => Err("a tool call had no recorded result".to_owned()),
             Ok(run) => Err(format!("the run {}: {}", run.status, run.error.unwrap_or_default())),
             Err(_) => Err(format!("the sidecar answered {status}: {}", text.chars().take(200).collect::<String>())),
@@ -237,6 +247,18 @@ fn served_nanos(successes: &[Request], length: Duration) -> u64 {
     let answered = || successes.iter().map(|request| request.answered);
     let between = answered().max().unwrap_or_default() - answered().min().unwrap_or_default();
     between.max(nanos(length))
+}
+
+impl RunView {
+    /// The run as it was measured, from when it was sent and answered. What its user saw of the first token is the time
+    /// until the answer was complete, without the time that the answer took from its first token on.
+    fn measured(&self, unmeasured: Request) -> Request {
+        let TimingsView { total_microseconds, time_to_first_token_microseconds } = self.timings;
+        let waited = unmeasured.answered.saturating_sub(unmeasured.sent) / 1_000;
+        let first_token = time_to_first_token_microseconds
+            .map(|micros| waited.saturating_sub(total_microseconds.saturating_sub(micros)));
+        Request { worst: worst(&self.steps), first_token, ..unmeasured }
+    }
 }
 
 /// The worst of a run's model requests, as the evidence of a served pod counts it.
@@ -336,5 +358,18 @@ mod tests {
         let expected = Worst { request: Some(90_000), first_token: Some(40_000), inter_token: Some(20_000) };
         assert_eq!(worst(&steps), expected);
         assert_eq!(worst(&steps[2..]), Worst { request: Some(70_000), ..Worst::default() });
+    }
+
+    #[test]
+    fn a_user_waits_for_the_first_token_from_sending_on_and_through_every_request_before_the_answer() {
+        let run = |timings: &str| -> Request {
+            let text = format!(r#"{{"status":"succeeded","usage":{{"toolErrors":0}},"timings":{{{timings}}}}}"#);
+            let view: RunView = serde_json::from_str(&text).unwrap();
+            view.measured(Request::new(1_000_000, 201_000_000))
+        };
+        // It was admitted 20 ms after it was sent, and the answer took 30 ms from its first token on.
+        let streamed = run(r#""totalMicroseconds":180000,"timeToFirstTokenMicroseconds":150000"#);
+        assert_eq!(streamed.first_token, Some(170_000));
+        assert_eq!(run(r#""totalMicroseconds":180000"#).first_token, None, "a sidecar that does not say it");
     }
 }

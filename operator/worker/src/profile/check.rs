@@ -56,7 +56,8 @@ pub enum TaskProblem {
     InputHash(String),
     /// The driver can measure none of what the objectives limit.
     #[error(
-        "objective {objective:?} limits {metric:?}, but driver {driver} measures only {measures:?} and thus none of the objectives: add an objective on what it measures, or set profiling.driver to {other}"
+        "objective {objective:?} limits {metric}, but driver {driver} measures only {} and thus none of the objectives: add an objective on what it measures, or set profiling.driver to {other}",
+        measures.iter().map(|metric| metric.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Metric {
         /// The first objective.
@@ -219,7 +220,7 @@ mod tests {
         task.objectives = vec![LatencyObjective { name: "first".into(), metric, percentile, max_microseconds }];
         assert_eq!(
             problem(&task),
-            "objective \"first\" limits TimeToFirstToken, but driver ModelAnalyzer measures only [RequestLatency] and thus none of the objectives: add an objective on what it measures, or set profiling.driver to AgentRun"
+            "objective \"first\" limits TimeToFirstToken, but driver ModelAnalyzer measures only RequestLatency, RequestTimeToFirstToken and thus none of the objectives: add an objective on what it measures, or set profiling.driver to AgentRun"
         );
         let of_requests = LatencyObjective { metric: LatencyMetric::RequestLatency, ..task.objectives[0].clone() };
         task.objectives.push(of_requests.clone());

@@ -90,7 +90,12 @@ pub fn reported(records: &Records, digest: Option<Digest>, rules: &Rules) -> Res
 /// was measured.
 fn latencies(records: &Records, objectives: &[LatencyObjective]) -> Vec<Latency> {
     let own = [Percentile::P50, Percentile::P99].map(|percentile| (records.metric, percentile));
-    let parts = [LatencyMetric::RequestLatency, LatencyMetric::TimeToFirstToken, LatencyMetric::InterTokenLatency];
+    let parts = [
+        LatencyMetric::TimeToFirstToken,
+        LatencyMetric::RequestLatency,
+        LatencyMetric::RequestTimeToFirstToken,
+        LatencyMetric::InterTokenLatency,
+    ];
     let parts = parts.map(|metric| (metric, Percentile::P50));
     let asked = objectives.iter().map(|o| (o.metric, o.percentile));
     let mut all: Vec<(LatencyMetric, Percentile)> = own.into_iter().chain(parts).chain(asked).collect();
@@ -295,7 +300,8 @@ mod tests {
         let mut runs = Records { metric: LatencyMetric::AgentRunLatency, ..records(300) };
         for (i, run) in runs.chunks[0].requests.iter_mut().enumerate() {
             let first_token = if i % 10 == 0 { 50_000 } else { 5_000 };
-            run.worst = Worst { first_token: Some(first_token), ..Worst::default() };
+            run.first_token = Some(first_token);
+            run.worst = Worst { first_token: Some(first_token / 5), ..Worst::default() };
         }
         runs
     }
@@ -311,6 +317,7 @@ mod tests {
         assert_eq!(judged(LatencyMetric::TimeToFirstToken, 60_000).0, MeasurementVerdict::Feasible);
         let missed = "it is missed: 10.0 % of 300 are above its limit".to_owned();
         assert_eq!(judged(LatencyMetric::TimeToFirstToken, 40_000), (MeasurementVerdict::Infeasible, missed));
+        assert_eq!(judged(LatencyMetric::RequestTimeToFirstToken, 10_000).0, MeasurementVerdict::Feasible);
         let unseen = "it needs 59 requests, 0 were measured".to_owned();
         assert_eq!(judged(LatencyMetric::InterTokenLatency, 1), (MeasurementVerdict::Unbounded, unseen));
     }
@@ -322,6 +329,7 @@ mod tests {
         let expected = [
             (LatencyMetric::AgentRunLatency, Percentile::P50, 20_000),
             (LatencyMetric::AgentRunLatency, Percentile::P99, 80_000),
+            (LatencyMetric::RequestTimeToFirstToken, Percentile::P50, 1_000),
             (LatencyMetric::TimeToFirstToken, Percentile::P50, 5_000),
         ];
         assert_eq!(found.into_iter().collect::<std::collections::BTreeSet<_>>(), expected.into_iter().collect());
@@ -350,7 +358,7 @@ mod tests {
     fn a_row_of_many_objectives_leaves_out_what_nobody_asked_for_and_then_the_last() {
         let all = [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
         let of = |metric| all.map(|p| LatencyObjective { metric, ..objective(p, 9_000_000) });
-        let objectives = [of(LatencyMetric::TimeToFirstToken), of(LatencyMetric::AgentRunLatency)].concat();
+        let objectives = [of(LatencyMetric::AgentRunLatency), of(LatencyMetric::TimeToFirstToken)].concat();
         let digest = Digest::from_bytes(&[7; 32]);
         let row = reported(&runs(), Some(digest), &rules(&objectives)).unwrap();
         let kept: Vec<_> = row.latencies.iter().map(|l| (l.metric, l.percentile)).collect();

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use slipway_worker_contract::{Gpu, LatencyMetric, ModelAnalyzerRow};
 
 /// A request or run that was answered, in nanoseconds of the client's clock. In JSON it is `[sent, answered]`, or for a
-/// run `[sent, answered, request, firstToken, interToken]`, the last three in microseconds or null.
+/// run `[sent, answered, request, requestFirstToken, interToken, firstToken]`, the last four in microseconds or null.
+/// Records of earlier workers have no `firstToken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Option<u64>>", into = "Vec<Option<u64>>")]
 pub struct Request {
@@ -15,8 +16,10 @@ pub struct Request {
     pub sent: u64,
     /// When its last response came.
     pub answered: u64,
-    /// The worst of a run's model requests.
+    /// The worst of a run's model requests; of a request its own.
     pub worst: Worst,
+    /// From sending to the first token of a run's answer, in microseconds; nothing where it was not seen.
+    pub first_token: Option<u64>,
 }
 
 /// The worst of a run's model requests, each kind by itself, in microseconds; nothing of what was not seen.
@@ -24,7 +27,7 @@ pub struct Request {
 pub struct Worst {
     /// The longest request.
     pub request: Option<u64>,
-    /// The longest wait for a first token.
+    /// The longest wait for a request's first token.
     pub first_token: Option<u64>,
     /// The longest mean time between tokens.
     pub inter_token: Option<u64>,
@@ -120,10 +123,18 @@ struct ExportedRequest {
 pub fn parse(export: &[u8]) -> Result<Vec<Request>, RecordsError> {
     let Export { experiments } = serde_json::from_slice(export).map_err(RecordsError::Syntax)?;
     let exported = experiments.into_iter().flat_map(|e| e.requests);
-    let mut requests: Vec<Request> =
-        exported.filter_map(|r| Some(Request::new(r.timestamp, *r.response_timestamps.last()?))).collect();
+    let mut requests: Vec<Request> = exported.filter_map(|request| answered(&request)).collect();
     requests.sort();
     Ok(requests)
+}
+
+/// A request that was answered. One whose answer came as a whole does not say when its first token came.
+fn answered(exported: &ExportedRequest) -> Option<Request> {
+    let ExportedRequest { timestamp, response_timestamps } = exported;
+    let (first, last) = (*response_timestamps.first()?, *response_timestamps.last()?);
+    let first_token = (response_timestamps.len() > 1).then(|| first.saturating_sub(*timestamp) / 1_000);
+    let worst = Worst { first_token, ..Worst::default() };
+    Some(Request { worst, ..Request::new(*timestamp, last) })
 }
 
 /// Keeps the steady part of a closed loop of `level` requests. It drops the first `level` sent, which met an idle
@@ -137,8 +148,7 @@ pub fn steady(requests: &[Request], level: u32) -> Result<Chunk, RecordsError> {
     let too_few = RecordsError::TooFew { found: requests.len(), needed: 2 * level + 1 };
     let end = requests.len().checked_sub(level).filter(|end| *end > level).ok_or(too_few)?;
     let start = requests[level].sent;
-    let shifted =
-        |r: &Request| Request { sent: r.sent - start, answered: r.answered.saturating_sub(start), worst: r.worst };
+    let shifted = |r: &Request| Request { sent: r.sent - start, answered: r.answered.saturating_sub(start), ..*r };
     let kept: Vec<Request> = requests[level..end].iter().map(shifted).collect();
     Ok(Chunk { window_nanos: requests[end].sent - start, requests: kept })
 }
@@ -186,19 +196,20 @@ impl Chunk {
 impl Request {
     /// A request of which only its own time is known.
     pub fn new(sent: u64, answered: u64) -> Self {
-        Self { sent, answered, worst: Worst::default() }
+        Self { sent, answered, worst: Worst::default(), first_token: None }
     }
 
     /// One of its latencies in microseconds, where its own time from sending to answer is `own`.
     pub fn micros(&self, metric: LatencyMetric, own: LatencyMetric) -> Option<f64> {
-        let worst = match metric {
+        let micros = match metric {
             metric if metric == own => return Some(self.latency_micros()),
             LatencyMetric::RequestLatency => self.worst.request,
-            LatencyMetric::TimeToFirstToken => self.worst.first_token,
+            LatencyMetric::RequestTimeToFirstToken => self.worst.first_token,
             LatencyMetric::InterTokenLatency => self.worst.inter_token,
+            LatencyMetric::TimeToFirstToken => self.first_token,
             LatencyMetric::AgentRunLatency => None,
         };
-        worst.map(|micros| micros as f64)
+        micros.map(|micros| micros as f64)
     }
 
     /// From sending to the last response, in microseconds.
@@ -213,21 +224,32 @@ impl TryFrom<Vec<Option<u64>>> for Request {
     fn try_from(numbers: Vec<Option<u64>>) -> Result<Self, Self::Error> {
         match numbers[..] {
             [Some(sent), Some(answered)] => Ok(Self::new(sent, answered)),
-            [Some(sent), Some(answered), request, first_token, inter_token] => {
-                Ok(Self { sent, answered, worst: Worst { request, first_token, inter_token } })
+            [Some(sent), Some(answered), request, of_request, inter_token] => {
+                let worst = Worst { request, first_token: of_request, inter_token };
+                Ok(Self { sent, answered, worst, first_token: None })
             }
-            _ => Err("a request is [sent, answered] or [sent, answered, request, firstToken, interToken]"),
+            [Some(sent), Some(answered), request, of_request, inter_token, first_token] => {
+                let worst = Worst { request, first_token: of_request, inter_token };
+                Ok(Self { sent, answered, worst, first_token })
+            }
+            _ => Err(
+                "a request is [sent, answered], or a run [sent, answered, request, requestFirstToken, interToken, firstToken]",
+            ),
         }
     }
 }
 
 impl From<Request> for Vec<Option<u64>> {
-    fn from(Request { sent, answered, worst }: Request) -> Self {
-        let Worst { request, first_token, inter_token } = worst;
-        match worst == Worst::default() {
-            true => vec![Some(sent), Some(answered)],
-            false => vec![Some(sent), Some(answered), request, first_token, inter_token],
+    fn from(Request { sent, answered, worst, first_token }: Request) -> Self {
+        let Worst { request, first_token: of_request, inter_token } = worst;
+        let mut numbers = vec![Some(sent), Some(answered)];
+        if worst != Worst::default() || first_token.is_some() {
+            numbers.extend([request, of_request, inter_token]);
         }
+        if first_token.is_some() {
+            numbers.push(first_token);
+        }
+        numbers
     }
 }
 
@@ -240,10 +262,11 @@ mod tests {
     #[test]
     fn an_export_of_perf_analyzer_is_read_in_the_order_of_sending() {
         let export = br#"{"experiments":[{"experiment":{"mode":"concurrency","value":4},"requests":[
-            {"timestamp":50,"request_inputs":{"text_input":"b"},"response_timestamps":[70,90],"response_outputs":[{},{}]},
-            {"timestamp":10,"response_timestamps":[30]},{"timestamp":99,"response_timestamps":[]}],
+            {"timestamp":50000,"request_inputs":{"text_input":"b"},"response_timestamps":[70000,90000],"response_outputs":[{},{}]},
+            {"timestamp":10000,"response_timestamps":[30000]},{"timestamp":99,"response_timestamps":[]}],
             "window_boundaries":[0,100]}],"version":"2.51.0","service_kind":"triton","endpoint":""}"#;
-        let expected = [Request::new(10, 30), Request::new(50, 90)];
+        let streamed = Worst { first_token: Some(20), ..Worst::default() };
+        let expected = [Request::new(10_000, 30_000), Request { worst: streamed, ..Request::new(50_000, 90_000) }];
         assert_eq!(parse(export).unwrap(), expected);
     }
 
@@ -267,13 +290,26 @@ mod tests {
         assert!(parse(b"{}").unwrap_err().to_string().starts_with("perf_analyzer's export is not understood"));
     }
 
+    #[test]
+    fn the_first_token_in_records_of_an_earlier_worker_is_that_of_the_worst_request() {
+        let read = |text: &str| serde_json::from_str::<Request>(text).unwrap();
+        let micros = |run: Request, metric| run.micros(metric, LatencyMetric::AgentRunLatency);
+        let before = read("[0,9000000,5000,400,20]");
+        assert_eq!(micros(before, LatencyMetric::RequestTimeToFirstToken), Some(400.0));
+        assert_eq!(micros(before, LatencyMetric::TimeToFirstToken), None);
+        let now = read("[0,9000000,5000,400,20,7000]");
+        assert_eq!(micros(now, LatencyMetric::RequestTimeToFirstToken), Some(400.0));
+        assert_eq!(micros(now, LatencyMetric::TimeToFirstToken), Some(7_000.0));
+    }
+
     proptest! {
         #[test]
         fn records_survive_their_bytes(
             sent in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 30, prop::option::of(0_u64..9)), 1..50)
         ) {
             let request = |(s, l, request): &(u64, u64, Option<u64>)| {
-                Request { worst: Worst { request: *request, ..Worst::default() }, ..Request::new(*s, s + l) }
+                let worst = Worst { request: *request, ..Worst::default() };
+                Request { worst, first_token: request.filter(|micros| micros % 2 == 0), ..Request::new(*s, s + l) }
             };
             let requests = sent.iter().map(request).collect();
             let records = Records {

@@ -33,7 +33,7 @@ fn evidence() -> Evidence {
 #[test]
 fn the_wire_form_has_the_documented_names() {
     let expected = concat!(
-        r#"{"version":1,"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
+        r#"{"version":2,"revision":"r7","pod":"agent-r7-0","startedAt":"2026-11-21T09:00:00Z","windows":[{"id":178000000,"metrics":["#,
         r#"{"metric":"TimeToFirstToken","unit":"Request","stratum":"miss/p11/f2","started":4,"newSessions":1,"inFlight":2,"#,
         r#""oldestInFlightMicroseconds":21500000,"inFlightAges":[[2,1]],"count":3,"errors":1,"sumMicroseconds":501000,"buckets":[[318,1],[605,1]]}],"#,
         r#""load":{"runMicroseconds":9000000,"modelRequestMicroseconds":6500000}}]}"#,
@@ -59,6 +59,21 @@ fn an_older_pod_says_no_version_and_no_ages() {
         serde_json::from_str::<MetricWindow>(&text).unwrap().ages()
     };
     assert_eq!([ages(0), ages(3)], [Some(Vec::new()), None], "nothing in flight has no age");
+}
+
+#[test]
+fn the_first_token_that_an_older_pod_reports_is_the_worst_of_the_runs_requests() {
+    let read = |version: &str| {
+        let metric = r#"{"metric":"TimeToFirstToken","unit":"Run","count":3,"errors":0}"#;
+        let text = format!(
+            r#"{{{version}"revision":"r","pod":"p","startedAt":"t","windows":[{{"id":7,"metrics":[{metric}]}}]}}"#
+        );
+        let evidence: Evidence = serde_json::from_str(&text).unwrap();
+        (evidence.windows[0].metrics[0].metric, evidence.has_time_to_first_token())
+    };
+    assert_eq!(read(""), (Metric::RequestTimeToFirstToken, false));
+    assert_eq!(read(r#""version":1,"#), (Metric::RequestTimeToFirstToken, false));
+    assert_eq!(read(r#""version":2,"#), (Metric::TimeToFirstToken, true));
 }
 
 #[test]

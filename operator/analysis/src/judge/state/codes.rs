@@ -13,7 +13,7 @@ pub(crate) const fn of_metric(metric: Metric) -> u8 {
         Metric::ModelTime => 1,
         Metric::ToolTime => 2,
         Metric::RequestLatency => 3,
-        Metric::TimeToFirstToken => 4,
+        Metric::RequestTimeToFirstToken => 4,
         Metric::InterTokenLatency => 5,
         Metric::ModelCallsPerRun => 6,
         Metric::OutputTokensPerRun => 7,
@@ -22,6 +22,7 @@ pub(crate) const fn of_metric(metric: Metric) -> u8 {
         Metric::Cancelled => 10,
         Metric::Shed => 11,
         Metric::TaskSuccess => 12,
+        Metric::TimeToFirstToken => 13,
     }
 }
 
@@ -83,13 +84,13 @@ mod tests {
 
     #[test]
     fn a_code_is_given_once_and_stays() {
-        let metrics: Vec<_> = (0..=13).map(|code| metric(code).map(Metric::as_str)).collect();
+        let metrics: Vec<_> = (0..=14).map(|code| metric(code).map(Metric::as_str)).collect();
         let names = [
             "AgentRunLatency",
             "ModelTime",
             "ToolTime",
             "RequestLatency",
-            "TimeToFirstToken",
+            "RequestTimeToFirstToken",
             "InterTokenLatency",
             "ModelCallsPerRun",
             "OutputTokensPerRun",
@@ -98,6 +99,7 @@ mod tests {
             "Cancelled",
             "Shed",
             "TaskSuccess",
+            "TimeToFirstToken",
         ];
         assert_eq!(metrics, names.map(Some).into_iter().chain([None]).collect::<Vec<_>>());
         assert_eq!([0, 1, 2, 3].map(unit), [Some(Unit::Run), Some(Unit::Request), Some(Unit::Session), None]);

@@ -66,12 +66,32 @@ fn step(Step { weight_percent, min_soak_seconds, max_soak_seconds }: &Step) -> S
 }
 
 fn objective(CountedObjective { metric, percentile, max_microseconds }: &CountedObjective) -> String {
-    let (metric, parts) = (metric.as_str(), Quantile::from(*percentile).parts_per_ten_thousand());
+    let (metric, parts) = (word(*metric), Quantile::from(*percentile).parts_per_ten_thousand());
     format!("Objective {{ metric: {metric}, percentile: Quantile({parts}), max_microseconds: {max_microseconds} }}")
 }
 
 fn prediction(Prediction { metric, ratio_percent }: &Prediction) -> String {
-    format!("Prediction {{ metric: {}, ratio_percent: {ratio_percent} }}", metric.as_str())
+    format!("Prediction {{ metric: {}, ratio_percent: {ratio_percent} }}", word(*metric))
+}
+
+/// The word of a metric. The first token of a request keeps the name under which it was hashed first.
+const fn word(metric: Metric) -> &'static str {
+    match metric {
+        Metric::RequestTimeToFirstToken => "TimeToFirstToken",
+        Metric::TimeToFirstToken => "UserTimeToFirstToken",
+        Metric::AgentRunLatency
+        | Metric::ModelTime
+        | Metric::ToolTime
+        | Metric::RequestLatency
+        | Metric::InterTokenLatency
+        | Metric::ModelCallsPerRun
+        | Metric::OutputTokensPerRun
+        | Metric::RunSuccess
+        | Metric::ApprovalWait
+        | Metric::Cancelled
+        | Metric::Shed
+        | Metric::TaskSuccess => metric.as_str(),
+    }
 }
 
 fn baseline_text(baseline: &Baseline) -> String {
@@ -80,7 +100,7 @@ fn baseline_text(baseline: &Baseline) -> String {
     let metric = |metric: Metric| {
         let strata: Vec<_> = counted.strata(metric).collect();
         let strata = joined(&strata, |(stratum, of)| format!("{stratum:?}: {}", counts(of)));
-        format!("{}: {{{strata}}}", metric.as_str())
+        format!("{}: {{{strata}}}", word(metric))
     };
     let metrics: Vec<_> = counted.metrics().map(metric).collect();
     format!(
@@ -131,6 +151,18 @@ mod tests {
                     Some(0.02), predictions: [Prediction { metric: RequestLatency, ratio_percent: 120 }], change: \
                     Engine, is_first_revision: false }";
         assert_eq!(config_text(&config()), text);
+    }
+
+    #[test]
+    fn the_first_token_of_requests_and_that_of_users_are_never_mistaken() {
+        let of = |metric| prediction(&Prediction { metric, ratio_percent: 120 });
+        assert_eq!(
+            [Metric::RequestTimeToFirstToken, Metric::TimeToFirstToken].map(of),
+            [
+                "Prediction { metric: TimeToFirstToken, ratio_percent: 120 }",
+                "Prediction { metric: UserTimeToFirstToken, ratio_percent: 120 }"
+            ]
+        );
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub(in crate::agent_deployment) fn decide(world: &World) -> Planned<Option<Autos
         revisions,
         target_requests_in_flight: target,
         requests_in_flight: scaling.load.as_ref().map(|load| load.requests.clone()),
+        requests_in_flight_thousandths: scaling.load.as_ref().map(|load| load.requests_thousandths),
         reason: scaling.reason().as_str().to_owned(),
         message: scaling.to_string(),
         unknown: unknown(&scaling.because),
@@ -172,6 +173,7 @@ impl Situation<'_> {
     fn scaling(&self, look: &Look, needed: i32, (pods, because): (i32, Because)) -> Scaling {
         let load = Needed {
             requests: format!("{:.1}", look.requests as f64 / MILLIONTHS as f64),
+            requests_thousandths: i64::try_from(look.requests / (MILLIONTHS / 1_000)).unwrap_or(i64::MAX),
             target: i32::try_from(self.target).unwrap_or(i32::MAX),
             refused: look.refused,
             pods: needed,

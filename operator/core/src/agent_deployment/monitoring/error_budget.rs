@@ -46,8 +46,14 @@ pub fn with_budgets(world: &World, entries: Vec<ObjectiveStatus>) -> Vec<Objecti
         let objective = declared.iter().find(|objective| objective.name == entry.name)?;
         match &world.budgets {
             BudgetsView::Counted { runs, seconds } => {
-                let left = left(*runs.get(&entry.name)?, objective.allowed.ratio())?;
-                Some(ErrorBudget { left, window: span(*seconds), at: Time(world.now) })
+                let left = left_percent(*runs.get(&entry.name)?, objective.allowed.ratio())?;
+                Some(ErrorBudget {
+                    left: format!("{left}%"),
+                    left_percent: Some(left),
+                    window: span(*seconds),
+                    window_seconds: i64::try_from(*seconds).ok(),
+                    at: Time(world.now),
+                })
             }
             BudgetsView::NotAsked | BudgetsView::Failed { .. } => {
                 let same = |known: &&ObjectiveStatus| known.name == entry.name && known.target == entry.target;
@@ -59,7 +65,7 @@ pub fn with_budgets(world: &World, entries: Vec<ObjectiveStatus>) -> Vec<Objecti
 }
 
 /// What is left, in whole percent, rounded down: a budget that is overspent is below zero. Absent without a run.
-fn left(JudgedRuns { good, bad }: JudgedRuns, allowed: f64) -> Option<String> {
+fn left_percent(JudgedRuns { good, bad }: JudgedRuns, allowed: f64) -> Option<i32> {
     let runs = good + bad;
     // Prometheus extrapolates: less than one run is none.
     if runs < 0.5 {
@@ -71,7 +77,7 @@ fn left(JudgedRuns { good, bad }: JudgedRuns, allowed: f64) -> Option<String> {
         (true, false) => -MOST,
         (false, false) => 100.0,
     };
-    Some(format!("{left:.0}%"))
+    Some(left as i32)
 }
 
 /// A span for people: `45s`, `40m`, `5h`, `12d`.
@@ -111,9 +117,10 @@ fn is_met(entry: &ObjectiveStatus, now: Timestamp) -> Option<bool> {
     fresh.map(|budget| !is_overspent(budget)).or(entry.met)
 }
 
-/// Whether less than nothing is left, as [`left`] writes it: a whole number of percent.
+/// Whether less than nothing is left. An earlier operator wrote no number, but `left` in whole percent.
 fn is_overspent(budget: &ErrorBudget) -> bool {
-    budget.left.strip_suffix('%').and_then(|percent| percent.parse::<i32>().ok()).is_some_and(|percent| percent < 0)
+    let written = || budget.left.strip_suffix('%')?.parse::<i32>().ok();
+    budget.left_percent.or_else(written).is_some_and(|percent| percent < 0)
 }
 
 /// `reply: RequestLatency p95 ≤ 2s, 1.4s over 12m, 83% of its error budget left over 12d`.
@@ -135,21 +142,34 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::nothing_bad(1_000.0, 0.0, 0.05, Some("100%"))]
-    #[case::a_fifth_of_the_budget(990.0, 10.0, 0.05, Some("80%"))]
-    #[case::just_spent(95.0, 5.0, 0.05, Some("0%"))]
-    #[case::hardly_overspent(94.9, 5.1, 0.05, Some("-2%"))]
-    #[case::far_overspent(0.0, 10.0, 0.001, Some("-999%"))]
-    #[case::nothing_may_be_bad_and_is(10.0, 1.0, 0.0, Some("-999%"))]
-    #[case::nothing_may_be_bad_and_is_not(10.0, 0.0, 0.0, Some("100%"))]
+    #[case::nothing_bad(1_000.0, 0.0, 0.05, Some(100))]
+    #[case::a_fifth_of_the_budget(990.0, 10.0, 0.05, Some(80))]
+    #[case::just_spent(95.0, 5.0, 0.05, Some(0))]
+    #[case::hardly_overspent(94.9, 5.1, 0.05, Some(-2))]
+    #[case::far_overspent(0.0, 10.0, 0.001, Some(-999))]
+    #[case::nothing_may_be_bad_and_is(10.0, 1.0, 0.0, Some(-999))]
+    #[case::nothing_may_be_bad_and_is_not(10.0, 0.0, 0.0, Some(100))]
     #[case::no_run(0.2, 0.0, 0.05, None)]
     fn what_is_left_is_one_minus_the_spent_share(
         #[case] good: f64,
         #[case] bad: f64,
         #[case] allowed: f64,
-        #[case] expected: Option<&str>,
+        #[case] expected: Option<i32>,
     ) {
-        assert_eq!(left(JudgedRuns { good, bad }, allowed).as_deref(), expected);
+        assert_eq!(left_percent(JudgedRuns { good, bad }, allowed), expected);
+    }
+
+    #[test]
+    fn a_budget_of_an_earlier_operator_is_read_by_its_text() {
+        let budget = |left: &str, left_percent| ErrorBudget {
+            left: left.to_owned(),
+            left_percent,
+            window: "12d".to_owned(),
+            window_seconds: None,
+            at: Time(Timestamp::UNIX_EPOCH),
+        };
+        let read = [("-2%", None), ("0%", None), ("in other words", Some(-2)), ("in other words", Some(0))];
+        assert_eq!(read.map(|(left, percent)| is_overspent(&budget(left, percent))), [true, false, true, false]);
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! Every objective as it stands: target, prediction, observation. Pure.
 
+use std::fmt;
+
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{LatencyMetric, ObjectiveStatus, ThroughputUnit, WrittenObjective},
+        agent_deployment::{
+            ErrorRateFigures, LatencyFigures, LatencyMetric, ObjectiveStatus, ThroughputFigures, ThroughputUnit,
+            WrittenObjective,
+        },
         profile::{Measurement, MeasurementPurpose},
     },
-    values::{DurationText, readable_duration},
+    values::readable_duration,
 };
 
 use crate::agent_deployment::world::World;
@@ -18,9 +23,25 @@ use crate::agent_deployment::world::World;
 /// status.
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
 
-/// Every objective, and how many of those that traffic has judged so far are met: `2/3`; nothing before the first is judged,
-/// for `0/3` would read as a failure.
-pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<ObjectiveStatus>, Option<String>) {
+/// How many objectives traffic has judged so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that are met.
+    pub met: i32,
+    /// All of them.
+    pub observed: i32,
+}
+
+impl fmt::Display for Tally {
+    /// `2/3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.met, self.observed)
+    }
+}
+
+/// Every objective, and how many of those that traffic has judged so far are met; nothing before the first is judged,
+/// for none of three would read as a failure.
+pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<ObjectiveStatus>, Option<Tally>) {
     let slo = &world.spec.slo;
     let predicted = profile.and_then(predicting_row);
     let mut all: Vec<ObjectiveStatus> =
@@ -31,10 +52,16 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
         let observed = counted.and_then(|counted| share(counted.errors, counted.count));
         let measured = predicted.and_then(|row| share(whole(row.errors), whole(row.errors) + whole(row.count)));
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let millionths = |share: f64| (share * 1e6).round() as i64;
         let entry = ObjectiveStatus {
             predicted: measured.map(percent),
             observed: observed.map(percent),
             met: observed.map(|share| share <= error_rate.max.ratio()),
+            error_rate: Some(ErrorRateFigures {
+                target_parts_per_million: i64::from(error_rate.max.parts_per_million()),
+                predicted_parts_per_million: measured.map(millionths),
+                observed_parts_per_million: observed.map(millionths),
+            }),
             ..declared("slo.errorRate", "errors", &format!("≤ {}", error_rate.max))
         };
         all.push(standing(world, entry));
@@ -44,16 +71,27 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
             ThroughputUnit::Runs => "runs/s",
             ThroughputUnit::Requests => "requests/s",
         };
-        let replicas = f64::from(world.most_replicas().max(1));
+        let replicas = i64::from(world.most_replicas().max(1));
         let measured = profile.and_then(|profile| measured_throughput(profile, throughput.unit));
-        let predicted = measured.map(|row| format!("{:.2} {unit}", row.per_kilosecond as f64 * replicas / 1e3));
+        let measured = measured.map(|row| row.per_kilosecond.saturating_mul(replicas));
+        let figures = ThroughputFigures {
+            unit: throughput.unit,
+            target_per_kilosecond: (throughput.min.value() * 1e3).round() as i64,
+            predicted_per_kilosecond: measured,
+        };
+        let predicted = measured.map(|of_all| format!("{:.2} {unit}", of_all as f64 / 1e3));
         let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));
-        all.push(ObjectiveStatus { predicted, ..entry });
+        all.push(ObjectiveStatus { predicted, throughput: Some(figures), ..entry });
     }
-    let judged = all.iter().filter_map(|entry| entry.met);
-    let total = judged.clone().count();
-    let met = judged.filter(|is_met| *is_met).count();
-    (all, (total > 0).then(|| format!("{met}/{total}")))
+    let tally = tally(&all);
+    (all, tally)
+}
+
+fn tally(all: &[ObjectiveStatus]) -> Option<Tally> {
+    let judged: Vec<bool> = all.iter().filter_map(|entry| entry.met).collect();
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let met = judged.iter().filter(|is_met| **is_met).count();
+    (!judged.is_empty()).then(|| Tally { met: number(met), observed: number(judged.len()) })
 }
 
 /// Names of the objectives that are missed: an objective that traffic does not judge now stays as it was judged last, one that is
@@ -98,6 +136,10 @@ fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
         prediction_error: None,
         observed_at: None,
         window: None,
+        window_seconds: None,
+        latency: None,
+        error_rate: None,
+        throughput: None,
         met: None,
         budget: None,
     }
@@ -112,8 +154,16 @@ fn latency(world: &World, objective: &WrittenObjective, predicted: Option<&Measu
     let measured = measured.and_then(|value| u64::try_from(value.microseconds).ok());
     let predicted = measured.map(|value| readable_duration(value, 3));
     let entry = declared(name, &format!("{} {percentile}", metric.as_str()), &format!("≤ {max}"));
+    let numbers = LatencyFigures {
+        metric: *metric,
+        percentile: *percentile,
+        target_microseconds: number(max.microseconds()),
+        predicted_microseconds: measured.map(number),
+        observed_microseconds: None,
+        prediction_error_percent: None,
+    };
     let Some(counted) = world.observed.of_metric(*metric) else {
-        return standing(world, ObjectiveStatus { predicted, ..entry });
+        return standing(world, ObjectiveStatus { predicted, latency: Some(numbers), ..entry });
     };
     // An error took for ever: the percentile is one of everything that finished.
     let rank = (counted.count as f64 * percentile.probability()).ceil().max(1.0) as u64;
@@ -121,16 +171,29 @@ fn latency(world: &World, objective: &WrittenObjective, predicted: Option<&Measu
     let is_met = counted.beyond(max.microseconds()) as f64 <= counted.count as f64 * (1.0 - percentile.probability());
     let middle = value.map(|value| value.lower.midpoint(value.upper));
     let observed = middle.map_or_else(|| "an error".to_owned(), |middle| readable_duration(middle, 2));
-    let prediction_error = middle.zip(measured).and_then(|(middle, measured)| gap(middle, measured));
-    let figures = ObjectiveStatus { predicted, observed: Some(observed), prediction_error, met: Some(is_met), ..entry };
+    let gap = middle.zip(measured).and_then(|(middle, measured)| gap_percent(middle, measured));
+    let numbers =
+        LatencyFigures { observed_microseconds: middle.map(number), prediction_error_percent: gap, ..numbers };
+    let figures = ObjectiveStatus {
+        predicted,
+        observed: Some(observed),
+        // As an integer a rounded zero has no sign of its own.
+        prediction_error: gap.map(|percent| format!("{percent:+}%")),
+        latency: Some(numbers),
+        met: Some(is_met),
+        ..entry
+    };
     standing(world, figures)
 }
 
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 /// How far what is observed is from what is predicted, in percent of that.
-fn gap(observed: u64, predicted: u64) -> Option<String> {
+fn gap_percent(observed: u64, predicted: u64) -> Option<i64> {
     let percent = (observed as f64 / predicted as f64 - 1.0) * 100.0;
-    // As an integer a rounded zero has no sign of its own.
-    (predicted > 0).then(|| format!("{:+}%", percent.round() as i64))
+    (predicted > 0).then(|| percent.round() as i64)
 }
 
 /// The entry with its times; the figure of before, while it stands.
@@ -140,9 +203,11 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     }
     let before = world.status.slo.iter().find(|known| known.name == entry.name && known.target == entry.target);
     let stands = before.filter(|known| {
+        // An earlier operator wrote no numbers: its figure is replaced at once.
+        let seconds = known.window_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         known.met == entry.met
             && known.predicted == entry.predicted
-            && spanned(known.window.as_deref()) * 2 > world.observed.window_seconds
+            && seconds.is_some_and(|seconds| seconds.saturating_mul(2) > world.observed.window_seconds)
             && known.observed_at.as_ref().is_some_and(|at| world.now.duration_since(at.0) < FIGURE_STANDS)
     });
     if let Some(before) = stands {
@@ -150,13 +215,8 @@ fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     }
     entry.observed_at = Some(Time(world.now));
     entry.window = Some(window(world.observed.window_seconds));
+    entry.window_seconds = Some(number(world.observed.window_seconds));
     entry
-}
-
-/// The seconds that a figure of before speaks of, as [`window`] wrote them.
-fn spanned(window: Option<&str>) -> u64 {
-    let span = window.and_then(|text| text.parse::<DurationText>().ok());
-    span.map_or(0, |span| span.seconds_rounded_up())
 }
 
 fn window(seconds: u64) -> String {
@@ -170,16 +230,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_figure_spans_is_read_as_it_was_written() {
-        assert_eq!([10, 50, 60, 61, 3_600].map(|seconds| spanned(Some(&window(seconds)))), [10, 50, 60, 120, 3_600]);
-        assert_eq!(spanned(None), 0);
+    fn what_a_figure_spans_is_as_coarse_as_people_say_it() {
+        assert_eq!([10, 50, 60, 61, 3_600].map(window), ["10s", "50s", "1m", "2m", "60m"]);
     }
 
     #[test]
     fn the_gap_to_the_prediction_is_a_share_of_it() {
         let gaps =
-            [(112, 100), (88, 100), (1_002, 1_000), (998, 1_000)].map(|(observed, predicted)| gap(observed, predicted));
-        assert_eq!(gaps.map(Option::unwrap), ["+12%", "-12%", "+0%", "+0%"]);
-        assert_eq!(gap(1, 0), None);
+            [(112, 100), (88, 100), (1_002, 1_000), (998, 1_000)].map(|(of, predicted)| gap_percent(of, predicted));
+        assert_eq!(gaps.map(Option::unwrap), [12, -12, 0, 0]);
+        assert_eq!(gap_percent(1, 0), None);
     }
 }

@@ -118,7 +118,9 @@ fn looked(guardrail: &Guardrail, view: &GuardrailView, exceeded: i32, now: Times
     let unknown = |problem: &str| GuardrailStatus {
         name: guardrail.name.clone(),
         value: None,
+        value_millionths: None,
         limit: None,
+        limit_millionths: None,
         problem: Some(problem.chars().take(MAX_PROBLEM).collect()),
         exceeded: 0,
         at: Time(now),
@@ -136,7 +138,9 @@ fn looked(guardrail: &Guardrail, view: &GuardrailView, exceeded: i32, now: Times
     GuardrailStatus {
         name: guardrail.name.clone(),
         value: Some(number(canary)),
+        value_millionths: millionths(canary),
         limit: Some(number(limit)),
+        limit_millionths: millionths(limit),
         problem: None,
         exceeded: if canary > limit { exceeded + 1 } else { 0 },
         at: Time(now),
@@ -150,6 +154,12 @@ fn words(found: &GuardrailStatus) -> String {
         (Some(value), Some(limit), _) => format!("{name} is {value}, at most {limit} is allowed"),
         (_, _, problem) => format!("{name}: {}", problem.as_deref().unwrap_or("it has no value")),
     }
+}
+
+/// A number in millionths, for programs; none of what is no number, or beyond what the API can say.
+fn millionths(value: f64) -> Option<i64> {
+    let millionths = (value * 1e6).round();
+    (millionths.abs() < i64::MAX as f64).then_some(millionths as i64)
 }
 
 /// A number with four significant digits, as people write it.

@@ -15,7 +15,7 @@ use slipway_crds::{
 };
 use slipway_vocabulary::{
     LatencyObjective,
-    evidence::{Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id},
+    evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id},
 };
 
 use super::{baseline, prediction, revision::RevisionPlan, steps::PlannedStep};
@@ -201,6 +201,7 @@ impl Case<'_> {
         // The sessions of a pod that does not answer are counted by nobody: without them the split would look wrong.
         let is_split_known = arms.iter().flat_map(|(_, pods)| *pods).all(|pod| pod.evidence.is_some());
         let sessions = |metric: &MetricWindow| if is_split_known { metric.new_sessions } else { 0 };
+        let is_compared = arms.iter().all(|(_, pods)| has_time_to_first_token(pods));
         for (arm, pod) in arms.iter().flat_map(|(arm, pods)| pods.iter().map(move |pod| (*arm, pod))) {
             if pod.is_leaving {
                 window.ended_pods.insert(pod.pod.clone());
@@ -209,17 +210,25 @@ impl Case<'_> {
             // A container that was started anew counts anew: it is another pod to the judge.
             let name = format!("{}@{}", evidence.pod, evidence.started_at);
             let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
+            let counts = |metric: &&MetricWindow| is_compared || metric.metric != Metric::TimeToFirstToken;
             let observation = |metric: &MetricWindow| Observation {
                 new_sessions: sessions(metric),
                 ..Observation::from_evidence(arm, &name, metric)
             };
-            window.observations.extend(counted.metrics.iter().map(observation));
+            window.observations.extend(counted.metrics.iter().filter(counts).map(observation));
             if counted.metrics.is_empty() {
                 window.observations.push(observation(&idle()));
             }
         }
         window
     }
+}
+
+/// Whether the pods of one side count what users wait for the first token. A revision keeps its runtime, and an earlier
+/// one does not count it: errors of the other side alone would look like harm.
+fn has_time_to_first_token(pods: &[PodEvidence]) -> bool {
+    let mut answered = pods.iter().filter_map(|pod| pod.evidence.as_ref()).peekable();
+    (pods.is_empty() || answered.peek().is_some()) && answered.all(Evidence::has_time_to_first_token)
 }
 
 /// The window that a pod will end next, by its own clock; none where it does not answer. A pod that has just started
@@ -291,7 +300,14 @@ fn write(
     rollout.reason = Some(code.to_owned());
     rollout.message = Some(text.chars().take(512).collect());
     rollout.judge_state = Some(judge.encode());
-    rollout.expected_verdict = match judge.expected_time_to_verdict(reference) {
+    let expectation = judge.expected_time_to_verdict(reference);
+    rollout.expected_verdict_seconds = match expectation {
+        Expectation::Seconds(seconds) | Expectation::Unreachable { seconds: Some(seconds), .. } => {
+            i64::try_from(seconds).ok()
+        }
+        Expectation::Unknown | Expectation::Unreachable { seconds: None, .. } => None,
+    };
+    rollout.expected_verdict = match expectation {
         Expectation::Unknown => None,
         Expectation::Seconds(seconds) => Some(format!("about {} min at today's traffic", seconds.div_ceil(60))),
         Expectation::Unreachable { seconds: None, .. } => {
@@ -308,6 +324,7 @@ fn write(
         .map(|evidence| LogEvidence {
             guard: Suspect { key: evidence.key, harm: evidence.harm }.to_string(),
             log_evidence: logarithm(evidence.ln_e),
+            log_evidence_thousandths: Some((evidence.ln_e * 1e3).round() as i64),
         })
         .collect();
     evidence.sort_by(|a, b| a.guard.cmp(&b.guard));
@@ -335,6 +352,26 @@ fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A pod that answers with evidence of a version, or does not answer.
+    fn pod(version: Option<u32>) -> PodEvidence {
+        let evidence = version.map(|version| Evidence {
+            version,
+            revision: "a".to_owned(),
+            pod: "a-0".to_owned(),
+            started_at: "2026-01-01T00:00:00Z".to_owned(),
+            windows: Vec::new(),
+        });
+        PodEvidence { pod: "a-0".to_owned(), evidence, is_leaving: false }
+    }
+
+    #[test]
+    fn the_first_token_is_compared_only_where_all_pods_count_that_of_users() {
+        let counts =
+            |versions: &[Option<u32>]| has_time_to_first_token(&versions.iter().copied().map(pod).collect::<Vec<_>>());
+        assert!(counts(&[]) && counts(&[Some(2)]) && counts(&[None, Some(2)]));
+        assert!(!counts(&[Some(1)]) && !counts(&[Some(2), Some(1)]) && !counts(&[None]));
+    }
 
     #[test]
     fn a_canary_is_looked_at_as_soon_as_its_pods_have_counted_a_window() {

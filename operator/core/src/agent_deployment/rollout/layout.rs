@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use slipway_backends::triton;
+use slipway_crds::v1alpha1::agent_deployment::{LatencyMetric, WrittenObjective};
 
 /// How the pods of a revision are made. Absent in a plan means the first, as plans from before there was a second say
 /// nothing. A version that is not known here makes the whole record unreadable: its pods stay as they are.
@@ -30,11 +31,59 @@ impl Layout {
         *self == Self::V1
     }
 
+    /// Objectives as the agent runtime of such pods understands them. That of the first layout ends with an error at a
+    /// metric that it does not know, and calls the first token of the worst request `TimeToFirstToken`. Of two
+    /// objectives that it would take for the same, the one of that name stays.
+    pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
+        match self {
+            Self::V1 => objectives.iter().filter_map(|objective| for_first(objective, objectives)).collect(),
+            Self::V2 => objectives.to_vec(),
+        }
+    }
+
     /// Arguments that say who reaches a pod's Triton.
     pub fn triton_arguments(self) -> Vec<String> {
         match self {
             Self::V1 => Vec::new(),
             Self::V2 => [triton::on_loopback(), triton::only_inference()].concat(),
         }
+    }
+}
+
+fn for_first(objective: &WrittenObjective, all: &[WrittenObjective]) -> Option<WrittenObjective> {
+    if objective.metric != LatencyMetric::RequestTimeToFirstToken {
+        return Some(objective.clone());
+    }
+    let metric = LatencyMetric::TimeToFirstToken;
+    let is_taken = all.iter().any(|other| (other.metric, other.percentile) == (metric, objective.percentile));
+    (!is_taken).then(|| WrittenObjective { metric, ..objective.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use slipway_crds::values::Percentile;
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_of_the_first_layout_is_told_of_no_metric_that_it_does_not_know() {
+        let objective = |name: &str, metric, percentile| WrittenObjective {
+            name: name.to_owned(),
+            metric,
+            percentile,
+            max: "1s".parse().expect("a duration"),
+        };
+        let objectives = [
+            objective("user", LatencyMetric::TimeToFirstToken, Percentile::P95),
+            objective("request", LatencyMetric::RequestTimeToFirstToken, Percentile::P50),
+            objective("tail", LatencyMetric::RequestTimeToFirstToken, Percentile::P95),
+        ];
+        let expected = [
+            objective("user", LatencyMetric::TimeToFirstToken, Percentile::P95),
+            objective("request", LatencyMetric::TimeToFirstToken, Percentile::P50),
+        ];
+        assert_eq!(Layout::V1.objectives(&objectives), expected);
+        assert_eq!(Layout::V2.objectives(&objectives), objectives);
     }
 }

@@ -23,10 +23,11 @@ pub(in super::super) fn ratios(world: &World, stable: &RevisionPlan, canary: &Re
     let request = measured(LatencyMetric::RequestLatency).or(run);
     let of_metrics = [
         (Metric::RequestLatency, request),
-        (Metric::TimeToFirstToken, measured(LatencyMetric::TimeToFirstToken).or(request)),
+        (Metric::RequestTimeToFirstToken, measured(LatencyMetric::RequestTimeToFirstToken).or(request)),
         (Metric::InterTokenLatency, measured(LatencyMetric::InterTokenLatency).or(request)),
         (Metric::ModelTime, request),
         (Metric::AgentRunLatency, run),
+        (Metric::TimeToFirstToken, measured(LatencyMetric::TimeToFirstToken)),
     ];
     of_metrics
         .into_iter()

@@ -3,12 +3,19 @@
 use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::ObjectiveStatus;
+use slipway_crds::{
+    v1alpha1::agent_deployment::{
+        ErrorRateFigures, LatencyFigures, LatencyMetric, ObjectiveStatus, ThroughputFigures, ThroughputUnit,
+    },
+    values::Percentile,
+};
+use slipway_vocabulary::evidence::Evidence;
 
 use super::cluster::{Cluster, world};
 use crate::agent_deployment::monitoring::{
     error_budget::is_due,
     judged_runs::{BudgetsView, JudgedRuns},
+    observed_objectives::ObservedObjectives,
 };
 
 const SLO: &str = "
@@ -57,6 +64,85 @@ impl Cluster {
             .map(|condition| (condition.status.clone(), condition.reason.clone(), condition.message.clone()))
             .next()
     }
+}
+
+/// What pods of an agent runtime whose evidence is of this version counted: a hundred of each metric, one of them an
+/// error, the others half a second.
+fn observed(version: u32, metrics: &[&str]) -> ObservedObjectives {
+    let metric =
+        |metric: &&str| serde_json::json!({"metric": metric, "unit": "Run", "stratum": "", "count": 100, "errors": 1});
+    let windows = serde_json::json!([{"id": 100, "metrics": metrics.iter().map(metric).collect::<Vec<_>>()}]);
+    let json =
+        serde_json::json!({"version": version, "revision": "r", "pod": "p", "startedAt": "t", "windows": windows});
+    let mut evidence: Evidence = serde_json::from_value(json).expect("evidence");
+    for metric in &mut evidence.windows[0].metrics {
+        (0..99).for_each(|_| metric.buckets.record(500_000));
+    }
+    ObservedObjectives::of([&evidence])
+}
+
+#[test]
+fn programs_read_every_figure_as_a_number_beside_its_text() {
+    let mut cluster = serving().told_by_prometheus(counted(10.0, 2.0));
+    cluster.world.observed = observed(2, &["RequestLatency", "AgentRunLatency"]);
+    cluster.settle();
+    let [reply, errors, throughput] = cluster.slo() else { panic!("three objectives: {:?}", cluster.slo()) };
+    let latency = reply.latency.expect("figures of a latency");
+    let seen = latency.observed_microseconds.expect("an observation");
+    assert!((490_000..=510_000).contains(&seen), "{seen}: a bucket's middle");
+    let expected = LatencyFigures {
+        metric: LatencyMetric::RequestLatency,
+        percentile: Percentile::P95,
+        target_microseconds: 1_000_000,
+        predicted_microseconds: None,
+        observed_microseconds: Some(seen),
+        prediction_error_percent: None,
+    };
+    assert_eq!((latency, reply.error_rate, reply.throughput), (expected, None, None));
+    assert_eq!((reply.window.as_deref(), reply.window_seconds), (Some("10s"), Some(10)));
+    let budget = reply.budget.as_ref().expect("a budget");
+    assert_eq!((budget.left_percent, budget.window_seconds), (Some(80), Some(12 * 86_400 + 3)));
+    let expected = ErrorRateFigures {
+        target_parts_per_million: 10_000,
+        predicted_parts_per_million: None,
+        observed_parts_per_million: Some(10_000),
+    };
+    assert_eq!((errors.observed.as_deref(), errors.error_rate), (Some("1.0%"), Some(expected)));
+    let expected =
+        ThroughputFigures { unit: ThroughputUnit::Runs, target_per_kilosecond: 2_000, predicted_per_kilosecond: None };
+    assert_eq!(throughput.throughput, Some(expected));
+    let status = &cluster.world.status;
+    assert_eq!((status.met_objectives, status.observed_objectives), (Some(2), Some(2)));
+    assert_eq!(status.objectives_met.as_deref(), Some("2/2"));
+    assert_eq!((status.ready_pods, status.wanted_pods), (Some(1), Some(1)));
+    assert_eq!(status.ready_replicas.as_deref(), Some("1/1"));
+}
+
+/// A figure stands for five minutes, but not one that an earlier operator wrote without numbers.
+#[test]
+fn a_figure_without_numbers_gets_them_at_once() {
+    let mut cluster = serving();
+    cluster.world.observed = observed(2, &["RequestLatency", "AgentRunLatency"]);
+    cluster.settle();
+    for entry in &mut cluster.world.status.slo {
+        (entry.latency, entry.error_rate, entry.window_seconds) = (None, None, None);
+    }
+    cluster.settle();
+    assert_eq!(cluster.slo()[0].window_seconds, Some(10));
+    assert!(cluster.slo()[0].latency.is_some() && cluster.slo()[1].error_rate.is_some());
+}
+
+#[test]
+fn what_users_wait_for_is_not_read_from_pods_that_counted_something_else_by_that_name() {
+    let metrics = |version| {
+        let first_token = "[{name: token, metric: TimeToFirstToken, percentile: p95, max: 1s}]";
+        let objectives = serde_norway::from_str(first_token).expect("valid objectives");
+        let mut cluster = world().edited(|spec| spec.slo.objectives = objectives).serving();
+        cluster.world.observed = observed(version, &["TimeToFirstToken"]);
+        cluster.settle();
+        cluster.slo()[0].met
+    };
+    assert_eq!([metrics(1), metrics(2)], [None, Some(true)]);
 }
 
 fn condition(status: &str, reason: &str, message: &str) -> Option<(String, String, String)> {

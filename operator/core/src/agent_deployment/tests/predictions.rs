@@ -18,7 +18,7 @@ use super::{
 use crate::agent_deployment::rollout::prediction::ratios;
 
 const REQUEST: LatencyMetric = LatencyMetric::RequestLatency;
-const FIRST_TOKEN: LatencyMetric = LatencyMetric::TimeToFirstToken;
+const FIRST_TOKEN: LatencyMetric = LatencyMetric::RequestTimeToFirstToken;
 const RUN: LatencyMetric = LatencyMetric::AgentRunLatency;
 
 /// The row by which the latest campaign predicts what its choice will be, in milliseconds.
@@ -63,7 +63,7 @@ fn what_was_not_measured_is_expected_to_be_as_much_slower_as_what_it_is_a_part_o
     let all = predicted(&[(REQUEST, 200), (FIRST_TOKEN, 40)], &[(REQUEST, 400), (FIRST_TOKEN, 60)], as_measured);
     let of_request = [
         (Metric::RequestLatency, 200),
-        (Metric::TimeToFirstToken, 150),
+        (Metric::RequestTimeToFirstToken, 150),
         (Metric::InterTokenLatency, 200),
         (Metric::ModelTime, 200),
     ];
@@ -71,7 +71,7 @@ fn what_was_not_measured_is_expected_to_be_as_much_slower_as_what_it_is_a_part_o
     let runs = predicted(&[(RUN, 1_000)], &[(RUN, 1_300)], as_measured);
     let of_run = [
         (Metric::RequestLatency, 130),
-        (Metric::TimeToFirstToken, 130),
+        (Metric::RequestTimeToFirstToken, 130),
         (Metric::InterTokenLatency, 130),
         (Metric::ModelTime, 130),
         (Metric::AgentRunLatency, 130),

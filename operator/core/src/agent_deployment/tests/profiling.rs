@@ -3,7 +3,9 @@
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
     agent_deployment::{Precision, Stage},
-    profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfilePhase},
+    profile::{
+        DEFINITIONS, Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileChoice, ProfilePhase,
+    },
 };
 use slipway_runtime_config::RuntimeConfig;
 
@@ -51,6 +53,7 @@ pub(super) fn row(engine: &str) -> Measurement {
         records: None,
         measured_in: None,
         reason: String::new(),
+        definitions: DEFINITIONS,
     }
 }
 

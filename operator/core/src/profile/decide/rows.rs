@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
+    profile::{DEFINITIONS, MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
 };
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
@@ -112,6 +112,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         records: row.records.as_ref().map(ToString::to_string),
         measured_in: None,
         reason: cut(&row.reason, 512),
+        definitions: DEFINITIONS,
     }
 }
 

@@ -38,7 +38,7 @@ pub fn measure(requests_per_second: u64) -> Timing {
 }
 
 fn config() -> Config {
-    let metrics = [Metric::AgentRunLatency, Metric::TimeToFirstToken];
+    let metrics = [Metric::AgentRunLatency, Metric::RequestTimeToFirstToken];
     let objective = |metric| CountedObjective { metric, percentile: Percentile::P95, max_microseconds: 900_000 };
     Config { objectives: metrics.map(objective).to_vec(), ..Config::default() }
 }

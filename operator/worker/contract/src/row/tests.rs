@@ -53,6 +53,18 @@ fn a_latency_is_a_short_array() {
 }
 
 #[test]
+fn the_words_of_latencies_keep_their_meaning() {
+    let word = |metric| {
+        let written = serde_json::to_value(Latency { metric, ..row("").latencies[0] }).unwrap();
+        assert_eq!(serde_json::from_value::<Latency>(written.clone()).unwrap().metric, metric);
+        written[0].as_str().unwrap().to_owned()
+    };
+    let expected =
+        ["RequestLatency", "TimeToFirstToken", "InterTokenLatency", "AgentRunLatency", "UserTimeToFirstToken"];
+    assert_eq!(LatencyMetric::ALL.map(word), expected);
+}
+
+#[test]
 fn a_long_reason_why_something_is_not_measured_is_cut_and_marked() {
     let entry = |reason: String| NotMeasured {
         arm: "a".into(),

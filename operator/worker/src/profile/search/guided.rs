@@ -300,8 +300,11 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
 
 fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> analysis::Metric {
     let kind = match metric {
-        LatencyMetric::RequestLatency | LatencyMetric::AgentRunLatency => analysis::MetricKind::Latency,
-        LatencyMetric::TimeToFirstToken => analysis::MetricKind::FirstToken,
+        // A user waits for whole requests before the one that answers: it behaves as the latency of a run.
+        LatencyMetric::RequestLatency | LatencyMetric::AgentRunLatency | LatencyMetric::TimeToFirstToken => {
+            analysis::MetricKind::Latency
+        }
+        LatencyMetric::RequestTimeToFirstToken => analysis::MetricKind::FirstToken,
         LatencyMetric::InterTokenLatency => analysis::MetricKind::PerToken,
     };
     analysis::Metric { name: format!("{metric:?} {percentile:?}"), kind, prior: Vec::new() }

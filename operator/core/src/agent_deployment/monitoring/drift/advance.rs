@@ -146,6 +146,7 @@ fn relevant(metric: &MetricWindow) -> Option<MetricWindow> {
         | Metric::ToolTime
         | Metric::RequestLatency
         | Metric::TimeToFirstToken
+        | Metric::RequestTimeToFirstToken
         | Metric::InterTokenLatency
         | Metric::RunSuccess => Some(metric.clone()),
         Metric::ModelCallsPerRun | Metric::OutputTokensPerRun | Metric::TaskSuccess => {

@@ -34,7 +34,8 @@ pub fn risk(world: &World, test: &LiveTest, verdict: DriftVerdict, known: Option
 
 /// Whether tools have become slower, and nothing of the model has.
 fn is_of_tools(shown: &[Signal]) -> bool {
-    let of_model = [Metric::ModelTime, Metric::RequestLatency, Metric::TimeToFirstToken, Metric::InterTokenLatency];
+    let of_model =
+        [Metric::ModelTime, Metric::RequestLatency, Metric::RequestTimeToFirstToken, Metric::InterTokenLatency];
     shown.contains(&Signal::Slower(Metric::ToolTime))
         && !of_model.iter().any(|metric| shown.contains(&Signal::Slower(*metric)))
 }

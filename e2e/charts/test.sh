@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Renders the operator's chart as `helm upgrade --reuse-values` does: with the defaults of an earlier chart in place of
+# its own. Beside the values that are kept here, those of every commit that changed them, where the history is there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+helm=$(e2e/tools/build.sh helm)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cp -r charts/slipway "$folder/chart"
+
+# render VALUES ARGUMENT...: prints the objects, and fails on a template or a value that the chart refuses.
+render() {
+  local values=$1
+  shift
+  cp "$values" "$folder/chart/values.yaml"
+  "$helm" template slipway "$folder/chart" --namespace slipway-system "$@"
+}
+
+fail() {
+  echo "charts/slipway with the values of $1: $2" >&2
+  exit 1
+}
+
+check() {
+  local values=$1 objects
+  objects=$(render "$values") || fail "$values" "it does not render"
+  if grep -nE '<no value>|: null$' <<<"$objects"; then fail "$values" "a missing value shows"; fi
+  grep -q '^kind: Deployment$' <<<"$objects" || fail "$values" "there is no Deployment"
+  # A feature that is switched on later has its other defaults too.
+  objects=$(render "$values" --set networkPolicies.operator=true --set networkPolicies.agents=true \
+    --set prometheus.url=http://prometheus.monitoring:9090) || fail "$values" "it does not render with new features"
+  grep -q 'port: 6443' <<<"$objects" || fail "$values" "the operator's policy keeps it from the API server"
+  if grep -nE '<no value>|: null$' <<<"$objects"; then fail "$values" "a missing value shows with new features"; fi
+}
+
+count=0
+for values in e2e/charts/*-values.yaml; do
+  check "$values"
+  count=$((count + 1))
+done
+for commit in $(git log --format=%h -- charts/slipway/values.yaml 2>/dev/null || true); do
+  git show "$commit:charts/slipway/values.yaml" >"$folder/$commit.yaml" 2>/dev/null || continue
+  check "$folder/$commit.yaml"
+  count=$((count + 1))
+done
+echo "charts/slipway renders with the values of $count earlier charts"
