@@ -19,22 +19,32 @@ pub enum Layout {
     V1,
     /// Triton listens on loopback and keeps its control APIs shut, and the memory that processes share is bounded.
     V2,
+    /// The same, and prompts are written by the checkpoint's chat template where the agent names nothing else.
+    V3,
 }
 
 impl Layout {
     /// The layout of new plans.
-    pub const CURRENT: Self = Self::V2;
+    pub const CURRENT: Self = Self::V3;
 
     /// Whether it is the one that a plan leaves out.
     pub fn is_first(&self) -> bool {
         *self == Self::V1
     }
 
+    /// Whether an agent that names no prompt has its checkpoint's chat template.
+    pub fn prompts_by_chat_template(self) -> bool {
+        match self {
+            Self::V1 | Self::V2 => false,
+            Self::V3 => true,
+        }
+    }
+
     /// Arguments that say who reaches a pod's Triton.
     pub fn triton_arguments(self) -> Vec<String> {
         match self {
             Self::V1 => Vec::new(),
-            Self::V2 => [triton::on_loopback(), triton::only_inference()].concat(),
+            Self::V2 | Self::V3 => [triton::on_loopback(), triton::only_inference()].concat(),
         }
     }
 }

@@ -45,7 +45,8 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
 }
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
-    let config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &world.spec.slo.objectives);
+    let mut config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &world.spec.slo.objectives);
+    config.chat_template = pod::chat_template(plan);
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),
