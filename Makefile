@@ -117,6 +117,10 @@ template-parity: ## Compare chat templates with transformers, byte for byte; wri
 	cargo build --workspace --locked --example render_templates
 	e2e/tools/template-parity.py --renderer $(BIN)/examples/render_templates --folder $(SLIPWAY_CACHE)/template-parity --write docs/bench/templates.md
 
+.PHONY: parser-parity
+parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).
+	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json
+
 .PHONY: test
 test: ## Run everything that must pass before a change lands.
 	.ci/steps.sh

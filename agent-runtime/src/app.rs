@@ -1,13 +1,13 @@
 //! Wiring: from a configuration to two servers, and from SIGTERM to an orderly end.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use axum::{Router, serve::ListenerExt};
-use slipway_runtime_config::{PromptTemplate, PromptTemplateError, RuntimeConfig};
+use slipway_runtime_config::{ChatTemplate, PromptTemplate, PromptTemplateError, RuntimeConfig};
 use tokio::{
     net::TcpListener,
     sync::Notify,
@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, prompt::PromptBuilder},
+    agent::{Agent, ChatFormat, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
     api::{
         self,
         admission::{Admission, Readiness},
@@ -25,6 +25,7 @@ use crate::{
         service::Service,
     },
     backend::Backend,
+    chat_template::{Checkpoint, ReadCheckpointError},
     clock::Clock,
     objectives::ObjectivesWatch,
     readiness::{Pauses, ReadinessWatch},
@@ -79,6 +80,12 @@ pub enum SetUpError {
     /// The prompt template cannot be used.
     #[error("failed to set up the prompt template")]
     PromptTemplate(#[source] PromptTemplateError),
+    /// The checkpoint's files cannot be used.
+    #[error("failed to read the chat template of the checkpoint")]
+    Checkpoint(#[source] ReadCheckpointError),
+    /// The checkpoint's chat template cannot be used for this agent.
+    #[error("failed to set up the chat template of the checkpoint")]
+    ChatTemplate(#[source] ChatFormatError),
 }
 
 /// Why the sidecar stopped serving without a signal.
@@ -104,11 +111,8 @@ impl App {
         let Parts { config, pod, backend, clock, seal } = parts;
         let given = config.clone();
         let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
-        let prompt = PromptBuilder {
-            template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
-            system_prompt: config.system_prompt,
-            tools: tools.listing().to_owned(),
-        };
+        let prompt = prompts(&config, &tools)?;
+        let takes_sampling = config.engine.takes_sampling();
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
         let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
@@ -134,6 +138,7 @@ impl App {
             backend,
             tools: Arc::new(tools),
             prompt,
+            sampling: config.sampling,
             max_steps: config.max_steps,
             max_tokens_per_step: config.max_tokens_per_step,
             run_timeout,
@@ -141,6 +146,7 @@ impl App {
         };
         let service = Service {
             agent: Arc::new(agent),
+            takes_sampling,
             agent_name: config.agent_name,
             revision: config.revision,
             admission,
@@ -218,6 +224,26 @@ impl App {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+/// What writes the agent's prompts: the checkpoint's chat template where one is asked for and there is one.
+fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpError> {
+    if let Some(ChatTemplate { folder, dialect }) = &config.chat_template {
+        match Checkpoint::read(Path::new(folder)).map_err(SetUpError::Checkpoint)? {
+            Some(checkpoint) => {
+                let format = ChatFormat::new(checkpoint, *dialect, &config.system_prompt, &config.tools);
+                let format = format.map_err(SetUpError::ChatTemplate)?;
+                tracing::info!(folder, dialect = ?format.dialect(), "prompts are written by the chat template");
+                return Ok(Prompts::Chat(Arc::new(format)));
+            }
+            None => tracing::warn!(folder, "the checkpoint has no chat template: prompts are ReAct transcripts"),
+        }
+    }
+    Ok(Prompts::Transcript(PromptBuilder {
+        template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
+        system_prompt: config.system_prompt.clone(),
+        tools: tools.listing().to_owned(),
+    }))
 }
 
 /// Closes the door, waits for the runs in flight, and cuts what is left after `grace`. Where it leaves time, what was

@@ -146,5 +146,5 @@ impl ReadinessWatch {
 }
 
 fn generation(id: &str) -> Generation {
-    Generation { id: id.into(), prompt: String::new(), max_tokens: 1, stop_words: Vec::new() }
+    Generation { id: id.into(), max_tokens: 1, ..Generation::default() }
 }

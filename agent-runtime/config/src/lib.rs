@@ -6,8 +6,11 @@
 //! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.
 //! Everything here is pure: no file, clock or network.
 
+mod chat;
 pub mod metrics;
 mod prompt_template;
+mod sampling;
+mod schema;
 mod tool;
 mod url_template;
 mod validate;
@@ -15,8 +18,11 @@ mod validate;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::TextDialect;
 
+pub use chat::ChatTemplate;
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
-pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile};
+pub use sampling::Sampling;
+pub use schema::{InvalidArguments, Schema, SchemaError};
+pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
 pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
 pub use validate::{Fault, Problem, Problems};
@@ -44,6 +50,12 @@ pub struct RuntimeConfig {
     /// How the prompt is put together; see [`PromptTemplate`].
     #[serde(default = "default_prompt_template")]
     pub prompt_template: String,
+    /// The checkpoint whose chat template writes the prompts in place of `promptTemplate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<ChatTemplate>,
+    /// How tokens are chosen.
+    #[serde(default, skip_serializing_if = "Sampling::is_default")]
+    pub sampling: Sampling,
     /// The tools the model may call, each by a name of its own.
     #[serde(default)]
     pub tools: Vec<Tool>,
@@ -86,6 +98,16 @@ pub struct Engine {
     /// How an entry takes text.
     #[serde(default, skip_serializing_if = "TextDialect::is_default")]
     pub dialect: TextDialect,
+}
+
+impl Engine {
+    /// Whether the engine's entry takes a [`Sampling`]: those of vLLM and SGLang do.
+    pub fn takes_sampling(&self) -> bool {
+        match self.dialect {
+            TextDialect::Vllm | TextDialect::OpenAi | TextDialect::SgLang => true,
+            TextDialect::Text | TextDialect::Ensemble | TextDialect::LlmApi => false,
+        }
+    }
 }
 
 /// The shapes that are generated once before the pod reports ready.
@@ -157,6 +179,8 @@ impl RuntimeConfig {
             },
             system_prompt: String::new(),
             prompt_template: default_prompt_template(),
+            chat_template: None,
+            sampling: Sampling::default(),
             tools: Vec::new(),
             max_steps: default_max_steps(),
             max_tokens_per_step: default_max_tokens_per_step(),

@@ -24,8 +24,13 @@ fn demo() -> RuntimeConfig {
     RuntimeConfig {
         system_prompt: "Look facts up.".into(),
         tools: vec![
-            Tool { name: "lookup".into(), description: "A property of an entity.".into(), kind: http },
-            Tool { name: "calc".into(), description: String::new(), kind: ToolKind::Calculator },
+            Tool {
+                name: "lookup".into(),
+                description: "A property of an entity.".into(),
+                input_schema: None,
+                kind: http,
+            },
+            Tool { name: "calc".into(), description: String::new(), input_schema: None, kind: ToolKind::Calculator },
         ],
         objectives: vec![LatencyObjective {
             name: "answer-tail".into(),

@@ -1,6 +1,7 @@
 //! The tools an agent may call.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One tool, called by the model under its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +12,9 @@ pub struct Tool {
     /// What the tool is for; rendered into the prompt by `{tools}`.
     #[serde(default)]
     pub description: String,
+    /// JSON Schema of its arguments, as MCP has it: an object. Absent means that all are texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
     /// What a call does.
     pub kind: ToolKind,
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
 use crate::{
-    HttpMethod, HttpTool, LatencyObjective, PromptTemplate, ResultPick, RuntimeConfig, TextDialect, Tool, ToolKind,
-    UrlTemplate,
+    ChatTemplate, HttpMethod, HttpTool, LatencyObjective, PromptTemplate, ResultPick, RuntimeConfig, Sampling, Schema,
+    TextDialect, Tool, ToolCallDialect, ToolKind, UrlTemplate,
 };
 
 /// Names travel in headers, URLs and labels, so they are Kubernetes names.
@@ -126,6 +126,8 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         engine,
         system_prompt: _, // any text is a system prompt
         prompt_template,
+        chat_template,
+        sampling,
         tools,
         max_steps,
         max_tokens_per_step,
@@ -151,6 +153,18 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     if let Err(error) = PromptTemplate::parse(prompt_template) {
         check.fail("promptTemplate", error.to_string());
     }
+    if let Some(ChatTemplate { folder, dialect }) = chat_template {
+        check.that(folder.starts_with('/'), "chatTemplate.folder", || {
+            format!("{folder:?} is not an absolute path; name the directory that holds tokenizer_config.json")
+        });
+        check.that(*dialect != Some(ToolCallDialect::ReAct), "chatTemplate.dialect", || {
+            "is ReAct, which has no chat template; leave chatTemplate out".into()
+        });
+    }
+    check.that(sampling.is_default() || engine.takes_sampling(), "sampling", || {
+        "has no effect on this engine's entry; leave it out, or serve with vLLM or SGLang".into()
+    });
+    validate_sampling(&mut check, *sampling);
     validate_tools(&mut check, tools);
     check.range("maxSteps", (*max_steps).into(), 1..=64);
     check.range("maxTokensPerStep", (*max_tokens_per_step).into(), 1..=32_768);
@@ -184,16 +198,68 @@ fn endpoint(check: &mut Check, endpoint: &str) {
 fn validate_tools(check: &mut Check, tools: &[Tool]) {
     check.that(tools.len() <= MAX_TOOLS, "tools", || format!("has {} entries; at most {MAX_TOOLS}", tools.len()));
     check.distinct("tools", "name", tools.iter().map(|tool| tool.name.as_str()));
-    for (i, Tool { name, description, kind }) in tools.iter().enumerate() {
+    for (i, Tool { name, description, input_schema, kind }) in tools.iter().enumerate() {
         check.that(is_identifier(name), &format!("tools[{i}].name"), || not_an_identifier(name));
         check.that(!description.contains('\n'), &format!("tools[{i}].description"), || {
             "has a line break; the prompt lists one tool a line".into()
         });
+        if let Some(schema) = input_schema {
+            validate_schema(check, &format!("tools[{i}].inputSchema"), schema, kind);
+        }
         match kind {
             ToolKind::Calculator => {}
             ToolKind::Http(http) => validate_http(check, &format!("tools[{i}].kind.http"), http),
         }
     }
+}
+
+/// What a schema names must be what a call sends.
+fn validate_schema(check: &mut Check, field: &str, schema: &serde_json::Value, kind: &ToolKind) {
+    let schema = match Schema::of_tool(schema) {
+        Ok(schema) => schema,
+        Err(error) => return check.fail(field, error.to_string()),
+    };
+    match kind {
+        ToolKind::Calculator => {
+            check.fail(field, "the calculator takes one expression; leave inputSchema out".to_owned())
+        }
+        ToolKind::Http(http) => {
+            let known: BTreeSet<_> = http.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+            for name in schema.properties().filter(|name| !known.contains(name)) {
+                check.fail(field, format!("the property {name:?} is not an argument; add it to arguments"));
+            }
+            let described: BTreeSet<_> = schema.properties().collect();
+            let in_url = UrlTemplate::parse(&http.url).ok();
+            let in_url: BTreeSet<_> = in_url.iter().flat_map(UrlTemplate::placeholders).collect();
+            for name in in_url.into_iter().filter(|name| described.contains(name) && !schema.requires(name)) {
+                check.fail(field, format!("the property {name:?} has its place in url; add it to required"));
+            }
+            for name in known.iter().filter(|name| !described.contains(**name)) {
+                check.fail(field, format!("the argument {name:?} has no property; describe it in properties"));
+            }
+        }
+    }
+}
+
+fn validate_sampling(check: &mut Check, sampling: Sampling) {
+    let Sampling {
+        temperature_thousandths,
+        top_p_thousandths,
+        top_k,
+        presence_penalty_thousandths,
+        frequency_penalty_thousandths,
+        seed: _, // any number is a seed
+    } = sampling;
+    let mut range = |name: &str, value: Option<i64>, allowed: RangeInclusive<i64>| {
+        check.that(value.is_none_or(|value| allowed.contains(&value)), &format!("sampling.{name}"), || {
+            format!("is {}; must be between {} and {}", value.unwrap_or_default(), allowed.start(), allowed.end())
+        });
+    };
+    range("temperatureThousandths", temperature_thousandths.map(i64::from), 0..=2_000);
+    range("topPThousandths", top_p_thousandths.map(i64::from), 1..=1_000);
+    range("topK", top_k.map(i64::from), 1..=1_000_000);
+    range("presencePenaltyThousandths", presence_penalty_thousandths.map(i64::from), -2_000..=2_000);
+    range("frequencyPenaltyThousandths", frequency_penalty_thousandths.map(i64::from), -2_000..=2_000);
 }
 
 fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {

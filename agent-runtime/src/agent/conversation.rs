@@ -115,6 +115,16 @@ impl Conversation {
         &self.earlier
     }
 
+    /// The client's instructions as they were written; empty for none.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// The question as it was written.
+    pub fn last_question(&self) -> &str {
+        &self.question
+    }
+
     /// The client's instructions on one line; empty for none.
     pub fn instructions_text(&self) -> String {
         grammar::single_line(&self.instructions)

@@ -8,11 +8,12 @@ use futures::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::{BoxStream, FuturesUnordered},
 };
+use slipway_runtime_config::Sampling;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backend::{Backend, BackendError, Generation, Piece},
+    backend::{Backend, BackendError, Generation, Piece, PromptForm},
     clock::Clock,
     telemetry::Progress,
     tools::Registry,
@@ -20,8 +21,8 @@ use crate::{
 
 use super::{
     grammar::{Observation, STOP_WORD, ToolCall},
-    prompt::PromptBuilder,
-    state::{Call, CallId, Limits, ModelError, State, Step},
+    prompt::Prompts,
+    state::{Call, CallId, Limits, ModelError, Opening, State, Step},
     step::{Action, Event, EventKind, step},
     timings::progress,
 };
@@ -33,7 +34,9 @@ pub struct Agent {
     /// The tools it may call.
     pub tools: Arc<Registry>,
     /// Renders its prompts.
-    pub prompt: PromptBuilder,
+    pub prompt: Prompts,
+    /// How tokens are chosen, where a request does not say.
+    pub sampling: Sampling,
     /// The most model calls of a run.
     pub max_steps: u32,
     /// The most tokens of a model call.
@@ -49,8 +52,10 @@ pub struct Agent {
 pub struct RunRequest {
     /// The run's name, unique in the pod.
     pub id: String,
-    /// The rendered prompt.
-    pub prompt: String,
+    /// What its prompts begin with.
+    pub opening: Opening,
+    /// How the client wants tokens chosen.
+    pub sampling: Sampling,
     /// The client's limit on tokens, if it named one.
     pub max_tokens: Option<u32>,
     /// Ends the run early when the pod cannot wait for it.
@@ -85,19 +90,19 @@ impl Agent {
                 max_tokens_per_step: self.max_tokens_per_step,
                 max_tokens: request.max_tokens,
             };
-            let mut state = State::new(request.prompt.clone(), limits);
-            let mut io = RunIo::new(&self, request);
+            let mut io = RunIo::new(&self, &request);
+            let mut state = State::new(request.opening, limits);
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
-                let (mut next, actions) = step(&state, Event { at: self.clock.now(), kind: event });
-                for change in changes(&state, &next, &actions) {
+                let before = Glimpse::of(&state);
+                let actions = step(&mut state, Event { at: self.clock.now(), kind: event });
+                for change in changes(&before, &state, &actions) {
                     yield change;
                 }
                 if actions.iter().any(|action| io.is_irrevocable(action)) {
-                    next.note_side_effects();
+                    state.note_side_effects();
                 }
                 actions.into_iter().for_each(|action| io.perform(action));
-                state = next;
                 if state.finished().is_some() {
                     break;
                 }
@@ -112,7 +117,8 @@ impl Agent {
 struct RunIo {
     backend: Arc<dyn Backend>,
     tools: Arc<Registry>,
-    id: String,
+    /// What all of its generations share.
+    generation: Generation,
     shutdown: CancellationToken,
     /// Fires when the run's time is up.
     deadline: Pin<Box<Sleep>>,
@@ -125,12 +131,12 @@ struct RunIo {
 }
 
 impl RunIo {
-    fn new(agent: &Agent, request: RunRequest) -> Self {
+    fn new(agent: &Agent, request: &RunRequest) -> Self {
         Self {
             backend: Arc::clone(&agent.backend),
             tools: Arc::clone(&agent.tools),
-            id: request.id,
-            shutdown: request.shutdown,
+            generation: generation(agent, request),
+            shutdown: request.shutdown.clone(),
             deadline: Box::pin(tokio::time::sleep(agent.run_timeout)),
             timeout: agent.run_timeout,
             model: None,
@@ -154,8 +160,8 @@ impl RunIo {
     fn perform(&mut self, action: Action) {
         match action {
             Action::CallModel { step, prompt, max_tokens } => {
-                let id = format!("{}-{step}", self.id);
-                let generation = Generation { id, prompt, max_tokens, stop_words: vec![STOP_WORD.into()] };
+                let id = format!("{}-{step}", self.generation.id);
+                let generation = Generation { id, prompt, max_tokens, ..self.generation.clone() };
                 self.model = Some(self.backend.generate(generation));
             }
             Action::CancelModel => self.model = None,
@@ -198,6 +204,18 @@ impl RunIo {
     }
 }
 
+/// What the generations of a run share. In a chat the model ends its turns with tokens of its own.
+fn generation(agent: &Agent, request: &RunRequest) -> Generation {
+    let (stop_words, form) = match (&agent.prompt, &request.opening) {
+        (Prompts::Chat(format), Opening::Chat(_)) => {
+            (Vec::new(), PromptForm::Rendered { begin: format.begin().cloned() })
+        }
+        (Prompts::Transcript(_) | Prompts::Chat(_), _) => (vec![STOP_WORD.into()], PromptForm::Plain),
+    };
+    let sampling = request.sampling.or(agent.sampling);
+    Generation { id: request.id.clone(), stop_words, form, sampling, ..Generation::default() }
+}
+
 async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendError>>>) -> EventKind {
     let piece = match model {
         Some(pieces) => pieces.next().await.unwrap_or(Err(BackendError::EndedEarly)),
@@ -225,32 +243,51 @@ async fn call_tool(tools: &Registry, call: &ToolCall) -> Observation {
     }
 }
 
+/// What of a run is compared with what it becomes: a run itself is not copied for every token.
+struct Glimpse {
+    progress: Progress,
+    steps: usize,
+    is_model_finished: bool,
+    /// Of each call of the last step, whether it has ended.
+    ended: Vec<bool>,
+}
+
+impl Glimpse {
+    fn of(state: &State) -> Self {
+        let last = state.steps().last();
+        Self {
+            progress: progress(state),
+            steps: state.steps().len(),
+            is_model_finished: last.is_some_and(|step| step.model_finished_at.is_some()),
+            ended: last.map(|step| step.calls.iter().map(|call| call.end.is_some()).collect()).unwrap_or_default(),
+        }
+    }
+}
+
 /// What a step of the loop changed, in the order in which a client wants to hear it.
-fn changes(before: &State, after: &State, actions: &[Action]) -> Vec<RunEvent> {
+fn changes(before: &Glimpse, after: &State, actions: &[Action]) -> Vec<RunEvent> {
     let mut events = Vec::new();
-    let is_new = progress(before) != progress(after);
-    events.extend(is_new.then(|| RunEvent::Progress(progress(after))));
+    let progress = progress(after);
+    events.extend((before.progress != progress).then_some(RunEvent::Progress(progress)));
     let deltas = actions.iter().filter_map(|action| match action {
         Action::EmitAnswer(text) => Some(RunEvent::AnswerDelta(text.clone())),
         _ => None,
     });
     events.extend(deltas);
-    if let Some((old, new)) = before.steps().last().zip(after.steps().get(before.steps().len().saturating_sub(1))) {
-        if old.model_finished_at.is_none() && new.model_finished_at.is_some() {
-            events.push(RunEvent::ModelFinished(new.clone()));
+    if let Some(step) = before.steps.checked_sub(1).and_then(|last| after.steps().get(last)) {
+        if !before.is_model_finished && step.model_finished_at.is_some() {
+            events.push(RunEvent::ModelFinished(step.clone()));
         }
-        for (index, call) in new.calls.iter().enumerate() {
-            let id = CallId { step: new.number, index };
-            match old.calls.get(index) {
+        for (index, call) in step.calls.iter().enumerate() {
+            let id = CallId { step: step.number, index };
+            match before.ended.get(index) {
                 None => events.push(RunEvent::ToolStarted(id, call.call.clone())),
-                Some(old) if old.end.is_none() && call.end.is_some() => {
-                    events.push(RunEvent::ToolFinished(id, call.clone()));
-                }
+                Some(false) if call.end.is_some() => events.push(RunEvent::ToolFinished(id, call.clone())),
                 Some(_) => {}
             }
         }
     }
-    let begun = after.steps().iter().skip(before.steps().len());
+    let begun = after.steps().iter().skip(before.steps);
     events.extend(begun.map(|step| RunEvent::StepStarted(step.number)));
     events
 }

@@ -99,6 +99,15 @@ pub enum MalformedTurn {
         /// How many.
         count: usize,
     },
+    /// Calls of a chat that cannot be read or do not fit, after the model was told so.
+    #[error("its calls have mistakes: {problem}")]
+    BadCalls {
+        /// What the model was told.
+        problem: String,
+    },
+    /// The limit on tokens ended it within its thoughts.
+    #[error("its thoughts were cut off by the limit on tokens; raise maxOutputTokens")]
+    ThoughtsCutOff,
     /// The limit on tokens ended it within its actions.
     #[error("its actions were cut off by the limit on tokens")]
     CutOff,
@@ -115,6 +124,8 @@ impl MalformedTurn {
             Self::BadAction { .. } => "bad_action",
             Self::AnswerAfterAction => "answer_after_action",
             Self::TooManyCalls { .. } => "too_many_calls",
+            Self::BadCalls { .. } => "bad_calls",
+            Self::ThoughtsCutOff => "thoughts_cut_off",
             Self::CutOff => "cut_off",
         }
     }

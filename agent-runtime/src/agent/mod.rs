@@ -1,9 +1,12 @@
-//! Agent runs: the transcript's grammar, the pure loop, and the driver that does what the loop decides.
+//! Agent runs: how prompts are written and turns are read, the pure loop, and the driver that does what the loop
+//! decides.
 //!
-//! Reading order: [`grammar`], [`conversation`], [`prompt`], [`state`], [`room`], [`step`](mod@step), [`timings`],
-//! [`driver`].
+//! Reading order: [`grammar`], [`conversation`], [`prompt`], [`dialect`], [`chat`], [`state`], [`room`],
+//! [`step`](mod@step), [`timings`], [`driver`].
 
+pub mod chat;
 pub mod conversation;
+pub mod dialect;
 pub mod driver;
 pub mod grammar;
 pub mod prompt;
@@ -11,8 +14,11 @@ pub mod room;
 pub mod state;
 pub mod step;
 pub mod timings;
+mod tool_list;
 
+pub use chat::ChatFormat;
 pub use conversation::{Conversation, ConversationError, Message, Role, Turn};
 pub use driver::{Agent, RunEvent, RunRequest};
 pub use grammar::Observation;
-pub use state::{CallId, Failure, Limits, Outcome, SideEffects, State};
+pub use prompt::Prompts;
+pub use state::{CallId, Failure, Limits, Opening, Outcome, SideEffects, State};

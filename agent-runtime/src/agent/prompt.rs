@@ -1,8 +1,47 @@
 //! Renders the prompt of a run. Pure.
 
+use std::sync::Arc;
+
 use slipway_runtime_config::{PromptTemplate, PromptValues};
 
-use super::conversation::Conversation;
+use crate::{chat_template::RenderError, clock::Timestamp};
+
+use super::{chat::ChatFormat, conversation::Conversation, state::Opening};
+
+/// What writes an agent's prompts.
+#[derive(Clone)]
+pub enum Prompts {
+    /// A template of ours, followed by the transcript.
+    Transcript(PromptBuilder),
+    /// The checkpoint's chat template.
+    Chat(Arc<ChatFormat>),
+}
+
+/// Why a conversation has no prompt.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Our template has no place for it.
+    #[error(transparent)]
+    Transcript(PromptError),
+    /// The chat template refuses it, or fails.
+    #[error(transparent)]
+    Chat(RenderError),
+}
+
+impl Prompts {
+    /// Opens a run with its first prompt.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, conversation: &Conversation, now: Timestamp) -> Result<Opening, OpenError> {
+        match self {
+            Self::Transcript(builder) => {
+                builder.render(conversation).map(Opening::Transcript).map_err(OpenError::Transcript)
+            }
+            Self::Chat(format) => format.open(conversation, now).map(Opening::Chat).map_err(OpenError::Chat),
+        }
+    }
+}
 
 /// Everything of a prompt that is the same for all runs of an agent.
 #[derive(Clone, Debug)]

@@ -4,10 +4,15 @@ use slipway_runtime_config::metrics::RunOutcome;
 
 use crate::{
     backend::{BackendError, EngineFault, FinishReason},
+    chat_template::RenderError,
     clock::Timestamp,
 };
 
-use super::grammar::{self, MalformedTurn, Observation, ToolCall, TurnReader};
+use super::{
+    chat::{ChatTurn, Talk},
+    dialect,
+    grammar::{self, MalformedTurn, Observation, ToolCall, TurnReader},
+};
 
 /// What bounds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +29,9 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub(super) limits: Limits,
-    /// The rendered template. Turns follow it in the transcript.
-    pub(super) prompt: String,
+    pub(super) opening: Opening,
+    /// All text of a chat's turns so far, as it was handed out.
+    pub(super) said: String,
     pub(super) started_at: Timestamp,
     /// The steps begun so far.
     pub(super) steps: Vec<Step>,
@@ -33,6 +39,30 @@ pub struct State {
     pub(super) side_effects: SideEffects,
     /// When the first part of the answer could be handed to the client.
     pub(super) answer_began_at: Option<Timestamp>,
+}
+
+/// What a run's prompts begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// The rendered template. Turns follow it in the transcript.
+    Transcript(String),
+    /// A conversation, for the checkpoint's chat template.
+    Chat(Talk),
+}
+
+impl From<&str> for Opening {
+    fn from(prompt: &str) -> Self {
+        Self::Transcript(prompt.to_owned())
+    }
+}
+
+/// Reads the turn that the model writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Of the transcript.
+    Transcript(TurnReader),
+    /// Of a chat.
+    Chat(dialect::Turn),
 }
 
 /// Whether a run may have changed something outside, so that it must not be repeated.
@@ -50,7 +80,7 @@ pub(super) enum Phase {
     /// Nothing has happened.
     New,
     /// The model is writing the last step's turn.
-    Model(TurnReader),
+    Model(Box<Reader>),
     /// The last step's tools are running.
     Tools,
     /// The run is over; nothing changes any more.
@@ -76,6 +106,8 @@ pub struct Step {
     pub model_finished_at: Option<Timestamp>,
     /// The tools it asked for, in order.
     pub calls: Vec<Call>,
+    /// What else a chat's turn is; nothing in a transcript.
+    pub chat: Option<ChatTurn>,
 }
 
 /// The first piece with tokens.
@@ -164,6 +196,14 @@ pub enum Failure {
         /// What is wrong.
         reason: MalformedTurn,
     },
+    /// The chat template refuses what the run has become.
+    #[error("the prompt of step {step} cannot be written: {problem}")]
+    Prompt {
+        /// The step.
+        step: u32,
+        /// The template's words.
+        problem: String,
+    },
     /// The engine failed.
     #[error("the model call of step {step} failed: {error}")]
     Model {
@@ -197,7 +237,7 @@ impl Failure {
             Self::TokenBudget { .. } => RunOutcome::MaxTokensExceeded,
             Self::MalformedOutput { .. } => RunOutcome::MalformedModelOutput,
             Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
-            Self::Model { .. } => RunOutcome::ModelError,
+            Self::Prompt { .. } | Self::Model { .. } => RunOutcome::ModelError,
             Self::ContextLength { .. } => RunOutcome::ContextLengthExceeded,
             Self::Timeout { .. } => RunOutcome::RunTimeout,
             Self::CutByShutdown => RunOutcome::ShuttingDown,
@@ -236,11 +276,12 @@ impl From<&BackendError> for ModelError {
 }
 
 impl State {
-    /// A run that has not begun: its prompt and its limits.
-    pub fn new(prompt: String, limits: Limits) -> Self {
+    /// A run that has not begun: what its prompts begin with, and its limits.
+    pub fn new(opening: Opening, limits: Limits) -> Self {
         Self {
             limits,
-            prompt,
+            opening,
+            said: String::new(),
             started_at: Timestamp::default(),
             steps: Vec::new(),
             phase: Phase::New,
@@ -259,16 +300,28 @@ impl State {
         self.side_effects
     }
 
-    /// The prompt of the next model call: the rendered template, and every turn whose tools have all answered.
-    pub fn transcript(&self) -> String {
-        let turns = self.steps.iter().filter_map(Step::written);
-        [self.prompt.clone()].into_iter().chain(turns).collect()
+    /// The prompt of the next model call: what it begins with, and every turn whose tools have all answered.
+    ///
+    /// # Errors
+    /// The chat template refuses it.
+    pub fn prompt(&self) -> Result<String, RenderError> {
+        match &self.opening {
+            Opening::Transcript(prompt) => {
+                let turns = self.steps.iter().filter_map(Step::written);
+                Ok([prompt.clone()].into_iter().chain(turns).collect())
+            }
+            Opening::Chat(talk) => talk.prompt(&self.steps),
+        }
     }
 
     /// Bytes of what the run holds: its prompt, what the model wrote, and what tools gave.
     pub fn bytes(&self) -> usize {
         let texts: usize = self.steps.iter().map(|step| step.text.len()).sum();
-        self.prompt.len() + texts + self.result_bytes()
+        let prompt = match &self.opening {
+            Opening::Transcript(prompt) => prompt.len(),
+            Opening::Chat(talk) => talk.first().len(),
+        };
+        prompt + texts + self.said.len() + self.result_bytes()
     }
 
     /// The steps begun so far.
@@ -312,6 +365,7 @@ impl Step {
             first_token: None,
             model_finished_at: None,
             calls: Vec::new(),
+            chat: None,
         }
     }
 

@@ -1,14 +1,20 @@
 //! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
 
+mod chat;
+
 use crate::{
     backend::{EngineFault, FinishReason, Piece},
     clock::Timestamp,
 };
 
 use super::{
-    grammar::{IsCutOff, Observation, ToolCall, Turn, TurnReader},
+    dialect,
+    grammar::{IsCutOff, MalformedTurn, Observation, ToolCall, Turn, TurnReader},
     room::MAX_RESULT_BYTES,
-    state::{Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Outcome, Phase, State, Step},
+    state::{
+        Call, CallEnd, CallId, CallResult, Failure, FirstToken, Limits, ModelError, Opening, Outcome, Phase, Reader,
+        State, Step,
+    },
 };
 
 /// An event of a run.
@@ -82,25 +88,23 @@ pub enum Action {
 /// - After `Finish` no event has an effect.
 /// - The order in which the tools of a turn finish does not change the transcript.
 /// - Events that do not belong to the current phase (a late piece, a second answer of a tool) have no effect.
-pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
-    let mut next = state.clone();
+pub fn step(state: &mut State, event: Event) -> Vec<Action> {
     let Event { at, kind } = event;
-    let actions = match (&state.phase, kind) {
+    let actions = match (&mut state.phase, kind) {
         (Phase::New, EventKind::Admitted) => {
-            next.started_at = at;
-            call_model(&mut next, at)
+            state.started_at = at;
+            call_model(state, at)
         }
-        (Phase::Model(reader), EventKind::Piece(piece)) => take_piece(&mut next, reader.clone(), piece, at),
-        (Phase::Model(_), EventKind::ModelFailed(error)) => fail_model(&mut next, error, at),
-        (Phase::Tools, EventKind::ToolFinished { call, observation }) => {
-            take_observation(&mut next, call, observation, at)
-        }
+        (phase @ Phase::Model(_), EventKind::Piece(piece)) => match std::mem::replace(phase, Phase::Tools) {
+            Phase::Model(reader) => take_piece(state, reader, piece, at),
+            Phase::New | Phase::Tools | Phase::Finished { .. } => Vec::new(),
+        },
+        (Phase::Model(_), EventKind::ModelFailed(error)) => fail_model(state, error, at),
+        (Phase::Tools, EventKind::ToolFinished { call, observation }) => take_observation(state, call, observation, at),
         (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::DeadlinePassed { milliseconds }) => {
-            stop(&mut next, Failure::Timeout { milliseconds }, at)
+            stop(state, Failure::Timeout { milliseconds }, at)
         }
-        (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::ShutDown) => {
-            stop(&mut next, Failure::CutByShutdown, at)
-        }
+        (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::ShutDown) => stop(state, Failure::CutByShutdown, at),
         (
             Phase::New | Phase::Model(_) | Phase::Tools | Phase::Finished { .. },
             EventKind::Admitted
@@ -111,8 +115,8 @@ pub fn step(state: &State, event: Event) -> (State, Vec<Action>) {
             | EventKind::ShutDown,
         ) => Vec::new(),
     };
-    note_answer(&mut next, &actions, at);
-    (next, actions)
+    note_answer(state, &actions, at);
+    actions
 }
 
 /// Notes when the answer began: with its first part, or with the end of a run whose answer came in one piece.
@@ -133,16 +137,25 @@ fn call_model(state: &mut State, at: Timestamp) -> Vec<Action> {
     if let Some(max_tokens) = max_tokens.filter(|max_tokens| state.output_tokens() >= *max_tokens) {
         return fail(state, Failure::TokenBudget { max_tokens }, at);
     }
+    // Before the step exists: its prompt is what came before it.
+    let prompt = match state.prompt() {
+        Ok(prompt) => prompt,
+        Err(problem) => return fail(state, Failure::Prompt { step: number, problem: problem.to_string() }, at),
+    };
     state.steps.push(Step::new(number, at));
-    vec![ask_model(state, number)]
+    vec![ask_model(state, number, prompt)]
 }
 
-fn ask_model(state: &mut State, step: u32) -> Action {
-    state.phase = Phase::Model(TurnReader::default());
+fn ask_model(state: &mut State, step: u32, prompt: String) -> Action {
+    let reader = match &state.opening {
+        Opening::Transcript(_) => Reader::Transcript(TurnReader::default()),
+        Opening::Chat(talk) => Reader::Chat(dialect::Turn::new(talk.format().dialect(), &prompt)),
+    };
+    state.phase = Phase::Model(Box::new(reader));
     let Limits { max_steps: _, max_tokens_per_step, max_tokens } = state.limits;
     let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
     let max_tokens = left.map_or(max_tokens_per_step, |left| left.min(max_tokens_per_step));
-    Action::CallModel { step, prompt: state.transcript(), max_tokens }
+    Action::CallModel { step, prompt, max_tokens }
 }
 
 /// Ends the run with its model call, unless there is less to ask with.
@@ -159,20 +172,43 @@ fn ask_with_less(state: &mut State, error: &ModelError) -> Option<Action> {
     let step = state.steps.last().filter(|step| step.first_token.is_none())?.number;
     let is_ours = error.fault == EngineFault::ContextLength && step > 1;
     let half = state.result_bytes() / 2;
-    (is_ours && state.leave_out_until(half)).then(|| ask_model(state, step))
+    if !(is_ours && state.leave_out_until(half)) {
+        return None;
+    }
+    let prompt = state.prompt().ok()?;
+    Some(ask_model(state, step, prompt))
 }
 
-fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Timestamp) -> Vec<Action> {
+fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Timestamp) -> Vec<Action> {
     let Piece { text, prompt_tokens, output_tokens, finish } = piece;
-    let answer = reader.push(&text);
+    let new = match reader.as_mut() {
+        Reader::Transcript(reader) => reader.push(&text),
+        Reader::Chat(turn) => turn.push(&text),
+    };
     if let Some(step) = state.steps.last_mut() {
         step.prompt_tokens = prompt_tokens.or(step.prompt_tokens);
         step.output_tokens = step.output_tokens.max(output_tokens);
-        step.text = reader.text().to_owned();
         if step.first_token.is_none() && (output_tokens > 0 || !text.is_empty()) {
             step.first_token = Some(FirstToken { at, tokens: output_tokens });
         }
+        match reader.as_ref() {
+            Reader::Transcript(reader) => reader.text().clone_into(&mut step.text),
+            Reader::Chat(_) => step.text.push_str(&text),
+        }
     }
+    match *reader {
+        Reader::Transcript(reader) => go_on_with_transcript(state, reader, new, finish, at),
+        Reader::Chat(turn) => chat::go_on(state, turn, new, finish, at),
+    }
+}
+
+fn go_on_with_transcript(
+    state: &mut State,
+    reader: TurnReader,
+    answer: Option<String>,
+    finish: Option<FinishReason>,
+    at: Timestamp,
+) -> Vec<Action> {
     let mut actions: Vec<_> = answer.map(Action::EmitAnswer).into_iter().collect();
     // An engine without stop words writes on; what follows the empty line is of no use.
     let finish = match (finish, reader.is_ended()) {
@@ -183,7 +219,7 @@ fn take_piece(state: &mut State, mut reader: TurnReader, piece: Piece, at: Times
         (finish, false) => finish,
     };
     match finish {
-        None => state.phase = Phase::Model(reader),
+        None => state.phase = Phase::Model(Box::new(Reader::Transcript(reader))),
         Some(finish) => actions.extend(end_turn(state, &reader, finish, at)),
     }
     actions
@@ -207,12 +243,17 @@ fn end_turn(state: &mut State, reader: &TurnReader, finish: FinishReason, at: Ti
     match reader.finish(is_cut_off) {
         Ok(Turn::Answer(text)) => finish_run(state, Outcome::Answered { text, finish }, at),
         Ok(Turn::Calls(calls)) => call_tools(state, calls, at),
-        Err(reason) => match state.limits.max_tokens {
-            Some(max_tokens) if finish == FinishReason::Length && state.output_tokens() >= max_tokens => {
-                fail(state, Failure::TokenBudget { max_tokens }, at)
-            }
-            Some(_) | None => fail(state, Failure::MalformedOutput { step, reason }, at),
-        },
+        Err(reason) => fail_turn(state, step, reason, finish, at),
+    }
+}
+
+/// Ends the run with a turn that cannot be read, or with the client's limit on tokens where that cut it.
+fn fail_turn(state: &mut State, step: u32, reason: MalformedTurn, finish: FinishReason, at: Timestamp) -> Vec<Action> {
+    match state.limits.max_tokens {
+        Some(max_tokens) if finish == FinishReason::Length && state.output_tokens() >= max_tokens => {
+            fail(state, Failure::TokenBudget { max_tokens }, at)
+        }
+        Some(_) | None => fail(state, Failure::MalformedOutput { step, reason }, at),
     }
 }
 

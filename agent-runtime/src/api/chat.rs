@@ -38,13 +38,13 @@ pub(super) async fn complete(
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(request) = body?;
-    let chat = request.validate()?;
+    let chat = request.validate(service.takes_sampling)?;
     if let Some(model) = &chat.model {
         models::check(&service, model)?;
     }
-    let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens);
+    let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens, chat.sampling);
     let key = service.outcomes.key(&headers, request)?;
-    let start = Start { conversation: chat.conversation, max_tokens: chat.max_tokens, key };
+    let start = Start { conversation: chat.conversation, max_tokens: chat.max_tokens, sampling: chat.sampling, key };
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =
         Completion { id: format!("chatcmpl-{id}"), created: at.as_seconds(), model: service.agent_name.clone() };

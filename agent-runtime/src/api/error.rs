@@ -109,7 +109,7 @@ impl ApiError {
                 StatusCode::BAD_GATEWAY
             }
             Failure::Model { error, .. } if error.is_unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Failure::Model { .. } => StatusCode::BAD_GATEWAY,
+            Failure::Prompt { .. } | Failure::Model { .. } => StatusCode::BAD_GATEWAY,
             Failure::ContextLength { .. } => StatusCode::BAD_REQUEST,
             Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Failure::CutByShutdown => StatusCode::SERVICE_UNAVAILABLE,

@@ -10,6 +10,7 @@ pub mod in_flight;
 mod models;
 pub mod run_names;
 mod runs;
+mod sampling;
 pub mod service;
 mod sse;
 

@@ -12,6 +12,7 @@ use axum::{
 };
 use futures::StreamExt;
 use serde::Deserialize;
+use slipway_runtime_config::Sampling;
 
 use crate::agent::{Conversation, Outcome, RunEvent, State};
 
@@ -19,6 +20,7 @@ use super::{
     chat::{ChatMessage, read_conversation},
     error::{ApiError, Repetition, with_status},
     in_flight::Lost,
+    sampling::{self, Asked},
     service::{Service, Start, Started},
     sse,
 };
@@ -31,6 +33,12 @@ pub(super) struct RunBody {
     input: Option<String>,
     messages: Option<Vec<ChatMessage>>,
     max_tokens: Option<u32>,
+    temperature: Option<f64>,
+    #[serde(rename = "top_p")]
+    top_p: Option<f64>,
+    #[serde(rename = "top_k")]
+    top_k: Option<i64>,
+    seed: Option<i64>,
 }
 
 pub(super) async fn run(
@@ -40,7 +48,11 @@ pub(super) async fn run(
 ) -> Result<Response, ApiError> {
     let Json(body) = body?;
     let mut start = body.validate()?;
-    let request = ("runs", wants_events(&headers), &start.conversation, start.max_tokens);
+    if !service.takes_sampling && start.sampling != Sampling::default() {
+        let problem = "is not supported: this agent's engine takes the likeliest token; leave it out";
+        return Err(ApiError::invalid("temperature, top_p, top_k, seed", problem));
+    }
+    let request = ("runs", wants_events(&headers), &start.conversation, start.max_tokens, start.sampling);
     start.key = service.outcomes.key(&headers, request)?;
     let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer =
@@ -63,7 +75,8 @@ pub(super) async fn run(
 
 impl RunBody {
     fn validate(self) -> Result<Start, ApiError> {
-        let Self { input, messages, max_tokens } = self;
+        let Self { input, messages, max_tokens, temperature, top_p, top_k, seed } = self;
+        let sampling = sampling::read(Asked { temperature, top_p, top_k, seed, ..Asked::default() })?;
         if max_tokens == Some(0) {
             return Err(ApiError::invalid("maxTokens", "is 0; must be at least 1"));
         }
@@ -77,7 +90,7 @@ impl RunBody {
                 return Err(ApiError::invalid("input", "is sent with messages; send one of the two"));
             }
         };
-        Ok(Start { conversation, max_tokens, key: None })
+        Ok(Start { conversation, max_tokens, sampling, key: None })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
-use slipway_runtime_config::LatencyObjective;
+use slipway_runtime_config::{LatencyObjective, Sampling};
 use slipway_vocabulary::evidence::{CacheState, Evidence, Stratum};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,8 @@ use super::{
 pub struct Service {
     /// The agent.
     pub agent: Arc<Agent>,
+    /// Whether the engine takes what clients say of how tokens are chosen.
+    pub takes_sampling: bool,
     /// The agent's name: the model's id for clients.
     pub agent_name: String,
     /// The revision, stamped on every answer.
@@ -57,6 +59,8 @@ pub struct Start {
     pub conversation: Conversation,
     /// The client's limit on tokens.
     pub max_tokens: Option<u32>,
+    /// How the client wants tokens chosen.
+    pub sampling: Sampling,
     /// Names the request where it may be sent again.
     pub key: Option<Key>,
 }
@@ -100,11 +104,11 @@ impl Service {
     /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
     /// full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens, key } = start;
-        let prompt =
-            self.agent.prompt.render(&conversation).map_err(|problem| ApiError::invalid("messages", problem))?;
-        let length = conversation.user_characters();
+        let Start { conversation, max_tokens, sampling, key } = start;
         let at = self.clock.now();
+        let opening =
+            self.agent.prompt.open(&conversation, at).map_err(|problem| ApiError::invalid("messages", problem))?;
+        let length = conversation.user_characters();
         let id = self.names.next();
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
             None => None,
@@ -116,7 +120,7 @@ impl Service {
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
         let unit = self.recorder().start(at, stratum, session);
-        let request = RunRequest { id: id.clone(), prompt, max_tokens, shutdown: self.cut.clone() };
+        let request = RunRequest { id: id.clone(), opening, max_tokens, sampling, shutdown: self.cut.clone() };
         let events = Arc::clone(&self.agent).run(request);
         let counted = Counted { service: Arc::clone(self), id: id.clone(), at, unit };
         Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, permit, ticket, events) })

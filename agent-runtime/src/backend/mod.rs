@@ -4,6 +4,7 @@
 mod connect;
 mod open_ai;
 mod overflow;
+mod sampling;
 pub mod tokens;
 mod triton;
 
@@ -12,9 +13,11 @@ mod triton;
 #[rustfmt::skip]
 pub mod inference;
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use futures::{future::BoxFuture, stream::BoxStream};
+
+use slipway_runtime_config::Sampling;
 
 pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{OpenAi, OpenAiError, OwnServer};
@@ -34,7 +37,7 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// What is to be generated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
     /// Names the request in the engine's logs.
     pub id: String,
@@ -44,6 +47,43 @@ pub struct Generation {
     pub max_tokens: u32,
     /// Texts that end the generation.
     pub stop_words: Vec<String>,
+    /// How the prompt is written, and so what is wanted of the answer.
+    pub form: PromptForm,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+}
+
+/// How a prompt is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PromptForm {
+    /// As a text, to which the engine adds what its tokenizer puts before every text. Special tokens of the answer are
+    /// left out.
+    #[default]
+    Plain,
+    /// By a chat template, with all special tokens spelled out. Those of the answer are wanted: they mark calls.
+    Rendered {
+        /// The token at its beginning that the tokenizer adds by itself.
+        begin: Option<Arc<str>>,
+    },
+}
+
+impl Generation {
+    /// Whether special tokens of the answer are wanted.
+    pub fn wants_special_tokens(&self) -> bool {
+        matches!(self.form, PromptForm::Rendered { .. })
+    }
+
+    /// The prompt for an engine that adds what its tokenizer puts before every text, and cannot be told otherwise: the
+    /// model has never seen it twice.
+    #[must_use]
+    pub fn without_begin(mut self) -> Self {
+        if let PromptForm::Rendered { begin: Some(begin) } = &self.form
+            && let Some(rest) = self.prompt.strip_prefix(begin.as_ref())
+        {
+            self.prompt = rest.to_owned();
+        }
+        self
+    }
 }
 
 /// A piece of generated text.

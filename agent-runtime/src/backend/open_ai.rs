@@ -22,7 +22,7 @@ use self::{
     events::Events,
     reader::{Read, Reader, failure},
 };
-use super::{Backend, BackendError, EngineFault, Generation, Piece, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, Generation, Piece, sampling, tokens::StopWords};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -122,7 +122,11 @@ impl OpenAi {
     /// waits for it.
     async fn count(&self, generation: &Generation) -> Option<Tokenized> {
         let request = self.client.post(format!("{}/tokenize", self.endpoint)).timeout(READY_TIMEOUT);
-        let request = request.json(&json!({ "model": self.model, "prompt": generation.prompt }));
+        let mut question = json!({ "model": self.model, "prompt": generation.prompt });
+        if generation.wants_special_tokens() {
+            question["add_special_tokens"] = json!(false);
+        }
+        let request = request.json(&question);
         let response = request.send().await.ok().filter(|response| response.status().is_success())?;
         response.json().await.ok()
     }
@@ -200,19 +204,29 @@ impl OwnServer {
 
 /// The request of a generation.
 fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
-    let Generation { id: _, prompt, max_tokens, stop_words } = generation;
+    let is_rendered = generation.wants_special_tokens();
+    let generation = match server {
+        OwnServer::Vllm => generation,
+        OwnServer::SgLang => generation.without_begin(),
+    };
+    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen } = generation;
     let mut body = json!({
         "model": model,
         "prompt": prompt,
         "max_tokens": max_tokens,
-        // The likeliest token, as with the other backends.
-        "temperature": 0,
         "stream": true,
         // Every event says how many tokens there are so far.
         "stream_options": {"include_usage": true, "continuous_usage_stats": true},
     });
+    sampling::write(chosen, &mut body);
     if !stop_words.is_empty() {
         body["stop"] = json!(stop_words);
+    }
+    if is_rendered {
+        body["skip_special_tokens"] = json!(false);
+        if server == OwnServer::Vllm {
+            body["add_special_tokens"] = json!(false);
+        }
     }
     if server == OwnServer::SgLang {
         body["no_stop_trim"] = json!(true);

@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::Deserialize;
@@ -27,6 +28,8 @@ pub struct Checkpoint {
     default: ChatTemplate,
     /// For prompts with tools.
     tool_use: Option<ChatTemplate>,
+    /// What the tokenizer puts before every text.
+    begin: Option<Arc<str>>,
 }
 
 /// Why a checkpoint's templates cannot be used.
@@ -97,7 +100,14 @@ impl Checkpoint {
         let config: TokenizerConfig = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
         let mut tokens: Map<String, Value> = read_json(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
         tokens.extend(config.others.into_iter().filter(|(_, token)| !token.is_null()));
+        let adds_begin = tokens.get("add_bos_token").and_then(Value::as_bool);
         let tokens = special_tokens(&tokens);
+        let begin = match tokens.get("bos_token") {
+            Some(token) if adds_begin.map_or_else(|| begins_with(folder, token), Ok)? => {
+                Some(Arc::from(token.as_str()))
+            }
+            Some(_) | None => None,
+        };
         let mut templates: BTreeMap<String, String> = match config.chat_template {
             None => BTreeMap::new(),
             Some(Written::One(template)) => BTreeMap::from([(DEFAULT.to_owned(), template)]),
@@ -109,19 +119,20 @@ impl Checkpoint {
         if let Some(template) = read_text(&folder.join(format!("additional_chat_templates/{TOOL_USE}.jinja")))? {
             templates.insert(TOOL_USE.to_owned(), template);
         }
-        Self::of(&templates, &tokens)
+        Self::of(&templates, &tokens, begin)
     }
 
     fn of(
         templates: &BTreeMap<String, String>,
         tokens: &BTreeMap<String, String>,
+        begin: Option<Arc<str>>,
     ) -> Result<Option<Self>, ReadCheckpointError> {
         let compile = |name: &str| {
             let template = templates.get(name).map(|source| ChatTemplate::compile(source, tokens)).transpose();
             template.map_err(|source| ReadCheckpointError::Compile { name: name.to_owned(), source })
         };
         match compile(DEFAULT)? {
-            Some(default) => Ok(Some(Self { default, tool_use: compile(TOOL_USE)? })),
+            Some(default) => Ok(Some(Self { default, tool_use: compile(TOOL_USE)?, begin })),
             None if templates.is_empty() => Ok(None),
             None => {
                 let names = templates.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -130,10 +141,32 @@ impl Checkpoint {
         }
     }
 
+    /// The token that the tokenizer puts before every text by itself, as text.
+    pub fn begin(&self) -> Option<&Arc<str>> {
+        self.begin.as_ref()
+    }
+
     /// The template of a prompt, by whether it has tools.
     pub fn template(&self, has_tools: bool) -> &ChatTemplate {
         self.tool_use.as_ref().filter(|_| has_tools).unwrap_or(&self.default)
     }
+}
+
+/// What is read of `tokenizer.json`.
+#[derive(Default, Deserialize)]
+struct TokenizerFile {
+    #[serde(default)]
+    post_processor: Value,
+}
+
+/// Whether a tokenizer puts a token before every text.
+fn begins_with(folder: &Path, token: &str) -> Result<bool, ReadCheckpointError> {
+    let file: TokenizerFile = read_json(&folder.join("tokenizer.json"))?.unwrap_or_default();
+    let inner = file.post_processor.get("processors").and_then(Value::as_array);
+    let all = std::iter::once(&file.post_processor).chain(inner.into_iter().flatten());
+    let first =
+        |processor: &Value| processor.pointer("/single/0/SpecialToken/id").and_then(Value::as_str) == Some(token);
+    Ok(all.into_iter().any(first))
 }
 
 /// The texts of special tokens, which are written plainly or as objects.

@@ -29,6 +29,7 @@ const NAME: &str = "chat_template";
 
 /// A template, ready to render.
 pub struct ChatTemplate {
+    source: String,
     environment: Environment<'static>,
     /// Names of the checkpoint's special tokens (`bos_token`, ...) with their texts.
     special_tokens: BTreeMap<String, Value>,
@@ -111,7 +112,12 @@ impl ChatTemplate {
         environment.set_fuel(Some(FUEL));
         environment.add_template_owned(NAME, tags::rewritten(source)).map_err(malformed)?;
         let special_tokens = special_tokens.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
-        Ok(Self { environment, special_tokens: special_tokens.collect() })
+        Ok(Self { source: source.to_owned(), environment, special_tokens: special_tokens.collect() })
+    }
+
+    /// The template's text, as it is compiled.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Renders a prompt.

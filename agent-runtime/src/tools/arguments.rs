@@ -43,6 +43,14 @@ pub enum ArgumentError {
     },
 }
 
+/// The names of a tool's arguments, in the order of its configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameters<'a> {
+    pub(super) all: &'a [String],
+    /// Those that an object may leave out.
+    pub(super) optional: &'a [String],
+}
+
 /// Splits `input` into one argument per parameter. An object of JSON is split by its keys, and its values keep their
 /// types. Any other text is split at `separator`, except at the point of a decimal number, and its arguments are texts.
 ///
@@ -50,12 +58,13 @@ pub enum ArgumentError {
 /// See [`ArgumentError`].
 pub(super) fn parse(
     input: &str,
-    parameters: &[String],
+    names: Parameters<'_>,
     separator: &str,
 ) -> Result<BTreeMap<String, Value>, ArgumentError> {
     if let Ok(Value::Object(object)) = serde_json::from_str(input) {
-        return from_object(object, parameters);
+        return from_object(object, names);
     }
+    let parameters = names.all;
     let values: Vec<&str> = match parameters.len() {
         0 if input.is_empty() => Vec::new(),
         0 | 1 => vec![input],
@@ -90,11 +99,12 @@ pub(super) fn texts<'a>(
     names.filter_map(|name| arguments.get(name).map(|value| text(name, value))).collect()
 }
 
-fn from_object(object: Map<String, Value>, parameters: &[String]) -> Result<BTreeMap<String, Value>, ArgumentError> {
-    if let Some(name) = object.keys().find(|name| !parameters.contains(name)) {
+fn from_object(object: Map<String, Value>, names: Parameters<'_>) -> Result<BTreeMap<String, Value>, ArgumentError> {
+    let Parameters { all, optional } = names;
+    if let Some(name) = object.keys().find(|name| !all.contains(name)) {
         return Err(ArgumentError::Unknown { name: name.clone() });
     }
-    match parameters.iter().find(|name| !object.contains_key(*name)) {
+    match all.iter().find(|name| !object.contains_key(*name) && !optional.contains(name)) {
         Some(name) => Err(ArgumentError::Missing { name: name.clone() }),
         None => Ok(object.into_iter().collect()),
     }
@@ -133,7 +143,9 @@ mod tests {
 
     fn read(input: &str, parameters: &[&str]) -> Result<Vec<(String, Value)>, String> {
         let parameters: Vec<_> = parameters.iter().map(|name| (*name).to_owned()).collect();
-        parse(input, &parameters, ".").map(|map| map.into_iter().collect()).map_err(|error| error.to_string())
+        parse(input, Parameters { all: &parameters, optional: &[] }, ".")
+            .map(|map| map.into_iter().collect())
+            .map_err(|error| error.to_string())
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Result<Vec<(String, Value)>, String> {
@@ -192,6 +204,15 @@ mod tests {
     )]
     fn what_does_not_fit_is_explained(#[case] input: &str, #[case] expected: &str) {
         assert_eq!(read(input, &["entity", "property"]), Err(expected.into()));
+    }
+
+    #[test]
+    fn an_object_may_leave_out_what_is_optional() {
+        let all = ["city", "unit"].map(str::to_owned);
+        let names = Parameters { all: &all, optional: &all[1..] };
+        let object = BTreeMap::from([("city".to_owned(), json!("Bern"))]);
+        assert_eq!(parse(r#"{"city": "Bern"}"#, names, "."), Ok(object));
+        assert_eq!(parse("{}", names, "."), Err(ArgumentError::Missing { name: "city".into() }));
     }
 
     #[test]

@@ -18,12 +18,12 @@ use reqwest::{
 };
 use serde_json::Value;
 use slipway_runtime_config::{
-    ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, UrlTemplate, UrlTemplateError,
+    ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, Schema, UrlTemplate, UrlTemplateError,
 };
 use tokio::sync::Semaphore;
 
 use self::{clients::Clients, mounted::File};
-use super::arguments::{self, ArgumentError};
+use super::arguments::{self, ArgumentError, Parameters};
 
 pub use self::{clients::AuthoritiesError, mounted::ReadMountedError};
 
@@ -141,6 +141,8 @@ pub(super) struct HttpTool {
     url: UrlTemplate,
     method: Method,
     parameters: Vec<String>,
+    /// Parameters that a call may leave out.
+    optional: Vec<String>,
     /// Parameters without a place in the URL: the body of a POST.
     body_parameters: Vec<String>,
     separator: String,
@@ -156,7 +158,8 @@ pub(super) struct HttpTool {
 }
 
 impl HttpTool {
-    pub(super) fn new(config: &Config) -> Result<Self, PrepareHttpToolError> {
+    /// Sets a tool up. Its schema says which arguments may be missing: without one, none.
+    pub(super) fn new(config: &Config, schema: Option<&Schema>) -> Result<Self, PrepareHttpToolError> {
         let Config {
             url,
             method,
@@ -174,7 +177,9 @@ impl HttpTool {
         let parameters: Vec<String> = parameters.iter().map(|parameter| parameter.name.clone()).collect();
         let in_url = |name: &&String| url.placeholders().any(|placeholder| placeholder == name.as_str());
         let body_parameters = parameters.iter().filter(|name| !in_url(name)).cloned().collect();
+        let optional = |name: &&String| schema.is_some_and(|schema| !schema.requires(name));
         Ok(Self {
+            optional: parameters.iter().filter(optional).cloned().collect(),
             clients: Clients::new(authorities_from.as_deref()).map_err(PrepareHttpToolError::Client)?,
             body_parameters,
             url,
@@ -201,7 +206,9 @@ impl HttpTool {
     }
 
     pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
-        let arguments = arguments::parse(input, &self.parameters, &self.separator).map_err(HttpToolError::Arguments)?;
+        let arguments =
+            arguments::parse(input, Parameters { all: &self.parameters, optional: &self.optional }, &self.separator);
+        let arguments = arguments.map_err(HttpToolError::Arguments)?;
         let texts = arguments::texts(&arguments, self.url.placeholders()).map_err(HttpToolError::Arguments)?;
         let url = self.url.expand(&texts).map_err(HttpToolError::Url)?;
         let mut attempt = 1;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_runtime_config::{Tool, ToolKind};
+use slipway_runtime_config::{Schema, Tool, ToolKind};
 
 use super::{
     calculator::{self, CalculatorError},
@@ -81,7 +81,7 @@ impl Registry {
         let prepare = |tool: &Tool| {
             let implementation = match &tool.kind {
                 ToolKind::Calculator => Implementation::Calculator,
-                ToolKind::Http(http) => HttpTool::new(http)
+                ToolKind::Http(http) => HttpTool::new(http, schema(tool).as_ref())
                     .map(|tool| Implementation::Http(Box::new(tool)))
                     .map_err(|source| PrepareToolError { tool: tool.name.clone(), source })?,
             };
@@ -127,6 +127,11 @@ impl Registry {
             names => names.join(", "),
         }
     }
+}
+
+/// The schema of a tool; the configuration has refused one that cannot be used.
+fn schema(tool: &Tool) -> Option<Schema> {
+    tool.input_schema.as_ref().and_then(|written| Schema::of_tool(written).ok())
 }
 
 fn listed(tool: &Tool) -> String {

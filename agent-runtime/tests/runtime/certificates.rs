@@ -63,7 +63,7 @@ async fn answer(acceptor: TlsAcceptor, stream: TcpStream) {
 async fn tool(authorities_from: Option<&Path>) -> Registry {
     let authorities_from = authorities_from.map(|folder| folder.to_str().expect("the path is text").to_owned());
     let http = HttpTool { authorities_from, ..HttpTool::new(&service().await) };
-    let tool = Tool { name: "tool".into(), description: String::new(), kind: ToolKind::Http(http) };
+    let tool = Tool { name: "tool".into(), description: String::new(), input_schema: None, kind: ToolKind::Http(http) };
     Registry::new(&[tool]).expect("the tool can be set up")
 }
 

@@ -18,7 +18,13 @@ use crate::{
 };
 
 fn generation() -> Generation {
-    Generation { id: "run-1".into(), prompt: "Question: é?\n".into(), max_tokens: 7, stop_words: vec!["\n\n".into()] }
+    Generation {
+        id: "run-1".into(),
+        prompt: "Question: é?\n".into(),
+        max_tokens: 7,
+        stop_words: vec!["\n\n".into()],
+        ..Generation::default()
+    }
 }
 
 async fn generate(server: StandIn, entry: Entry) -> Result<Vec<Piece>, BackendError> {

@@ -195,7 +195,12 @@ pub fn sidecar_with(replies: impl IntoIterator<Item = Reply>, change: impl FnOnc
 }
 
 pub fn calculator() -> Tool {
-    Tool { name: "calc".into(), description: "Evaluates an expression.".into(), kind: ToolKind::Calculator }
+    Tool {
+        name: "calc".into(),
+        description: "Evaluates an expression.".into(),
+        input_schema: None,
+        kind: ToolKind::Calculator,
+    }
 }
 
 /// A tool `lookup[Name.property]` at `origin`.
@@ -205,7 +210,12 @@ pub fn lookup(origin: &str) -> Tool {
         result: ResultPick::JsonPointer("/value".into()),
         ..HttpTool::new(&format!("{origin}/v1/{{name}}/{{property}}"))
     };
-    Tool { name: "lookup".into(), description: "Looks a property up.".into(), kind: ToolKind::Http(http) }
+    Tool {
+        name: "lookup".into(),
+        description: "Looks a property up.".into(),
+        input_schema: None,
+        kind: ToolKind::Http(http),
+    }
 }
 
 /// Serves a router on a loopback port and returns `http://127.0.0.1:PORT`.

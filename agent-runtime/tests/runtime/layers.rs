@@ -19,8 +19,28 @@ const LAYERS: [(&str, &[&str]); 7] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 26] = [
+const PURE: [&str; 46] = [
     "agent/conversation.rs",
+    "agent/chat.rs",
+    "agent/dialect/calls.rs",
+    "agent/dialect/choose.rs",
+    "agent/dialect/deepseek.rs",
+    "agent/dialect/granite.rs",
+    "agent/dialect/harmony.rs",
+    "agent/dialect/hermes.rs",
+    "agent/dialect/json.rs",
+    "agent/dialect/llama3.rs",
+    "agent/dialect/llama4.rs",
+    "agent/dialect/mistral.rs",
+    "agent/dialect/mod.rs",
+    "agent/dialect/phi4.rs",
+    "agent/dialect/python.rs",
+    "agent/dialect/qwen3_coder.rs",
+    "agent/dialect/scan.rs",
+    "agent/step/chat.rs",
+    "agent/tool_list.rs",
+    "api/sampling.rs",
+    "backend/sampling.rs",
     "agent/grammar.rs",
     "agent/prompt.rs",
     "agent/room.rs",

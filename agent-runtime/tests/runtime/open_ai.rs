@@ -130,6 +130,7 @@ async fn generate_as(of: OwnServer, server: StandIn) -> Result<Vec<Piece>, Backe
         prompt: "Question: é?\n".into(),
         max_tokens: 7,
         stop_words: vec!["\n\n".into()],
+        ..Generation::default()
     };
     let pieces: Vec<_> = or_hang(start_as(of, server).await.generate(generation).collect()).await;
     pieces.into_iter().collect()
@@ -245,7 +246,13 @@ async fn a_generation_that_is_dropped_ends_at_the_server() {
     let server = StandIn::new(Behavior::SendsAndHangs(vec![chunk("Answer", 1, None)]));
     let mut seen = server.seen.subscribe();
     let backend = start(server).await;
-    let generation = Generation { id: "run-1".into(), prompt: "?".into(), max_tokens: 7, stop_words: Vec::new() };
+    let generation = Generation {
+        id: "run-1".into(),
+        prompt: "?".into(),
+        max_tokens: 7,
+        stop_words: Vec::new(),
+        ..Generation::default()
+    };
     let mut pieces = backend.generate(generation);
     let first = or_hang(pieces.next()).await.expect("a piece").expect("no error");
     assert_eq!(first, counted("Answer", 1, None));
@@ -302,7 +309,13 @@ async fn a_refusal_is_told_in_the_servers_words(
 async fn ask_for(prompt: &str, max_tokens: u32) -> (Result<Vec<Piece>, BackendError>, Vec<i64>) {
     let server = StandIn::new(Behavior::HoldsEight);
     let seen = server.seen.subscribe();
-    let generation = Generation { id: "run-1".into(), prompt: prompt.into(), max_tokens, stop_words: Vec::new() };
+    let generation = Generation {
+        id: "run-1".into(),
+        prompt: prompt.into(),
+        max_tokens,
+        stop_words: Vec::new(),
+        ..Generation::default()
+    };
     let pieces: Vec<_> = or_hang(start(server).await.generate(generation).collect()).await;
     let limits =
         seen.borrow().requests.iter().map(|(_, body)| body["max_tokens"].as_i64().expect("a number")).collect();

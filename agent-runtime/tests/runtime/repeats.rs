@@ -39,7 +39,8 @@ async fn shop_that_takes(
     let origin = serve(Router::new().route("/orders", on_post(order))).await;
     let http =
         HttpTool { method: HttpMethod::Post, idempotent: is_idempotent, ..HttpTool::new(&format!("{origin}/orders")) };
-    let tool = Tool { name: "order".into(), description: String::new(), kind: ToolKind::Http(http) };
+    let tool =
+        Tool { name: "order".into(), description: String::new(), input_schema: None, kind: ToolKind::Http(http) };
     let sidecar = sidecar_with(replies, |config| {
         config.tools = vec![tool];
         config.max_steps = 2;

@@ -61,7 +61,13 @@ fn of_text(text: &str) -> ModelStreamInferResponse {
 }
 
 fn generation() -> Generation {
-    Generation { id: "run-1".into(), prompt: "2+2?".into(), max_tokens: 9, stop_words: vec!["\n\n".into()] }
+    Generation {
+        id: "run-1".into(),
+        prompt: "2+2?".into(),
+        max_tokens: 9,
+        stop_words: vec!["\n\n".into()],
+        ..Generation::default()
+    }
 }
 
 async fn collect(behavior: Behavior) -> Result<Vec<Piece>, BackendError> {

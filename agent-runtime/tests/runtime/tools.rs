@@ -61,7 +61,7 @@ async fn fixture(path: &str, change: impl FnOnce(&mut HttpTool)) -> Fixture {
     let calls = Arc::new(AtomicUsize::new(0));
     let mut http = HttpTool::new(&format!("{}{path}", server(Arc::clone(&calls)).await));
     change(&mut http);
-    let tool = Tool { name: "tool".into(), description: String::new(), kind: ToolKind::Http(http) };
+    let tool = Tool { name: "tool".into(), description: String::new(), input_schema: None, kind: ToolKind::Http(http) };
     Fixture { tools: Registry::new(&[tool]).expect("the tool can be set up"), calls }
 }
 
@@ -204,7 +204,7 @@ impl Crowded {
         let origin = serve(Router::new().route("/held", get(answer)).route("/free", get(at_once))).await;
         let tool = |name: &str| {
             let http = HttpTool { timeout_milliseconds: 60_000, ..HttpTool::new(&format!("{origin}/{name}")) };
-            Tool { name: name.into(), description: String::new(), kind: ToolKind::Http(http) }
+            Tool { name: name.into(), description: String::new(), input_schema: None, kind: ToolKind::Http(http) }
         };
         (this, Registry::new(&[tool("held"), tool("free")]).expect("the tools can be set up"))
     }

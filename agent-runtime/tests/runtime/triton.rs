@@ -139,7 +139,13 @@ fn response(text: &str, tokens: i32, finish: &str) -> ModelStreamInferResponse {
 }
 
 fn generation() -> Generation {
-    Generation { id: "run-1".into(), prompt: "Question: é?\n".into(), max_tokens: 7, stop_words: vec!["\n\n".into()] }
+    Generation {
+        id: "run-1".into(),
+        prompt: "Question: é?\n".into(),
+        max_tokens: 7,
+        stop_words: vec!["\n\n".into()],
+        ..Generation::default()
+    }
 }
 
 async fn collect(backend: &Triton) -> Result<Vec<Piece>, BackendError> {
@@ -303,6 +309,7 @@ async fn real_triton_streams_ends_and_cancels() {
         prompt: "Question: What is 17+4?\n".into(),
         max_tokens,
         stop_words: stop_words.iter().map(|word| (*word).into()).collect(),
+        ..Generation::default()
     };
     let all = async |generation| {
         let pieces: Vec<_> = or_hang(backend.generate(generation).collect()).await;

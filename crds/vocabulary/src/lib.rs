@@ -2,7 +2,8 @@
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
 //! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and
-//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it. [`gpu`] is the one table of GPU products.
+//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it. [`gpu`] is the one table of GPU products, and
+//! [`ToolCallDialect`] how a model writes its calls of tools.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -16,9 +17,11 @@ mod latency;
 mod measurement;
 mod percentile;
 pub mod serving;
+mod tool_calls;
 
 pub use driver::{ProfilingDriver, ThroughputUnit};
 pub use failure::FailureClass;
 pub use latency::{LatencyMetric, LatencyObjective};
 pub use measurement::MeasurementVerdict;
 pub use percentile::Percentile;
+pub use tool_calls::ToolCallDialect;

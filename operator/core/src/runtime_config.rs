@@ -1,16 +1,20 @@
 //! The configuration of the agent runtime, when it serves and when it is measured. Pure.
 
 use slipway_backends::no_build::OWN_SERVER_PORT;
-use slipway_crds::v1alpha1::agent_deployment::{
-    Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
+use slipway_crds::{
+    v1alpha1::agent_deployment::{
+        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, Sampling as ApiSampling, ServedBy, Tool as ApiTool,
+        ToolType, WrittenObjective,
+    },
+    values::PositiveDecimal,
 };
 use slipway_runtime_config::{
-    Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick, RuntimeConfig, TextDialect, Tool,
-    ToolKind,
+    ChatTemplate, Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick, RuntimeConfig,
+    Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
-use crate::serving::tokenizer_folder;
+use crate::serving::{checkpoint_folder, tokenizer_folder};
 
 /// Folder in which the header Secrets of tools are mounted, one folder a tool.
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
@@ -62,7 +66,9 @@ pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
 
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
 pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
-    let config = agent_config(agent_deployment, "revision", agent, http_tool);
+    let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
+    // What the engine takes is no matter of the agent: a rule of the API compares the two.
+    config.engine.dialect = TextDialect::OpenAi;
     let problems = config.validate().err()?;
     let lines: Vec<String> = problems.iter().map(in_words_of_the_spec).collect();
     Some(lines.join("; "))
@@ -84,8 +90,9 @@ fn field_of_the_spec(path: &str) -> String {
     let of_the_spec = |part: &str| {
         part.strip_prefix("parameters").map_or_else(|| part.to_owned(), |index| format!("arguments{index}"))
     };
+    let spec_of_sampling = |part: &str| part.strip_suffix("Thousandths").unwrap_or(part).to_owned();
     let parts = path.split('.').filter(|part| *part != "kind");
-    parts.map(of_the_spec).collect::<Vec<_>>().join(".")
+    parts.map(of_the_spec).map(|part| spec_of_sampling(&part)).collect::<Vec<_>>().join(".")
 }
 
 /// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of
@@ -101,11 +108,40 @@ pub fn agent_config(
     if let Some(template) = &agent.prompt_template {
         config.prompt_template.clone_from(template);
     }
+    config.sampling = agent.sampling.as_ref().map(sampling).unwrap_or_default();
     config.tools = agent.tools.iter().filter_map(|api| tool(api, http_tool)).collect();
     config.max_steps = unsigned(agent.max_steps);
     config.max_tokens_per_step = unsigned(agent.max_output_tokens);
     config.run_timeout_milliseconds = agent.run_timeout.microseconds().div_ceil(1_000);
     config
+}
+
+/// The checkpoint whose chat template writes an agent's prompts; nothing where a prompt template or the ReAct
+/// transcript does, or no checkpoint comes with the engine. An agent that names neither has what its pods' layout says.
+pub fn chat_template(agent: &Agent, served_by: ServedBy, is_default: bool) -> Option<ChatTemplate> {
+    let is_asked_for = match (&agent.prompt_template, agent.tool_call_dialect) {
+        (Some(_), _) | (None, Some(ToolCallDialect::ReAct)) => false,
+        (None, Some(_)) => true,
+        (None, None) => is_default,
+    };
+    let folder = checkpoint_folder(served_by).filter(|_| is_asked_for)?;
+    Some(ChatTemplate { folder, dialect: agent.tool_call_dialect })
+}
+
+fn sampling(sampling: &ApiSampling) -> Sampling {
+    let ApiSampling { temperature, top_p, top_k, seed } = sampling;
+    Sampling {
+        temperature_thousandths: temperature.as_ref().map(thousandths),
+        top_p_thousandths: top_p.as_ref().map(thousandths),
+        top_k: top_k.map(unsigned),
+        seed: seed.map(unsigned),
+        ..Sampling::default()
+    }
+}
+
+/// Rounded up, so that what is above zero stays so; what is far too large is refused as such.
+fn thousandths(value: &PositiveDecimal) -> u32 {
+    (value.value().min(1e6) * 1_000.0).ceil() as u32
 }
 
 /// Integers of the API are signed; its bounds keep them above zero.
@@ -116,11 +152,22 @@ fn unsigned(value: i32) -> u32 {
 /// The tool as the sidecar knows it. An HTTP tool without its block is refused by the API; without one there is nothing
 /// to call.
 fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Option<Tool> {
+    let input_schema = tool.input_schema.clone();
     let kind = match tool.kind {
         ToolType::HTTP => ToolKind::Http(http_tool(tool, tool.http.as_ref()?)),
         ToolType::Calculator => ToolKind::Calculator,
     };
-    Some(Tool { name: tool.name.clone(), description: tool.description.clone(), kind })
+    Some(Tool { name: tool.name.clone(), description: tool.description.clone(), input_schema, kind })
+}
+
+/// The names of a tool's arguments: those of its schema, or in the order in which a model without one writes them.
+pub fn parameters(tool: &ApiTool, http: &ApiHttpTool) -> Vec<Parameter> {
+    let properties = tool.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+    let names: Vec<&String> = match properties {
+        Some(properties) => properties.keys().collect(),
+        None => http.arguments.iter().collect(),
+    };
+    names.into_iter().map(|name| Parameter { name: name.clone() }).collect()
 }
 
 fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
@@ -129,7 +176,7 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
         ApiMethod::GET => HttpMethod::Get,
         ApiMethod::POST => HttpMethod::Post,
     };
-    result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
+    result.parameters = parameters(tool, http);
     result.headers_from = http.headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
     result.authorities_from = http.authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
     result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);

@@ -2,10 +2,14 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use slipway_runtime_config::Sampling;
 
 use crate::agent::{Conversation, Message, Role};
 
-use super::super::error::ApiError;
+use super::super::{
+    error::ApiError,
+    sampling::{self, Asked},
+};
 
 /// Fields that would change the answer and cannot be honored; each with what to do instead. A value that asks for
 /// nothing (null, false, an empty list) is accepted, because clients send those by default.
@@ -40,6 +44,12 @@ pub(in crate::api) struct ChatRequest {
     max_completion_tokens: Option<u32>,
     max_tokens: Option<u32>,
     n: Option<u32>,
+    temperature: Option<f64>,
+    top_p: Option<f64>,
+    top_k: Option<i64>,
+    presence_penalty: Option<f64>,
+    frequency_penalty: Option<f64>,
+    seed: Option<i64>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -76,6 +86,7 @@ pub(super) struct Chat {
     pub(super) model: Option<String>,
     pub(super) conversation: Conversation,
     pub(super) max_tokens: Option<u32>,
+    pub(super) sampling: Sampling,
     /// Present when the answer is to be streamed.
     pub(super) streaming: Option<UsageChunk>,
     /// Fields that have no effect: the engine decodes as its configuration says, nothing is stored, and clients add
@@ -91,13 +102,20 @@ pub(super) enum UsageChunk {
 }
 
 impl ChatRequest {
-    /// Checks every field.
+    /// Checks every field; how tokens are chosen has an effect only where the engine takes it.
     ///
     /// # Errors
     /// 400 that names the field and what to do.
-    pub(super) fn validate(self) -> Result<Chat, ApiError> {
-        let Self { model, messages, stream, stream_options, max_completion_tokens, max_tokens, n, others } = self;
-        let ignored = read_others(others)?;
+    pub(super) fn validate(self, takes_sampling: bool) -> Result<Chat, ApiError> {
+        let Self { model, messages, stream, stream_options, max_completion_tokens, max_tokens, n, .. } = self;
+        let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, others, .. } = self;
+        let asked = Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed };
+        let mut ignored = read_others(others)?;
+        let sampling = if takes_sampling { sampling::read(asked)? } else { Sampling::default() };
+        if !takes_sampling {
+            ignored.extend(asked.names().map(str::to_owned));
+            ignored.sort();
+        }
         if n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n", "the agent gives one answer; leave the field out or send 1"));
         }
@@ -111,6 +129,7 @@ impl ChatRequest {
             model,
             conversation: read_conversation(messages)?,
             max_tokens: max_completion_tokens.or(max_tokens),
+            sampling,
             streaming: stream.unwrap_or(false).then_some(usage),
             ignored,
         })

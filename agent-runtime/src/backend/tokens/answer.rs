@@ -2,11 +2,35 @@
 
 use std::sync::Arc;
 
-use super::{DecodeError, Detokenizer, Passed, StopWords, Tokenizer};
+use super::{Decode, DecodeError, Detokenizer, Passed, StopWords, Tokenizer};
+
+/// Special tokens of an answer, those that end it left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// They are no text.
+    LeftOut,
+    /// They mark calls of tools.
+    Written,
+}
+
+/// A tokenizer, and what it does with special tokens.
+struct Decoder {
+    tokenizer: Arc<Tokenizer>,
+    special: SpecialTokens,
+}
+
+impl Decode for Decoder {
+    fn text(&self, tokens: &[u32]) -> Result<String, DecodeError> {
+        match self.special {
+            SpecialTokens::LeftOut => self.tokenizer.text(tokens),
+            SpecialTokens::Written => self.tokenizer.whole_text(tokens),
+        }
+    }
+}
 
 /// An answer that arrives as tokens.
 pub struct Answer {
-    tokenizer: Arc<Tokenizer>,
+    decoder: Decoder,
     detokenizer: Detokenizer,
     stop_words: StopWords,
     max_tokens: u32,
@@ -37,9 +61,9 @@ pub enum Over {
 
 impl Answer {
     /// An answer of so many tokens at most.
-    pub fn new(tokenizer: Arc<Tokenizer>, stop_words: Vec<String>, max_tokens: u32) -> Self {
+    pub fn new(tokenizer: Arc<Tokenizer>, special: SpecialTokens, stop_words: Vec<String>, max_tokens: u32) -> Self {
         let (detokenizer, stop_words) = (Detokenizer::default(), StopWords::new(stop_words));
-        Self { tokenizer, detokenizer, stop_words, max_tokens, output_tokens: 0 }
+        Self { decoder: Decoder { tokenizer, special }, detokenizer, stop_words, max_tokens, output_tokens: 0 }
     }
 
     /// Takes further tokens. Nothing may follow a part that is over.
@@ -48,10 +72,11 @@ impl Answer {
     /// The tokenizer failed.
     pub fn push(&mut self, tokens: &[u32]) -> Result<Part, DecodeError> {
         let room = usize::try_from(self.max_tokens - self.output_tokens).unwrap_or(usize::MAX);
-        let end = tokens.iter().position(|token| self.tokenizer.ends().contains(token)).filter(|end| *end <= room);
+        let end =
+            tokens.iter().position(|token| self.decoder.tokenizer.ends().contains(token)).filter(|end| *end <= room);
         let taken = &tokens[..end.unwrap_or(tokens.len()).min(room)];
         self.output_tokens += u32::try_from(taken.len()).unwrap_or(u32::MAX);
-        let text = self.detokenizer.push(taken, self.tokenizer.as_ref())?;
+        let text = self.detokenizer.push(taken, &self.decoder)?;
         let text = match self.stop_words.push(&text) {
             Passed::Stopped(text) => return Ok(self.part(text, Some(Over::StopWord))),
             Passed::Text(text) => text,
@@ -78,7 +103,7 @@ impl Answer {
 
     /// Gives what was held back: of characters, then of stop words.
     fn close(&mut self, text: String, over: Over) -> Result<Part, DecodeError> {
-        let rest = self.detokenizer.rest(self.tokenizer.as_ref())?;
+        let rest = self.detokenizer.rest(&self.decoder)?;
         Ok(match self.stop_words.push(&rest) {
             Passed::Stopped(rest) => self.part(text + &rest, Some(Over::StopWord)),
             Passed::Text(rest) => {
@@ -104,7 +129,12 @@ mod tests {
     const END: u32 = 258;
 
     fn answer(max_tokens: u32, stop_words: &[&str]) -> Answer {
-        Answer::new(Arc::new(demo()), stop_words.iter().map(|word| (*word).to_owned()).collect(), max_tokens)
+        Answer::new(
+            Arc::new(demo()),
+            SpecialTokens::LeftOut,
+            stop_words.iter().map(|word| (*word).to_owned()).collect(),
+            max_tokens,
+        )
     }
 
     /// The first 256 tokens of the demo's model are bytes.

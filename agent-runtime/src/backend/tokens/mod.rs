@@ -10,7 +10,7 @@ mod detokenizer;
 mod stop_words;
 mod tokenizer;
 
-pub use answer::{Answer, Over, Part};
+pub use answer::{Answer, Over, Part, SpecialTokens};
 pub use detokenizer::{Decode, DecodeError, Detokenizer};
 pub use stop_words::{Passed, StopWords};
 pub use tokenizer::{EncodeError, Tokenizer, TokenizerError};

@@ -110,6 +110,14 @@ impl Tokenizer {
         Ok(tokens)
     }
 
+    /// The text of tokens with the special ones among them.
+    ///
+    /// # Errors
+    /// The tokenizer failed.
+    pub fn whole_text(&self, tokens: &[u32]) -> Result<String, DecodeError> {
+        self.inner.decode(tokens, false).map_err(DecodeError)
+    }
+
     /// The tokens at which an answer ends, the most usual one first.
     pub fn ends(&self) -> &[u32] {
         &self.ends

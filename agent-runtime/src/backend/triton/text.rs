@@ -14,7 +14,8 @@ use crate::backend::{
 
 /// The request of a generation.
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
-    let Generation { id, prompt, max_tokens, stop_words } = generation;
+    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _ } = generation.without_begin();
     let max_tokens = i32::try_from(max_tokens).unwrap_or(i32::MAX);
     let mut inputs =
         vec![texts("text_input", vec![prompt]), integers("max_tokens", &[1], vec![max_tokens]), on("stream", &[1])];

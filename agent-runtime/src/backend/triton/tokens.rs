@@ -15,7 +15,7 @@ use super::{
 use crate::backend::{
     BackendError, FinishReason, Generation, Piece,
     inference::{ModelInferRequest, ModelInferResponse, model_infer_request::InferInputTensor},
-    tokens::{Answer, DecodeError, Over, Part, Tokenizer},
+    tokens::{Answer, DecodeError, Over, Part, SpecialTokens, Tokenizer},
 };
 
 /// Reads the responses of one generation.
@@ -30,12 +30,14 @@ pub fn begin(
     generation: Generation,
     tokenizer: &Arc<Tokenizer>,
 ) -> Result<(ModelInferRequest, Reader), BackendError> {
-    let Generation { id, prompt, max_tokens, stop_words } = generation;
+    let special = if generation.wants_special_tokens() { SpecialTokens::Written } else { SpecialTokens::LeftOut };
+    // These tensors have no place for how tokens are chosen; the operator refuses it for them.
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _ } = generation;
     let prompt = tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?;
     let inputs = inputs(&prompt, max_tokens, &stop_words, tokenizer);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };
     let prompt_tokens = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
-    let answer = Answer::new(Arc::clone(tokenizer), stop_words, max_tokens);
+    let answer = Answer::new(Arc::clone(tokenizer), special, stop_words, max_tokens);
     Ok((request, Reader { prompt_tokens, answer }))
 }
 

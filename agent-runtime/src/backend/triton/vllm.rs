@@ -14,6 +14,7 @@ use super::{
 use crate::backend::{
     BackendError, FinishReason, Generation, Piece,
     inference::{ModelInferRequest, ModelInferResponse},
+    sampling,
 };
 
 /// Counts the tokens of one generation.
@@ -24,9 +25,15 @@ pub struct Reader {
 
 /// The request of a generation.
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
-    let Generation { id, prompt, max_tokens, stop_words } = generation;
+    let is_rendered = generation.wants_special_tokens();
+    let generation = generation.without_begin();
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: chosen } = generation;
     // vLLM samples at temperature 1 unless told otherwise; the other entries take the likeliest token.
-    let mut sampling = json!({"max_tokens": max_tokens, "temperature": 0});
+    let mut sampling = json!({"max_tokens": max_tokens});
+    sampling::write(chosen, &mut sampling);
+    if is_rendered {
+        sampling["skip_special_tokens"] = json!(false);
+    }
     if !stop_words.is_empty() {
         sampling["stop"] = json!(stop_words);
     }

@@ -1,25 +1,42 @@
 //! The agent: its instructions, its tools, and the limits of a run.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{v1alpha1::shared::LocalObjectReference, values::DurationText};
+use slipway_vocabulary::ToolCallDialect;
+
+use crate::{
+    v1alpha1::shared::LocalObjectReference,
+    values::{DurationText, PositiveDecimal},
+};
 
 /// The agent that the sidecar runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "!has(self.promptTemplate) || !has(self.toolCallDialect) || self.toolCallDialect == 'ReAct'")
+    .message("promptTemplate writes ReAct transcripts: remove it, so that the checkpoint's chat template is used, or \
+        remove toolCallDialect").field_path(".toolCallDialect"))]
 pub struct Agent {
     /// Instructions at the start of every conversation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16384))]
     pub system_prompt: String,
     /// Template of the text that the model receives. It has the placeholders `{systemPrompt}`, `{tools}` and either
-    /// `{messages}` (the whole conversation) or `{question}` (the last message). Absent means the plain ReAct
-    /// transcript.
+    /// `{messages}` (the whole conversation) or `{question}` (the last message). Absent means the chat template of the
+    /// checkpoint where it has one, and the plain ReAct transcript where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub prompt_template: Option<String>,
+    /// How the model writes calls of tools. Absent means that the checkpoint's chat template tells. `ReAct` means the
+    /// plain ReAct transcript, whatever the checkpoint has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_dialect: Option<ToolCallDialect>,
+    /// How tokens are chosen, where a request does not say. Absent means the likeliest token. Requires backend vLLM or
+    /// SGLang.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// Tools that the model may call.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -37,11 +54,36 @@ pub struct Agent {
     pub run_timeout: DurationText,
 }
 
+/// How tokens are chosen. A request may say otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sampling {
+    /// Temperature, up to `2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<PositiveDecimal>,
+    /// Probability that the candidates have together, up to `1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<PositiveDecimal>,
+    /// Number of candidates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub top_k: Option<i32>,
+    /// Seed: the same one gives the same answer, as far as the engine keeps that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub seed: Option<i32>,
+}
+
 /// One tool: its type, and the block of that name in lowercase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("(self.type == 'HTTP') == has(self.http)")
-    .message("http is required for a tool of type HTTP and allowed for no other").field_path(".http"))]
+#[x_kube(
+    validation = Rule::new("(self.type == 'HTTP') == has(self.http)")
+        .message("http is required for a tool of type HTTP and allowed for no other").field_path(".http"),
+    validation = Rule::new("!has(self.inputSchema) || (has(self.http) && size(self.http.arguments) == 0)")
+        .message("inputSchema names the arguments of a tool of type HTTP: remove http.arguments")
+        .field_path(".inputSchema")
+)]
 pub struct Tool {
     /// Name by which the model calls the tool.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
@@ -50,6 +92,11 @@ pub struct Tool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub description: String,
+    /// JSON Schema of the arguments, as in MCP: `type: object` with `properties`. The model sees it, and calls that do
+    /// not fit it are not made. Absent means the texts that `http.arguments` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "input_schema")]
+    pub input_schema: Option<serde_json::Value>,
     /// Type of the tool.
     #[serde(rename = "type")]
     pub kind: ToolType,
@@ -122,6 +169,11 @@ pub enum HttpMethod {
     GET,
     /// Arguments without a placeholder in the URL are sent in the body.
     POST,
+}
+
+/// Any object: what of it is not supported is told by the condition `Stalled`, with its path.
+fn input_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true })
 }
 
 fn default_max_steps() -> i32 {

@@ -21,7 +21,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
-pub use agent::{Agent, HttpMethod, HttpTool, Tool, ToolType};
+pub use agent::{Agent, HttpMethod, HttpTool, Sampling, Tool, ToolType};
 pub use alerts::Alerts;
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
@@ -137,6 +137,14 @@ pub use tensorrt_llm::{
         .message("alerts.burnRate requires objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate \
                   to false")
         .field_path(".alerts"),
+    validation = Rule::new(
+        "!has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")
+        .message("engines of other backends take the likeliest token: remove agent.sampling, or use backend VLLM or SGLang")
+        .field_path(".agent.sampling"),
+    validation = Rule::new(
+        "self.engine.backend != 'Custom' || !has(self.agent.toolCallDialect) || self.agent.toolCallDialect == 'ReAct'")
+        .message("a Custom engine comes without its checkpoint's chat template: remove agent.toolCallDialect")
+        .field_path(".agent.toolCallDialect"),
     validation = Rule::new(
         "self.engine.backend != 'Custom' || !has(self.search) || \
          !(has(self.search.kvCachePrecision) || has(self.search.tensorParallel) || has(self.search.pipelineParallel) || \

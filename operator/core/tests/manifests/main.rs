@@ -83,9 +83,21 @@ fn every_object_of_every_fixture() {
 fn pods_of_every_layout() {
     for name in FIXTURES {
         let objects = fixture_of(name, Layout::V2);
-        let of_layout = ["ControllerRevision", "Deployment"].map(|kind| objects.kind(kind)).into_iter().flatten();
-        let documents: Vec<_> =
-            of_layout.map(|object| serde_norway::to_string(object).expect("an object is YAML")).collect();
-        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V2"), documents.join("---\n")));
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V2"), pods(&objects, &[])));
     }
+    // The third layout makes other pods and another configuration only where a checkpoint comes with the engine.
+    for name in FIXTURES
+        .into_iter()
+        .filter(|name| name.starts_with("tensorrt-llm") || name.contains("vllm") || *name == "sglang")
+    {
+        let objects = fixture_of(name, Layout::V3);
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V3"), pods(&objects, &["ConfigMap"])));
+    }
+}
+
+/// Revision and pods, and objects of further kinds, as YAML.
+fn pods(objects: &Objects, others: &[&str]) -> String {
+    let of_layout = ["ControllerRevision", "Deployment"].iter().chain(others).flat_map(|kind| objects.kind(kind));
+    let documents = of_layout.map(|object| serde_norway::to_string(object).expect("an object is YAML"));
+    documents.collect::<Vec<_>>().join("---\n")
 }

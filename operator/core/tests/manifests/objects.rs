@@ -309,7 +309,7 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
     let settings = settings();
     let worker_resources = match layout {
         Layout::V1 => None,
-        Layout::V2 => Some(settings.jobs.worker_resources.clone()),
+        Layout::V2 | Layout::V3 => Some(settings.jobs.worker_resources.clone()),
     };
     RevisionPlan {
         layout,

@@ -39,7 +39,7 @@ fn of_text(request: &QualityPrompt) -> Value {
 
 fn generation(request: &QualityPrompt) -> Generation {
     let QualityPrompt { id, prompt, max_tokens, stop_words } = request.clone();
-    Generation { id, prompt, max_tokens, stop_words }
+    Generation { id, prompt, max_tokens, stop_words, ..Generation::default() }
 }
 
 /// Tensors without their first dimensions: perf_analyzer adds that of the batch itself.

@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
     routing::get,
 };
+use serde_json::Value;
 use slipway_worker_contract::{DataFile, RecordedCall, TraceLine, paths};
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -106,9 +107,11 @@ async fn answer(
     State(trace): State<Arc<Trace>>,
     UrlPath(tool): UrlPath<String>,
     Query(mut arguments): Query<BTreeMap<String, String>>,
-    body: Option<Json<BTreeMap<String, String>>>,
+    body: Option<Json<BTreeMap<String, Value>>>,
 ) -> (StatusCode, String) {
-    arguments.extend(body.map(|Json(body)| body).unwrap_or_default());
+    // Recorded arguments are texts; what is none is compared as JSON.
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    arguments.extend(body.into_iter().flat_map(|Json(body)| body).map(|(name, value)| (name, text(value))));
     match trace.calls.get(&(tool.clone(), arguments.clone())) {
         Some(recorded) => {
             tokio::time::sleep(recorded.latency).await;

@@ -151,7 +151,8 @@ async fn ask_all(
 
 async fn ask(engine: Arc<dyn Backend>, prompt: QualityPrompt) -> Result<OutputLine, EvaluateError> {
     let QualityPrompt { id, prompt, max_tokens, stop_words } = prompt;
-    let mut pieces = engine.generate(Generation { id: id.clone(), prompt, max_tokens, stop_words });
+    let mut pieces =
+        engine.generate(Generation { id: id.clone(), prompt, max_tokens, stop_words, ..Generation::default() });
     let mut output = String::new();
     while let Some(piece) = pieces.next().await {
         output += &piece.map_err(|source| EvaluateError::Engine { id: id.clone(), source })?.text;

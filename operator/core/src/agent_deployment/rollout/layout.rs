@@ -20,24 +20,34 @@ pub enum Layout {
     V1,
     /// Triton listens on loopback and keeps its control APIs shut, and the memory that processes share is bounded.
     V2,
+    /// The same, and prompts are written by the checkpoint's chat template where the agent names nothing else.
+    V3,
 }
 
 impl Layout {
     /// The layout of new plans.
-    pub const CURRENT: Self = Self::V2;
+    pub const CURRENT: Self = Self::V3;
 
     /// Whether it is the one that a plan leaves out.
     pub fn is_first(&self) -> bool {
         *self == Self::V1
     }
 
-    /// Objectives as the agent runtime of such pods understands them. That of the first layout ends with an error at a
-    /// metric that it does not know, and calls the first token of the worst request `TimeToFirstToken`. Of two
-    /// objectives that it would take for the same, the one of that name stays.
+    /// Objectives as the agent runtime of such pods understands them. Those before the third layout end with an error at
+    /// a metric that they do not know, and call the first token of the worst request `TimeToFirstToken`. Of two
+    /// objectives that they would take for the same, the one of that name stays.
     pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
         match self {
-            Self::V1 => objectives.iter().filter_map(|objective| for_first(objective, objectives)).collect(),
-            Self::V2 => objectives.to_vec(),
+            Self::V1 | Self::V2 => objectives.iter().filter_map(|objective| for_older(objective, objectives)).collect(),
+            Self::V3 => objectives.to_vec(),
+        }
+    }
+
+    /// Whether an agent that names no prompt has its checkpoint's chat template.
+    pub fn prompts_by_chat_template(self) -> bool {
+        match self {
+            Self::V1 | Self::V2 => false,
+            Self::V3 => true,
         }
     }
 
@@ -45,12 +55,12 @@ impl Layout {
     pub fn triton_arguments(self) -> Vec<String> {
         match self {
             Self::V1 => Vec::new(),
-            Self::V2 => [triton::on_loopback(), triton::only_inference()].concat(),
+            Self::V2 | Self::V3 => [triton::on_loopback(), triton::only_inference()].concat(),
         }
     }
 }
 
-fn for_first(objective: &WrittenObjective, all: &[WrittenObjective]) -> Option<WrittenObjective> {
+fn for_older(objective: &WrittenObjective, all: &[WrittenObjective]) -> Option<WrittenObjective> {
     if objective.metric != LatencyMetric::RequestTimeToFirstToken {
         return Some(objective.clone());
     }
@@ -67,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_of_the_first_layout_is_told_of_no_metric_that_it_does_not_know() {
+    fn a_runtime_of_an_older_layout_is_told_of_no_metric_that_it_does_not_know() {
         let objective = |name: &str, metric, percentile| WrittenObjective {
             name: name.to_owned(),
             metric,
@@ -84,6 +94,7 @@ mod tests {
             objective("request", LatencyMetric::TimeToFirstToken, Percentile::P50),
         ];
         assert_eq!(Layout::V1.objectives(&objectives), expected);
-        assert_eq!(Layout::V2.objectives(&objectives), objectives);
+        assert_eq!(Layout::V2.objectives(&objectives), expected);
+        assert_eq!(Layout::V3.objectives(&objectives), objectives);
     }
 }

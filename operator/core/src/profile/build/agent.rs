@@ -4,19 +4,20 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
     profile::ProfileInputs,
 };
-use slipway_runtime_config::{HttpTool, Parameter, RuntimeConfig};
+use slipway_runtime_config::{ChatTemplate, HttpMethod, HttpTool, RuntimeConfig};
 use slipway_worker_contract::paths;
 
 use super::scope::JobScope;
 use crate::{
     profile::decide::rows::unsigned,
-    runtime_config::{agent_config, set_engine},
+    runtime_config::{self, agent_config, parameters, set_engine},
 };
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, scope: &JobScope<'_>) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
     set_engine(&mut config, scope.engine().served_by());
+    config.chat_template = chat_template(inputs, scope);
     config.max_in_flight = unsigned(match scope {
         JobScope::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         JobScope::Confirm { level, .. } => *level,
@@ -24,13 +25,22 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
     config
 }
 
+/// The checkpoint whose chat template writes the prompts. Inputs of campaigns say nothing of layouts, so here only an
+/// agent has one that names its dialect.
+pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
+    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false)
+}
+
 /// The worker answers with the text that the model saw, so nothing is picked out of it; no secret is sent.
 fn replayed(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
-    let query: Vec<String> = http.arguments.iter().map(|name| format!("{name}={{{name}}}")).collect();
+    // Only texts fit into an address; what a schema describes is sent as JSON.
+    let in_url = if tool.input_schema.is_some() { &[][..] } else { &http.arguments };
+    let query: Vec<String> = in_url.iter().map(|name| format!("{name}={{{name}}}")).collect();
     let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
     let url = format!("http://127.0.0.1:{}{}/{}{query}", paths::REPLAY_PORT, paths::REPLAY_PATH, tool.name);
     let mut result = HttpTool::new(&url);
-    result.parameters = http.arguments.iter().map(|name| Parameter { name: name.clone() }).collect();
+    result.parameters = parameters(tool, http);
+    result.method = if tool.input_schema.is_some() { HttpMethod::Post } else { HttpMethod::Get };
     result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
     result
 }

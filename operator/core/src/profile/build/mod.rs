@@ -137,7 +137,8 @@ fn triton(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
 fn agent_runtime(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
     let config = read_only(mount(AGENT_VOLUME, "/etc/slipway/agent"));
     let takes_tokens = scope.engine().served_by().takes_tokens();
-    let tokenizer = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let reads_checkpoint = takes_tokens || agent::chat_template(&world.spec.inputs, scope).is_some();
+    let tokenizer = reads_checkpoint.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", AGENT_ADMIN_ADDRESS];
     Container {
         name: "agent-runtime".to_owned(),

@@ -10,6 +10,7 @@ use k8s_openapi::{
 };
 use slipway_backends::{no_build, tensorrt_llm::launch, triton};
 use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResources};
+use slipway_runtime_config::ChatTemplate;
 use slipway_worker_contract::paths;
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         triton::environment,
         view::USERS_CONFIG_MAP_VOLUME,
     },
-    runtime_config::{AUTHORITIES_FOLDER, HEADERS_FOLDER},
+    runtime_config::{self, AUTHORITIES_FOLDER, HEADERS_FOLDER},
     serving::serve_config,
     settings::Settings,
 };
@@ -145,7 +146,7 @@ fn own_server_probe() -> Probe {
 fn triton_probe(layout: Layout) -> Probe {
     let probe = match layout {
         Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),
-        Layout::V2 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
+        Layout::V2 | Layout::V3 => probe(triton::METRICS_PATH, i32::from(triton::METRICS_PORT)),
     };
     Probe { failure_threshold: Some(LOAD_SECONDS), ..probe }
 }
@@ -184,8 +185,8 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .map(|(index, tool, _)| read_only(mount(&header_volume(index), &format!("{HEADERS_FOLDER}/{tool}"))));
     let authority_mounts = authority_maps(plan)
         .map(|(index, tool, _)| read_only(mount(&authorities_volume(index), &format!("{AUTHORITIES_FOLDER}/{tool}"))));
-    let takes_tokens = plan.engine.served_by.takes_tokens();
-    let tokenizer_mount = takes_tokens.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let reads_checkpoint = plan.engine.served_by.takes_tokens() || chat_template(plan).is_some();
+    let tokenizer_mount = reads_checkpoint.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
     let mounts: Vec<VolumeMount> = std::iter::once(read_only(mount(CONFIG_VOLUME, "/etc/slipway/agent")))
         .chain(tokenizer_mount)
         .chain(header_mounts)
@@ -225,6 +226,12 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         volume_mounts: Some(mounts),
         ..Default::default()
     }
+}
+
+/// The checkpoint whose chat template writes the prompts of a plan's pods.
+pub(super) fn chat_template(plan: &RevisionPlan) -> Option<ChatTemplate> {
+    let is_default = plan.layout.prompts_by_chat_template();
+    runtime_config::chat_template(&plan.agent, plan.engine.served_by, is_default)
 }
 
 fn probe(path: &str, port: i32) -> Probe {
@@ -277,7 +284,7 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
 fn shared_memory(layout: Layout) -> Volume {
     match layout {
         Layout::V1 => shared_memory_volume(),
-        Layout::V2 => bounded_shared_memory_volume(),
+        Layout::V2 | Layout::V3 => bounded_shared_memory_volume(),
     }
 }
 

@@ -46,7 +46,8 @@ pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replica
 
 fn config_map(world: &World, hash: &str, plan: &RevisionPlan) -> ConfigMap {
     let objectives = plan.layout.objectives(&world.spec.slo.objectives);
-    let config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &objectives);
+    let mut config = runtime_config::runtime_config(&world.name, hash, served_agent(plan), &objectives);
+    config.chat_template = pod::chat_template(plan);
     ConfigMap {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         data: Some(BTreeMap::from([(pod::CONFIG_FILE.to_owned(), config.to_json())])),

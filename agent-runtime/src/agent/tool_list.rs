@@ -1,0 +1,78 @@
+//! Tools as models are trained to see them: the JSON of OpenAI's API, its keys in the usual order. Pure.
+
+use serde_json::{Map, Value, json};
+use slipway_runtime_config::{Tool, ToolKind};
+
+use super::chat::EXPRESSION;
+
+/// Keys of a schema that come first, in this order; the others follow in that of their letters.
+const ORDER: [&str; 6] = ["type", "description", "enum", "items", "properties", "required"];
+
+/// The list of tools, as JSON.
+pub(super) fn for_template(tools: &[Tool]) -> String {
+    format!("[{}]", tools.iter().map(function).collect::<Vec<_>>().join(", "))
+}
+
+/// The same for a template that has no place for tools.
+pub(super) fn described(list: &str) -> String {
+    format!(
+        "You may call these tools, given as JSON:\n{list}\nTo call a tool, answer with one JSON object alone, such as \
+         {{\"name\": \"NAME\", \"arguments\": {{\"ARGUMENT\": \"VALUE\"}}}}, or with a list of such objects. \
+         You then receive the results. Otherwise answer in plain text."
+    )
+}
+
+fn function(tool: &Tool) -> String {
+    let parameters = match (&tool.input_schema, &tool.kind) {
+        (Some(schema), _) => schema.clone(),
+        (None, ToolKind::Calculator) => texts(&[EXPRESSION]),
+        (None, ToolKind::Http(http)) => {
+            texts(&http.parameters.iter().map(|parameter| parameter.name.as_str()).collect::<Vec<_>>())
+        }
+    };
+    let (name, description) = (json!(tool.name), json!(tool.description));
+    let parameters = ordered(&parameters);
+    format!(
+        "{{\"type\": \"function\", \"function\": {{\"name\": {name}, \"description\": {description}, \
+         \"parameters\": {parameters}}}}}"
+    )
+}
+
+fn texts(names: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+    json!({ "type": "object", "properties": properties, "required": names })
+}
+
+/// A schema as JSON. An API server sorts the keys of objects; lists keep their order, so the required properties come
+/// first in theirs.
+fn ordered(schema: &Value) -> String {
+    match schema {
+        Value::Object(object) => {
+            let first = ORDER.iter().filter_map(|key| object.get_key_value(*key));
+            let others = object.iter().filter(|(key, _)| !ORDER.contains(&key.as_str()));
+            let member = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+                ("properties", Value::Object(properties)) => {
+                    pair(key, &of_properties(properties, object.get("required")))
+                }
+                _ => pair(key, &ordered(value)),
+            };
+            format!("{{{}}}", first.chain(others).map(member).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(ordered).collect::<Vec<_>>().join(", ")),
+        plain => plain.to_string(),
+    }
+}
+
+fn of_properties(properties: &Map<String, Value>, required: Option<&Value>) -> String {
+    let required: Vec<&str> =
+        required.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let first = required.iter().filter_map(|name| properties.get_key_value(*name));
+    let others = properties.iter().filter(|(name, _)| !required.contains(&name.as_str()));
+    let members = first.chain(others).map(|(name, schema)| pair(name, &ordered(schema)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+}
+
+fn pair(key: &str, value: &str) -> String {
+    format!("{}: {value}", Value::String(key.to_owned()))
+}

@@ -1,0 +1,58 @@
+//! How a client wants tokens chosen. Pure.
+
+use slipway_runtime_config::Sampling;
+
+use super::error::ApiError;
+
+/// What a request asks for, as it stands in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) temperature: Option<f64>,
+    pub(super) top_p: Option<f64>,
+    pub(super) top_k: Option<i64>,
+    pub(super) presence_penalty: Option<f64>,
+    pub(super) frequency_penalty: Option<f64>,
+    pub(super) seed: Option<i64>,
+}
+
+impl Asked {
+    /// The fields that say something.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        let said = [
+            ("temperature", self.temperature.is_some()),
+            ("top_p", self.top_p.is_some()),
+            ("top_k", self.top_k.is_some()),
+            ("presence_penalty", self.presence_penalty.is_some()),
+            ("frequency_penalty", self.frequency_penalty.is_some()),
+            ("seed", self.seed.is_some()),
+        ];
+        said.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name)
+    }
+}
+
+/// Reads it in thousandths.
+///
+/// # Errors
+/// 400 that names the field and its bounds.
+pub(super) fn read(asked: Asked) -> Result<Sampling, ApiError> {
+    let Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed } = asked;
+    Ok(Sampling {
+        temperature_thousandths: number("temperature", temperature, 0.0, 2.0)?.map(i32::unsigned_abs),
+        top_p_thousandths: number("top_p", top_p, 0.001, 1.0)?.map(i32::unsigned_abs),
+        // Clients of vLLM write -1 for no limit.
+        top_k: top_k.filter(|count| *count > 0).map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        presence_penalty_thousandths: number("presence_penalty", presence_penalty, -2.0, 2.0)?,
+        frequency_penalty_thousandths: number("frequency_penalty", frequency_penalty, -2.0, 2.0)?,
+        // Engines take 32 bits; the same number gives the same seed.
+        seed: seed.map(|seed| u32::try_from(seed.rem_euclid(1 << 32)).unwrap_or_default()),
+    })
+}
+
+fn number(field: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option<i32>, ApiError> {
+    match value {
+        None => Ok(None),
+        // Bounded above, so that it fits.
+        Some(value) if (least..=most).contains(&value) => Ok(Some((value * 1_000.0).round() as i32)),
+        Some(value) => Err(ApiError::invalid(field, format!("is {value}; must be between {least} and {most}"))),
+    }
+}
