@@ -81,11 +81,14 @@ class Row:
     session_runs: float = 1.0
     think_seconds: float = 20.0
     prompt_bands: int = 1
-    # What is wrong with the canary: model time, values above p90 alone, share of runs that never end.
+    # What is wrong with the canary: model time, values above p90 alone, share of runs that never end, time of tools.
     model_ratio: float = 1.0
     tail_ratio: float = 1.0
     hang_share: float = 0.0
+    tool_ratio: float = 1.0
     warm_up_seconds: int = 30
+    # The shortest soak of each step; 0 for the whole step.
+    soak_seconds: int = 0
     # Metric, percentile and limit in microseconds of an objective.
     objective: tuple = ()
 
@@ -250,6 +253,7 @@ class Rollout:
             at += seconds
             if call + 1 < calls:
                 seconds = row.tool_median * math.exp(row.tool_sigma * rng.gauss(0.0, 1.0))
+                seconds *= row.tool_ratio if arm == "canary" else 1.0
                 segments.append((at, at + seconds, None))
                 at += seconds
         tokens = [max(2, int(rng.gauss(60.0, 20.0))) for _ in range(calls)]
@@ -343,7 +347,7 @@ class Rollout:
 
     def config(self):
         steps = [
-            {"weightPercent": weight, "minSoakSeconds": seconds, "maxSoakSeconds": seconds}
+            {"weightPercent": weight, "minSoakSeconds": self.row.soak_seconds or seconds, "maxSoakSeconds": seconds}
             for weight, seconds in self.row.steps
         ]
         fields = ("metric", "percentile", "maxMicroseconds")
