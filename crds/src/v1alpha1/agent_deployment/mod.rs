@@ -57,7 +57,7 @@ pub use slo::{
 };
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
-    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ToldFact,
+    ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ToldFact, UndeliveredNotification,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
