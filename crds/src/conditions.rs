@@ -88,6 +88,8 @@ reasons! {
     ImageUnavailable,
     /// A Job waits for a Secret.
     SecretUnavailable,
+    /// The API server refuses the pod of a Job: a quota, a limit range or an admission policy.
+    PodsRefused,
     /// A Job runs.
     JobRunning,
     /// A Job failed for a temporary reason, and its next attempt follows.
@@ -108,6 +110,8 @@ reasons! {
     BuildingEngines,
     /// An engine was built.
     EngineBuilt,
+    /// The artifact store lost an engine or a checkpoint, which is made again.
+    ArtifactLost,
     /// The build of an engine failed.
     EngineFailed,
     /// No engine of the search space could be built.

@@ -25,6 +25,11 @@ pub const JOB: &str = "slipway.dev/job";
 /// Hash of an object as it was last applied, so that an unchanged object costs no write.
 pub const APPLIED_HASH: &str = "slipway.dev/applied-hash";
 
+/// Annotation of a fetch Job: digest of the source that it brings into the store.
+pub const FETCH_CONTENT: &str = "slipway.dev/fetch-content";
+/// Annotation of a fetch Job: hash of the URI and the Secret by which it takes the source.
+pub const FETCH_PLACE: &str = "slipway.dev/fetch-place";
+
 /// Field manager of the objects that the operator owns.
 pub const FIELD_MANAGER: &str = "slipway";
 /// Field manager of the status that the operator writes.
@@ -100,6 +105,8 @@ mod tests {
             REVISION,
             JOB,
             APPLIED_HASH,
+            FETCH_CONTENT,
+            FETCH_PLACE,
         ];
         let invalid: Vec<_> = keys.into_iter().filter(|key| !is_qualified_name(key)).collect();
         assert!(invalid.is_empty(), "not valid as label keys: {invalid:?}");

@@ -17,7 +17,7 @@ use kube::{
     runtime::{
         Controller,
         controller::{Action, Config},
-        reflector::ObjectRef,
+        reflector::{ObjectRef, Store},
         watcher,
     },
 };
@@ -26,6 +26,7 @@ use slipway_crds::{
     labels,
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
+use slipway_operator_core::{agent_deployment::wakes, engine::lost};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -106,9 +107,25 @@ fn labelled_engine<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGu
     Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
+/// The Engine whose artifact a pod misses in the store.
+fn missed_engine(pod: &Pod) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
+    Some(ObjectRef::new(&lost::missed(pod)?.engine).within(&pod.namespace()?))
+}
+
 fn labelled_profile<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Profile>>> {
     let name = object.labels().get(labels::PROFILE)?;
     Some(ObjectRef::new(name).within(&object.namespace()?))
+}
+
+/// The AgentDeployments of a namespace that an object concerns: of what they share, nothing carries the names of all.
+fn concerned(
+    store: &Store<DeserializeGuard<AgentDeployment>>,
+    namespace: Option<String>,
+    is_concerned: impl Fn(&AgentDeployment) -> bool,
+) -> Vec<ObjectRef<DeserializeGuard<AgentDeployment>>> {
+    let known = store.state().into_iter().filter(|object| object.namespace() == namespace);
+    let woken = known.filter(|object| object.0.as_ref().is_ok_and(&is_concerned));
+    woken.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
 }
 
 /// Runs the controller of AgentDeployments until `shutdown`.
@@ -118,23 +135,22 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
     let controller = Controller::new(Api::<DeserializeGuard<AgentDeployment>>::all(client.clone()), all());
     let store = controller.store();
     context.metrics.show(store.clone());
-    // Whoever shares an engine or a fetch Job is woken by it: these carry no name of an AgentDeployment.
-    let of_namespace = move |namespace: Option<String>| {
-        let state = store.state();
-        state
-            .into_iter()
-            .filter(move |object| object.namespace() == namespace)
-            .map(|object| ObjectRef::from_obj(object.as_ref()))
-            .collect::<Vec<_>>()
-    };
-    let of_namespace_again = of_namespace.clone();
+    let store_again = store.clone();
     controller
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<Job>::all(client.clone()), ours(), move |job: Job| of_namespace(job.namespace()))
+        .watches(Api::<Job>::all(client.clone()), ours(), move |job: Job| {
+            concerned(&store, job.namespace(), |object| {
+                wakes::is_concerned_by_job(&object.name_any(), object.status.as_ref(), &job)
+            })
+        })
         .watches(
             Api::<DeserializeGuard<Engine>>::all(client.clone()),
             all(),
-            move |engine: DeserializeGuard<Engine>| of_namespace_again(engine.namespace()),
+            move |engine: DeserializeGuard<Engine>| {
+                concerned(&store_again, engine.namespace(), |object| {
+                    wakes::is_concerned_by_engine(object.status.as_ref(), &engine.name_any())
+                })
+            },
         )
         .watches(Api::<DeserializeGuard<Profile>>::all(client.clone()), ours(), |profile: DeserializeGuard<Profile>| {
             labelled_agent_deployment(&profile)
@@ -156,7 +172,7 @@ pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
     Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default())
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_engine(&job))
-        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_engine(&pod))
+        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_engine(&pod).or_else(|| missed_engine(&pod)))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
         .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })

@@ -18,6 +18,7 @@ use slipway_crds::{
 use slipway_operator_core::{
     conditions::{self, Draft},
     plan::{Note, Plan},
+    refusal::{self, Conditioned},
     settings::Settings,
 };
 use slipway_vocabulary::failure::chain;
@@ -103,8 +104,8 @@ impl ReconcileError {
 /// Carries a plan out: status, announcements, children, removals, events.
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed
-/// ends there. What receivers are told follows from it, and is told at once: the next reconciliation would not know.
-/// Children are applied in the order of the plan; nothing is removed before all of them are there.
+/// ends there. Children are applied in the order of the plan; nothing is removed before all of them are there.
+/// A refused one is a condition until a plan has been carried out to its end.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -116,14 +117,16 @@ pub async fn carry_out<K, S>(
 ) -> Result<Action, ReconcileError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
-    S: Serialize + PartialEq,
+    S: Serialize + PartialEq + Conditioned,
 {
     // No `..`: a new part of a plan must be carried out here.
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
     context.leadership.check().map_err(ReconcileError::Leadership)?;
-    record::status(&context.client, object, observed, &status).await.map_err(ReconcileError::Record)?;
-    context.notifier.offer(announcements);
+    let first = refusal::kept(observed, &status);
+    let written = record::status(&context.client, object, observed, &first).await.map_err(ReconcileError::Record)?;
+    let recorded = written.as_ref().unwrap_or(object);
+    context.notifier.offer_once(object.meta().uid.as_deref().unwrap_or_default(), announcements);
     // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all,
     // nor the other way.
     let told = record::events(&context.recorder, object, &notes).await.map_err(ReconcileError::Record);
@@ -133,14 +136,18 @@ where
     for child in &children {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
         if let Err(error) = apply::apply(&context.client, &namespace, child).await {
-            publish_refusal(context, object, &error).await;
+            publish_refusal(context, recorded, &first, &error).await;
             return Err(ReconcileError::Apply(error));
         }
     }
     for removal in &removals {
         context.leadership.check().map_err(ReconcileError::Leadership)?;
-        apply::remove(&context.client, &namespace, removal).await.map_err(ReconcileError::Apply)?;
+        if let Err(error) = apply::remove(&context.client, &namespace, removal).await {
+            publish_refusal(context, recorded, &first, &error).await;
+            return Err(ReconcileError::Apply(error));
+        }
     }
+    record::status(&context.client, recorded, Some(&first), &status).await.map_err(ReconcileError::Record)?;
     told?;
     context.failures.forget(&key(object));
     Ok(Action::requeue(requeue))
@@ -148,9 +155,17 @@ where
 
 /// A quota, an admission policy or somebody else's object keeps a child from being what it should be: people look at
 /// the object, not at our log. Nothing depends on its being told.
-async fn publish_refusal<K: Resource<DynamicType = ()>>(context: &Context, object: &K, error: &ApplyError) {
+async fn publish_refusal<K, S>(context: &Context, object: &K, written: &S, error: &ApplyError)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    S: Serialize + PartialEq + Conditioned,
+{
     let note = Note::warning(Reason::ApplyFailed, chain(error));
-    if let Err(error) = record::events(&context.recorder, object, &[note]).await {
+    let generation = object.meta().generation.unwrap_or_default();
+    let status = refusal::refused(written, note.message.clone(), (generation, Timestamp::now()));
+    let recorded = record::status(&context.client, object, Some(written), &status).await.map(drop);
+    let published = record::events(&context.recorder, object, &[note]).await;
+    if let Err(error) = recorded.and(published) {
         debug!(error = &error as &dyn Error, "a refusal could not be published");
     }
 }
@@ -182,7 +197,7 @@ where
         (Ok(()), Ok(value)) => {
             let generation = object.meta().generation.unwrap_or_default();
             let status = panicked_status(value, &note.message, (generation, Timestamp::now()));
-            record::status(&context.client, object, None, &status).await
+            record::status(&context.client, object, None, &status).await.map(drop)
         }
         (Err(_), _) | (_, Err(_)) => return,
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -221,10 +221,30 @@ pub struct EngineStatus {
     /// The built artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<EngineArtifact>,
-    /// All attempts to build, latest last.
+    /// The artifact that the store lost, until it is there again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<LostArtifact>,
+    /// Since when no AgentDeployment, kept revision or Profile has named it. Absent while one does. It is removed after
+    /// `store.keepUnusedEnginesSeconds` of the operator's configuration, or after a minute if it is not built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_since: Option<Time>,
+    /// Attempts to build, latest last. Of more than 16, the first are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub attempts: Vec<BuildAttempt>,
+}
+
+/// An artifact that the store lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LostArtifact {
+    /// Digest of its manifest.
+    #[schemars(length(max = 80))]
+    pub manifest_digest: String,
+    /// When a pod missed it.
+    pub at: Time,
+    /// Number of the last attempt before.
+    pub attempts_before: i32,
 }
 
 /// A built artifact in the store.
@@ -239,6 +259,9 @@ pub struct EngineArtifact {
     pub location: String,
     /// Size of all files, in bytes.
     pub size_bytes: i64,
+    /// When it was recorded. Absent for one of a release that did not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_at: Option<Time>,
     /// Duration of the build in milliseconds, from the start of its pod to its end.
     pub build_milliseconds: i64,
     /// Duration of each step in milliseconds: those that the builder reported, then those that processed its output.

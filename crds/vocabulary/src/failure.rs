@@ -16,6 +16,8 @@ pub enum FailureClass {
     BadModel,
     /// The image lacks what the build needs, or does not exist.
     ImageMismatch,
+    /// The artifact store lacks what was put there: an engine or a checkpoint.
+    MissingArtifact,
     /// The cluster failed, not the build.
     Infrastructure,
 }
@@ -29,6 +31,7 @@ impl FailureClass {
             Self::UnsupportedPrecision => "UnsupportedPrecision",
             Self::BadModel => "BadModel",
             Self::ImageMismatch => "ImageMismatch",
+            Self::MissingArtifact => "MissingArtifact",
             Self::Infrastructure => "Infrastructure",
         }
     }
@@ -38,7 +41,11 @@ impl FailureClass {
     pub const fn retries(self) -> bool {
         match self {
             Self::Infrastructure => true,
-            Self::InsufficientMemory | Self::UnsupportedPrecision | Self::BadModel | Self::ImageMismatch => false,
+            Self::InsufficientMemory
+            | Self::UnsupportedPrecision
+            | Self::BadModel
+            | Self::ImageMismatch
+            | Self::MissingArtifact => false,
         }
     }
 }

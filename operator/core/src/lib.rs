@@ -16,6 +16,7 @@ pub mod notifications;
 pub mod plan;
 pub mod profile;
 pub mod prometheus;
+pub mod refusal;
 #[cfg(test)]
 mod reworded;
 pub mod runtime_config;

@@ -20,6 +20,8 @@ use crate::{inference_pool::InferencePool, notifications::events::Announcement, 
 pub const RESYNC: Duration = Duration::from_secs(300);
 /// While something is under way that no watch reports, such as the passing of a back-off.
 pub const SOON: Duration = Duration::from_secs(5);
+/// While something may change that no watch reports, and nobody waits at a screen for it.
+pub const UNWATCHED: Duration = Duration::from_secs(30);
 /// After a status that must be recorded before anything else.
 pub const AT_ONCE: Duration = Duration::from_millis(10);
 
@@ -71,6 +73,8 @@ pub struct Removal {
 /// Kinds that a plan may delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalKind {
+    /// An engine that nobody names any more.
+    Engine,
     /// A superseded revision's Deployment.
     Deployment,
     /// A superseded revision's Service.
@@ -161,7 +165,7 @@ pub struct Plan<Status> {
     pub status: Status,
     /// Events to publish.
     pub notes: Vec<Note>,
-    /// What receivers are told once the status is written.
+    /// What receivers are told once the status is written, with what they may lack from before.
     pub announcements: Vec<Announcement>,
     /// When to look again without being woken.
     pub requeue: Duration,

@@ -27,6 +27,7 @@ pub fn assert_alike<Status: Clone + PartialEq + std::fmt::Debug>(
 /// Replaces what people read in the status of an AgentDeployment, and nothing that is a name, a figure or a code.
 pub fn agent_deployment(status: &mut AgentDeploymentStatus) {
     status.conditions.iter_mut().for_each(|condition| replace(&mut condition.message));
+    status.undelivered.iter_mut().for_each(|known| replace(&mut known.message));
     status.engines.iter_mut().for_each(|engine| replace(&mut engine.state));
     status.selected.iter_mut().for_each(|selected| replace(&mut selected.why));
     if let Some(rollout) = &mut status.rollout {

@@ -125,11 +125,18 @@ pub struct Store {
     pub access_mode: AccessMode,
     /// Size that the claim asks for.
     pub size: String,
+    /// Seconds that a built engine stays which no AgentDeployment, kept revision or campaign names.
+    pub keep_unused_engines_seconds: i64,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { storage_class_name: None, access_mode: AccessMode::ReadWriteMany, size: "100Gi".to_owned() }
+        Self {
+            storage_class_name: None,
+            access_mode: AccessMode::ReadWriteMany,
+            size: "100Gi".to_owned(),
+            keep_unused_engines_seconds: 7 * 24 * 3600,
+        }
     }
 }
 
@@ -218,6 +225,9 @@ impl Settings {
         }
         if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
             return invalid("store.size", "is not a quantity: write one such as 100Gi");
+        }
+        if store.keep_unused_engines_seconds < 60 {
+            return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
         }
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
@@ -323,6 +333,10 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r}\nstore: {size: lots}\n",
         "store.size of the configuration: is not a quantity: write one such as 100Gi"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {keepUnusedEnginesSeconds: 5}\n",
+        "store.keepUnusedEnginesSeconds of the configuration: must be at least 60"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",

@@ -77,6 +77,13 @@ pub enum Why {
         /// What is missing.
         message: String,
     },
+    /// The API server refuses the pod of a Job.
+    PodsRefused {
+        /// The Job.
+        job: JobRef,
+        /// The API server's own words.
+        message: String,
+    },
     /// A Job runs.
     JobRunning {
         /// The Job.
@@ -112,6 +119,20 @@ pub enum Why {
         total: usize,
         /// State of the first that is not.
         state: String,
+    },
+    /// The store lost an artifact, which is built again.
+    BuildingAgain {
+        /// First digits of the manifest's digest.
+        manifest: String,
+        /// How far it is.
+        state: String,
+    },
+    /// The store lost a checkpoint that a build needs.
+    CheckpointMissing {
+        /// The Job that found it missing.
+        job: JobRef,
+        /// What it said.
+        failure: String,
     },
     /// No engine of the search space could be built.
     NoEngine {
@@ -342,6 +363,9 @@ impl fmt::Display for Why {
             Self::JobUnscheduled { job, scheduler } => write!(f, "Job {job} waits for a node: {scheduler}"),
             Self::ImageUnavailable { job, message } => write!(f, "Job {job} waits for an image: {message}"),
             Self::SecretUnavailable { job, message } => write!(f, "Job {job} cannot start: {message}"),
+            Self::PodsRefused { job, message } => {
+                write!(f, "Job {job} has no pod, since the API server refuses it: {message}")
+            }
             // The seconds are left out: a message that changed with every look would be a write with every look.
             Self::JobRunning { job, .. } => write!(f, "Job {job} runs"),
             Self::JobRetrying { job, next_attempt, max_attempts, failure } => {
@@ -351,6 +375,12 @@ impl fmt::Display for Why {
                 write!(f, "Job {job} failed ({class}): {failure}. Delete the Job to try again")
             }
             Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
+            Self::BuildingAgain { manifest, state } => {
+                write!(f, "the store has lost manifest {manifest}, and it is built again: {state}")
+            }
+            Self::CheckpointMissing { job, failure } => {
+                write!(f, "Job {job} found no checkpoint ({failure}); it is built once that has been fetched again")
+            }
             Self::NoEngine { total, failure } => write!(f, "none of {total} engines could be built: {failure}"),
             Self::DatasetUnusable { config_map, problem } => {
                 write!(f, "spec.slo.quality.dataset: ConfigMap {config_map}: {problem}")

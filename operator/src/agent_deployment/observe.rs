@@ -8,7 +8,11 @@ mod pools;
 mod route;
 mod rules;
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -30,7 +34,7 @@ use slipway_operator_core::{
     },
     artifact_store,
     inference_pool::InferencePool,
-    jobs::view::{self, job_views},
+    jobs::{attempts::job_of, view},
     plan::RemovalKind,
     settings::Settings,
 };
@@ -39,7 +43,10 @@ use tracing::warn;
 use self::kinds::KnownKinds;
 use super::evidence;
 use crate::{
-    kube_io::read::{ReadError, Reader},
+    kube_io::{
+        jobs::job_views,
+        read::{ReadError, Reader},
+    },
     promql::Prometheus,
 };
 
@@ -105,6 +112,7 @@ pub async fn observe(
     let calibration = observe_calibration(reader, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
     let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
+    let jobs = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
         now,
@@ -115,6 +123,8 @@ pub async fn observe(
         owner,
         spec: object.spec.clone(),
         status: object.status.clone().unwrap_or_default(),
+        // Known to those who deliver, not to the API server.
+        settled: BTreeSet::new(),
         store_bound: claim.map(|claim| claim.status.and_then(|s| s.phase).is_some_and(|phase| phase == "Bound")),
         dataset,
         calibration,
@@ -137,7 +147,7 @@ pub async fn observe(
         route,
         pools,
         rules,
-        jobs: job_views(&jobs, &pods),
+        jobs,
         engines: engines
             .into_iter()
             .filter(|engine| engine.metadata.deletion_timestamp.is_none())
@@ -148,6 +158,13 @@ pub async fn observe(
         objects: owned_objects(&deployments, &services, &config_maps, (&own_pools, &policies)),
     };
     Ok(Some((object, world)))
+}
+
+/// Whether a Job is one that the AgentDeployment waits for: its own, or one that it shares.
+fn is_waited_for(object: &AgentDeployment, job: &Job) -> bool {
+    let is_own = job.labels().get(labels::AGENT_DEPLOYMENT) == Some(&object.name_any());
+    let attempts = object.status.iter().flat_map(|status| &status.jobs);
+    is_own || attempts.into_iter().any(|attempt| job_of(attempt) == job.name_any())
 }
 
 /// The data of the workloads, which are ConfigMaps of the user's.

@@ -22,7 +22,12 @@ pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> R
         settings: &context.settings,
     };
     let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
-    let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
+    let uid = object.uid().unwrap_or_default();
+    let Some((object, mut world)) = observed else {
+        context.notifier.forget(&uid);
+        return Ok(Action::requeue(Duration::from_secs(3600)));
+    };
+    world.settled = context.notifier.settled(&world.owner.uid);
     let plan = decide::decide(&world).map_err(ReconcileError::Decide)?;
     carry_out(&context, &object, object.status.as_ref(), plan).await
 }

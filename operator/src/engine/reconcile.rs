@@ -3,17 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{Resource, ResourceExt, runtime::controller::Action};
-use slipway_crds::{labels, v1alpha1::Engine};
+use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job, core::v1::Pod};
+use kube::{Resource, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use slipway_crds::{
+    labels::{self, Component},
+    v1alpha1::{AgentDeployment, Engine, Profile},
+};
 use slipway_operator_core::{
-    engine::{decide, world::EngineWorld},
-    jobs::view::job_views,
+    agent_deployment::{engine_users::Users, rollout::revision::Revision},
+    engine::{
+        decide, lost,
+        world::{EngineWorld, Use},
+    },
+    jobs::view,
     settings::Settings,
 };
+use slipway_worker_contract::FailureClass;
 
 use crate::{
-    kube_io::read::{ReadError, Reader},
+    kube_io::{
+        jobs::job_views,
+        read::{ReadError, Reader},
+    },
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -44,6 +55,17 @@ async fn observe_engine(
     let mine = format!("{}={name}", labels::ENGINE);
     let jobs = reader.list::<Job>(namespace, &mine).await?;
     let pods = reader.list::<Pod>(namespace, &mine).await?;
+    let status = object.status.clone().unwrap_or_default();
+    let missed_at = match &status.artifact {
+        Some(_) => lost::missed_at(&reader.list::<Pod>(namespace, &ours()).await?, name, &status),
+        None => None,
+    };
+    let fetched_at = match status.attempts.last().and_then(|attempt| attempt.failure.as_ref()) {
+        Some(failure) if failure.class == FailureClass::MissingArtifact => {
+            fetched_at(reader, namespace, &object.spec.build.source_digest).await?
+        }
+        Some(_) | None => None,
+    };
     let world = EngineWorld {
         now: Timestamp::now(),
         settings: settings.clone(),
@@ -52,8 +74,43 @@ async fn observe_engine(
         generation: object.metadata.generation.unwrap_or_default(),
         owner,
         spec: object.spec.clone(),
-        status: object.status.clone().unwrap_or_default(),
-        jobs: job_views(&jobs, &pods),
+        status,
+        jobs: job_views(reader, namespace, (&jobs, &pods), |_| true).await?,
+        resource_version: object.resource_version().unwrap_or_default(),
+        used: use_of(reader, &object).await?,
+        missed_at,
+        fetched_at,
     };
     Ok(Some((object, world)))
+}
+
+fn ours() -> String {
+    format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY)
+}
+
+/// When the checkpoint was last fetched, by whomever of the namespace.
+async fn fetched_at(reader: &Reader, namespace: &str, source_digest: &str) -> Result<Option<Timestamp>, ReadError> {
+    let fetches = format!("{},{}={}", ours(), labels::APP_COMPONENT, Component::Fetch.as_str());
+    let jobs = reader.list::<Job>(namespace, &fetches).await?;
+    let pods = reader.list::<Pod>(namespace, &fetches).await?;
+    Ok(lost::fetched_at(&view::job_views(&jobs, &pods), source_digest))
+}
+
+/// Whether anybody names an Engine. Of one that cannot be read, nobody knows.
+async fn use_of(reader: &Reader, object: &Engine) -> Result<Use, ReadError> {
+    let is_ours = object.labels().get(labels::APP_MANAGED_BY).is_some_and(|manager| manager == labels::MANAGED_BY);
+    let namespace = object.namespace().unwrap_or_default();
+    if !is_ours {
+        return Ok(Use::Unknown);
+    }
+    let agent_deployments = reader.list::<DeserializeGuard<AgentDeployment>>(&namespace, "").await?;
+    let revisions = reader.list::<ControllerRevision>(&namespace, labels::AGENT_DEPLOYMENT).await?;
+    let profiles = reader.list::<DeserializeGuard<Profile>>(&namespace, &ours()).await?;
+    let agent_deployments = agent_deployments.into_iter().map(|object| object.0.ok()).collect::<Option<Vec<_>>>();
+    let revisions = revisions.iter().map(|record| Revision::read(record).ok()).collect::<Option<Vec<_>>>();
+    let profiles = profiles.into_iter().map(|object| object.0.ok()).collect::<Option<Vec<_>>>();
+    let (Some(agent_deployments), Some(revisions), Some(profiles)) = (agent_deployments, revisions, profiles) else {
+        return Ok(Use::Unknown);
+    };
+    Ok(Users { agent_deployments, revisions, profiles }.use_of(&object.name_any()))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use slipway_crds::{
     identity::{IdentityError, content_hash},
     labels,
-    v1alpha1::Profile,
+    v1alpha1::{Engine, Profile},
 };
 use slipway_operator_core::{
     inference_pool::InferencePool,
@@ -206,6 +206,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         networking::v1::NetworkPolicy,
     };
     match removal.kind {
+        RemovalKind::Engine => delete::<Engine>(client, namespace, removal).await,
         RemovalKind::Deployment => delete::<Deployment>(client, namespace, removal).await,
         RemovalKind::Service => delete::<Service>(client, namespace, removal).await,
         RemovalKind::ConfigMap => delete::<ConfigMap>(client, namespace, removal).await,

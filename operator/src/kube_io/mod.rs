@@ -4,5 +4,6 @@ pub mod apply;
 pub mod client;
 pub mod deadline;
 pub mod difference;
+pub mod jobs;
 pub mod read;
 pub mod record;

@@ -63,8 +63,26 @@ impl Reader {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
     {
+        self.list_with(namespace, ListParams::default().labels(selector)).await
+    }
+
+    /// Lists the objects of a kind by the values of fields.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn list_by_field<K>(&self, namespace: &str, selector: &str) -> Result<Vec<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        self.list_with(namespace, ListParams::default().fields(selector)).await
+    }
+
+    async fn list_with<K>(&self, namespace: &str, params: ListParams) -> Result<Vec<K>, ReadError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let list = api.list(&ListParams::default().labels(selector)).await.map_err(|source| ReadError::List {
+        let list = api.list(&params).await.map_err(|source| ReadError::List {
             kind: K::kind(&()).into_owned(),
             namespace: namespace.to_owned(),
             source: Box::new(source),

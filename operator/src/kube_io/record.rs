@@ -40,20 +40,26 @@ pub enum RecordError {
     },
 }
 
-/// Writes the status, if it differs from the observed one.
+/// Writes the status, if it differs from the observed one. Gives the object as it is then; nothing if nothing was
+/// written.
 ///
 /// The resource version of the observed object goes along: a decision that was made on an object that has since changed
 /// is refused as a conflict, and made again.
 ///
 /// # Errors
 /// When the API server refuses.
-pub async fn status<K, S>(client: &Client, object: &K, observed: Option<&S>, wanted: &S) -> Result<(), RecordError>
+pub async fn status<K, S>(
+    client: &Client,
+    object: &K,
+    observed: Option<&S>,
+    wanted: &S,
+) -> Result<Option<K>, RecordError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq,
 {
     if observed == Some(wanted) {
-        return Ok(());
+        return Ok(None);
     }
     let name = object.name_any();
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
@@ -64,12 +70,9 @@ where
         "status": wanted,
     });
     let params = PatchParams::apply(labels::STATUS_FIELD_MANAGER).force();
-    api.patch_status(&name, &params, &Patch::Apply(&patch)).await.map_err(|source| RecordError::Status {
-        kind: K::kind(&()).into_owned(),
-        name,
-        source: Box::new(source),
-    })?;
-    Ok(())
+    let written = api.patch_status(&name, &params, &Patch::Apply(&patch)).await;
+    let refused = |source| RecordError::Status { kind: K::kind(&()).into_owned(), name, source: Box::new(source) };
+    written.map(Some).map_err(refused)
 }
 
 /// Most bytes of an event's note (`ValidateEventCreate` in Kubernetes' pkg/apis/core/validation/events.go).

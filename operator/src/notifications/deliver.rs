@@ -1,6 +1,7 @@
 //! Delivers announcements, beside all reconciliations. Has the clock, the dice and the connections.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -68,6 +69,8 @@ struct Inner {
     policy: Policy,
     outside: Outside,
     metrics: Metrics,
+    /// What was offered and still is in a status, by UID of the object and id.
+    offered: Mutex<BTreeMap<String, BTreeMap<String, Arc<Announcement>>>>,
 }
 
 /// One receiver and what waits for it.
@@ -100,16 +103,48 @@ impl Notifier {
         let ca_file = settings.ca_file.as_ref().map(|file| settings.path(file));
         let http = outgoing::client("notifications.caFile", ca_file.as_deref()).map_err(NotifierError::Client)?;
         let queues = receivers.into_iter().map(queue).collect();
-        Ok(Self(Arc::new(Inner { queues, http, policy, outside, metrics })))
+        Ok(Self(Arc::new(Inner { queues, http, policy, outside, metrics, offered: Mutex::default() })))
     }
 
     /// Puts announcements into the outboxes of those who want them. Never waits.
     pub fn offer(&self, announcements: Vec<Announcement>) {
         for announcement in announcements.into_iter().map(Arc::new) {
-            for queue in self.0.queues.iter().filter(|queue| queue.receiver.wants(&announcement)) {
-                self.0.put(queue, announcement.clone());
-            }
+            self.0.put_where_wanted(&announcement);
         }
+    }
+
+    /// The same of all that the status of an object has: what this process has offered before is not offered again.
+    /// What the status has no more is forgotten. Never waits.
+    pub fn offer_once(&self, uid: &str, announcements: Vec<Announcement>) {
+        let mut offered = self.0.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = offered.remove(uid).unwrap_or_default();
+        let mut kept = BTreeMap::new();
+        for announcement in announcements {
+            let id = announcement.id();
+            let announcement = known.remove(&id).unwrap_or_else(|| {
+                let announcement = Arc::new(announcement);
+                self.0.put_where_wanted(&announcement);
+                announcement
+            });
+            kept.insert(id, announcement);
+        }
+        if !kept.is_empty() {
+            offered.insert(uid.to_owned(), kept);
+        }
+    }
+
+    /// What this process has offered of an object and nobody waits for any more, by id: delivered, refused, given up,
+    /// or wanted by nobody.
+    pub fn settled(&self, uid: &str) -> BTreeSet<String> {
+        let offered = self.0.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |announcement| self.0.queues.iter().any(|queue| queue.outbox().holds(announcement));
+        let of_object = offered.get(uid).into_iter().flatten();
+        of_object.filter(|(_, announcement)| !waits(announcement)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Forgets an object that is gone; what waits for receivers is delivered all the same.
+    pub fn forget(&self, uid: &str) {
+        self.0.offered.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
     /// Delivers until `shutdown`, then tries once more whatever still waits. Sends only while `may_send` says so.
@@ -121,6 +156,12 @@ impl Notifier {
 }
 
 impl Inner {
+    fn put_where_wanted(&self, announcement: &Arc<Announcement>) {
+        for queue in self.queues.iter().filter(|queue| queue.receiver.wants(announcement)) {
+            self.put(queue, announcement.clone());
+        }
+    }
+
     fn put(&self, queue: &ReceiverQueue, announcement: Arc<Announcement>) {
         let receiver = queue.receiver.name.as_str();
         let (offer, waiting) = {

@@ -6,18 +6,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
-use slipway_operator_core::{
-    jobs::view::job_views,
-    profile::{
-        decide::{self, rows},
-        status,
-        world::{Earlier, ProfileWorld},
-    },
+use slipway_operator_core::profile::{
+    decide::{self, rows},
+    status,
+    world::{Earlier, ProfileWorld},
 };
 
 use super::observe;
 use crate::{
-    kube_io::read::ReadError,
+    kube_io::{jobs::job_views, read::ReadError},
     reconcile::{Context, ReconcileError, carry_out},
 };
 
@@ -73,7 +70,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         owner,
         spec: object.spec.clone(),
         status,
-        jobs: job_views(&jobs, &pods),
+        jobs: job_views(reader, namespace, (&jobs, &pods), |_| true).await?,
         progress,
         earlier,
     };

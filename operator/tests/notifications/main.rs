@@ -302,6 +302,36 @@ async fn the_same_happening_is_sent_once() {
     assert_eq!((operator.count("duplicate"), server.rest()), (2, 1));
 }
 
+/// The status has it until it is settled, and it is offered at every look.
+#[tokio::test]
+async fn what_the_status_still_has_is_offered_once_and_settled_when_it_is_delivered() {
+    let stand_in = StandIn::start(&[Manner::Status(200)]).await;
+    let operator = Operator::start(WEBHOOK, &stand_in.url, policy());
+    let id = missed().id();
+    assert_eq!(operator.notifier.settled("uid-1"), [].into());
+    operator.notifier.offer_once("uid-1", vec![missed()]);
+    operator.notifier.offer_once("uid-1", vec![missed()]);
+    operator.until("delivered", 1).await;
+    operator.notifier.offer_once("uid-1", vec![missed()]);
+    assert_eq!(operator.notifier.settled("uid-1"), [id].into());
+    operator.notifier.offer_once("uid-1", Vec::new());
+    assert_eq!(operator.notifier.settled("uid-1"), [].into(), "the status has it no more");
+    let metrics = operator.end().await;
+    assert_eq!((counted(&metrics, "delivered"), counted(&metrics, "duplicate")), (1, 0));
+}
+
+#[tokio::test]
+async fn what_hangs_is_not_settled_and_what_nobody_wants_is() {
+    let stand_in = StandIn::start(&[Manner::Hang]).await;
+    let patient = Policy { attempt_deadline: PATIENCE, ..policy() };
+    let operator = Operator::start(WEBHOOK, &stand_in.url, patient);
+    let unwanted = Announcement { receivers: vec!["another".to_owned()], ..numbered(2) };
+    operator.notifier.offer_once("uid-1", vec![missed(), unwanted.clone()]);
+    assert_eq!(operator.notifier.settled("uid-1"), [unwanted.id()].into());
+    operator.notifier.forget("uid-1");
+    assert_eq!(operator.notifier.settled("uid-1"), [].into());
+}
+
 #[tokio::test]
 async fn only_what_is_asked_for_is_sent_and_only_to_those_who_are_named() {
     let mut server = StandIn::start(&[Manner::Status(200)]).await;

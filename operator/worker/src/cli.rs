@@ -30,7 +30,7 @@ use crate::{
 /// The worker of Slipway's Jobs.
 ///
 /// Exit codes: 0 done, 2 usage, 10 InsufficientMemory, 11 UnsupportedPrecision, 12 BadModel, 13 ImageMismatch,
-/// 14 Infrastructure.
+/// 14 Infrastructure, 15 MissingArtifact.
 #[derive(Debug, Parser)]
 #[command(name = "slipway-worker", version)]
 pub struct Cli {
@@ -64,6 +64,8 @@ pub enum Verb {
     Resolve(SourceArgs),
     /// Copy a resolved model into the artifact store.
     Fetch(FetchArgs),
+    /// Check that a checkpoint is in the artifact store.
+    CheckCheckpoint(CheckCheckpointArgs),
     /// Check, hash, publish and score what a builder wrote.
     FinishBuild(FinishBuildArgs),
     /// Score raw outputs and bound the drop against a reference engine.
@@ -112,6 +114,17 @@ pub struct FetchArgs {
     /// How to reach the source.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+}
+
+/// Options of `check-checkpoint`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckCheckpointArgs {
+    /// Digest of its source.
+    #[arg(long)]
+    pub source_digest: Digest,
     /// Where the artifact store is mounted.
     #[arg(long, default_value = paths::STORE_DIR)]
     pub store: PathBuf,

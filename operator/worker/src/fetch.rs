@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use slipway_worker_contract::{FailureClass, FetchResult, FetchTask, paths};
+use slipway_worker_contract::{Digest, FailureClass, FetchResult, FetchTask, paths};
 
 use crate::{
     download::{self, Gathered},
@@ -89,6 +89,28 @@ pub async fn run(task: &FetchTask, access: &Access, store: &Path) -> Result<Fetc
         transferred_bytes,
         millis: started.elapsed().as_millis() as u64,
     })
+}
+
+/// The store lacks a checkpoint that was fetched.
+#[derive(Debug, thiserror::Error)]
+#[error("the store has no complete checkpoint {source_digest}: it was collected, or the volume is another one")]
+pub struct NoCheckpoint {
+    source_digest: Digest,
+}
+
+impl Classify for NoCheckpoint {
+    fn class(&self) -> FailureClass {
+        FailureClass::MissingArtifact
+    }
+}
+
+/// Checks that a checkpoint is in the store, all files with their sizes.
+///
+/// # Errors
+/// [`NoCheckpoint`] if it is not.
+pub fn check(source_digest: &Digest, store: &Path) -> Result<(), NoCheckpoint> {
+    let found = committed(&store.join(paths::checkpoint(source_digest)));
+    found.map(drop).ok_or_else(|| NoCheckpoint { source_digest: source_digest.clone() })
 }
 
 /// Returns a committed checkpoint's files if all are there with their sizes.

@@ -27,6 +27,9 @@ impl Default for Retry {
     }
 }
 
+/// Longest wait that a server's `Retry-After` is granted: a Job holds its node, and has attempts of its own.
+const LONGEST_ASKED: Duration = Duration::from_secs(120);
+
 /// A bearer token. It has no `Display`, and its `Debug` shows nothing of it.
 #[derive(Clone)]
 pub struct Token(String);
@@ -212,7 +215,8 @@ impl Fetcher {
                         source: source.without_url(),
                     });
                 }
-                Ok(_) | Err(_) => tokio::time::sleep(wait).await,
+                Ok(response) => tokio::time::sleep(wait.max(asked_wait(&response))).await,
+                Err(_) => tokio::time::sleep(wait).await,
             }
             wait *= 2;
         }
@@ -266,10 +270,37 @@ fn refusal(url: &str, response: &Response) -> HttpError {
     }
 }
 
+/// How long a busy server asks to be left alone: the seconds of `Retry-After` (RFC 9110, section 10.2.3), within
+/// [`LONGEST_ASKED`]. A date counts as nothing asked.
+fn asked_wait(response: &Response) -> Duration {
+    let is_busy = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let value = response.headers().get(header::RETRY_AFTER).filter(|_| is_busy);
+    value.and_then(|value| value.to_str().ok()).map(seconds).unwrap_or_default()
+}
+
+fn seconds(retry_after: &str) -> Duration {
+    let asked = retry_after.trim().parse::<u32>().unwrap_or(0);
+    Duration::from_secs(u64::from(asked)).min(LONGEST_ASKED)
+}
+
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
 fn without_query(url: &str) -> String {
     url.split(['?', '#']).next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_left_alone_for_as_long_as_it_asks_within_bounds() {
+        let cases = [("7", 7), (" 90 ", 90), ("86400", 120), ("0", 0), ("-1", 0), ("soon", 0)];
+        for (header, wait) in cases {
+            assert_eq!(seconds(header), Duration::from_secs(wait), "{header:?}");
+        }
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Duration::ZERO);
+    }
 }

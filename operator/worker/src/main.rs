@@ -146,6 +146,10 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             let result = fetch::run(&task, &access(&args.source)?, &args.store).await;
             result.map(|r| Done::With(Outcome::Fetch(r))).map_err(|e| failure::message(&e))
         }
+        Verb::CheckCheckpoint(args) => {
+            fetch::check(&args.source_digest, &args.store).map_err(|e| failure::message(&e))?;
+            Ok(Done::Silently)
+        }
         Verb::FinishBuild(args) => {
             let task = task!(common, Build)?;
             let FinishBuildArgs { output, store, dataset, threads } = args;

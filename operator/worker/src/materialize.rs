@@ -110,9 +110,8 @@ impl Classify for MaterializeError {
     fn class(&self) -> FailureClass {
         match self {
             Self::NotInStore { source, .. } if source.kind() != io::ErrorKind::NotFound => FailureClass::Infrastructure,
-            Self::NotInStore { .. } | Self::ManifestDigest { .. } | Self::Manifest { .. } | Self::Configure { .. } => {
-                FailureClass::BadModel
-            }
+            Self::NotInStore { .. } => FailureClass::MissingArtifact,
+            Self::ManifestDigest { .. } | Self::Manifest { .. } | Self::Configure { .. } => FailureClass::BadModel,
             Self::ForeignTarget { .. } | Self::Target { .. } => FailureClass::Infrastructure,
             Self::Copy(source) => source.class(),
         }

@@ -47,6 +47,7 @@ fn exit_code(class: FailureClass) -> u8 {
         FailureClass::BadModel => 12,
         FailureClass::ImageMismatch => 13,
         FailureClass::Infrastructure => 14,
+        FailureClass::MissingArtifact => 15,
     }
 }
 

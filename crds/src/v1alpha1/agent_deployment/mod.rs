@@ -58,7 +58,7 @@ pub use slo::{
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures, MeasuredQuality,
     ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ThroughputFigures,
-    ToldFact,
+    ToldFact, UndeliveredNotification,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,

@@ -89,6 +89,9 @@ pub struct RolloutStatus {
     /// Other writer that has lately written the HTTPRoute. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_contest: Option<RouteContest>,
+    /// Since when no gateway has served the HTTPRoute. Absent while one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_unavailable_since: Option<Time>,
 }
 
 /// Last verdict of the judge.

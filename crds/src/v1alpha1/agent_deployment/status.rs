@@ -89,6 +89,11 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 24), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["about"]))]
     pub told: Vec<ToldFact>,
+    /// Notifications that receivers may lack. Each stays until all of its receivers have it, have refused it, or were
+    /// given up. An operator that takes over sends what is left here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub undelivered: Vec<UndeliveredNotification>,
     /// Number of pods of stable.
     #[serde(default)]
     pub replicas: i32,
@@ -124,6 +129,41 @@ pub struct ToldFact {
     /// What it concerns: a plan, a Job with its class of failure, or a field with a hash of its value.
     #[schemars(length(max = 768))]
     pub subject: String,
+}
+
+/// A notification that receivers may lack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UndeliveredNotification {
+    /// Hash of what it is about and when it was decided.
+    #[schemars(length(max = 64))]
+    pub id: String,
+    /// When it was decided.
+    pub at: Time,
+    /// What happened: `RolledBack`.
+    #[schemars(length(max = 32))]
+    pub happening: String,
+    /// What it is about: `problem`, `drift`, or `rollout/`, `engine/` or `objective/` and a name.
+    #[schemars(length(max = 128))]
+    pub topic: String,
+    /// What makes it the same happening as before.
+    #[schemars(length(max = 1024))]
+    pub fingerprint: String,
+    /// How much it matters: `critical`, `error`, `warning` or `info`.
+    #[schemars(length(max = 16))]
+    pub severity: String,
+    /// What happened, in words.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Hash of the plan that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub plan: Option<String>,
+    /// Names of its receivers.
+    #[schemars(length(max = 8), inner(length(max = 63)))]
+    pub receivers: Vec<String>,
 }
 
 /// Stage of an AgentDeployment, as a summary for people. Programs read the conditions.
@@ -264,6 +304,11 @@ pub struct ResolvedImage {
     /// Digest of the content.
     #[schemars(length(max = 512))]
     pub digest: String,
+    /// The same image by digest, as it can be pulled. New plans name it so. Absent where the image was imported into
+    /// its node, which has no such name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub pinned: Option<String>,
 }
 
 /// One engine under consideration.

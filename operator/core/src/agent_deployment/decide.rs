@@ -11,22 +11,23 @@ use slipway_crds::{
 
 use super::{
     facts,
-    monitoring::{alerts, announcements, autoscaling, drift, scaling},
+    monitoring::{alerts, announcements, autoscaling, drift, scaling, undelivered},
     outcome::{Background, Outcome, unknown_receivers},
     parts::{Halt, Parts, Planned},
     pipeline,
     profiling::{self, repetitions, reprofiling},
+    resolve::fetch,
     rollout::{
         self, RolledOut,
         approval::{self, Asked},
-        revision::{self, PlanInputs, Revision, Target},
+        revision::{self, PlanInputs, PlannedEngine, Revision, Target},
     },
     status,
     world::World,
 };
 use crate::{
     artifact_store,
-    plan::{Child, Note, Plan, RESYNC},
+    plan::{Child, Note, Plan, RESYNC, UNWATCHED},
     why::{Blocked, Why},
 };
 
@@ -58,13 +59,18 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     if outcome.serving.is_some() && !status.slo.is_empty() {
         parts.add(Parts::look_within(LOOK));
     }
-    let announcements = announcements::announce(world, &outcome, &status, &parts.notes);
+    let news = announcements::announce(world, &outcome, &status, &parts.notes);
+    let (undelivered, announcements) = undelivered::next(world, news);
+    if !announcements.is_empty() {
+        // That they have been delivered is no event of the API server's.
+        parts.add(Parts::look_within(UNWATCHED));
+    }
     // All that was found is in the status.
     let Parts { children, removals, notes, requeue, found: _ } = parts;
     Ok(Plan {
         children,
         removals,
-        status,
+        status: AgentDeploymentStatus { undelivered, ..status },
         notes,
         announcements,
         requeue: requeue.map_or(RESYNC, |time| time.min(RESYNC)),
@@ -77,8 +83,9 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
     if let Some(kept) = kept(world, &inputs) {
         let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
         let target = Target { hash, input_hash, plan: kept.plan.clone() };
+        let Planned { value: restored, parts } = fetch::restore(world);
         // It was let through when it was made.
-        return Parts::default().with(Ok(Asked { target: Ok(target), proposal: None }));
+        return parts.with(restored.map(|()| Asked { target: Ok(target), proposal: None }));
     }
     Planned::of(|parts| match parts.join(pipeline::chosen(world, &inputs)) {
         Ok(chosen) => Ok(parts.join(approval::ask(world, chosen))),
@@ -90,8 +97,19 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
 /// The kept revision of these inputs. One that a later measurement of the same spec chose stands for that spec from then on.
 fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
     let of_spec = world.revisions.iter().rev().filter(|revision| revision.inputs().spec == inputs.spec);
+    let of_spec = of_spec.filter(|revision| !is_lost(world, revision));
     let latest = of_spec.max_by_key(|revision| revision.inputs().repetition)?;
     (latest.inputs().repetition >= inputs.repetition).then_some(latest)
+}
+
+/// Whether the store lost what a revision serves, and the engine was built again as something else: its pods cannot
+/// start any more.
+fn is_lost(world: &World, revision: &Revision) -> bool {
+    let PlannedEngine { name, manifest_digest, .. } = &revision.plan.engine;
+    world.engines.get(name).is_some_and(|engine| {
+        engine.artifact.is_some()
+            && engine.lost.as_ref().is_some_and(|lost| lost.manifest_digest == manifest_digest.as_str())
+    })
 }
 
 /// What is told once, when it is new.

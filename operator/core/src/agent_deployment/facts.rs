@@ -214,9 +214,12 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         | Why::JobUnscheduled { job, .. }
         | Why::ImageUnavailable { job, .. }
         | Why::SecretUnavailable { job, .. }
+        | Why::PodsRefused { job, .. }
+        | Why::CheckpointMissing { job, .. }
         | Why::JobRunning { job, .. }
         | Why::JobRetrying { job, .. } => job.name.clone(),
         Why::NoEngine { .. } => hash(&engines.iter().map(|engine| &engine.name).collect::<Vec<_>>()),
+        Why::BuildingAgain { manifest, .. } => manifest.clone(),
         Why::EnginesBuilding { .. } | Why::MeasuringQuality { .. } => String::new(),
         Why::Profiling { profile, .. }
         | Why::ProfilingFailed { profile, .. }

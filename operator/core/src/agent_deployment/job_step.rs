@@ -13,7 +13,7 @@ use crate::{
         kind::{JobKind, JobRef},
         view::JobPhase,
     },
-    plan::{AT_ONCE, SOON},
+    plan::{AT_ONCE, SOON, UNWATCHED},
     why::Why,
 };
 
@@ -49,16 +49,20 @@ impl JobStep<'_> {
             now: world.now,
         });
         let parts = match &step {
-            AttemptStep::Record(attempt) => {
-                let found = Found { jobs: vec![self.attempted(*attempt)], ..Found::default() };
-                Parts::of_found(found).and(Parts::look_within(AT_ONCE))
-            }
+            AttemptStep::Record(attempt) => self.record(*attempt),
             AttemptStep::Wait(Why::JobRetrying { .. }) => Parts::look_within(SOON),
+            AttemptStep::Wait(why) if why.is_unwatched() => Parts::look_within(UNWATCHED),
             AttemptStep::Create(_) | AttemptStep::Wait(_) | AttemptStep::Succeeded { .. } | AttemptStep::GivenUp(_) => {
                 Parts::default()
             }
         };
         parts.with(step)
+    }
+
+    /// An attempt in the status, and nothing else.
+    pub(super) fn record(&self, attempt: i32) -> Parts {
+        let found = Found { jobs: vec![self.attempted(attempt)], ..Found::default() };
+        Parts::of_found(found).and(Parts::look_within(AT_ONCE))
     }
 
     /// Of most kinds only the latest input is of interest; several engines are evaluated side by side.

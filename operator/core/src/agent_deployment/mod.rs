@@ -4,6 +4,7 @@
 //! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the phases.
 
 pub mod decide;
+pub mod engine_users;
 pub mod engines;
 mod facts;
 mod job_step;
@@ -18,6 +19,7 @@ pub mod resolve;
 pub mod rollout;
 pub mod status;
 pub mod task;
+pub mod wakes;
 pub mod world;
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         },
         configuration: choice.configuration.clone(),
         max_in_flight: choice.level,
-        triton_image: resolved.custom.triton_image.clone(),
+        triton_image: resolved.serving_image(),
         worker_image: world.settings.images.worker.clone(),
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),

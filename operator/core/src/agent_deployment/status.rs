@@ -133,6 +133,7 @@ fn stage(outcome: &Outcome) -> Stage {
         | Why::JobUnscheduled { job, .. }
         | Why::ImageUnavailable { job, .. }
         | Why::SecretUnavailable { job, .. }
+        | Why::PodsRefused { job, .. }
         | Why::JobRunning { job, .. }
         | Why::JobRetrying { job, .. }
         | Why::JobFailed { job, .. } => match job.kind {
@@ -140,6 +141,8 @@ fn stage(outcome: &Outcome) -> Stage {
             JobKind::Resolve | JobKind::Build | JobKind::Quality | JobKind::Profile => Stage::Resolving,
         },
         Why::EnginesBuilding { .. }
+        | Why::BuildingAgain { .. }
+        | Why::CheckpointMissing { .. }
         | Why::NoEngine { .. }
         | Why::CalibrationUnusable { .. }
         | Why::DatasetUnusable { .. }

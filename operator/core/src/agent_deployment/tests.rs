@@ -11,6 +11,7 @@ mod capacity;
 mod capacity_histories;
 mod cluster;
 mod drift;
+mod fixtures;
 mod in_place;
 mod layouts;
 mod no_build;

@@ -1,6 +1,9 @@
 //! What is known of an AgentDeployment when it is decided on. Plain data.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -44,6 +47,8 @@ pub struct World {
     pub spec: AgentDeploymentSpec,
     /// What was recorded last.
     pub status: AgentDeploymentStatus,
+    /// Notifications of the status that are on their way to nobody any more, by id.
+    pub settled: BTreeSet<String>,
     /// Whether the claim of the store is bound; absent if there is no claim yet.
     pub store_bound: Option<bool>,
     /// The data set of the quality objective; absent if there is no such objective.

@@ -88,7 +88,7 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
         empty_dir(OUTPUT_VOLUME),
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
     ];
-    let init_containers = match &order {
+    let in_order = match &order {
         Order::Custom => vec![builder(world, &source_digest)],
         Order::TensorRtLlm(order) => {
             volumes.extend(tool_volumes(world));
@@ -99,6 +99,7 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
             vec![install_worker(&world.settings), assemble(world, &source_digest)]
         }
     };
+    let init_containers = std::iter::once(check_checkpoint(world, &source_digest)).chain(in_order).collect();
     let parts = JobParts {
         name: name.to_owned(),
         namespace: world.namespace.clone(),
@@ -113,6 +114,16 @@ pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), Bu
         deadline_seconds: world.settings.jobs.build_deadline_seconds,
     };
     Ok((config_map, job(&world.settings, parts)))
+}
+
+/// Says when the checkpoint is not in the store: the kubelet would mount an empty folder in its place, and a builder
+/// would blame the model.
+fn check_checkpoint(world: &EngineWorld, source_digest: &Digest) -> Container {
+    let source = format!("--source-digest={source_digest}");
+    Container {
+        volume_mounts: Some(vec![read_only(mount(STORE_VOLUME, paths::STORE_DIR))]),
+        ..worker_container(&world.settings, "check-checkpoint", &["check-checkpoint", &source])
+    }
 }
 
 /// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         EngineStatus,
-        engine::{AttemptFailure, BuildAttempt, EngineArtifact},
+        engine::{AttemptFailure, EngineArtifact},
     },
 };
 use slipway_worker_contract::{BuildResult, EngineRef, Outcome, paths};
 
-use super::{build, status, world::EngineWorld};
+use super::{build, lost, status, unused, world::EngineWorld};
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
         view::{JobPhase, JobView},
     },
-    plan::{AT_ONCE, Child, Note, Plan, SOON},
+    plan::{AT_ONCE, Child, Note, Plan, SOON, UNWATCHED},
     why::{Blocked, Step, Why},
 };
 
@@ -31,12 +32,16 @@ const MAX_VERSION: usize = 256;
 
 /// Decides what comes next.
 pub fn decide(world: &EngineWorld) -> Plan<EngineStatus> {
-    let (plan, step) = match world.status.artifact {
-        Some(_) => (Plan::keeping(world.status.clone()), Ok(())),
-        None => build_step(world),
+    let prefix = job_prefix(world);
+    let (plan, step) = match (lost::artifact(world, &prefix), &world.status.artifact) {
+        (Some(again), _) => again,
+        (None, Some(_)) => (Plan::keeping(world.status.clone()), Ok(())),
+        (None, None) => build_step(world, &prefix),
     };
-    let status = status::complete(world, &step, plan.status);
-    Plan { status, ..plan }
+    let status = lost::settled(plan.status);
+    let step = lost::explained(step, &status);
+    let status = status::complete(world, &step, status);
+    unused::collected(world, Plan { status, ..plan })
 }
 
 /// Name of the Jobs of an Engine, without the number of the attempt.
@@ -44,24 +49,28 @@ fn job_prefix(world: &EngineWorld) -> String {
     format!("{}-{}", JobKind::Build.as_str(), world.name.trim_start_matches("engine-"))
 }
 
-fn build_step(world: &EngineWorld) -> (Plan<EngineStatus>, Step<()>) {
-    let prefix = job_prefix(world);
+fn build_step(world: &EngineWorld, prefix: &str) -> (Plan<EngineStatus>, Step<()>) {
     let recorded = world.status.attempts.last().map_or(0, |attempt| attempt.number);
-    let name = job_name(&prefix, recorded);
+    let name = job_name(prefix, recorded);
     let job = world.jobs.get(&name);
-    let plan = Plan::keeping(with_failure(job, world.status.clone()));
+    let status = with_failure(job, world.status.clone());
+    if let Some(waiting) = lost::checkpoint(world, job, prefix, &status) {
+        return waiting;
+    }
+    let plan = Plan::keeping(status);
+    let attempts_before = world.status.lost.as_ref().map_or(0, |lost| lost.attempts_before);
     let next = attempts::decide(Attempts {
         kind: JobKind::Build,
-        job_prefix: &prefix,
+        job_prefix: prefix,
         recorded,
-        max_attempts: world.settings.jobs.max_attempts,
+        max_attempts: world.settings.jobs.max_attempts.saturating_add(attempts_before),
         job,
         now: world.now,
     });
     match next {
         AttemptStep::Record(attempt) => {
-            let job = JobRef { kind: JobKind::Build, name: job_name(&prefix, attempt) };
-            let status = with_attempt(attempt, &job.name, plan.status);
+            let job = JobRef { kind: JobKind::Build, name: job_name(prefix, attempt) };
+            let status = lost::with_attempt(attempt, &job.name, plan.status);
             (Plan { status, requeue: AT_ONCE, ..plan }, Err(Blocked::Waiting(Why::JobStarting { job })))
         }
         AttemptStep::Create(_) => match build::build_job(world, &name) {
@@ -74,6 +83,9 @@ fn build_step(world: &EngineWorld) -> (Plan<EngineStatus>, Step<()>) {
         },
         AttemptStep::Wait(why @ Why::JobRetrying { .. }) => {
             (Plan { requeue: SOON, ..plan }, Err(Blocked::Waiting(why)))
+        }
+        AttemptStep::Wait(why) if why.is_unwatched() => {
+            (Plan { requeue: UNWATCHED, ..plan }, Err(Blocked::Waiting(why)))
         }
         AttemptStep::Wait(why) => (plan, Err(Blocked::Waiting(why))),
         AttemptStep::GivenUp(why) => {
@@ -110,11 +122,6 @@ fn is_stalled_already(world: &EngineWorld) -> bool {
     world.status.conditions.iter().any(|c| c.type_ == "Stalled" && c.status == "True")
 }
 
-fn with_attempt(number: i32, job: &str, mut status: EngineStatus) -> EngineStatus {
-    status.attempts.push(BuildAttempt { number, job: job.to_owned(), failure: None });
-    status
-}
-
 /// Writes the failure of the latest attempt beside it; an attempt that is made once more loses its old failure.
 fn with_failure(job: Option<&JobView>, mut status: EngineStatus) -> EngineStatus {
     let failure = match job.map(|job| &job.phase) {
@@ -125,6 +132,7 @@ fn with_failure(job: Option<&JobView>, mut status: EngineStatus) -> EngineStatus
             JobPhase::Unscheduled { .. }
             | JobPhase::ImageUnavailable(_)
             | JobPhase::SecretUnavailable(_)
+            | JobPhase::PodsRefused(_)
             | JobPhase::Running { .. }
             | JobPhase::Succeeded { .. },
         )
@@ -157,6 +165,7 @@ fn artifact(world: &EngineWorld, result: &BuildResult, milliseconds: i64) -> Eng
         manifest_digest: result.manifest_digest.to_string(),
         location: paths::engine(&reference),
         size_bytes: bytes(result),
+        recorded_at: Some(Time(world.now)),
         build_milliseconds: milliseconds,
         step_milliseconds: bounded(&result.durations_millis)
             .map(|(step, taken)| (step, i64::try_from(*taken).unwrap_or(i64::MAX)))

@@ -29,4 +29,23 @@ pub struct EngineWorld {
     pub status: EngineStatus,
     /// Its Jobs, by name.
     pub jobs: BTreeMap<String, JobView>,
+    /// Its resource version.
+    pub resource_version: String,
+    /// Whether anybody names it.
+    pub used: Use,
+    /// When a pod last missed its artifact in the store; absent where none did.
+    pub missed_at: Option<Timestamp>,
+    /// When its checkpoint was last fetched; absent where no Job says so.
+    pub fetched_at: Option<Timestamp>,
+}
+
+/// Whether anybody names an Engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Somebody does.
+    Used,
+    /// Nobody does.
+    Unused,
+    /// Something that may name it cannot be read by this version, or the Engine was not made by Slipway.
+    Unknown,
 }

@@ -5,7 +5,8 @@
 //! more.
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_worker_contract::Outcome;
+use slipway_crds::v1alpha1::agent_deployment::JobAttempt;
+use slipway_worker_contract::{FailureClass, Outcome};
 
 use super::{
     kind::{JobKind, JobRef},
@@ -58,6 +59,12 @@ pub fn job_name(prefix: &str, attempt: i32) -> String {
     format!("{prefix}-{attempt}")
 }
 
+/// Name of the Job of the attempt that a status has.
+pub fn job_of(attempt: &JobAttempt) -> String {
+    let JobAttempt { kind, input_hash, attempt } = attempt;
+    job_name(&format!("{kind}-{input_hash}"), *attempt)
+}
+
 /// Decides what comes next.
 pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
     let Attempts { kind, job_prefix, recorded, max_attempts, job, now } = attempts;
@@ -76,6 +83,7 @@ pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
         JobPhase::SecretUnavailable(message) => {
             AttemptStep::Wait(Why::SecretUnavailable { job, message: message.clone() })
         }
+        JobPhase::PodsRefused(message) => AttemptStep::Wait(Why::PodsRefused { job, message: message.clone() }),
         JobPhase::Running { started_at } => {
             let seconds = started_at.map_or(0, |start| now.duration_since(start).as_secs());
             AttemptStep::Wait(Why::JobRunning { job, seconds })
@@ -84,7 +92,9 @@ pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
             AttemptStep::Succeeded { outcome: outcome.clone(), milliseconds: *milliseconds }
         }
         JobPhase::Failed { class, failure, finished_at } => {
-            if !class.retries() || recorded >= max_attempts {
+            // An engine that the store lost is built again meanwhile.
+            let comes_back = *class == FailureClass::MissingArtifact;
+            if !(class.retries() || comes_back) || recorded >= max_attempts {
                 return AttemptStep::GivenUp(Why::JobFailed { job, class: class.as_str(), failure: failure.clone() });
             }
             let waited = finished_at.map_or(SignedDuration::MAX, |end| now.duration_since(end));

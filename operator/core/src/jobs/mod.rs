@@ -3,6 +3,7 @@
 
 pub mod attempts;
 pub mod kind;
+pub mod refused;
 pub mod task;
 pub mod template;
 pub mod triton;

@@ -23,6 +23,30 @@ pub struct JobView {
     pub phase: JobPhase,
     /// Content digests of its containers' images, by the reference that the pod names.
     pub image_digests: BTreeMap<String, String>,
+    /// The same images by digest, where they can be pulled so.
+    pub pinned_images: BTreeMap<String, String>,
+    /// What it fetches from where; absent of other Jobs, and of fetch Jobs of releases that did not say so.
+    pub fetch: Option<FetchView>,
+    /// The AgentDeployment that it was created for, by its label.
+    pub agent_deployment: Option<String>,
+    /// When it ended, if it has.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What a fetch Job brings, as its annotations say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchView {
+    /// Digest of the source.
+    pub content: String,
+    /// Hash of the URI and the Secret by which it takes the source.
+    pub place: String,
+}
+
+impl FetchView {
+    fn of(job: &Job) -> Option<Self> {
+        let annotation = |key| job.annotations().get(key).cloned();
+        Some(Self { content: annotation(labels::FETCH_CONTENT)?, place: annotation(labels::FETCH_PLACE)? })
+    }
 }
 
 /// Jobs that are not being deleted, by name, each with its pods.
@@ -52,6 +76,8 @@ pub enum JobPhase {
     ImageUnavailable(String),
     /// The pod has a node and waits for what it mounts: the Secrets that it names are not there.
     SecretUnavailable(String),
+    /// The API server refuses its pod, in its words: a quota, a limit range or an admission policy.
+    PodsRefused(String),
     /// At work, since its pod started.
     Running {
         /// When the pod started; absent before.
@@ -76,6 +102,20 @@ pub enum JobPhase {
 }
 
 impl JobView {
+    /// A Job of which nothing but its phase is known.
+    #[cfg(test)]
+    pub(crate) fn in_phase(name: impl Into<String>, phase: JobPhase) -> Self {
+        Self {
+            name: name.into(),
+            phase,
+            image_digests: BTreeMap::new(),
+            pinned_images: BTreeMap::new(),
+            fetch: None,
+            agent_deployment: None,
+            ended_at: None,
+        }
+    }
+
     /// Puts together what Job and pods say. `pods` are the pods of this Job; the youngest counts.
     pub fn new(job: &Job, pods: &[Pod]) -> Self {
         let name = job.metadata.name.clone().unwrap_or_default();
@@ -85,7 +125,15 @@ impl JobView {
             Some((Finish::Failed { reason, message }, at)) => failed(pod, &reason, &message, at),
             None => pod.map_or(JobPhase::Running { started_at: None }, pending_or_running),
         };
-        Self { name, phase, image_digests: pod.map(image_digests).unwrap_or_default() }
+        Self {
+            name,
+            phase,
+            image_digests: pod.map(image_digests).unwrap_or_default(),
+            pinned_images: pod.map(pinned_images).unwrap_or_default(),
+            fetch: FetchView::of(job),
+            agent_deployment: job.labels().get(labels::AGENT_DEPLOYMENT).cloned(),
+            ended_at: finished(job).and_then(|(_, at)| at),
+        }
     }
 }
 
@@ -342,17 +390,44 @@ pub fn digests_by_container(pod: &Pod) -> BTreeMap<String, String> {
     reported.map(|container| (container.name.clone(), digest(&container.image_id))).collect()
 }
 
+/// Images by digest, by the reference that the pod names: `repository@sha256:...` of the very repository. A node that
+/// knows the content by another repository, or by none, gives a name that other nodes may not be able to pull.
+fn pinned_images(pod: &Pod) -> BTreeMap<String, String> {
+    let references = references(pod);
+    let pinned = |container: &ContainerStatus| {
+        let reference = *references.get(container.name.as_str())?;
+        let (repository, digest) = container.image_id.rsplit_once('@')?;
+        let repository = repository.rsplit_once("://").map_or(repository, |(_, name)| name);
+        let own = repository_of(reference);
+        let is_own = repository == own
+            || repository
+                .strip_prefix("docker.io/")
+                .is_some_and(|short| short == own || short.strip_prefix("library/") == Some(own));
+        (is_own && digest.starts_with("sha256:")).then(|| (reference.to_owned(), format!("{own}@{digest}")))
+    };
+    container_statuses(pod).into_iter().filter_map(pinned).collect()
+}
+
+/// A reference without its tag and digest; a colon before the last slash belongs to the registry's port.
+fn repository_of(reference: &str) -> &str {
+    let name = reference.split('@').next().unwrap_or(reference);
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
+/// The references of a pod's containers, by their names.
+fn references(pod: &Pod) -> BTreeMap<&str, &str> {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    containers.filter_map(|c| Some((c.name.as_str(), c.image.as_deref()?))).collect()
+}
+
 /// Content digests by image reference. The kubelet reports `repository@sha256:...` where the image came from a registry
 /// and the bare digest of its configuration where it was imported.
 fn image_digests(pod: &Pod) -> BTreeMap<String, String> {
-    let Some(spec) = &pod.spec else { return BTreeMap::new() };
-    let references: BTreeMap<&str, &str> = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .chain(&spec.containers)
-        .filter_map(|c| Some((c.name.as_str(), c.image.as_deref()?)))
-        .collect();
+    let references = references(pod);
     let by_container = digests_by_container(pod).into_iter();
     by_container.filter_map(|(name, digest)| Some(((*references.get(name.as_str())?).to_owned(), digest))).collect()
 }

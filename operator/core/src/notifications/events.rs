@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 /// Events of an AgentDeployment that people may want to be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,6 +152,9 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// Every severity.
+    pub const ALL: [Self; 4] = [Self::Critical, Self::Error, Self::Warning, Self::Info];
+
     /// The name in payloads.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -175,6 +179,20 @@ pub enum Topic {
     Drift,
     /// Whatever keeps the AgentDeployment from going on: one thing at a time.
     Problem,
+}
+
+impl Topic {
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub fn read(text: &str) -> Option<Self> {
+        Some(match text.split_once('/') {
+            Some(("rollout", plan)) => Self::Rollout(plan.to_owned()),
+            Some(("engine", name)) => Self::Engine(name.to_owned()),
+            Some(("objective", name)) => Self::Objective(name.to_owned()),
+            None if text == "drift" => Self::Drift,
+            None if text == "problem" => Self::Problem,
+            Some(_) | None => return None,
+        })
+    }
 }
 
 impl fmt::Display for Topic {
@@ -223,6 +241,17 @@ pub struct Announcement {
     pub at: Timestamp,
     /// Names of the receivers.
     pub receivers: Vec<String>,
+}
+
+impl Announcement {
+    /// The same for every attempt, and for no other announcement: receivers take an event once by it.
+    pub fn id(&self) -> String {
+        let Self { subject, topic, happening, fingerprint, at, .. } = self;
+        let text = format!("{}/{topic}/{}/{fingerprint}/{at}", subject.uid, happening.as_str());
+        let digest = Sha256::digest(text.as_bytes());
+        let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("msg_{digits}")
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@ use slipway_crds::conditions::Reason;
 use super::Why;
 
 impl Why {
+    /// Whether its end is reported by no watch: a Job whose pod is not admitted, or not seen yet.
+    pub fn is_unwatched(&self) -> bool {
+        matches!(self, Self::PodsRefused { .. } | Self::JobRunning { seconds: 0, .. })
+    }
+
     /// The reason, for conditions, events and metric labels.
     pub fn reason(&self) -> Reason {
         match self {
@@ -17,10 +22,12 @@ impl Why {
             Self::JobUnscheduled { .. } => Reason::WaitingForCapacity,
             Self::ImageUnavailable { .. } => Reason::ImageUnavailable,
             Self::SecretUnavailable { .. } => Reason::SecretUnavailable,
+            Self::PodsRefused { .. } => Reason::PodsRefused,
             Self::JobRunning { .. } => Reason::JobRunning,
             Self::JobRetrying { .. } => Reason::JobRetrying,
             Self::JobFailed { .. } => Reason::JobFailed,
             Self::EnginesBuilding { .. } => Reason::BuildingEngines,
+            Self::BuildingAgain { .. } | Self::CheckpointMissing { .. } => Reason::ArtifactLost,
             Self::NoEngine { .. } => Reason::NoEngine,
             Self::DatasetUnusable { .. } => Reason::DatasetUnusable,
             Self::MeasuringQuality { .. } => Reason::MeasuringQuality,

@@ -411,6 +411,24 @@ fn every_pod_goes_to_the_nodes_of_the_spec(
     assert_eq!(wrong, NONE);
 }
 
+/// A quota of the namespace refuses a pod with a container that says nothing of them.
+#[rstest]
+fn every_container_of_ours_in_a_job_has_requests_and_limits(
+    #[values("minimal", "full", "claim", "profiled", "agent-run", "tensorrt-llm", "vllm")] fixture_name: &str,
+) {
+    let objects = fixture(fixture_name);
+    let jobs: Vec<_> = objects.kind("Job").map(|job| &job["spec"]["template"]).collect();
+    let ours = jobs.iter().flat_map(|template| containers(template)).filter(|container| {
+        text(container, "image") == "registry.example/worker:1" || text(container, "name") == "profile"
+    });
+    let lacks = |container: &&Value| {
+        let quantity = |kind: &str, name: &str| container["resources"][kind][name].is_string();
+        !["requests", "limits"].into_iter().all(|kind| quantity(kind, "cpu") && quantity(kind, "memory"))
+    };
+    let wrong: Vec<_> = ours.filter(lacks).map(|container| text(container, "name")).collect();
+    assert_eq!(wrong, Vec::<&str>::new());
+}
+
 /// A GPU is held by Triton and by the builder, and by nobody who needs none.
 #[rstest]
 // Triton last of the revision, and of the baseline of a canary.

@@ -1,6 +1,9 @@
 //! The objects of an AgentDeployment, with the clock, the names of Jobs and the digests held still.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
@@ -33,7 +36,10 @@ use slipway_operator_core::{
         world::{PoolsView, RouteView, RulesView, World},
     },
     artifact_store,
-    engine::{build::build_job, world::EngineWorld},
+    engine::{
+        build::build_job,
+        world::{EngineWorld, Use},
+    },
     plan::Child,
     settings::Settings,
 };
@@ -78,6 +84,7 @@ fn world(object: &AgentDeployment) -> World {
         owner: object.controller_owner_ref(&()).expect("the fixture has a name"),
         spec: object.spec,
         status: AgentDeploymentStatus::default(),
+        settled: BTreeSet::new(),
         store_bound: None,
         dataset: None,
         calibration: None,
@@ -142,8 +149,8 @@ impl Objects {
         let mut all = vec![value(&artifact_store::claim(&world.namespace, &world.settings.store))];
         let (task, job) = resolve::build::resolve_job::resolve_job(&world, "resolve-0123456789-1", &custom);
         all.extend([value(&task), value(&job)]);
-        let (task, job) =
-            resolve::build::fetch_job::fetch_job(&world, "fetch-0123456789-1", &world.spec.model.uri, digest("a"));
+        let from = (world.spec.model.uri.as_str(), "0123456789");
+        let (task, job) = resolve::build::fetch_job::fetch_job(&world, "fetch-0123456789-1", from, digest("a"));
         all.extend([value(&task), value(&job)]);
         let engine =
             engines::build::engine::engine(&world, "engine-0123456789", engine_build(&world), &custom.builder_image);
@@ -301,6 +308,10 @@ fn engine_world(engine: &slipway_crds::v1alpha1::Engine) -> EngineWorld {
         spec: engine.spec,
         status: EngineStatus::default(),
         jobs: BTreeMap::new(),
+        resource_version: "1".to_owned(),
+        used: Use::Used,
+        missed_at: None,
+        fetched_at: None,
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Site {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     breaks: Mutex<BTreeMap<String, usize>>,
     refusals: Mutex<BTreeMap<String, Vec<StatusCode>>>,
+    retry_after: Mutex<Option<u32>>,
     token: Mutex<Option<String>>,
     requests: Mutex<Vec<String>>,
 }
@@ -66,6 +67,12 @@ impl Server {
         self
     }
 
+    /// Refusals ask to be left alone for so many seconds.
+    pub fn retry_after(&self, seconds: u32) -> &Self {
+        *self.site.retry_after.lock().unwrap() = Some(seconds);
+        self
+    }
+
     pub fn require_token(&self, token: &str) -> &Self {
         *self.site.token.lock().unwrap() = Some(format!("Bearer {token}"));
         self
@@ -84,7 +91,9 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
     let seen = start.map_or_else(|| path.clone(), |start| format!("{path} {start}"));
     site.requests.lock().unwrap().push(seen);
     if let Some(status) = site.refusals.lock().unwrap().get_mut(&path).and_then(Vec::pop) {
-        return status.into_response();
+        let seconds = *site.retry_after.lock().unwrap();
+        let headers = seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+        return headers.map_or_else(|| status.into_response(), |headers| (status, headers).into_response());
     }
     let token = site.token.lock().unwrap().clone();
     if token.is_some() && text(header::AUTHORIZATION) != token {

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::http::StatusCode;
@@ -340,6 +340,31 @@ async fn a_server_that_recovers_is_waited_for_and_one_that_does_not_is_infrastru
     let error = bench.resolve(&bench.folder_url()).await.unwrap_err();
     assert_eq!(error.class(), FailureClass::Infrastructure);
     assert!(failure::chain(&error).ends_with("/m/manifest.json answered 502 Bad Gateway"));
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_the_store_lost_is_missed_and_not_taken_for_a_bad_model() {
+    let bench = Bench::new().await.with_folder();
+    let resolved = bench.resolve(&bench.folder_url()).await.unwrap();
+    let store = bench.dir.path().join("store");
+    let task = FetchTask { uri: resolved.uri, source_digest: resolved.source_digest.clone() };
+    fetch::run(&task, &bench.access, &store).await.unwrap();
+    fetch::check(&resolved.source_digest, &store).unwrap();
+    fs::remove_file(store.join(paths::checkpoint_files(&resolved.source_digest)).join("model.safetensors")).unwrap();
+    let error = fetch::check(&resolved.source_digest, &store).unwrap_err();
+    assert_eq!(error.class(), FailureClass::MissingArtifact);
+    let again = fetch::run(&task, &bench.access, &store).await.unwrap();
+    assert!(again.transferred_bytes > 0, "fetched again: {again:?}");
+    fetch::check(&resolved.source_digest, &store).unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+    let bench = Bench::new().await.with_folder();
+    bench.server.refuse("/m/manifest.json", &[StatusCode::TOO_MANY_REQUESTS]).retry_after(1);
+    let before = Instant::now();
+    bench.resolve(&bench.folder_url()).await.unwrap();
+    assert!(before.elapsed() >= Duration::from_secs(1), "{:?}", before.elapsed());
 }
 
 #[tokio::test]

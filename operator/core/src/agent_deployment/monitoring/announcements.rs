@@ -12,9 +12,10 @@ use slipway_crds::{
     },
 };
 
+use super::undelivered;
 use crate::{
     agent_deployment::{facts, outcome::Outcome, world::World},
-    notifications::events::{Announcement, Happening, Role, Severity, Subject, Topic},
+    notifications::events::{Announcement, Happening, Role, Severity, Topic},
     plan::{About, Note},
     why::{Blocked, Why},
 };
@@ -160,9 +161,9 @@ impl Teller<'_> {
 
     fn announcement(&self, words: Words) -> Announcement {
         let Words { topic, happening, fingerprint, message, plan } = words;
-        let World { now, name, namespace, generation, owner, .. } = self.world;
+        let World { now, generation, .. } = self.world;
         Announcement {
-            subject: Subject { namespace: namespace.clone(), name: name.clone(), uid: owner.uid.clone() },
+            subject: undelivered::subject(self.world),
             topic,
             happening,
             fingerprint,
@@ -170,7 +171,7 @@ impl Teller<'_> {
             message,
             generation: *generation,
             plan,
-            at: *now,
+            at: undelivered::as_written(*now),
             receivers: self.receivers.clone(),
         }
     }

@@ -11,3 +11,4 @@ pub mod load;
 pub mod objectives;
 pub mod observed_objectives;
 pub mod scaling;
+pub(super) mod undelivered;

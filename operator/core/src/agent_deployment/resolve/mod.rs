@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod fetch;
+mod fetch_source;
 
 use serde::Serialize;
 use slipway_backends::{no_build, tensorrt_llm::version};
@@ -35,6 +36,18 @@ pub(super) struct Resolved {
     pub(super) builder_image_digest: String,
     /// The user's builder; with another backend its image builds and serves, without options.
     pub(super) custom: CustomEngine,
+    /// The builder's image by digest, where it can be pulled so.
+    pub(super) pinned_image: Option<String>,
+}
+
+impl Resolved {
+    /// The image that serves. By digest where it is the one whose digest is known: a tag that moves would change pods
+    /// without a canary.
+    pub(super) fn serving_image(&self) -> String {
+        let CustomEngine { builder_image, triton_image, .. } = &self.custom;
+        let pinned = self.pinned_image.clone().filter(|_| builder_image == triton_image);
+        pinned.unwrap_or_else(|| triton_image.clone())
+    }
 }
 
 /// What builds and serves.
@@ -126,6 +139,7 @@ fn recorded(world: &World, step: &JobStep<'_>, custom: &CustomEngine) -> Option<
         model,
         builder_image_digest: image.digest.clone(),
         custom: custom.clone(),
+        pinned_image: image.pinned.clone(),
     })
 }
 
@@ -149,10 +163,15 @@ fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: Cust
         shape: shape.as_deref().filter(|_| world.spec.engine.backend.build() != Build::Custom).map(resolved_shape),
         fetched: false,
     };
-    let image = ResolvedImage { reference: custom.builder_image.clone(), digest: builder_image_digest.clone() };
+    let pinned_image = world.jobs.get(&job.name).and_then(|job| job.pinned_images.get(&custom.builder_image).cloned());
+    let image = ResolvedImage {
+        reference: custom.builder_image.clone(),
+        digest: builder_image_digest.clone(),
+        pinned: pinned_image.clone(),
+    };
     let note = Parts::of_notes([Note::normal(Reason::ModelResolved, story(&model, files))]);
     let found = Found { model: Some(model.clone()), images: Some(vec![image]), ..Found::default() };
-    note.and(Parts::of_found(found)).with(Ok(Resolved { model, builder_image_digest, custom }))
+    note.and(Parts::of_found(found)).with(Ok(Resolved { model, builder_image_digest, custom, pinned_image }))
 }
 
 fn resolved_shape(shape: &ModelShape) -> ResolvedShape {

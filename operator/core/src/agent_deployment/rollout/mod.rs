@@ -23,6 +23,7 @@ pub mod revision;
 mod room;
 mod route;
 mod route_contest;
+mod route_patience;
 mod steps;
 mod take_over;
 
@@ -41,8 +42,8 @@ use super::{
     world::World,
 };
 use crate::{
-    plan::{Child, SOON},
-    why::{Blocked, Step, Why},
+    plan::Child,
+    why::{Blocked, Step},
 };
 
 /// What a rollout came to.
@@ -98,14 +99,11 @@ fn roll_out(
         parts.add(record_of(world, target));
         let Turn { next, rollout } = parts.join(bring_up(world, stable, target, recorded));
         let next = next.or_else(|| route::problem(world).map(Blocked::Waiting));
-        if matches!(next, Some(Blocked::Waiting(Why::RouteUnavailable { .. } | Why::RouteContested(_)))) {
-            // Neither Gateways nor routes are watched.
-            parts.add(Parts::look_within(SOON));
-        }
+        let route_unavailable_since = parts.join(route_patience::recorded(world, next.as_ref()));
         parts.add(route::remove(world));
         parts.add(route::remove_pools(world, &parts.removals));
         let route_contest = parts.join(route_contest::recorded(world));
-        let rollout = RolloutStatus { route_contest, ..rollout };
+        let rollout = RolloutStatus { route_contest, route_unavailable_since, ..rollout };
         RolledOut::new(rollout.stable.clone().as_deref(), next, Some(rollout))
     })
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     agent_deployment::monitoring::observed_objectives::ObservedObjectives,
     notifications::events::{Announcement, Happening, Role},
-    plan::Severity,
+    plan::{Severity, UNWATCHED},
 };
 
 /// What pods of the serving revision counted: a hundred runs that all took so long.
@@ -187,6 +187,41 @@ fn an_operator_that_takes_over_tells_nothing_again() {
     successor.world = cluster.world;
     successor.settle();
     assert_eq!(successor.news(), Vec::<String>::new());
+}
+
+/// Killed after the status was written, before a receiver had answered.
+#[test]
+fn what_an_operator_had_not_delivered_is_told_by_its_successor() {
+    let mut cluster = with_objective();
+    cluster.world.observed = counted(2_600);
+    cluster.pass(30);
+    let plan = cluster.plan();
+    let told = plan.announcements.clone();
+    assert_eq!(told.iter().map(|told| told.happening).collect::<Vec<_>>(), [Happening::ObjectiveMissed]);
+    cluster.carry_out(plan);
+    cluster.world.settled.clear();
+    cluster.pass(30);
+    let plan = cluster.plan();
+    assert_eq!(plan.announcements, told, "with the id by which receivers detect a duplicate");
+    assert_eq!(plan.requeue, UNWATCHED, "nothing else says that it has been delivered");
+    cluster.carry_out(plan);
+    let plan = cluster.plan();
+    assert_eq!((plan.announcements, plan.status.undelivered), (vec![], vec![]), "delivered");
+}
+
+#[test]
+fn what_no_receiver_takes_fills_no_status() {
+    let mut cluster = with_objective();
+    for round in 0..20 {
+        cluster.world.observed = counted(if round % 2 == 0 { 2_600 } else { 900 });
+        cluster.pass(30);
+        let plan = cluster.plan();
+        cluster.carry_out(plan);
+        cluster.world.settled.clear();
+    }
+    let undelivered = cluster.world.status.undelivered;
+    let latest = undelivered.last().map(|known| known.happening.as_str());
+    assert_eq!((undelivered.len(), latest), (16, Some("ObjectiveMet")), "the oldest make room");
 }
 
 /// An operator of a release before facts were recorded has written the status, in words of its own.

@@ -1,22 +1,22 @@
 //! A cluster as far as planners can see one: it carries plans out, and its Jobs and pods end as a test says.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::{BTreeMap, BTreeSet};
 
 use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use slipway_crds::{
-    identity::ContentHash,
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
         agent_deployment::{Backend, Precision},
     },
 };
-use slipway_worker_contract::{BuildResult, Digest, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
+use slipway_worker_contract::{BuildResult, FailureClass, FetchResult, ModelShape, Outcome, ResolveResult};
 
-use super::tensorrt_llm;
+use super::{fixtures::owner, tensorrt_llm};
 pub(super) use super::{
+    fixtures::{digest, settings},
     routing::{routed_to, weights},
     shown::{lines, metadata_of, name_of},
 };
@@ -29,12 +29,14 @@ use crate::{
         rollout::revision::Revision,
         world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
-    engine::{decide as engine_decide, world::EngineWorld},
+    engine::{
+        decide as engine_decide, lost,
+        world::{EngineWorld, Use},
+    },
     jobs::view::{JobPhase, JobView},
     notifications::events::Announcement,
     plan::{Child, Plan, Removal, RemovalKind},
     reworded,
-    settings::Settings,
 };
 
 const SPEC: &str = "
@@ -59,17 +61,12 @@ pub(super) struct Cluster {
     pub(super) quantization: Option<&'static str>,
     pub(super) quantization_method: Option<&'static str>,
     pub(super) parameter_bytes: Option<u64>,
+    /// When a pod last missed the artifact of its engine in the store.
+    pub(super) missed_at: Option<Timestamp>,
     writes: u32,
 }
 
-pub(super) fn settings(version: &str) -> Arc<Settings> {
-    let yaml = format!(
-        "images: {{worker: 'example.com/worker:{version}', agentRuntime: 'example.com/agent-runtime:{version}'}}\n\
-         notifications: {{receivers: [{{name: team, slack: {{urlFile: url}}}}, {{name: on-call, slack: {{urlFile: url}}}}]}}"
-    );
-    Arc::new(serde_norway::from_str(&yaml).expect("valid settings"))
-}
-
+/// A cluster in which nothing has happened yet.
 pub(super) fn world() -> Cluster {
     let spec: AgentDeploymentSpec = serde_norway::from_str(SPEC).expect("a valid spec");
     let world = World {
@@ -81,6 +78,7 @@ pub(super) fn world() -> Cluster {
         owner: owner("AgentDeployment", "support", "uid-of-support"),
         spec,
         status: AgentDeploymentStatus::default(),
+        settled: BTreeSet::new(),
         store_bound: None,
         dataset: None,
         calibration: None,
@@ -114,24 +112,9 @@ pub(super) fn world() -> Cluster {
         quantization: None,
         quantization_method: None,
         parameter_bytes: None,
+        missed_at: None,
         writes: 0,
     }
-}
-
-fn owner(kind: &str, name: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: "slipway.dev/v1alpha1".to_owned(),
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
-pub(super) fn digest(of: &str) -> Digest {
-    let hash: ContentHash = slipway_crds::identity::content_hash(&of).expect("a text has a hash");
-    hash.as_str().parse().expect("64 digits")
 }
 
 /// How a Job ends.
@@ -254,6 +237,8 @@ impl Cluster {
         // The API server keeps JSON: what does not survive it does not survive.
         let status = serde_json::to_value(&plan.status).expect("a status is JSON");
         self.world.status = serde_json::from_value(status).expect("a status reads what it wrote");
+        // Receivers take everything at once.
+        self.world.settled = plan.announcements.iter().map(Announcement::id).collect();
         self.heard.extend(plan.announcements);
         for child in plan.children {
             self.apply(child);
@@ -275,6 +260,10 @@ impl Cluster {
             spec: spec.clone(),
             status,
             jobs: self.world.jobs.clone(),
+            resource_version: "1".to_owned(),
+            used: Use::Used,
+            missed_at: self.missed_at,
+            fetched_at: lost::fetched_at(&self.world.jobs, &spec.build.source_digest),
         }
     }
 
@@ -425,7 +414,8 @@ impl Cluster {
         };
         let images = tensorrt_llm::builder_images(&self.world.spec.engine);
         let image_digests = images.map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
-        self.world.jobs.insert(name.to_owned(), JobView { name: name.to_owned(), phase, image_digests });
+        let job = self.world.jobs.get_mut(name).unwrap_or_else(|| panic!("no Job {name}"));
+        (job.phase, job.image_digests, job.ended_at) = (phase, image_digests, Some(self.world.now));
     }
 
     /// What resolve finds of a model whose engines are planned by it.

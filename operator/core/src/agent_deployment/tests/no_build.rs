@@ -12,7 +12,7 @@ use slipway_crds::v1alpha1::{
 use slipway_worker_contract::Task;
 
 use super::{
-    cluster::{Cluster, digest, world},
+    cluster::{Cluster, Ending, digest, world},
     quality::{Found, scored},
     tensorrt_llm::{PROFILING, SLO, next, serving_container, stalled},
 };
@@ -98,6 +98,37 @@ fn a_manifest_becomes_an_engine_and_pods_that_speak_as_it_does(
     );
 }
 
+/// With the model resolved on a node that pulled the image, or has it under another name.
+fn resolved_on_node(image_id: Option<&str>) -> Cluster {
+    let mut cluster = h100(VLLM);
+    cluster.settle();
+    let resolve = cluster.running_jobs().remove(0);
+    cluster.end_job(&resolve, Ending::Success);
+    let job = cluster.world.jobs.get_mut(&resolve).expect("the resolve Job exists");
+    job.pinned_images = image_id.map(|id| ("example.com/vllm:25.11".to_owned(), id.to_owned())).into_iter().collect();
+    cluster
+}
+
+/// A tag that moves would change pods of a plan one by one, and nobody would judge it.
+#[rstest]
+#[case::by_digest_where_it_can_be_pulled_so(Some("example.com/vllm@sha256:2e"), "example.com/vllm@sha256:2e")]
+#[case::as_it_is_named_where_it_was_imported(None, "example.com/vllm:25.11")]
+fn a_plan_names_the_image_that_was_checked(#[case] image_id: Option<&str>, #[case] serves: &str) {
+    let cluster = resolved_on_node(image_id).fetched().with_engine_built(Precision::BF16);
+    assert_eq!(serving_container(&cluster, "triton").image.as_deref(), Some(serves));
+}
+
+/// The status of an older release knows no name by digest.
+#[test]
+fn a_plan_keeps_its_text_when_the_operator_learns_to_name_images_by_digest() {
+    let mut cluster = resolved_on_node(None).fetched().with_engine_built(Precision::BF16).with_pods_ready();
+    let revision = cluster.stable();
+    let job = cluster.world.jobs.values_mut().find(|job| job.name.starts_with("resolve-")).expect("it is kept");
+    job.pinned_images.insert("example.com/vllm:25.11".to_owned(), "example.com/vllm@sha256:2e".to_owned());
+    let cluster = cluster.edited(|spec| spec.serving.replicas = 2).with_pods_ready();
+    assert_eq!(cluster.stable(), revision);
+}
+
 #[test]
 fn vllms_own_server_takes_tritons_place() {
     let cluster = h100(OPEN_AI).resolved().fetched();
@@ -178,7 +209,8 @@ fn the_build_job_writes_the_repository_without_a_gpu() {
             .any(|(name, _)| name.contains("gpu"))
     };
     let steps: Vec<_> = all.map(|container| (container.name.clone(), has_gpu(&container))).collect();
-    let expected = [("install-worker", false), ("assemble", false), ("finish-build", false)];
+    let expected =
+        [("check-checkpoint", false), ("install-worker", false), ("assemble", false), ("finish-build", false)];
     assert_eq!(steps, expected.map(|(name, has_gpu)| (name.to_owned(), has_gpu)));
     let data = task.data.unwrap_or_default();
     assert_eq!(data.keys().collect::<Vec<_>>(), ["task.json"]);

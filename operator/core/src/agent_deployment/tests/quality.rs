@@ -1,6 +1,6 @@
 //! The quality gate: who is let through, who is refused, and in which words.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Precision;
@@ -61,7 +61,7 @@ pub(super) fn scored(mut cluster: Cluster, found: Found) -> Cluster {
     };
     let outcome = Box::new(Outcome::Quality(result));
     let phase = JobPhase::Succeeded { outcome, milliseconds: 9_000 };
-    cluster.world.jobs.insert(name.clone(), JobView { name, phase, image_digests: BTreeMap::new() });
+    cluster.world.jobs.insert(name.clone(), JobView::in_phase(name, phase));
     cluster
 }
 

@@ -6,7 +6,10 @@ use slipway_crds::v1alpha1::agent_deployment::{Precision, Stage};
 use slipway_worker_contract::FailureClass;
 
 use super::cluster::{Cluster, Ending, lines, name_of, settings, world};
-use crate::{jobs::view::JobPhase, plan::Child};
+use crate::{
+    jobs::view::JobPhase,
+    plan::{Child, UNWATCHED},
+};
 
 /// Type, status and message of the conditions.
 fn conditions(cluster: &Cluster) -> Vec<(String, String, String)> {
@@ -140,6 +143,10 @@ fn a_claim_of_the_models_that_is_not_bound_is_not_taken_for_the_store() {
     "waits for an image: ErrImagePull for example.com/worker:1 of container resolve: not found"
 )]
 #[case(JobPhase::SecretUnavailable("Secret hub must exist".to_owned()), "cannot start: Secret hub must exist")]
+#[case(
+    JobPhase::PodsRefused("exceeded quota: compute".to_owned()),
+    "has no pod, since the API server refuses it: exceeded quota: compute"
+)]
 fn what_a_job_waits_for_is_in_the_conditions(#[case] phase: JobPhase, #[case] words: &str) {
     let mut cluster = world();
     cluster.settle();
@@ -201,6 +208,31 @@ fn a_worker_of_another_release_is_named() {
     assert_eq!(conditions(&cluster)[2], condition("Stalled", "True", &message));
 }
 
+/// Another agent of the same model was first, and its mirror answers 404.
+#[test]
+fn a_mirror_that_lost_the_model_stops_nobody_who_takes_it_elsewhere() {
+    let mut cluster = world().resolved();
+    let of_another = cluster.running_jobs().remove(0);
+    let job = cluster.world.jobs.get_mut(&of_another).expect("the fetch Job exists");
+    job.fetch.as_mut().expect("a fetch Job says what it fetches").place = "elsewhere".to_owned();
+    cluster.end_job(&of_another, Ending::Failure(FailureClass::BadModel));
+    cluster.settle();
+    let own = cluster.running_jobs();
+    assert!(matches!(own.as_slice(), [job] if job.starts_with("fetch-") && *job != of_another), "{own:?}");
+    let cluster = cluster.fetched();
+    assert_eq!(cluster.world.status.model.map(|model| model.fetched), Some(true));
+}
+
+#[test]
+fn a_job_without_a_pod_is_looked_at_although_nothing_reports_its_end() {
+    let mut cluster = world();
+    cluster.settle();
+    let resolve = cluster.running_jobs().remove(0);
+    let phase = JobPhase::PodsRefused("exceeded quota: compute".to_owned());
+    cluster.world.jobs.get_mut(&resolve).expect("the resolve Job exists").phase = phase;
+    assert_eq!(cluster.plan().requeue, UNWATCHED);
+}
+
 #[test]
 fn a_spec_without_its_backends_block_is_refused_by_name() {
     let cluster = world().edited(|spec| spec.engine.custom = None);
@@ -250,4 +282,38 @@ fn a_tool_that_no_sidecar_would_take_is_refused_before_any_job() {
                    POST to send it in the body";
     assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
     assert_eq!((cluster.running_jobs(), cluster.world.status.stage), (vec![], Some(Stage::Refused)));
+}
+
+/// The volume was exchanged: first a pod misses its engine, then the build that follows misses its checkpoint.
+#[test]
+fn a_store_that_is_lost_is_filled_again_by_itself() {
+    let mut cluster = world().serving();
+    let (revision, digest) = (cluster.stable(), cluster.world.engines.values().next().cloned());
+    cluster.pass(60);
+    cluster.missed_at = Some(cluster.world.now);
+    cluster.step();
+    cluster.missed_at = None;
+    cluster.settle();
+    let build = cluster.running_jobs();
+    assert!(matches!(build.as_slice(), [job] if job.starts_with("build-") && job.ends_with("-2")), "{build:?}");
+    cluster.end_job(&build[0], Ending::Failure(FailureClass::MissingArtifact));
+    cluster.pass(60);
+    cluster.settle();
+    let fetch = cluster.running_jobs();
+    assert!(matches!(fetch.as_slice(), [job] if job.starts_with("fetch-") && job.ends_with("-2")), "{fetch:?}");
+    assert_eq!(cluster.world.status.model.as_ref().map(|model| model.fetched), Some(false));
+    cluster.pass(60);
+    cluster.end_job(&fetch[0], Ending::Success);
+    cluster.settle();
+    let build = cluster.running_jobs();
+    assert!(matches!(build.as_slice(), [job] if job.starts_with("build-") && job.ends_with("-3")), "{build:?}");
+    cluster.end_job(&build[0], Ending::Success);
+    let cluster = cluster.with_pods_ready();
+    assert_eq!(cluster.world.status.model.as_ref().map(|model| model.fetched), Some(true));
+    assert_eq!(
+        (cluster.running_jobs(), cluster.stable() == revision),
+        (vec![], false),
+        "built again as something else"
+    );
+    assert_ne!(cluster.world.engines.values().next().cloned(), digest);
 }

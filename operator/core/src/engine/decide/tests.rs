@@ -3,10 +3,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use slipway_crds::v1alpha1::engine::{BuildAttempt, LostArtifact};
 use slipway_worker_contract::{Digest, FailureClass, FetchResult};
 
 use super::*;
-use crate::plan::Removal;
+use crate::{engine::world::Use, plan::Removal};
 
 const SPEC: &str = "
 build:
@@ -34,6 +35,10 @@ fn engine() -> Fixture {
         spec: serde_norway::from_str(SPEC).expect("a valid spec"),
         status: EngineStatus::default(),
         jobs: BTreeMap::new(),
+        resource_version: "1".to_owned(),
+        used: Use::Used,
+        missed_at: None,
+        fetched_at: None,
     })
 }
 
@@ -63,7 +68,7 @@ impl Fixture {
     /// With the Job of the latest attempt in this phase.
     fn with_job(mut self, phase: JobPhase) -> Self {
         let name = self.0.status.attempts.last().map(|attempt| attempt.job.clone()).expect("an attempt is recorded");
-        self.0.jobs.insert(name.clone(), JobView { name, phase, image_digests: BTreeMap::new() });
+        self.0.jobs.insert(name.clone(), JobView::in_phase(name, phase));
         self
     }
 
@@ -143,6 +148,7 @@ fn a_built_engine_knows_its_artifact_and_tells_of_it_once() {
         manifest_digest: digest.clone(),
         location: format!("engines/engine-0f1e2d3c4b/{digest}"),
         size_bytes: 17_400_000,
+        recorded_at: Some(Time(done.0.now)),
         build_milliseconds: 31_200,
         step_milliseconds: BTreeMap::from([("export".to_owned(), 29_000), ("hash".to_owned(), 400)]),
         versions: BTreeMap::from([("onnxruntime".to_owned(), "1.31".to_owned())]),
@@ -233,4 +239,126 @@ fn an_engine_removes_nothing() {
     let plans = [engine().plan(), engine().building().plan(), engine().building().with_job(built()).plan()];
     let removals: Vec<Removal> = plans.into_iter().flat_map(|plan| plan.removals).collect();
     assert_eq!(removals, []);
+}
+
+fn built_as(digits: &str) -> JobPhase {
+    let JobPhase::Succeeded { outcome, milliseconds } = built() else { unreachable!("it is built") };
+    let Outcome::Build(result) = *outcome else { unreachable!("it is a build") };
+    let result = BuildResult { manifest_digest: digits.repeat(32).parse().expect("64 digits"), ..result };
+    JobPhase::Succeeded { outcome: Box::new(Outcome::Build(result)), milliseconds }
+}
+
+/// Built, and then lost: a pod missed it ten seconds later.
+fn lost() -> Fixture {
+    let mut fixture = engine().building().with_job(built()).stepped().after(10);
+    fixture.0.missed_at = Some(fixture.0.now);
+    fixture
+}
+
+impl Fixture {
+    /// The loss is seen once: what is observed of an artifact that is not there is nothing.
+    fn noticed(self) -> Self {
+        let mut fixture = self.stepped();
+        fixture.0.missed_at = None;
+        fixture
+    }
+}
+
+#[test]
+fn an_artifact_that_the_store_lost_is_built_again_and_told() {
+    let fixture = lost();
+    let plan = fixture.plan();
+    let lost = LostArtifact { manifest_digest: "ab".repeat(32), at: Time(fixture.0.now), attempts_before: 1 };
+    assert_eq!((plan.status.artifact.as_ref(), plan.status.lost.as_ref()), (None, Some(&lost)));
+    assert_eq!(plan.status.attempts, [attempt(1, None), attempt(2, None)]);
+    let note = "the store has lost manifest abababababab of engine-0f1e2d3c4b: it is built again";
+    assert_eq!(plan.notes, [Note::warning(Reason::ArtifactLost, note)]);
+    let message = "Reconciling=True ArtifactLost: the store has lost manifest abababababab, and it is built again: Job \
+                   build-0f1e2d3c4b-2 is about to start";
+    assert_eq!(conditions(&plan)[1], message);
+    let next = fixture.noticed().plan();
+    assert!(children(&next).contains(&"Job build-0f1e2d3c4b-2".to_owned()), "{:?}", children(&next));
+    assert_eq!(next.notes, []);
+}
+
+#[test]
+fn the_same_artifact_settles_the_loss_and_another_is_told_apart() {
+    let rebuilt = |phase: JobPhase| lost().noticed().stepped().with_job(phase).plan().status;
+    let same = rebuilt(built());
+    assert_eq!((same.artifact.map(|artifact| artifact.manifest_digest), same.lost), (Some("ab".repeat(32)), None));
+    let other = rebuilt(built_as("cd"));
+    let known = other.lost.map(|lost| lost.manifest_digest);
+    let artifact = other.artifact.map(|artifact| artifact.manifest_digest);
+    assert_eq!(
+        (artifact, known),
+        (Some("cd".repeat(32)), Some("ab".repeat(32))),
+        "plans with the old one cannot start"
+    );
+}
+
+/// Attempts before the loss leave as many for what comes after.
+#[test]
+fn a_build_after_a_loss_has_all_its_attempts() {
+    let failed = lost().noticed().stepped().with_failure(FailureClass::Infrastructure).after(60);
+    assert_eq!(failed.plan().status.attempts.last().map(|attempt| attempt.number), Some(3));
+}
+
+#[test]
+fn a_build_without_its_checkpoint_waits_until_it_is_fetched_again() {
+    let mut waiting = engine().building().with_failure(FailureClass::MissingArtifact).after(60);
+    let plan = waiting.plan();
+    let message = "ArtifactLost: Job build-0f1e2d3c4b-1 found no checkpoint (builder exited with code 3: no such layer); it is built \
+                   once that has been fetched again";
+    assert_eq!(conditions(&plan)[1], format!("Reconciling=True {message}"));
+    assert_eq!((plan.status.attempts.len(), plan.requeue), (1, UNWATCHED));
+    waiting.0.fetched_at = Some(waiting.0.now);
+    let plan = waiting.plan();
+    assert_eq!(plan.status.attempts.last(), Some(&attempt(2, None)));
+}
+
+impl Fixture {
+    fn unused(mut self) -> Self {
+        self.0.used = Use::Unused;
+        self
+    }
+}
+
+#[test]
+fn an_engine_that_nobody_names_is_removed_after_a_week() {
+    let fixture = engine().building().with_job(built()).stepped().unused();
+    let plan = fixture.plan();
+    assert_eq!((plan.status.unused_since.clone(), plan.removals), (Some(Time(fixture.0.now)), vec![]));
+    let almost = fixture.stepped().after(7 * 24 * 3600 - 1);
+    let plan = almost.plan();
+    assert_eq!((plan.removals, plan.requeue), (vec![], std::time::Duration::from_secs(1)));
+    let over = almost.after(1);
+    let removal = Removal {
+        kind: crate::plan::RemovalKind::Engine,
+        name: over.0.name.clone(),
+        uid: over.0.owner.uid.clone(),
+        resource_version: "1".to_owned(),
+    };
+    assert_eq!(over.plan().removals, [removal]);
+}
+
+#[test]
+fn an_engine_that_somebody_names_again_stays() {
+    let mut fixture = engine().building().with_job(built()).stepped().unused().stepped().after(7 * 24 * 3600);
+    fixture.0.used = Use::Used;
+    let plan = fixture.plan();
+    assert_eq!((plan.status.unused_since, plan.removals), (None, vec![]));
+    fixture.0.used = Use::Unknown;
+    assert_eq!(fixture.plan().removals, [], "an AgentDeployment of a newer version may name it");
+}
+
+/// Its Jobs are its own, so a deleted AgentDeployment's build ends.
+#[test]
+fn a_build_that_nobody_waits_for_any_more_ends_after_a_minute_and_none_begins() {
+    let running = engine().building().unused().stepped();
+    assert_eq!(running.plan().removals, []);
+    let names: Vec<_> = running.after(60).plan().removals.into_iter().map(|removal| removal.name).collect();
+    assert_eq!(names, ["engine-0f1e2d3c4b"]);
+    let recorded = engine().unused().stepped().after(60);
+    let plan = recorded.plan();
+    assert_eq!((children(&plan).len(), plan.removals.len()), (0, 1));
 }

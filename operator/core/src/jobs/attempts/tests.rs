@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_worker_contract::{FailureClass, FetchResult};
@@ -28,7 +26,7 @@ fn task(recorded: i32) -> Task {
 impl Task {
     fn with_job(self, phase: JobPhase) -> Self {
         let name = job_name("fetch-1f", self.recorded);
-        Self { job: Some(JobView { name, phase, image_digests: BTreeMap::new() }), ..self }
+        Self { job: Some(JobView::in_phase(name, phase)), ..self }
     }
 
     fn failed(self, class: FailureClass) -> Self {
@@ -69,6 +67,11 @@ fn an_attempt_is_recorded_before_its_job_is_created() {
     Why::SecretUnavailable { job: fetch("fetch-1f-1"), message: "Secret hub must exist".to_owned() },
     "Job fetch-1f-1 cannot start: Secret hub must exist"
 )]
+#[case::no_pod(
+    JobPhase::PodsRefused("exceeded quota: compute".to_owned()),
+    Why::PodsRefused { job: fetch("fetch-1f-1"), message: "exceeded quota: compute".to_owned() },
+    "Job fetch-1f-1 has no pod, since the API server refuses it: exceeded quota: compute"
+)]
 #[case::at_work(
     JobPhase::Running { started_at: Some(at(-30)) },
     Why::JobRunning { job: fetch("fetch-1f-1"), seconds: 30 },
@@ -103,6 +106,12 @@ fn a_failure_of_the_clusters_is_tried_again_after_a_while() {
     };
     assert_eq!(why.to_string(), "Job fetch-1f-1 failed (connection reset); attempt 2 of 3 follows");
     assert_eq!([failed.next(9), failed.next(10)], [AttemptStep::Wait(why), AttemptStep::Record(2)]);
+}
+
+/// A score or a measurement that found no engine in the store: the engine is built again meanwhile.
+#[test]
+fn what_the_store_lost_is_looked_for_again() {
+    assert_eq!(task(1).failed(FailureClass::MissingArtifact).next(10), AttemptStep::Record(2));
 }
 
 #[rstest]

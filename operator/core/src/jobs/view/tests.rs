@@ -156,12 +156,7 @@ fn message(message: &Message) -> String {
 #[test]
 fn a_job_without_a_pod_is_at_work() {
     let view = JobView::new(&job(), &[]);
-    let expected = JobView {
-        name: "fetch-1f-1".to_owned(),
-        phase: JobPhase::Running { started_at: None },
-        image_digests: BTreeMap::new(),
-    };
-    assert_eq!(view, expected);
+    assert_eq!(view, JobView::in_phase("fetch-1f-1", JobPhase::Running { started_at: None }));
 }
 
 #[test]
@@ -393,6 +388,34 @@ fn a_disrupted_pod_is_no_failure_before_its_replacement_exists() {
         end(143, "Error", ""),
     );
     assert_eq!(phase(&job(), vec![disrupted]), JobPhase::Running { started_at: Some(at(2)) });
+}
+
+#[rstest]
+#[case("example.com:5000/triton:24.11", "example.com:5000/triton@sha256:2e", Some("example.com:5000/triton@sha256:2e"))]
+#[case(
+    "nvcr.io/nvidia/tritonserver:24.11-py3",
+    "nvcr.io/nvidia/tritonserver@sha256:2e",
+    Some("nvcr.io/nvidia/tritonserver@sha256:2e")
+)]
+#[case("triton", "docker.io/library/triton@sha256:2e", Some("triton@sha256:2e"))]
+#[case("team/triton:1", "docker-pullable://docker.io/team/triton@sha256:2e", Some("team/triton@sha256:2e"))]
+#[case::known_by_another_name("example.com/triton:1", "mirror.example/triton@sha256:2e", None)]
+#[case::imported("example.com/triton:1", "sha256:3d", None)]
+fn an_image_is_pinned_where_every_node_can_pull_it_so(
+    #[case] reference: &str,
+    #[case] image_id: &str,
+    #[case] pinned: Option<&str>,
+) {
+    let mut fixture = pod().ended(Init::Yes, "builder", end(0, "Completed", ""));
+    if let Some(spec) = fixture.0.spec.as_mut() {
+        let (name, image) = ("builder".to_owned(), Some(reference.to_owned()));
+        spec.init_containers = Some(vec![Container { name, image, ..Default::default() }]);
+    }
+    let fixture = fixture.status(|status| {
+        status.init_container_statuses.iter_mut().flatten().for_each(|c| c.image_id = image_id.to_owned());
+    });
+    let expected = pinned.map(|pinned| (reference.to_owned(), pinned.to_owned())).into_iter().collect();
+    assert_eq!(JobView::new(&job(), &[fixture.0]).pinned_images, expected);
 }
 
 #[rstest]

@@ -8,7 +8,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use sha2::Sha256;
 use thiserror::Error;
 
 use super::{Context, Request, Template, TemplateError};
@@ -139,19 +139,10 @@ pub fn signed_event(
     };
     let event = Event { r#type: context.happening, timestamp: &context.time, data };
     let body = serde_json::to_string(&event).expect("texts are JSON");
-    let id = id(announcement);
+    let id = announcement.id();
     let seconds = stamp.now.as_second();
     let signature = stamp.secret.sign(&id, seconds, &body);
     let headers =
         vec![("webhook-id", id), ("webhook-timestamp", seconds.to_string()), ("webhook-signature", signature)];
     Ok(Request { url: url.to_owned(), headers, body })
-}
-
-/// The same for every attempt, and for no other announcement: receivers take an event once by it.
-fn id(announcement: &Announcement) -> String {
-    let Announcement { subject, topic, happening, fingerprint, at, .. } = announcement;
-    let text = format!("{}/{topic}/{}/{fingerprint}/{at}", subject.uid, happening.as_str());
-    let digest = Sha256::digest(text.as_bytes());
-    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("msg_{digits}")
 }

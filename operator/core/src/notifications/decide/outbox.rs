@@ -121,6 +121,11 @@ impl Outbox {
         self.items.len()
     }
 
+    /// Whether this very announcement waits or is on its way.
+    pub fn holds(&self, announcement: &Arc<Announcement>) -> bool {
+        self.items.iter().any(|item| Arc::ptr_eq(&item.announcement, announcement))
+    }
+
     /// Whether nothing waits and nothing is on its way.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -14,7 +14,7 @@ use crate::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
     },
-    plan::{AT_ONCE, Child, Plan, SOON},
+    plan::{AT_ONCE, Child, Plan, SOON, UNWATCHED},
     profile::{
         build::{
             self,
@@ -127,6 +127,7 @@ fn wait(scope: &JobScope<'_>, why: &Why, progress: Option<&Progress>, plan: &mut
     match why {
         Why::JobRetrying { .. } => plan.requeue = SOON,
         Why::JobRunning { .. } => plan.requeue = POLL,
+        Why::PodsRefused { .. } => plan.requeue = UNWATCHED,
         _ => {}
     }
     match progress {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
-use slipway_crds::labels::{AGENT_DEPLOYMENT, Component};
+use slipway_crds::labels::{AGENT_DEPLOYMENT, Component, FETCH_CONTENT, FETCH_PLACE};
 use slipway_worker_contract::{Digest, FetchTask, Task, paths};
 
 use super::resolve_job;
@@ -18,8 +18,17 @@ use crate::{
     },
 };
 
-/// The task and the Job.
-pub fn fetch_job(world: &World, name: &str, pinned_uri: &str, source_digest: Digest) -> (ConfigMap, Job) {
+/// The task and the Job. `place` is the hash of where the content is taken from.
+pub fn fetch_job(
+    world: &World,
+    name: &str,
+    (pinned_uri, place): (&str, &str),
+    source_digest: Digest,
+) -> (ConfigMap, Job) {
+    let annotations = BTreeMap::from([
+        (FETCH_CONTENT.to_owned(), source_digest.to_string()),
+        (FETCH_PLACE.to_owned(), place.to_owned()),
+    ]);
     let task = Task::Fetch(FetchTask { uri: pinned_uri.to_owned(), source_digest });
     let mut container = worker_container(&world.settings, "fetch", &["fetch"]);
     let (source_volumes, source_mounts) = resolve_job::source(world);
@@ -40,5 +49,7 @@ pub fn fetch_job(world: &World, name: &str, pinned_uri: &str, source_digest: Dig
         tolerations: world.spec.hardware.tolerations.iter().map(|t| t.to_kubernetes()).collect(),
         deadline_seconds: world.settings.jobs.transfer_deadline_seconds,
     };
-    (config_map, job(&world.settings, parts))
+    let mut job = job(&world.settings, parts);
+    job.metadata.annotations = Some(annotations);
+    (config_map, job)
 }

@@ -111,11 +111,7 @@ impl Cluster {
 
     fn start(&mut self, name: String, task: ProfileTask) -> bool {
         self.tasks.push(task);
-        let view = JobView {
-            name: name.clone(),
-            phase: JobPhase::Running { started_at: None },
-            image_digests: BTreeMap::new(),
-        };
+        let view = JobView::in_phase(name.clone(), JobPhase::Running { started_at: None });
         self.world.jobs.insert(name, view).is_none()
     }
 

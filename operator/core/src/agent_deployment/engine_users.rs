@@ -1,0 +1,77 @@
+//! Who names an Engine: AgentDeployments, the revisions that they keep, and their campaigns. Pure.
+
+use slipway_crds::v1alpha1::{AgentDeployment, Profile};
+
+use super::rollout::revision::Revision;
+use crate::engine::world::Use;
+
+/// Everything that may name an Engine of a namespace.
+#[derive(Debug, Clone, Default)]
+pub struct Users {
+    /// AgentDeployments.
+    pub agent_deployments: Vec<AgentDeployment>,
+    /// Revisions that AgentDeployments keep.
+    pub revisions: Vec<Revision>,
+    /// Campaigns.
+    pub profiles: Vec<Profile>,
+}
+
+impl Users {
+    /// Whether one of them names the Engine. What is being deleted names nothing.
+    pub fn use_of(&self, engine: &str) -> Use {
+        let stays = |object: &&AgentDeployment| object.metadata.deletion_timestamp.is_none();
+        let statuses = self.agent_deployments.iter().filter(stays).filter_map(|object| object.status.as_ref());
+        let considered = statuses.clone().flat_map(|status| &status.engines).map(|choice| &choice.name);
+        let selected = statuses.filter_map(|status| status.selected.as_ref()).map(|selected| &selected.engine);
+        let kept = self.revisions.iter().map(|revision| &revision.plan.engine.name);
+        let profiles = self.profiles.iter().filter(|profile| profile.metadata.deletion_timestamp.is_none());
+        let measured = profiles.flat_map(|profile| &profile.spec.inputs.engines).map(|engine| &engine.name);
+        let mut names = considered.chain(selected).chain(kept).chain(measured);
+        if names.any(|name| name == engine) { Use::Used } else { Use::Unused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn agent(status: &str) -> AgentDeployment {
+        let spec = "{model: {uri: 'hf://a/b'}, engine: {backend: Custom}, agent: {systemPrompt: x}}";
+        let yaml = format!(
+            "{{apiVersion: slipway.dev/v1alpha1, kind: AgentDeployment, metadata: {{name: a}}, spec: {spec}, status: {status}}}"
+        );
+        serde_norway::from_str(&yaml).expect("a valid AgentDeployment")
+    }
+
+    fn users(status: &str) -> Users {
+        Users { agent_deployments: vec![agent(status)], ..Users::default() }
+    }
+
+    #[rstest]
+    #[case::considered("{engines: [{name: engine-1, precision: FP32, state: ''}]}", Use::Used)]
+    #[case::selected(
+        "{selected: {displayName: a, engine: engine-1, manifestDigest: '', maxInFlight: 1, why: ''}}",
+        Use::Used
+    )]
+    #[case::another("{engines: [{name: engine-2, precision: FP32, state: ''}]}", Use::Unused)]
+    #[case::none("{}", Use::Unused)]
+    fn an_engine_is_used_by_whose_status_names_it(#[case] status: &str, #[case] expected: Use) {
+        assert_eq!(users(status).use_of("engine-1"), expected);
+    }
+
+    #[test]
+    fn an_agent_that_is_being_deleted_uses_nothing() {
+        let mut users = users("{engines: [{name: engine-1, precision: FP32, state: ''}]}");
+        users.agent_deployments[0].metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        assert_eq!(users.use_of("engine-1"), Use::Unused);
+    }
+
+    #[test]
+    fn nobody_uses_an_engine_of_an_empty_namespace() {
+        assert_eq!(Users::default().use_of("engine-1"), Use::Unused);
+    }
+}
