@@ -1,6 +1,7 @@
 //! The words of a query in PromQL. Pure.
 //!
-//! As promql/parser/lex.go of Prometheus reads them, and stricter: what only a dialect knows is refused.
+//! As promql/parser/lex.go of Prometheus reads them, and stricter: what only a dialect knows, or reads in another way, is
+//! refused.
 
 use std::ops::Range;
 
@@ -56,7 +57,7 @@ pub(super) fn tokens(query: &str) -> Result<Vec<Token<'_>>, ScopeError> {
                 continue;
             }
             '#' => {
-                at += rest.find('\n').unwrap_or(rest.len());
+                at += comment(rest, at)?;
                 continue;
             }
             '"' | '\'' | '`' => (Kind::Text, text(rest, first, at)?),
@@ -80,7 +81,19 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == ':'
 }
 
+/// Bytes of a comment. A carriage return within it is refused: it ends the comment for Prometheus, and not for others.
+fn comment(rest: &str, at: usize) -> Result<usize, ScopeError> {
+    let end = rest.find('\n').unwrap_or(rest.len());
+    match rest[..end].find('\r') {
+        Some(found) if found + 1 < end || end == rest.len() => {
+            Err(ScopeError::Character { found: '\r', at: at + found + 1 })
+        }
+        Some(_) | None => Ok(end),
+    }
+}
+
 /// Bytes of a text with its quotes. A quote after a backslash does not end it, but in backticks nothing else does.
+/// There, VictoriaMetrics takes a backslash before the last quote for an escape, so that is refused.
 fn text(rest: &str, quote: char, at: usize) -> Result<usize, ScopeError> {
     let mut is_escaped = false;
     for (index, c) in rest.char_indices().skip(1) {
@@ -88,6 +101,9 @@ fn text(rest: &str, quote: char, at: usize) -> Result<usize, ScopeError> {
             _ if is_escaped => is_escaped = false,
             '\\' if quote != '`' => is_escaped = true,
             '\n' if quote != '`' => break,
+            '`' if quote == '`' && rest[..index].ends_with('\\') => {
+                return Err(ScopeError::Character { found: '\\', at: at + index });
+            }
             c if c == quote => return Ok(index + 1),
             _ => {}
         }
@@ -95,14 +111,18 @@ fn text(rest: &str, quote: char, at: usize) -> Result<usize, ScopeError> {
     Err(ScopeError::Unterminated { at: at + 1 })
 }
 
-/// Bytes of a number or a duration, with the sign of an exponent.
+/// Bytes of a number or a duration. A sign belongs to an exponent only before a digit: it must hide no name.
 fn number(rest: &str) -> usize {
     let is_hexadecimal = rest.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x"));
     let mut before = ' ';
-    let end = rest.find(|c: char| {
-        let is_sign = matches!(c, '+' | '-') && matches!(before, 'e' | 'E') && !is_hexadecimal;
+    let mut characters = rest.char_indices().peekable();
+    while let Some((index, c)) = characters.next() {
+        let has_digit = characters.peek().is_some_and(|(_, next)| next.is_ascii_digit());
+        let is_sign = matches!(c, '+' | '-') && matches!(before, 'e' | 'E') && !is_hexadecimal && has_digit;
+        if !(is_sign || c.is_ascii_alphanumeric() || matches!(c, '.' | '_')) {
+            return index;
+        }
         before = c;
-        !(is_sign || c.is_ascii_alphanumeric() || matches!(c, '.' | '_'))
-    });
-    end.unwrap_or(rest.len())
+    }
+    rest.len()
 }

@@ -1,4 +1,5 @@
 use pretty_assertions::assert_eq;
+use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
@@ -45,6 +46,10 @@ fn of_team(query: &str) -> Result<String, String> {
     "a # {namespace=\"other\"}\n+ b",
     "a{namespace=\"team\"} # {namespace=\"other\"}\n+ b{namespace=\"team\"}"
 )]
+#[case::comment_of_another_system("a # b\r\n+ c", "a{namespace=\"team\"} # b\r\n+ c{namespace=\"team\"}")]
+#[case::name_after_an_exponent("1e+a", r#"1e+a{namespace="team"}"#)]
+#[case::exponent("1e+5 + 1E-5", "1e+5 + 1E-5")]
+#[case::backslash_in_backticks(r"a{b=~`\d+`}", r#"a{namespace="team",b=~`\d+`}"#)]
 #[case::quotes_in_quotes(r#"a{b="\"}",c='"'}"#, r#"a{namespace="team",b="\"}",c='"'}"#)]
 fn every_selector_selects_the_namespace(#[case] query: &str, #[case] expected: &str) {
     assert_eq!(of_team(query), Ok(expected.to_owned()));
@@ -76,6 +81,19 @@ fn every_selector_selects_the_namespace(#[case] query: &str, #[case] expected: &
     r#"its query has ")" at 3, where PromQL has no such word: correct it, or write it without a dialect"#
 )]
 #[case::escaped_name(r"up\-down", r"its query has '\\' at 3, which PromQL does not know: take it out")]
+#[case::comment_that_ends_for_prometheus_alone(
+    "up # \r or on() secret",
+    r"its query has '\r' at 6, which PromQL does not know: take it out"
+)]
+#[case::matcher_in_a_comment_for_others_alone(
+    "{ # \rnamespace=\"team\"\n}",
+    r"its query has '\r' at 5, which PromQL does not know: take it out"
+)]
+#[case::comment_that_ends_the_query("up # \r", r"its query has '\r' at 6, which PromQL does not know: take it out")]
+#[case::matcher_in_a_text_for_others(
+    r#"{x!=`\`,namespace="team",y!=`} or secret # `}"#,
+    r"its query has '\\' at 6, which PromQL does not know: take it out"
+)]
 #[case::open_quote("up{a=\"b\n\"}", "its query has a quote at 6 that is not closed: close it on the same line")]
 #[case::nothing("", "its query ends where more is expected: complete it")]
 #[case::open("sum(up", "its query ends where more is expected: complete it")]
@@ -83,4 +101,25 @@ fn every_selector_selects_the_namespace(#[case] query: &str, #[case] expected: &
 #[case::joins("info(up)", "its query calls info(), which reads metrics of all namespaces: write it without")]
 fn what_could_read_more_is_refused(#[case] query: &str, #[case] expected: &str) {
     assert_eq!(of_team(query), Err(expected.to_owned()));
+}
+
+/// Words that a tenant may write, in any order.
+const WORDS: &str = "up|secret|sum|by|on|or|group_left|bool|offset|inf|(|)|{|}|[|]|,|+|=|==|!=|@|5m|1e|0x1e|namespace|\
+                     \"team\"|`team`|'\\'|#|\r|\n| |\\|\"|`|é|:|.";
+
+fn query() -> impl Strategy<Value = String> {
+    let words: Vec<&str> = WORDS.split('|').collect();
+    prop::collection::vec(prop::sample::select(words), 0..24).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    /// Reading what was held to a namespace once more adds nothing, and no query ends the operator.
+    #[test]
+    fn a_scoped_query_is_scoped(query in query()) {
+        if let Ok(held) = of_team(&query) {
+            prop_assert_eq!(of_team(&held), Ok(held));
+        }
+    }
 }
