@@ -44,7 +44,7 @@ fn upstream(case: &Case) -> Read {
     Read { text: case.content.clone().unwrap_or_default().trim().to_owned(), calls: calls.collect() }
 }
 
-/// What is read here, and what the model would be told of its mistakes.
+/// What is read here, and the mistakes that the model would hear about.
 fn ours(case: &Case) -> (Read, Option<String>) {
     let mut turn = Turn::new(case.dialect, "");
     let mut text = turn.push(&case.output).unwrap_or_default();

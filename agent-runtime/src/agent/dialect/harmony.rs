@@ -1,5 +1,5 @@
-//! gpt-oss: messages with a channel each. `analysis` is thought, `final` is text, and what is addressed to a function is
-//! a call. Pure.
+//! gpt-oss: messages with a channel each. `analysis` is thought, and `final` is text. What is addressed to a function
+//! is a call. Pure.
 //!
 //! Format: <https://developers.openai.com/cookbook/articles/openai-harmony>.
 

@@ -17,7 +17,7 @@ impl Syntax for Llama3 {
         ]
     }
 
-    /// Several calls are separated by semicolons. An object that is no call is an answer.
+    /// Several calls are separated by semicolons. An object that makes no call is an answer.
     fn read(&self, opener: &Opener, body: &str) -> Result<Reading, String> {
         let (objects, _) = values(body, &[';', ',']);
         let read = objects.into_iter().map(|text| calls::one_or_several(&calls::json(text)?));

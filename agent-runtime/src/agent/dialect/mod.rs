@@ -1,7 +1,7 @@
 //! How families of models write calls of tools and thoughts. Pure.
 //!
-//! [`Turn`] reads one turn while it is generated. A dialect is a [`Syntax`]: its marks, and how what stands between
-//! them is read; [`scan`] finds the marks in whatever pieces the text comes. gpt-oss has a reader of its own,
+//! [`Turn`] reads one turn while it is generated. A dialect is a [`Syntax`]: its marks, and a reader of what stands
+//! between them. [`scan`] finds the marks in whatever pieces the text comes. gpt-oss has a reader of its own,
 //! [`harmony`]. The transcript of ReAct, [`crate::agent::grammar`], is the one dialect without a chat template.
 
 mod calls;
