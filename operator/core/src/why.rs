@@ -1,5 +1,6 @@
 //! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
 
+mod blocked;
 mod held;
 mod reason;
 mod scaling;
@@ -10,6 +11,7 @@ use slipway_crds::conditions::Reason;
 
 use crate::jobs::kind::JobRef;
 
+pub use blocked::{Blocked, Step};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling};
 
@@ -498,26 +500,4 @@ impl fmt::Display for Why {
 /// A number of pods for people: `1 pod`, `3 pods`.
 pub fn counted_pods(pods: i32) -> String {
     if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
-}
-
-/// What a step gives once it is done, or why it is not.
-pub type Step<T> = Result<T, Blocked>;
-
-/// Why a step is not done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Blocked {
-    /// The step goes on by itself.
-    Waiting(Why),
-    /// The step has stopped, and only a person can help.
-    Stopped(Why),
-}
-
-impl Blocked {
-    /// The same, for a reason that follows from this one.
-    pub fn map(self, why: impl FnOnce(Why) -> Why) -> Self {
-        match self {
-            Self::Waiting(of) => Self::Waiting(why(of)),
-            Self::Stopped(of) => Self::Stopped(why(of)),
-        }
-    }
 }

@@ -8,6 +8,7 @@ mod drift;
 mod guardrail;
 mod model;
 mod no_build;
+mod notified;
 mod profiling;
 mod reprofiling;
 mod rollout;
@@ -35,6 +36,7 @@ pub(in crate::v1alpha1) use no_build::no_build_backend;
 pub use no_build::{
     NoBuildBlock, NoBuildOptions, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
 };
+pub use notified::{ToldFact, UndeliveredNotification};
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
     ProfilingWorkload,
@@ -58,7 +60,6 @@ pub use slo::{
 pub use status::{
     AgentDeploymentStatus, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures, MeasuredQuality,
     ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ThroughputFigures,
-    ToldFact, UndeliveredNotification,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,

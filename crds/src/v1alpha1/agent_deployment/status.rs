@@ -8,6 +8,7 @@ use super::{
     autoscaling::AutoscalingStatus,
     drift::DriftStatus,
     model::Precision,
+    notified::{ToldFact, UndeliveredNotification},
     reprofiling::ReprofilingStatus,
     rollout_status::RolloutStatus,
     slo::{LatencyMetric, ThroughputUnit},
@@ -114,56 +115,6 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub selector: Option<String>,
-}
-
-/// A fact that events and receivers were notified of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ToldFact {
-    /// Type of the condition that states it, or `Engine/` and the name of an Engine.
-    #[schemars(length(max = 128))]
-    pub about: String,
-    /// Its reason.
-    #[schemars(length(max = 63))]
-    pub reason: String,
-    /// What it concerns: a plan, a Job with its class of failure, or a field with a hash of its value.
-    #[schemars(length(max = 768))]
-    pub subject: String,
-}
-
-/// A notification that receivers may lack.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UndeliveredNotification {
-    /// Hash of what it is about and when it was decided.
-    #[schemars(length(max = 64))]
-    pub id: String,
-    /// When it was decided.
-    pub at: Time,
-    /// What happened: `RolledBack`.
-    #[schemars(length(max = 32))]
-    pub happening: String,
-    /// What it is about: `problem`, `drift`, or `rollout/`, `engine/` or `objective/` and a name.
-    #[schemars(length(max = 128))]
-    pub topic: String,
-    /// What makes it the same happening as before.
-    #[schemars(length(max = 1024))]
-    pub fingerprint: String,
-    /// How much it matters: `critical`, `error`, `warning` or `info`.
-    #[schemars(length(max = 16))]
-    pub severity: String,
-    /// What happened, in words.
-    #[schemars(length(max = 1024))]
-    pub message: String,
-    /// Generation of the spec.
-    pub generation: i64,
-    /// Hash of the plan that it concerns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
-    pub plan: Option<String>,
-    /// Names of its receivers.
-    #[schemars(length(max = 8), inner(length(max = 63)))]
-    pub receivers: Vec<String>,
 }
 
 /// Stage of an AgentDeployment, as a summary for people. Programs read the conditions.
