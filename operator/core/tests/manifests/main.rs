@@ -10,6 +10,7 @@ mod objects;
 use std::{collections::BTreeMap, path::PathBuf};
 
 use objects::Objects;
+use serde_json::Value;
 use slipway_operator_core::agent_deployment::rollout::layout::Layout;
 
 const FIXTURES: [&str; 11] = [
@@ -81,23 +82,26 @@ fn every_object_of_every_fixture() {
 /// new ones.
 #[test]
 fn pods_of_every_layout() {
+    let as_yaml = |objects: Vec<&Value>| {
+        let documents = objects.into_iter().map(|object| serde_norway::to_string(object).expect("an object is YAML"));
+        documents.collect::<Vec<_>>().join("---\n")
+    };
+    let of_layout = |objects: &Objects| {
+        let kinds = ["ControllerRevision", "Deployment"].map(|kind| objects.kind(kind));
+        kinds.into_iter().flatten().cloned().collect::<Vec<_>>()
+    };
     for name in FIXTURES {
-        let objects = fixture_of(name, Layout::V2);
-        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V2"), pods(&objects, &[])));
+        let objects = of_layout(&fixture_of(name, Layout::V2));
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V2"), as_yaml(objects.iter().collect())));
     }
-    // The third layout makes other pods and another configuration only where a checkpoint comes with the engine.
-    for name in FIXTURES
-        .into_iter()
-        .filter(|name| name.starts_with("tensorrt-llm") || name.contains("vllm") || *name == "sglang")
-    {
+    // The third layout makes other pods, and gives the sidecar another configuration, where a checkpoint comes with the
+    // engine.
+    let has_checkpoint = |name: &&str| ["tensorrt-llm", "vllm", "sglang"].iter().any(|start| name.starts_with(start));
+    for name in FIXTURES.into_iter().filter(has_checkpoint) {
         let objects = fixture_of(name, Layout::V3);
-        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V3"), pods(&objects, &["ConfigMap"])));
+        let is_of_sidecar = |object: &&Value| object["data"].get("config.json").is_some();
+        let config: Vec<Value> = objects.kind("ConfigMap").filter(is_of_sidecar).cloned().collect();
+        let all = of_layout(&objects).into_iter().chain(config).collect::<Vec<_>>();
+        with_snapshots(|| insta::assert_snapshot!(format!("{name}-V3"), as_yaml(all.iter().collect())));
     }
-}
-
-/// Revision and pods, and objects of further kinds, as YAML.
-fn pods(objects: &Objects, others: &[&str]) -> String {
-    let of_layout = ["ControllerRevision", "Deployment"].iter().chain(others).flat_map(|kind| objects.kind(kind));
-    let documents = of_layout.map(|object| serde_norway::to_string(object).expect("an object is YAML"));
-    documents.collect::<Vec<_>>().join("---\n")
 }
