@@ -13,7 +13,7 @@ use crate::jobs::kind::JobRef;
 
 pub use blocked::{Blocked, Step};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
-pub use scaling::{Because, Needed, Scaling};
+pub use scaling::{Because, Needed, Scaling, counted_pods};
 
 /// Why a step waits or has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -495,9 +495,4 @@ impl fmt::Display for Why {
             }
         }
     }
-}
-
-/// A number of pods for people: `1 pod`, `3 pods`.
-pub fn counted_pods(pods: i32) -> String {
-    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
 }

@@ -101,3 +101,8 @@ impl fmt::Display for Scaling {
         }
     }
 }
+
+/// A number of pods for people: `1 pod`, `3 pods`.
+pub fn counted_pods(pods: i32) -> String {
+    if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") }
+}
