@@ -4,6 +4,7 @@
 //! exceedance rate, so that a percentile, an error rate and an agent's success rate are one kind of thing.
 
 mod bounds;
+mod clustered;
 mod nearest;
 mod sequential;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::bounds::{
     QuantileBounds, SampleVerdict, judge_counts, least_sample, quantile, quantile_bounds, rate_bounds,
 };
+pub use self::clustered::{Group, design_effect, groups, judge_groups};
 pub use self::nearest::{Nearest, Shortfall, nearest};
 pub use self::sequential::{RateTest, Side};
 

@@ -25,6 +25,10 @@ use super::{
 
 /// How long the sidecar may take to see that a model is ready again.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// Rounds of all runs in flight before a level is measured.
+const WARM_UP_ROUNDS: u32 = 2;
+/// No further round of warming up begins after this.
+const WARM_UP_TIME: Duration = Duration::from_secs(30);
 /// Runs waiting for each other at most, per allowed run in flight: beyond it an arrival is an error at once.
 const MOST_WAITING: usize = 16;
 
@@ -97,11 +101,15 @@ struct Usage {
 }
 
 impl Agent {
-    /// Asks until a run succeeds, then the given number of times more; none of it is recorded.
+    /// Asks until a run succeeds, then with `level` runs in flight until as many as given were answered, and two rounds
+    /// of those in flight; none of it is recorded. With no run given nothing more is asked.
+    ///
+    /// A server compiles what a batch of that size needs when it first meets one, and every run in flight waits for it.
+    /// Slow runs warm up for one round, and no further round begins after [`WARM_UP_TIME`].
     ///
     /// # Errors
     /// The last run's words, once patience is over.
-    pub async fn warm_up(&self, runs: u32) -> Result<(), String> {
+    pub async fn warm_up(&self, level: u32, runs: u32) -> Result<(), String> {
         let started = Instant::now();
         while let Err(words) = self.ask(&self.inputs[0]).await {
             if started.elapsed() > READY_PATIENCE {
@@ -109,10 +117,25 @@ impl Agent {
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        for index in 0..runs as usize {
-            // What fails here fails again where it is counted.
-            let _ = self.ask(&self.inputs[index % self.inputs.len()]).await;
+        if runs == 0 {
+            return Ok(());
         }
+        let (warming, level) = (Instant::now(), level.max(1));
+        let each = runs.div_ceil(level).max(WARM_UP_ROUNDS);
+        let mut agents = JoinSet::new();
+        for first in 0..level as usize {
+            let agent = self.clone();
+            agents.spawn(async move {
+                for round in 0..each as usize {
+                    // What fails here fails again where it is counted.
+                    let _ = agent.ask(&agent.inputs[(first + round * level as usize) % agent.inputs.len()]).await;
+                    if warming.elapsed() > WARM_UP_TIME {
+                        return;
+                    }
+                }
+            });
+        }
+        while agents.join_next().await.is_some() {}
         Ok(())
     }
 

@@ -176,11 +176,11 @@ impl Campaign<'_> {
         let Cell { arm, level, started, loading, to_beat } = cell;
         let measure = &self.task.measure;
         let warm_up = if *loading { measure.warm_up } else { 0 };
-        self.warm_up(agent, warm_up).await.map_err(LevelError::Fatal)?;
+        self.warm_up(agent, *level, warm_up).await.map_err(LevelError::Fatal)?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: *level, count: 0 });
         let seed = seed(&self.task.input_hash, &arm.id, *level);
-        let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency);
-        let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref(), *level), seed).await;
+        let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level);
+        let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref()), seed).await;
         self.agent_row(arm, *level, started, driven).map_err(LevelError::Fatal)
     }
 
@@ -203,7 +203,7 @@ impl Campaign<'_> {
             Err(LevelError::Fatal(error)) => return Err(error),
             Err(LevelError::Cancelled) => return Ok(Ended::interrupted()),
         }
-        self.warm_up(agent, self.task.measure.warm_up).await?;
+        self.warm_up(agent, point.level, self.task.measure.warm_up).await?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: point.level, count: 0 });
         let seed = seed(&self.task.input_hash, &arm.id, point.level);
         let mut stop = self.stop.clone();
@@ -217,8 +217,8 @@ impl Campaign<'_> {
         Ok(Ended::complete(reason))
     }
 
-    async fn warm_up(&self, agent: &Agent, runs: u32) -> Result<(), ProfileError> {
-        agent.warm_up(runs).await.map_err(|words| ProfileError::Agent { words })
+    async fn warm_up(&self, agent: &Agent, level: u32, runs: u32) -> Result<(), ProfileError> {
+        agent.warm_up(level, runs).await.map_err(|words| ProfileError::Agent { words })
     }
 
     fn agent_row(&self, arm: &Arm, level: u32, started: &Instant, driven: Driven) -> Result<Row, ProfileError> {

@@ -158,7 +158,9 @@ fn latency_verdict(records: &Records, objectives: &[LatencyObjective]) -> (Measu
         let exceeding = sorted.iter().filter(|latency| **latency > limit).count() as u64;
         let quantile = Quantile::from(objective.percentile);
         let samples = sorted.len() as u64;
-        match slo::judge_counts(exceeding, samples, quantile, CONFIDENCE) {
+        let in_order = records.requests().filter_map(|request| request.micros(objective.metric, records.metric));
+        let groups = slo::groups(in_order.map(|micros| micros > limit), records.level);
+        match slo::judge_groups(&groups, quantile, CONFIDENCE) {
             slo::SampleVerdict::Feasible => {}
             slo::SampleVerdict::Infeasible => {
                 let share = exceeding as f64 * 100.0 / samples.max(1) as f64;

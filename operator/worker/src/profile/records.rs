@@ -172,10 +172,14 @@ impl Records {
         self.chunks.iter().map(|c| c.requests.len()).sum()
     }
 
+    /// Every kept request, in the order they were sent.
+    pub fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.chunks.iter().flat_map(|c| &c.requests)
+    }
+
     /// One latency of every kept request that has it, in microseconds, ascending.
     pub fn latencies_micros(&self, metric: LatencyMetric) -> Vec<f64> {
-        let requests = self.chunks.iter().flat_map(|c| &c.requests);
-        let mut all: Vec<f64> = requests.filter_map(|r| r.micros(metric, self.metric)).collect();
+        let mut all: Vec<f64> = self.requests().filter_map(|r| r.micros(metric, self.metric)).collect();
         all.sort_by(f64::total_cmp);
         all
     }

@@ -278,7 +278,7 @@ fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
     let entry = spoken.entry().map_err(ShimError::Tokenizer)?.ok_or(ShimError::NoTriton)?;
     let level = Level { order, call: &call, traffic, entry };
     let mut watch =
-        Watch::new(&order.objectives, LatencyMetric::RequestLatency).against(order.to_beat.as_ref(), call.level);
+        Watch::new(&order.objectives, LatencyMetric::RequestLatency, call.level).against(order.to_beat.as_ref());
     let warm_up = level.run(Part::WarmUp, u64::from(order.measure.warm_up), order.seed)?;
     let started = Instant::now();
     let mut so_far = SoFar { chunks: 0, kept: 0, elapsed_millis: 0, rate: warm_up.rate() };

@@ -1,6 +1,9 @@
 //! Decides between chunks whether a level continues: the analysis' sequential tests over its requests. Pure.
 
-use slipway_analysis::early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest};
+use slipway_analysis::{
+    early::{EarlyRule, EarlyVerdict, EarlyWatch, IncumbentTest},
+    slo::{self, SampleVerdict},
+};
 use slipway_worker_contract::{LatencyMetric, LatencyObjective, Percentile};
 
 use super::{records::Chunk, search::ToBeat};
@@ -17,6 +20,10 @@ fn least_requests(objectives: &[LatencyObjective]) -> u64 {
     objectives.iter().map(needed).max().unwrap_or(299)
 }
 
+/// Rounds of all that is in flight before a level may be given up: fewer say nothing about stalls, which hold a whole
+/// round.
+const LEAST_ROUNDS: u64 = 4;
+
 /// Whether another chunk is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -31,25 +38,31 @@ pub enum Decision {
 pub struct Watch {
     objectives: Vec<LatencyObjective>,
     evidence: EarlyWatch,
+    /// Of each objective, in order: whether a request was above its limit.
+    exceeding: Vec<Vec<bool>>,
+    level: u32,
     rival: Option<(IncumbentTest, ToBeat)>,
     own: LatencyMetric,
     seen: u64,
 }
 
 impl Watch {
-    /// Watches a level against its objectives, where a request's time from sending to answer is `own`.
-    pub fn new(objectives: &[LatencyObjective], own: LatencyMetric) -> Self {
+    /// Watches a level of so many requests in flight against its objectives, where a request's time from sending to
+    /// answer is `own`.
+    pub fn new(objectives: &[LatencyObjective], own: LatencyMetric, level: u32) -> Self {
         let quantiles: Vec<_> = objectives.iter().map(|o| o.percentile.into()).collect();
         let evidence = EarlyWatch::new(EarlyRule::default(), &quantiles);
-        Self { objectives: objectives.to_vec(), evidence, rival: None, own, seen: 0 }
+        let exceeding = vec![Vec::new(); objectives.len()];
+        Self { objectives: objectives.to_vec(), evidence, exceeding, level, rival: None, own, seen: 0 }
     }
 
-    /// Also ends a level with so many requests in flight once it is shown not to reach a throughput.
+    /// Also ends the level once it is shown not to reach a throughput.
     #[must_use]
-    pub fn against(self, to_beat: Option<&ToBeat>, level: u32) -> Self {
+    pub fn against(self, to_beat: Option<&ToBeat>) -> Self {
+        let level = f64::from(self.level);
         let rival = to_beat
             .filter(|rival| rival.per_kilosecond > 0)
-            .map(|rival| (IncumbentTest::new(f64::from(level), rival.per_kilosecond as f64 / 1e3, 1.0), rival.clone()));
+            .map(|rival| (IncumbentTest::new(level, rival.per_kilosecond as f64 / 1e3, 1.0), rival.clone()));
         Self { rival, ..self }
     }
 
@@ -58,9 +71,11 @@ impl Watch {
         self.seen += chunk.requests.len() as u64;
         for (position, objective) in self.objectives.iter().enumerate() {
             let limit = objective.max_microseconds as f64;
-            let values = || chunk.requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
-            let exceeding = values().filter(|micros| *micros > limit).count() as u64;
-            self.evidence.observe(position, exceeding, values().count() as u64 - exceeding);
+            let values = chunk.requests.iter().filter_map(|r| r.micros(objective.metric, self.own));
+            let flags: Vec<bool> = values.map(|micros| micros > limit).collect();
+            let exceeding = flags.iter().filter(|exceeds| **exceeds).count() as u64;
+            self.evidence.observe(position, exceeding, flags.len() as u64 - exceeding);
+            self.exceeding[position].extend(flags);
         }
         if let Some((test, _)) = &mut self.rival {
             chunk.requests.iter().for_each(|request| test.observe(request.latency_micros() / 1e6, 1.0));
@@ -70,7 +85,7 @@ impl Watch {
     /// Decides on what was added so far; valid at every look, because the tests are sequential.
     pub fn decide(&self) -> Decision {
         let verdict = self.evidence.verdict();
-        if let EarlyVerdict::Infeasible { .. } = verdict {
+        if matches!(verdict, EarlyVerdict::Infeasible { .. }) && self.is_missed() {
             // Which objective is missed, and by how much, is the row's verdict to say.
             return Decision::Stop("stopped early".to_owned());
         }
@@ -89,6 +104,17 @@ impl Watch {
             return Decision::Stop(format!("shown by {} requests", self.seen));
         }
         Decision::GoOn
+    }
+
+    /// Whether some objective is missed although requests that were in flight together count as one where they are slow
+    /// together. The level's row is judged by the same rule.
+    fn is_missed(&self) -> bool {
+        let missed = |(objective, exceeding): (&LatencyObjective, &Vec<bool>)| {
+            let groups = slo::groups(exceeding.iter().copied(), self.level);
+            let verdict = slo::judge_groups(&groups, objective.percentile.into(), slo::CONFIDENCE);
+            verdict == SampleVerdict::Infeasible
+        };
+        self.seen >= LEAST_ROUNDS * u64::from(self.level) && self.objectives.iter().zip(&self.exceeding).any(missed)
     }
 }
 
@@ -109,7 +135,7 @@ mod tests {
             percentile,
             max_microseconds: 100_000,
         };
-        let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency);
+        let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 1);
         chunks.iter().for_each(|(count, slow)| watch.observe(&chunk(*count, *slow)));
         watch.decide()
     }
@@ -117,6 +143,25 @@ mod tests {
     #[test]
     fn a_hopeless_level_ends_after_its_first_chunk() {
         assert_eq!(decision(Percentile::P95, &[(60, 30)]), Decision::Stop("stopped early".to_owned()));
+    }
+
+    #[test]
+    fn a_stall_of_all_that_is_in_flight_does_not_end_a_level() {
+        let objective = LatencyObjective {
+            name: "fast".into(),
+            metric: LatencyMetric::RequestLatency,
+            percentile: Percentile::P95,
+            max_microseconds: 100_000,
+        };
+        let mut watch = Watch::new(&[objective], LatencyMetric::RequestLatency, 32);
+        watch.observe(&chunk(92, 64));
+        assert_eq!(watch.decide(), Decision::GoOn, "fewer than four rounds");
+        watch.observe(&chunk(128, 0));
+        assert_eq!(watch.decide(), Decision::GoOn, "two rounds of seven");
+        watch.observe(&chunk(128, 128));
+        watch.observe(&chunk(128, 128));
+        watch.observe(&chunk(256, 256));
+        assert_eq!(watch.decide(), Decision::Stop("stopped early".to_owned()));
     }
 
     #[test]
@@ -131,7 +176,7 @@ mod tests {
 
     #[test]
     fn without_objectives_a_level_ends_once_its_percentiles_have_bounds() {
-        let mut watch = Watch::new(&[], LatencyMetric::RequestLatency);
+        let mut watch = Watch::new(&[], LatencyMetric::RequestLatency, 4);
         watch.observe(&chunk(298, 0));
         assert_eq!(watch.decide(), Decision::GoOn);
         watch.observe(&chunk(1, 0));
@@ -149,7 +194,7 @@ mod tests {
                 percentile: Percentile::P99,
                 max_microseconds: 100_000,
             };
-            let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency).against(Some(&rival), 4);
+            let mut watch = Watch::new(&[limit], LatencyMetric::RequestLatency, 4).against(Some(&rival));
             watch.observe(&chunk(count, 0));
             watch.decide()
         };
