@@ -2,5 +2,6 @@
 
 pub mod build;
 pub mod decide;
+mod parts;
 pub mod status;
 pub mod world;

@@ -14,15 +14,13 @@ use crate::profile::build::scope::Subject;
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
-    let mut status = ProfileStatus::default();
     let subject = Subject { engine: "engine-a", purpose: MeasurementPurpose::Explore };
     let rows: Vec<_> = points
         .iter()
         .enumerate()
         .map(|(index, &(level, rate, micros))| row(&format!("c-{index}"), level, (rate, micros)))
         .collect();
-    rows::merge(&mut status, subject, &rows);
-    status.measurements
+    rows::found(subject, &rows, &[]).into_status(ProfileStatus::default()).measurements
 }
 
 fn inputs(optimize_for: OptimizeFor) -> ProfileInputs {
