@@ -60,7 +60,7 @@ fn profiling(cluster: Cluster, edit: impl FnOnce(&mut Profiling)) -> Cluster {
     cluster.edited(|spec| edit(spec.profiling.as_mut().expect("it is profiled")))
 }
 
-/// The same that is measured anew after drift.
+/// The same that is measured again after drift.
 fn reprofiling() -> Cluster {
     profiling(serving(), |profiling| profiling.on_drift = OnDrift::Reprofile)
 }

@@ -1,4 +1,4 @@
-//! The ConfigMap with what is remembered to tell drift. Pure.
+//! The ConfigMap with the memory of drift. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub fn object_name(agent_deployment: &str) -> String {
     format!("{agent_deployment}-drift")
 }
 
-/// It belongs to no revision: that of the next plan takes its place.
+/// It belongs to no revision: the next plan's memory replaces it.
 pub fn config_map(world: &World, memory: &Memory) -> ConfigMap {
     let mut all = common_labels(Component::Drift);
     all.insert(labels::APP_INSTANCE.to_owned(), world.name.clone());

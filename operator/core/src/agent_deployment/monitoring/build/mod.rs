@@ -1,4 +1,4 @@
-//! Alerting rules and what is remembered to tell drift, one kind a file. Pure.
+//! Alerting rules and the memory of drift, one kind a file. Pure.
 
 pub mod alerts;
 pub mod drift_memory;
