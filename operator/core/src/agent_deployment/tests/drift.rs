@@ -20,12 +20,10 @@ use super::{
     profiling::{end, ended, message, profiled, row},
 };
 use crate::agent_deployment::{
-    monitoring::{
-        build::drift_memory::KEY,
-        drift::{
-            LivePod, Memory, MemoryView,
-            simulated::{Dice, SLOWER, USUAL, Users},
-        },
+    monitoring::drift::{
+        LivePod, Memory, MemoryView,
+        config_map::KEY,
+        simulated::{Dice, SLOWER, USUAL, Users},
     },
     world::World,
 };

@@ -4,7 +4,7 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{ProfilingDriver, WrittenObjective},
+        agent_deployment::WrittenObjective,
         profile::{
             MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileInputs,
             ProfiledEngine,
@@ -12,11 +12,13 @@ use slipway_crds::{
     },
 };
 
-use super::{infeasible, rows::natural};
+use super::infeasible;
 use crate::{
     plan::Note,
     profile::{
+        build::driver,
         parts::{Found, Parts},
+        rows::natural,
         world::{Earlier, ProfileWorld},
     },
 };
@@ -56,16 +58,7 @@ fn known(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine
 
 /// Whether a row of one campaign is what the other would measure: the same load on the same pods.
 fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
-    let is_same_load = match inputs.driver {
-        ProfilingDriver::ModelAnalyzer => inputs.prompts == earlier.prompts,
-        // Runs hold as many in flight as the greatest level.
-        ProfilingDriver::AgentRun => {
-            inputs.agent_trace == earlier.agent_trace
-                && inputs.agent == earlier.agent
-                && inputs.levels.iter().max() == earlier.levels.iter().max()
-        }
-    };
-    inputs.driver == earlier.driver && is_same_load && inputs.placement == earlier.placement
+    driver::is_same_load(inputs, earlier) && inputs.placement == earlier.placement
 }
 
 /// The row by these objectives, if it is of a point of these inputs and leaves none of them open.

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     plan::Note,
     profile::{
-        build::{rate, scope::JobScope},
+        build::rate,
         parts::{Found, Parts, Planned},
+        scope::JobScope,
         status::{CampaignState, cut},
         world::ProfileWorld,
     },

@@ -13,8 +13,9 @@ use super::job::{self, Affordable, JobStep};
 use crate::{
     plan::Note,
     profile::{
-        build::{budget::Budget, scope::JobScope},
+        build::budget::Budget,
         parts::{Found, Parts, Planned},
+        scope::JobScope,
         status::{CampaignState, cut},
         world::ProfileWorld,
     },

@@ -8,7 +8,6 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
-use super::rows;
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
@@ -16,11 +15,10 @@ use crate::{
     },
     plan::{AT_ONCE, Child, SOON, UNWATCHED},
     profile::{
-        build::{
-            self,
-            scope::{JOB_PREFIX, JobScope},
-        },
+        build,
         parts::{Found, Parts, Planned},
+        rows,
+        scope::{JOB_PREFIX, JobScope},
         status::CampaignState,
         world::ProfileWorld,
     },

@@ -17,7 +17,6 @@ pub mod confirm;
 mod explore;
 mod infeasible;
 mod job;
-pub mod rows;
 pub mod select;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.

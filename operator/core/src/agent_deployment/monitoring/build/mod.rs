@@ -1,4 +1,3 @@
-//! Alerting rules and the memory of drift, one kind a file. Pure.
+//! Alerting rules. Pure.
 
 pub mod alerts;
-pub mod drift_memory;

@@ -12,10 +12,10 @@ use slipway_crds::{
     },
 };
 
-use super::{Look, Memory, MemoryView, Restart};
+use super::{Look, Memory, MemoryView, Restart, config_map};
 use crate::{
     agent_deployment::{
-        monitoring::{build, drift},
+        monitoring::drift,
         parts::{Parts, Planned},
         profiling::repetitions,
         world::World,
@@ -89,7 +89,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
     let because = given_up.map(|(because, _)| because);
     match drift::advance(memory, &look) {
         Some(advanced) => {
-            let object = build::drift_memory::config_map(world, &advanced.memory);
+            let object = config_map::config_map(world, &advanced.memory);
             let memory = Parts::of_children([Child::ConfigMap(Box::new(object))]);
             memory.with(Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref())))
         }
@@ -101,7 +101,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
 }
 
 fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -> Remembered<'a> {
-    let name = build::drift_memory::object_name(&world.name);
+    let name = config_map::object_name(&world.name);
     match &world.memory {
         MemoryView::Read(memory) if memory.revision == stable => {
             measured_since(world, memory).map_or(Remembered::Memory(memory), |(run, ended)| Remembered::GivenUp {

@@ -5,6 +5,7 @@
 //! another operator continues with the same bits. A block without traffic is not remembered.
 
 mod advance;
+pub mod config_map;
 mod counts;
 pub mod decide;
 mod memory;

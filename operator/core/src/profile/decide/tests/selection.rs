@@ -7,10 +7,10 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::{
-    super::{rows, select, *},
+    super::{select, *},
     cluster::{cluster, row},
 };
-use crate::profile::build::scope::Subject;
+use crate::profile::{rows, scope::Subject, target};
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
@@ -77,7 +77,7 @@ fn a_throughput_is_asked_of_what_counts_the_same(
 ) {
     let throughput = serde_norway::from_str(&format!("{{min: '12', unit: {unit}}}")).expect("an objective");
     let inputs = ProfileInputs { driver, throughput: Some(throughput), ..inputs(OptimizeFor::Throughput) };
-    let target = |purpose| select::target_per_kilosecond(&inputs, select::driver_for(&inputs, purpose));
+    let target = |purpose| target::target_per_kilosecond(&inputs, target::driver_for(&inputs, purpose));
     assert_eq!([MeasurementPurpose::Explore, MeasurementPurpose::Confirm].map(target), asked);
 }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::labels::{self, Component};
 
+use super::Memory;
 use crate::{
-    agent_deployment::{metadata::owned, monitoring::drift::Memory, world::World},
+    agent_deployment::{metadata::owned, world::World},
     jobs::template::common_labels,
 };
 

@@ -6,14 +6,12 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
-use crate::{
-    jobs::attempts::job_name,
-    profile::{
-        build::scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
-        parts::Found,
-        status::cut,
-    },
+use super::{
+    parts::Found,
+    scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
+    status::cut,
 };
+use crate::jobs::attempts::job_name;
 
 /// What rows of the worker, and what it did not measure, add to a status.
 pub fn found(subject: Subject<'_>, rows: &[Row], not_measured: &[contract::NotMeasured]) -> Found {
