@@ -42,8 +42,8 @@ pub fn is_same_load(inputs: &ProfileInputs, other: &ProfileInputs) -> bool {
         }
 }
 
-/// Runs that a replica is confirmed with, from what it did of the driver's unit with a fixed number in flight: 60 % of
-/// the runs, or half of the runs that its requests would make.
+/// Runs that a replica is confirmed with, from what it did of the driver's unit with a fixed number in flight. It is
+/// 60 % of the runs, or half of the runs that its requests would make.
 pub(super) fn confirmed_runs(driver: ProfilingDriver, explored: u64) -> u64 {
     match driver {
         ProfilingDriver::AgentRun => explored * 6 / 10,
