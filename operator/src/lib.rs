@@ -7,6 +7,7 @@ pub mod agent_deployment;
 pub mod args;
 pub mod bounded_body;
 pub mod controllers;
+pub mod credentials;
 pub mod engine;
 pub mod kube_io;
 pub mod leader;

@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 use reqwest::{Certificate, Client, redirect};
 use thiserror::Error;
 
-use crate::notifications::credentials::{self, CredentialError};
+use crate::credentials::{self, CredentialError};
 
 /// How long a connection may take; the rest of an attempt's time is for the answer.
 const CONNECT: Duration = Duration::from_secs(4);

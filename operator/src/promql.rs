@@ -19,7 +19,7 @@ use thiserror::Error;
 use self::breaker::{Breaker, LEFT_ALONE, Silence};
 use crate::{
     bounded_body::{self, BodyError},
-    notifications::credentials::{self, CredentialError},
+    credentials::{self, CredentialError},
     outgoing::{self, OutgoingError},
 };
 

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use slipway_operator_core::settings::{InvalidSetting, Notifications, PrometheusSettings, Settings};
+use slipway_operator_core::settings::{InvalidSetting, Notifications, PrometheusSettings, ReceiverType, Settings};
 use thiserror::Error;
 
-use crate::notifications::credentials::{self, CredentialError};
+use crate::credentials::{self, CredentialError};
 
 /// Why the configuration cannot be used.
 #[derive(Debug, Error)]
@@ -71,19 +71,23 @@ fn check_notifications(settings: &Notifications) -> Result<(), SettingsError> {
     }
     for (index, receiver) in settings.receivers.iter().enumerate() {
         let field = format!("notifications.receivers[{index}]");
-        if let Some(slack) = &receiver.slack {
-            usable(format!("{field}.slack.urlFile"), credentials::url(&settings.path(&slack.url_file)))?;
-        }
-        if let Some(pager_duty) = &receiver.pager_duty {
-            let key = credentials::text(&settings.path(&pager_duty.routing_key_file));
-            usable(format!("{field}.pagerDuty.routingKeyFile"), key)?;
-        }
-        if let Some(webhook) = &receiver.webhook {
-            let secret = credentials::secret(&settings.path(&webhook.secret_file));
-            usable(format!("{field}.webhook.secretFile"), secret)?;
-            if let Some(file) = &webhook.url_file {
-                usable(format!("{field}.webhook.urlFile"), credentials::url(&settings.path(file)))?;
+        match receiver.receiver_type() {
+            Some(ReceiverType::Slack(slack)) => {
+                usable(format!("{field}.slack.urlFile"), credentials::url(&settings.path(&slack.url_file)))?;
             }
+            Some(ReceiverType::PagerDuty(pager_duty)) => {
+                let key = credentials::text(&settings.path(&pager_duty.routing_key_file));
+                usable(format!("{field}.pagerDuty.routingKeyFile"), key)?;
+            }
+            Some(ReceiverType::Webhook(webhook)) => {
+                let secret = credentials::secret(&settings.path(&webhook.secret_file));
+                usable(format!("{field}.webhook.secretFile"), secret)?;
+                if let Some(file) = &webhook.url_file {
+                    usable(format!("{field}.webhook.urlFile"), credentials::url(&settings.path(file)))?;
+                }
+            }
+            // A checked configuration has a type.
+            None => {}
         }
     }
     Ok(())

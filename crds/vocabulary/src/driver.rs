@@ -29,6 +29,9 @@ pub enum ThroughputUnit {
 }
 
 impl ProfilingDriver {
+    /// All drivers.
+    pub const ALL: [Self; 2] = [Self::ModelAnalyzer, Self::AgentRun];
+
     /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,6 +51,22 @@ impl ProfilingDriver {
                 LatencyMetric::RequestTimeToFirstToken,
                 LatencyMetric::InterTokenLatency,
             ],
+        }
+    }
+
+    /// Whether it measures only what Triton serves.
+    pub const fn requires_triton(self) -> bool {
+        match self {
+            Self::ModelAnalyzer => true,
+            Self::AgentRun => false,
+        }
+    }
+
+    /// Whether it measures an ensemble, of which Model Analyzer chooses levels and configurations itself.
+    pub const fn measures_ensembles(self) -> bool {
+        match self {
+            Self::ModelAnalyzer => false,
+            Self::AgentRun => true,
         }
     }
 
@@ -71,15 +90,10 @@ impl ThroughputUnit {
 }
 
 impl ServedBy {
-    /// Whether a driver can measure it. Model Analyzer supports only Triton, and of an ensemble it chooses levels and
-    /// configurations itself.
+    /// Whether a driver can measure it.
     pub const fn is_measured_by(self, driver: ProfilingDriver) -> bool {
-        match driver {
-            ProfilingDriver::ModelAnalyzer => {
-                matches!(self.server(), Server::Triton) && !matches!(self.entry(), EngineEntry::Ensemble)
-            }
-            ProfilingDriver::AgentRun => true,
-        }
+        (matches!(self.server(), Server::Triton) || !driver.requires_triton())
+            && (!matches!(self.entry(), EngineEntry::Ensemble) || driver.measures_ensembles())
     }
 }
 
@@ -93,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_driver_is_called_as_it_is_written() {
-        for driver in [ProfilingDriver::ModelAnalyzer, ProfilingDriver::AgentRun] {
+        for driver in ProfilingDriver::ALL {
             assert_eq!(serde_json::to_value(driver).unwrap(), driver.as_str());
         }
     }

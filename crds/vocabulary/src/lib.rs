@@ -1,9 +1,9 @@
 //! The words that several programs of Slipway exchange, each declared once.
 //!
 //! [`evidence`] is what pods count and judges read. A [`LatencyObjective`] bounds a [`Percentile`] of a
-//! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. [`failure`] is how failures are told, and
-//! [`serving`] what serves an engine; a [`ProfilingDriver`] measures it. [`gpu`] is the one table of GPU products, and
-//! [`ToolCallDialect`] how a model writes its calls of tools.
+//! [`LatencyMetric`], and a [`MeasurementVerdict`] says whether it is met. A [`RolloutVerdict`] is the judge's on a
+//! canary. [`failure`] is how failures are reported, and [`serving`] what serves an engine; a [`ProfilingDriver`]
+//! measures it. [`gpu`] is the one table of GPU products, and [`ToolCallDialect`] how a model writes its tool calls.
 //!
 //! The crate depends on serde alone: operator, sidecar, worker and analysis link it. Of these, only the operator
 //! depends on the API's own crate. The feature `schema` adds the schemas that CRDs are generated from: there, the doc
@@ -16,6 +16,7 @@ pub mod gpu;
 mod latency;
 mod measurement;
 mod percentile;
+mod rollout;
 pub mod serving;
 mod tool_calls;
 
@@ -24,4 +25,5 @@ pub use failure::FailureClass;
 pub use latency::{LatencyMetric, LatencyObjective};
 pub use measurement::MeasurementVerdict;
 pub use percentile::Percentile;
+pub use rollout::{OnInconclusive, RolloutVerdict};
 pub use tool_calls::ToolCallDialect;

@@ -13,6 +13,7 @@ pub mod inference_pool;
 pub mod jobs;
 pub mod leader;
 pub mod notifications;
+pub mod parts;
 pub mod plan;
 pub mod profile;
 pub mod prometheus;

@@ -11,7 +11,9 @@ use slipway_crds::v1alpha1::shared::ContainerResources;
 use thiserror::Error;
 use url::Url;
 
-pub use notifications::{Notifications, PagerDutySettings, ReceiverSettings, SlackSettings, WebhookSettings};
+pub use notifications::{
+    Notifications, PagerDutySettings, ReceiverSettings, ReceiverType, SlackSettings, WebhookSettings,
+};
 pub use prometheus::PrometheusSettings;
 
 /// A value of the configuration that cannot be used.

@@ -97,7 +97,8 @@ pub async fn observe(
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
-    let is_due = !is_compared(&object) && drift::is_due(&memory, now);
+    let compared = compared_rollout(&object);
+    let is_due = compared.is_none() && drift::is_due(&memory, now);
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
@@ -111,7 +112,13 @@ pub async fn observe(
     let dataset = observe_dataset(reader, namespace, &object).await?;
     let calibration = observe_calibration(reader, namespace, &object).await?;
     let budgets = budgets::observe(prometheus, &object, (namespace, name), now).await;
-    let guardrails = guardrails::observe(prometheus, &object, (namespace, name), now).await;
+    let guardrails = match compared {
+        Some(rollout) => {
+            let declared = &object.spec.rollout.guardrails;
+            guardrails::observe(prometheus, declared, rollout, (namespace, name), now).await
+        }
+        None => BTreeMap::new(),
+    };
     let jobs = job_views(reader, namespace, (&jobs, &pods), |job| is_waited_for(&object, job)).await?;
     let Some(owner) = object.controller_owner_ref(&()) else { return Ok(None) };
     let world = World {
@@ -142,7 +149,7 @@ pub async fn observe(
         memory,
         scaled_by: object.scaled_by().map(str::to_owned),
         budgets,
-        evidence: if is_compared(&object) { asked } else { BTreeMap::new() },
+        evidence: if compared.is_some() { asked } else { BTreeMap::new() },
         guardrails,
         route,
         pools,
@@ -192,15 +199,15 @@ fn rollout_of(object: &AgentDeployment) -> Option<&RolloutStatus> {
     object.status.as_ref()?.rollout.as_ref()
 }
 
-/// Whether a canary has traffic.
-fn is_compared(object: &AgentDeployment) -> bool {
-    rollout_of(object).and_then(|rollout| rollout.weight).is_some_and(|weight| weight > 0)
+/// The rollout whose canary has traffic.
+fn compared_rollout(object: &AgentDeployment) -> Option<&RolloutStatus> {
+    rollout_of(object).filter(|rollout| rollout.weight.is_some_and(|weight| weight > 0))
 }
 
 /// Pods of the revisions that take traffic.
 fn judged_pods(object: &AgentDeployment, pods: &[Pod]) -> Vec<Pod> {
     let Some(rollout) = rollout_of(object) else { return Vec::new() };
-    let canary = rollout.canary.as_ref().filter(|_| is_compared(object));
+    let canary = compared_rollout(object).and_then(|rollout| rollout.canary.as_ref());
     let baseline = rollout.compared_baseline().map(|baseline| &baseline.revision);
     let revisions: Vec<&String> = rollout.stable.iter().chain(canary).chain(baseline).collect();
     let is_judged = |pod: &&Pod| {

@@ -163,7 +163,7 @@ impl Inner {
     }
 
     fn put(&self, queue: &ReceiverQueue, announcement: Arc<Announcement>) {
-        let receiver = queue.receiver.name.as_str();
+        let receiver = queue.receiver.name();
         let (offer, waiting) = {
             let mut outbox = queue.outbox();
             (outbox.offer(announcement, Instant::now()), outbox.len())
@@ -228,7 +228,7 @@ impl Inner {
             let mut outbox = queue.outbox();
             (outbox.settle(&answer, Instant::now(), (self.outside.dice)()), outbox.len())
         };
-        self.metrics.waiting(&queue.receiver.name, waiting);
+        self.metrics.waiting(queue.receiver.name(), waiting);
         self.report(queue, delivery, (&answer, &settled));
     }
 
@@ -261,7 +261,7 @@ impl Inner {
     }
 
     fn report(&self, queue: &ReceiverQueue, delivery: &Delivery, (answer, settled): (&Answer, &Settled)) {
-        let receiver = queue.receiver.name.as_str();
+        let receiver = queue.receiver.name();
         let Delivery { announcement, attempt } = delivery;
         let (subject, happening) = (name_of(announcement), announcement.happening.as_str());
         let reason = match answer {

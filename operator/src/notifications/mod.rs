@@ -5,6 +5,5 @@
 //! What is sent when, and what is dropped, and what is sent, is decided by the core; [`deliver`] has the clock, the
 //! dice and the connections.
 
-pub mod credentials;
 pub mod deliver;
 pub mod receiver;

@@ -1,6 +1,6 @@
 //! A receiver as it is configured. Reads credentials.
 
-use std::path::PathBuf;
+use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
 use slipway_operator_core::{
@@ -9,13 +9,13 @@ use slipway_operator_core::{
             self, Context, PAGER_DUTY_TEMPLATE, Request, SLACK_TEMPLATE, Stamp, Template, TemplateError,
             WEBHOOK_TEMPLATE,
         },
-        events::{Announcement, Happening, Role},
+        events::{Announcement, Role},
     },
-    settings::{Notifications, ReceiverSettings, WebhookSettings},
+    settings::{Notifications, ReceiverSettings, ReceiverType, WebhookSettings},
 };
 use thiserror::Error;
 
-use super::credentials::{self, CredentialError};
+use crate::credentials::{self, CredentialError};
 
 /// Why an announcement cannot be made a request.
 #[derive(Debug, Error)]
@@ -31,25 +31,9 @@ pub enum RequestError {
 /// A receiver.
 #[derive(Debug)]
 pub struct Receiver {
-    /// The name by which `spec.alerts.receivers` asks for it.
-    pub name: String,
-    happenings: Option<Vec<Happening>>,
-    kind: Kind,
+    settings: ReceiverSettings,
+    notifications: Arc<Notifications>,
     template: Template,
-    cluster: String,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Slack { url_file: PathBuf },
-    PagerDuty { url: String, routing_key_file: PathBuf },
-    Webhook { address: Address, secret_file: PathBuf },
-}
-
-#[derive(Debug)]
-enum Address {
-    Plain(String),
-    File(PathBuf),
 }
 
 impl Receiver {
@@ -58,41 +42,34 @@ impl Receiver {
     /// # Errors
     /// When a template cannot be used; a checked configuration has no such template.
     pub fn all(settings: &Notifications) -> Result<Vec<Self>, TemplateError> {
+        let notifications = Arc::new(settings.clone());
         let receivers = settings.receivers.iter();
-        receivers.filter_map(|receiver| Self::of(settings, receiver).transpose()).collect()
+        receivers.filter_map(|receiver| Self::of(&notifications, receiver).transpose()).collect()
     }
 
-    fn of(settings: &Notifications, receiver: &ReceiverSettings) -> Result<Option<Self>, TemplateError> {
-        let ReceiverSettings { name, allowed_namespaces: _, happenings, slack, pager_duty, webhook } = receiver;
-        let (kind, template, default) = if let Some(slack) = slack {
-            let kind = Kind::Slack { url_file: settings.path(&slack.url_file) };
-            (kind, &slack.template, SLACK_TEMPLATE)
-        } else if let Some(pager_duty) = pager_duty {
-            let routing_key_file = settings.path(&pager_duty.routing_key_file);
-            let kind = Kind::PagerDuty { url: pager_duty.url.clone(), routing_key_file };
-            (kind, &pager_duty.template, PAGER_DUTY_TEMPLATE)
-        } else if let Some(webhook) = webhook {
-            let Some(address) = address(settings, webhook) else { return Ok(None) };
-            let kind = Kind::Webhook { address, secret_file: settings.path(&webhook.secret_file) };
-            (kind, &webhook.template, WEBHOOK_TEMPLATE)
-        } else {
-            return Ok(None);
+    fn of(notifications: &Arc<Notifications>, settings: &ReceiverSettings) -> Result<Option<Self>, TemplateError> {
+        let (template, default) = match settings.receiver_type() {
+            Some(ReceiverType::Slack(slack)) => (&slack.template, SLACK_TEMPLATE),
+            Some(ReceiverType::PagerDuty(pager_duty)) => (&pager_duty.template, PAGER_DUTY_TEMPLATE),
+            Some(ReceiverType::Webhook(webhook)) => (&webhook.template, WEBHOOK_TEMPLATE),
+            None => return Ok(None),
         };
-        Ok(Some(Self {
-            name: name.clone(),
-            happenings: happenings.clone(),
-            kind,
-            template: Template::parse(template.as_deref().unwrap_or(default))?,
-            cluster: settings.cluster.clone(),
-        }))
+        let template = Template::parse(template.as_deref().unwrap_or(default))?;
+        Ok(Some(Self { settings: settings.clone(), notifications: notifications.clone(), template }))
+    }
+
+    /// The name by which `spec.alerts.receivers` asks for it.
+    pub fn name(&self) -> &str {
+        &self.settings.name
     }
 
     /// Whether it wants an announcement.
     pub fn wants(&self, announcement: &Announcement) -> bool {
         let is_news = announcement.happening.role() == Role::Tells;
-        let can_take_it = !(is_news && matches!(self.kind, Kind::PagerDuty { .. }));
-        let is_asked_for = self.happenings.as_ref().is_none_or(|wanted| wanted.contains(&announcement.happening));
-        announcement.receivers.contains(&self.name) && can_take_it && is_asked_for
+        let can_take_it = !(is_news && matches!(self.settings.receiver_type(), Some(ReceiverType::PagerDuty(_))));
+        let wanted = self.settings.happenings.as_ref();
+        let is_asked_for = wanted.is_none_or(|wanted| wanted.contains(&announcement.happening));
+        announcement.receivers.contains(&self.settings.name) && can_take_it && is_asked_for
     }
 
     /// The request to send; nothing where it cannot express the event. Reads the credential.
@@ -100,31 +77,35 @@ impl Receiver {
     /// # Errors
     /// When the credential or the template cannot be used.
     pub fn request(&self, announcement: &Announcement, now: Timestamp) -> Result<Option<Request>, RequestError> {
-        let context = Context::of(announcement, &self.cluster);
-        let written = match &self.kind {
-            Kind::Slack { url_file } => {
-                let url = credentials::url(url_file).map_err(RequestError::Credential)?;
+        let context = Context::of(announcement, &self.notifications.cluster);
+        let path = |file: &Path| self.notifications.path(file);
+        let written = match self.settings.receiver_type() {
+            Some(ReceiverType::Slack(slack)) => {
+                let url = credentials::url(&path(&slack.url_file)).map_err(RequestError::Credential)?;
                 build::slack_message(&url, &self.template, context).map(Some)
             }
-            Kind::PagerDuty { url, routing_key_file } => {
-                let key = credentials::text(routing_key_file).map_err(RequestError::Credential)?;
-                build::trigger_or_resolve((url, &key), &self.template, announcement, &context)
+            Some(ReceiverType::PagerDuty(pager_duty)) => {
+                let key = path(&pager_duty.routing_key_file);
+                let key = credentials::text(&key).map_err(RequestError::Credential)?;
+                build::trigger_or_resolve((&pager_duty.url, &key), &self.template, announcement, &context)
             }
-            Kind::Webhook { address, secret_file } => {
-                let url = match address {
-                    Address::Plain(url) => url.clone(),
-                    Address::File(file) => credentials::url(file).map_err(RequestError::Credential)?,
-                };
-                let secret = credentials::secret(secret_file).map_err(RequestError::Credential)?;
+            Some(ReceiverType::Webhook(webhook)) => {
+                let Some(url) = self.address(webhook).map_err(RequestError::Credential)? else { return Ok(None) };
+                let secret = credentials::secret(&path(&webhook.secret_file)).map_err(RequestError::Credential)?;
                 let stamp = Stamp { secret: &secret, now };
                 build::signed_event((&url, stamp), &self.template, announcement, &context).map(Some)
             }
+            None => return Ok(None),
         };
         written.map_err(RequestError::Template)
     }
-}
 
-fn address(settings: &Notifications, webhook: &WebhookSettings) -> Option<Address> {
-    let plain = webhook.url.clone().map(Address::Plain);
-    plain.or_else(|| webhook.url_file.as_ref().map(|file| Address::File(settings.path(file))))
+    /// The address of a server; absent without one, which a checked configuration has.
+    fn address(&self, webhook: &WebhookSettings) -> Result<Option<String>, CredentialError> {
+        match (&webhook.url, &webhook.url_file) {
+            (Some(url), _) => Ok(Some(url.clone())),
+            (None, Some(file)) => credentials::url(&self.notifications.path(file)).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
 }

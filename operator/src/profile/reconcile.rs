@@ -7,8 +7,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
 use slipway_operator_core::profile::{
-    decide::{self, rows},
-    status,
+    decide, rows, status,
     world::{Earlier, ProfileWorld},
 };
 

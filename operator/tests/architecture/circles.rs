@@ -1,4 +1,4 @@
-//! Files of a crate that name each other in a circle, as far as paths tell.
+//! Files and folders of a crate that name each other in a circle, as far as paths tell.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,25 +24,56 @@ struct File<'a> {
 /// A violation for the shortest circle through each file that is in one. The root of the crate is a folder, such as
 /// `operator/core/src`.
 pub fn circles(root: &str, sources: &[Source]) -> Vec<Violation> {
-    let files = sources.iter().filter(|source| !source.is_test());
-    let of = files.map(|source| (module(root, &source.name), File { source, imports: source.imports() }));
-    let all = Crate(of.collect());
-    let arrows: BTreeMap<&Module, Vec<Module>> = all.0.keys().map(|module| (module, all.arrows(module))).collect();
+    let all = Crate::of(root, sources);
+    let arrows = all.all_arrows();
+    let name = |module: &Module| all.0[module].source.name.clone();
     let circle = |start: &Module| {
-        let names: Vec<&str> =
-            shortest_circle(&arrows, start)?.iter().map(|module| all.0[module].source.name.as_str()).collect();
+        let names: Vec<String> = shortest_circle(&arrows, start)?.iter().map(name).collect();
         let rule = format!("files of {root} import each other in a circle: {}", names.join(" -> "));
-        Some(Violation { file: all.0[start].source.name.clone(), line: 1, rule })
+        Some(Violation { file: name(start), line: 1, rule })
     };
     all.0.keys().filter_map(circle).collect()
 }
 
+/// The same of folders. A module counts with all that is below it, and is compared with the modules beside it: what
+/// a module exchanges with those that contain it is left to [`circles`]. Arrows from a file of the list to the module
+/// beside it do not count; one that is not there is a violation.
+pub fn folder_circles(root: &str, sources: &[Source], tolerated: &[(&str, &str)]) -> Vec<Violation> {
+    let all = Crate::of(root, sources);
+    let is_tolerated = |(file, to): (&str, &str), arrow: (&Module, &Module)| {
+        all.0[arrow.0].source.name.ends_with(file) && arrow.1.join("/").starts_with(to)
+    };
+    let mut needed = vec![false; tolerated.len()];
+    let mut arrows: BTreeMap<Module, Vec<Module>> = BTreeMap::new();
+    for (from, to) in all.all_arrows().iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to))) {
+        if let Some(found) = tolerated.iter().position(|arrow| is_tolerated(*arrow, (from, to))) {
+            needed[found] = true;
+            continue;
+        }
+        let shared = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+        if shared < from.len() && shared < to.len() {
+            arrows.entry(from[..=shared].to_vec()).or_default().push(to[..=shared].to_vec());
+        }
+    }
+    let name = |module: &Module| format!("{root}/{}", module.join("/"));
+    let circle = |start: &Module| {
+        let names: Vec<String> = shortest_circle(&arrows, start)?.iter().map(name).collect();
+        let rule = format!("modules of {root} import each other in a circle: {}", names.join(" -> "));
+        Some(Violation { file: name(start), line: 1, rule })
+    };
+    let unused = tolerated.iter().zip(needed).filter(|(_, is_needed)| !is_needed).map(|((file, to), _)| {
+        let rule = format!("no longer names {to}: take it from the list of tolerated arrows");
+        Violation { file: (*file).to_owned(), line: 1, rule }
+    });
+    arrows.keys().filter_map(circle).chain(unused).collect()
+}
+
 /// The modules from a file back to itself.
-fn shortest_circle(arrows: &BTreeMap<&Module, Vec<Module>>, start: &Module) -> Option<Vec<Module>> {
+fn shortest_circle(arrows: &BTreeMap<Module, Vec<Module>>, start: &Module) -> Option<Vec<Module>> {
     let mut ways = VecDeque::from([vec![start.clone()]]);
     let mut seen: Vec<Module> = Vec::new();
     while let Some(way) = ways.pop_front() {
-        for next in &arrows[way.last()?] {
+        for next in arrows.get(way.last()?).into_iter().flatten() {
             let longer: Vec<Module> = way.iter().chain([next]).cloned().collect();
             if next == start {
                 return Some(longer);
@@ -65,7 +96,16 @@ fn module(root: &str, name: &str) -> Module {
     parts
 }
 
-impl Crate<'_> {
+impl<'a> Crate<'a> {
+    fn of(root: &str, sources: &'a [Source]) -> Self {
+        let files = sources.iter().filter(|source| !source.is_test());
+        Self(files.map(|source| (module(root, &source.name), File { source, imports: source.imports() })).collect())
+    }
+
+    fn all_arrows(&self) -> BTreeMap<Module, Vec<Module>> {
+        self.0.keys().map(|module| (module.clone(), self.arrows(module))).collect()
+    }
+
     /// Files that a file names. What it only hands on is no arrow: those who take it from here name the other file.
     fn arrows(&self, of: &Module) -> Vec<Module> {
         let file = &self.0[of];

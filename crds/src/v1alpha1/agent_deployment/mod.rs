@@ -115,23 +115,9 @@ pub use tensorrt_llm::{
          self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
         .message("slo.throughput in Runs requires replayed runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
-    validation = Rule::new(
-        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
-         self.slo.throughput.unit != 'Requests' || self.profiling.driver == 'ModelAnalyzer'")
-        .message("slo.throughput in Requests requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, \
-                  or unit to Runs")
-        .field_path(".slo.throughput.unit"),
-    validation = Rule::new(
-        "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
-         self.engine.vllm.server != 'OpenAI' || self.profiling.driver == 'AgentRun'")
-        .message("Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.vllm.server to \
-                  Triton")
-        .field_path(".profiling.driver"),
-    validation = Rule::new(
-        "!has(self.profiling) || self.engine.backend != 'SGLang' || self.profiling.driver == 'AgentRun'")
-        .message("Model Analyzer supports only Triton, and SGLang has a server of its own: set profiling.driver to \
-                  AgentRun")
-        .field_path(".profiling.driver"),
+    validation = profiling::counts_requests(),
+    validation = profiling::measures_vllms_own_server(),
+    validation = profiling::measures_own_server_of("SGLang"),
     validation = Rule::new(
         "!has(self.alerts) || !self.alerts.burnRate || (has(self.slo) && (has(self.slo.errorRate) || \
          (has(self.slo.objectives) && size(self.slo.objectives) > 0)))")
@@ -164,13 +150,7 @@ pub use tensorrt_llm::{
         .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
-    validation = Rule::new(
-        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
-         self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || \
-         self.profiling.driver != 'ModelAnalyzer'")
-        .message("Model Analyzer chooses levels and configurations of an ensemble itself: set profiling.driver to \
-                  AgentRun, or engine.tensorRTLLM.entry to Engine or BLS")
-        .field_path(".profiling.driver"),
+    validation = profiling::measures_ensembles(),
     validation = Rule::new(
         "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
          self.engine.tensorRTLLM.entry != 'BLS' || !has(self.search) || !has(self.search.maxBatchSize) || \

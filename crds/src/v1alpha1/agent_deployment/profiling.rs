@@ -1,9 +1,10 @@
 //! How configurations are measured before one of them serves.
 
-use kube::KubeSchema;
+use kube::{KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::ProfilingDriver;
+use slipway_vocabulary::ThroughputUnit;
 
 use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 
@@ -188,4 +189,61 @@ fn default_gpu_hours() -> PositiveDecimal {
 
 fn default_measurements() -> i32 {
     100
+}
+
+/// Says in CEL that the driver is one of those of which something holds.
+fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool) -> String {
+    let drivers = ProfilingDriver::ALL.iter().filter(|driver| holds(driver));
+    drivers.map(|driver| format!("self.profiling.driver == '{}'", driver.as_str())).collect::<Vec<_>>().join(" || ")
+}
+
+/// The rule of a spec that a throughput of requests needs a driver that counts them.
+pub(super) fn counts_requests() -> Rule {
+    let counts = is_driver(|driver| driver.unit() == ThroughputUnit::Requests);
+    Rule::new(format!(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
+         self.slo.throughput.unit != 'Requests' || {counts}"
+    ))
+    .message(
+        "slo.throughput in Requests requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, or unit to \
+         Runs",
+    )
+    .field_path(".slo.throughput.unit")
+}
+
+/// The rule of a spec that vLLM's own server needs a driver that measures it.
+pub(super) fn measures_vllms_own_server() -> Rule {
+    let measures = is_driver(|driver| !driver.requires_triton());
+    Rule::new(format!(
+        "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
+         self.engine.vllm.server != 'OpenAI' || {measures}"
+    ))
+    .message("Model Analyzer supports only Triton: set profiling.driver to AgentRun, or engine.vllm.server to Triton")
+    .field_path(".profiling.driver")
+}
+
+/// The rule of a spec that a backend with a server of its own needs a driver that measures it.
+pub(super) fn measures_own_server_of(backend: &str) -> Rule {
+    let measures = is_driver(|driver| !driver.requires_triton());
+    let rule = format!("!has(self.profiling) || self.engine.backend != '{backend}' || {measures}");
+    let message = format!(
+        "Model Analyzer supports only Triton, and {backend} has a server of its own: set profiling.driver to AgentRun"
+    );
+    Rule::new(rule).message(message.as_str()).field_path(".profiling.driver")
+}
+
+/// The rule of a spec that an ensemble needs a driver that measures it.
+pub(super) fn measures_ensembles() -> Rule {
+    let others = ProfilingDriver::ALL.iter().filter(|driver| !driver.measures_ensembles());
+    let is_no_other = others.map(|driver| format!("self.profiling.driver != '{}'", driver.as_str()));
+    Rule::new(format!(
+        "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+         self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || {}",
+        is_no_other.collect::<Vec<_>>().join(" && ")
+    ))
+    .message(
+        "Model Analyzer chooses levels and configurations of an ensemble itself: set profiling.driver to AgentRun, or \
+         engine.tensorRTLLM.entry to Engine or BLS",
+    )
+    .field_path(".profiling.driver")
 }

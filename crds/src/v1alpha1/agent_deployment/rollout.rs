@@ -3,6 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::OnInconclusive;
 
 use super::{Guardrail, baseline::Baseline};
 use crate::values::{DurationText, Percent};
@@ -282,25 +283,6 @@ impl Default for JudgeSettings {
             false_rollback: default_false_rollback(),
             warm_up: default_warm_up(),
         }
-    }
-}
-
-/// What happens when there is no verdict in time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum OnInconclusive {
-    /// The rollout stays at its step and reports it. A later verdict still counts.
-    #[default]
-    Pause,
-    /// The canary is rolled back.
-    Rollback,
-    /// The canary advances to the next step, unless harm is suspected.
-    Promote,
-}
-
-impl OnInconclusive {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

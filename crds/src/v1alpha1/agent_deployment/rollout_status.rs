@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::RolloutVerdict;
 
 use super::baseline::RolloutBaseline;
 
@@ -92,32 +93,6 @@ pub struct RolloutStatus {
     /// Since when no gateway has served the HTTPRoute. Absent while one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_unavailable_since: Option<Time>,
-}
-
-/// Last verdict of the judge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(inline)]
-pub enum RolloutVerdict {
-    /// The canary stays at its step.
-    Hold,
-    /// The canary goes to the next step.
-    Advance,
-    /// All traffic returns to stable.
-    Rollback,
-    /// The canary becomes stable.
-    Promote,
-}
-
-impl RolloutVerdict {
-    /// The name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hold => "Hold",
-            Self::Advance => "Advance",
-            Self::Rollback => "Rollback",
-            Self::Promote => "Promote",
-        }
-    }
 }
 
 /// Another writer of an AgentDeployment's HTTPRoute.

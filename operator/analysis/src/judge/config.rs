@@ -3,6 +3,7 @@
 mod written;
 
 use serde::{Deserialize, Serialize};
+pub use slipway_vocabulary::OnInconclusive;
 use slipway_vocabulary::{
     LatencyObjective, Percentile,
     evidence::{Metric, bucket},
@@ -49,18 +50,6 @@ pub struct Step {
     pub min_soak_seconds: u64,
     /// The longest time at this step without a verdict.
     pub max_soak_seconds: u64,
-}
-
-/// What happens when a step's longest soak passes without a verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnInconclusive {
-    /// Hold and say so; evidence still counts, so that a later verdict ends the pause.
-    #[default]
-    Pause,
-    /// Roll back.
-    Rollback,
-    /// Go on to the next step, or promote.
-    Promote,
 }
 
 /// A latency objective on a metric of the evidence: its `percentile` is at most `max_microseconds`. Any time that pods

@@ -3,25 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
+pub use slipway_vocabulary::RolloutVerdict as Verdict;
 use slipway_vocabulary::evidence::Metric;
 
 use super::{
     guard::{Evidence, Harm},
     observation::Key,
 };
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Verdict {
-    /// Stay at this step.
-    Hold,
-    /// Go to the next step.
-    Advance,
-    /// Give all traffic back to stable. Final.
-    Rollback,
-    /// Make the canary stable. Final.
-    Promote,
-}
 
 /// Why, with the numbers. Displayed as `Code: numbers`.
 #[derive(Clone, Debug, PartialEq)]

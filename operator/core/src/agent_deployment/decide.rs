@@ -31,10 +31,11 @@ use crate::{
     why::{Blocked, Why},
 };
 
-/// While a revision is held to objectives: what its pods count is no event of the API server's.
+/// Poll interval while a revision has objectives to meet: no watch reports what its pods count.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Decides what comes next. Planners run in the order of the phases; what one needs of another is passed on here, and nowhere else.
+/// Decides what comes next. Planners run in the order of the phases. Only this function passes values from one to
+/// another.
 ///
 /// # Errors
 /// When a part of the spec has no canonical JSON; its types leave no such case.
@@ -55,17 +56,17 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     parts.add(profiling::forget_old(world, found.profile.as_ref()));
     parts.add(alerts::decide(world));
     let status = status::complete(world, &outcome, found);
-    parts.add(Parts::of_notes(told(world, &outcome, &status)));
+    parts.add(Parts::of_notes(news(world, &outcome, &status)));
     if outcome.serving.is_some() && !status.slo.is_empty() {
         parts.add(Parts::look_within(LOOK));
     }
-    let news = announcements::announce(world, &outcome, &status, &parts.notes);
-    let (undelivered, announcements) = undelivered::next(world, news);
+    let announced = announcements::announce(world, &outcome, &status, &parts.notes);
+    let (undelivered, announcements) = undelivered::next(world, announced);
     if !announcements.is_empty() {
-        // That they have been delivered is no event of the API server's.
+        // No watch reports a delivery.
         parts.add(Parts::look_within(UNWATCHED));
     }
-    // All that was found is in the status.
+    // The status already has all findings.
     let Parts { children, removals, notes, requeue, found: _ } = parts;
     Ok(Plan {
         children,
@@ -77,14 +78,14 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     })
 }
 
-/// The plan that the spec asks for, once nothing keeps it from being rolled out.
+/// The plan that the spec asks for, once nothing blocks its rollout.
 fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
     let inputs = repetitions::inputs(world, spec);
     if let Some(kept) = kept(world, &inputs) {
         let (hash, input_hash) = (kept.hash.clone(), kept.input_hash.clone());
         let target = Target { hash, input_hash, plan: kept.plan.clone() };
         let Planned { value: restored, parts } = fetch::restore(world);
-        // It was let through when it was made.
+        // It was approved when it was made.
         return parts.with(restored.map(|()| Asked { target: Ok(target), proposal: None }));
     }
     Planned::of(|parts| match parts.join(pipeline::chosen(world, &inputs)) {
@@ -94,7 +95,8 @@ fn ask(world: &World, spec: &str) -> Planned<Result<Asked, IdentityError>> {
     })
 }
 
-/// The kept revision of these inputs. One that a later measurement of the same spec chose stands for that spec from then on.
+/// The kept revision of these inputs. If a later measurement of the same spec chose another plan, that one counts from
+/// then on.
 fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
     let of_spec = world.revisions.iter().rev().filter(|revision| revision.inputs().spec == inputs.spec);
     let of_spec = of_spec.filter(|revision| !is_lost(world, revision));
@@ -102,8 +104,7 @@ fn kept<'a>(world: &'a World, inputs: &PlanInputs) -> Option<&'a Revision> {
     (latest.inputs().repetition >= inputs.repetition).then_some(latest)
 }
 
-/// Whether the store lost what a revision serves, and the engine was built again as something else: its pods cannot
-/// start any more.
+/// Whether the store lost the artifact of a revision and the rebuilt engine differs: its pods can no longer start.
 fn is_lost(world: &World, revision: &Revision) -> bool {
     let PlannedEngine { name, manifest_digest, .. } = &revision.plan.engine;
     world.engines.get(name).is_some_and(|engine| {
@@ -112,8 +113,8 @@ fn is_lost(world: &World, revision: &Revision) -> bool {
     })
 }
 
-/// What is told once, when it is new.
-fn told(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> impl Iterator<Item = Note> {
+/// Events that are published once, when their fact is new.
+fn news(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> impl Iterator<Item = Note> {
     let notes = [
         refused_schedule(world, outcome, status),
         stop(world, outcome, status),
@@ -129,21 +130,21 @@ fn stop(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Opt
     (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
 }
 
-/// A name that the operator does not know keeps nothing from going on.
+/// An unknown receiver blocks nothing.
 fn unknown_receiver(world: &World, status: &AgentDeploymentStatus) -> Option<Note> {
     let why = unknown_receivers(world)?;
     let is_told = facts::is_told(world, ConditionType::ReceiversResolved, status);
     (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
 }
 
-/// A schedule that cannot be kept keeps nothing else from going on.
+/// An invalid schedule blocks nothing else.
 fn refused_schedule(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Option<Note> {
     let Some(Background::Idle(why @ Why::SpecRefused { .. })) = &outcome.background else { return None };
     let is_told = facts::is_told(world, ConditionType::Profiling, status);
     (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
 }
 
-/// Somebody who scales in vain.
+/// A client whose scaling has no effect.
 fn contest(world: &World) -> Option<Note> {
     let is_told = |c: &Condition| c.type_ == ConditionType::ReplicasContested.as_str();
     let contested = scaling::contested(world).filter(|_| !world.status.conditions.iter().any(is_told))?;

@@ -1,6 +1,6 @@
-//! What is told once: facts by condition, reason and subject. Pure.
+//! Facts that are announced once, by condition, reason and subject. Pure.
 //!
-//! A fact is recorded in codes. Whether it is told again follows from these, never from the words that people read.
+//! A fact is recorded in codes. Whether it is announced again follows from these, never from its message.
 
 use serde_json::Value;
 use slipway_crds::{
@@ -19,12 +19,12 @@ use super::{
 };
 use crate::why::{Blocked, Held, Why};
 
-/// A condition that states facts which are told once.
+/// A condition whose facts are announced once.
 struct Stating {
     condition: ConditionType,
-    /// Its status when it does.
+    /// Its status while the fact holds.
     status: &'static str,
-    /// The one reason with which it does, where it has others: a rollout may wait for a person as it was asked to.
+    /// The one reason that counts, if it has others: a rollout may wait for a person because the spec asks for it.
     only: Option<Reason>,
 }
 
@@ -40,15 +40,15 @@ static PROBLEMS: [Stating; 3] = [
     Stating::new(ConditionType::Suspended, "True", Some(Reason::VerdictUnreachable)),
     Stating::new(ConditionType::SLOAttainable, "False", None),
 ];
-/// Further conditions whose facts are told.
+/// Further conditions whose facts are announced.
 static NOTICES: [Stating; 2] = [
     Stating::new(ConditionType::ReceiversResolved, "False", None),
     Stating::new(ConditionType::Profiling, "False", Some(Reason::SpecRefused)),
 ];
-/// First part of what facts about engines are recorded under.
+/// Prefix of the names under which facts about engines are recorded.
 const ENGINE: &str = "Engine/";
 
-/// What is known of a fact that was told.
+/// What is known of an announced fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     /// The condition that states it.
@@ -59,14 +59,14 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether it is this fact. Of a status that recorded none, condition and reason are all there is.
+    /// Whether it is this fact. A status without recorded facts has only condition and reason.
     pub(super) fn is(&self, fact: &ToldFact) -> bool {
         self.condition.as_str() == fact.about
             && self.reason == fact.reason
             && self.subject.as_ref().is_none_or(|subject| *subject == fact.subject)
     }
 
-    /// What makes it the same as another, in one text.
+    /// Its identity, as one text.
     pub(super) fn code(&self) -> String {
         format!("{}/{}/{}", self.condition.as_str(), self.reason, self.subject.as_deref().unwrap_or_default())
     }
@@ -83,14 +83,14 @@ fn fact(condition: ConditionType, reason: Reason, subject: String) -> ToldFact {
     ToldFact { about: condition.as_str().to_owned(), reason: reason.as_str().to_owned(), subject }
 }
 
-/// The facts that hold now, in the place of those of before. Engines that are no candidates any more are forgotten.
+/// The facts that hold now, which replace the earlier ones. Engines that are no longer candidates are forgotten.
 pub(super) fn recorded(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Vec<ToldFact> {
     let is_candidate = |about: &str| status.engines.iter().any(|engine| about_engine(&engine.name) == about);
     let of_engines = status.told.iter().filter(|fact| is_candidate(&fact.about)).cloned();
     of_engines.chain(stated(world, outcome, status)).collect()
 }
 
-/// What conditions state that is told once.
+/// The facts of conditions that are announced once.
 fn stated(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Vec<ToldFact> {
     let stopped = match &outcome.next {
         Some(Blocked::Stopped(why)) => Some((ConditionType::Stalled, why)),
@@ -148,22 +148,22 @@ pub(super) fn problem(told: &[ToldFact]) -> Option<(ConditionType, &ToldFact)> {
     })
 }
 
-/// Whether what a condition states now was told before; also where it states nothing.
+/// Whether the fact of a condition was announced before; also if it states none.
 pub(super) fn is_told(world: &World, condition: ConditionType, status: &AgentDeploymentStatus) -> bool {
     let now = status.told.iter().find(|fact| fact.about == condition.as_str());
     now.is_none_or(|fact| known(&world.status, condition).is_some_and(|known| known.is(fact)))
 }
 
-/// What facts about an engine are recorded under.
+/// The name under which facts about an engine are recorded.
 fn about_engine(name: &str) -> String {
     format!("{ENGINE}{name}")
 }
 
-/// What is recorded of an engine from now on, in the place of what was.
+/// What is recorded of an engine from now on, in place of earlier facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EngineFact {
     about: String,
-    /// Absent where nothing is to be told of it.
+    /// Absent if there is nothing to announce.
     fact: Option<ToldFact>,
 }
 
@@ -175,13 +175,13 @@ impl EngineFact {
         Self { fact: Some(ToldFact { about: about.clone(), reason, subject }), about }
     }
 
-    /// Nothing is held against it.
+    /// Nothing is wrong with it.
     pub(super) fn none(name: &str) -> Self {
         Self { about: about_engine(name), fact: None }
     }
 
-    /// Whether it was not told before. Of a status of a release that recorded no facts, a measured quality that was not accepted is all
-    /// there is.
+    /// Whether it is new. The status of a release that recorded no facts knows only of measured quality that was not
+    /// accepted.
     pub(super) fn is_new(&self, world: &World) -> bool {
         let Some(fact) = &self.fact else { return false };
         let is_it = |engine: &EngineChoice| about_engine(&engine.name) == self.about;
@@ -199,7 +199,7 @@ impl EngineFact {
     }
 }
 
-/// What tells one "not yet" from others of its reason.
+/// What distinguishes one "not yet" from others with the same reason.
 pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineChoice]) -> String {
     match why {
         Why::SpecRefused { field, .. } => of_field(spec, field),
@@ -262,7 +262,7 @@ fn nearest<'a>(spec: &'a Value, path: &str) -> &'a Value {
     value
 }
 
-/// The spec has no floating-point numbers, which are all that has no hash.
+/// Only floating-point numbers have no hash, and the spec contains no such number.
 fn hash<T: serde::Serialize>(value: &T) -> String {
     content_hash(value).map(|hash| hash.short().to_owned()).unwrap_or_default()
 }

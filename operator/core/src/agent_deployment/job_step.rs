@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct JobStep<'a> {
     pub(super) kind: JobKind,
     pub(super) input_hash: &'a str,
-    /// Whether only one Job of the kind is of interest at a time.
+    /// Whether only the latest Job of the kind matters.
     pub(super) is_single: bool,
 }
 
@@ -35,7 +35,7 @@ impl JobStep<'_> {
         world.status.jobs.iter().find(same).map_or(0, |job| job.attempt)
     }
 
-    /// What comes next. A new attempt is recorded before anything comes of it.
+    /// What comes next. A new attempt is recorded before its Job is created.
     pub(super) fn next(&self, world: &World) -> Planned<AttemptStep> {
         let prefix = self.prefix();
         let recorded = self.recorded(world);
@@ -65,14 +65,14 @@ impl JobStep<'_> {
         Parts::of_found(found).and(Parts::look_within(AT_ONCE))
     }
 
-    /// Of most kinds only the latest input is of interest; several engines are evaluated side by side.
+    /// Of most kinds only the latest input matters; several engines are evaluated side by side.
     fn attempted(&self, attempt: i32) -> JobChange {
         let (kind, input_hash) = (self.kind.as_str().to_owned(), self.input_hash.to_owned());
         let attempt = JobAttempt { kind, input_hash, attempt };
         if self.is_single { JobChange::AttemptedAlone(attempt) } else { JobChange::Attempted(attempt) }
     }
 
-    /// What a wait is for: a claim that nothing binds is worth more words than the scheduler has.
+    /// The reason for a wait. An unbound claim is named itself, because the scheduler's message says less.
     pub(super) fn explain(&self, world: &World, why: Why) -> Why {
         let prefix = self.prefix();
         let phase = world.jobs.get(&job_name(&prefix, self.recorded(world))).map(|job| &job.phase);

@@ -1,7 +1,9 @@
-//! What comes next for an AgentDeployment, by phase: what its references stand for ([`resolve`]), engines ([`engines`]), which of them
-//! serves and how ([`profiling`]), how it takes over ([`rollout`]), and what is watched meanwhile ([`monitoring`]). Pure.
+//! What comes next for an AgentDeployment. Each phase has a module: [`resolve`] for references, [`engines`] for builds
+//! and their quality, [`profiling`] for the choice, [`rollout`] for its rollout, and [`monitoring`] for what is
+//! watched. Pure.
 //!
-//! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the phases.
+//! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the
+//! phases.
 
 pub mod decide;
 pub mod engine_users;

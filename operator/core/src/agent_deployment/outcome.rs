@@ -1,31 +1,31 @@
-//! What the planners came to, as status, facts and announcements are made of it. Pure.
+//! The planners' outcome, from which status, facts and announcements are made. Pure.
 
 use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::OnInconclusive};
 
 use super::world::World;
 use crate::why::{Blocked, Why};
 
-/// What the planners came to.
+/// The planners' outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The revision that takes traffic.
     pub serving: Option<String>,
-    /// Why not all is done; absent when it is.
+    /// Why something is left to do; absent if nothing is.
     pub next: Option<Blocked>,
-    /// What goes on beside it; absent where nothing is measured by schedule.
+    /// The campaign in the background; absent if nothing is measured by schedule.
     pub background: Option<Background>,
 }
 
-/// Whether what serves is measured anew.
+/// Whether the serving choice is measured again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Background {
-    /// It is: how far.
+    /// It is: its progress.
     Measuring(Why),
     /// It is not: until when, or why.
     Idle(Why),
 }
 
-/// What a person must say before anything goes on.
+/// The decision of a person that everything waits for.
 pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<&'a Why> {
     let Some(Blocked::Waiting(why)) = &outcome.next else { return None };
     let is_inconclusive = world.spec.rollout.on_inconclusive == OnInconclusive::Pause;

@@ -1,9 +1,4 @@
-//! What planners return: a value, and with it their part of the plan. Pure.
-//!
-//! A planner sees the world and what it is given, never what others have contributed. Whoever calls it joins the parts in the order of
-//! the calls, which is the order of objects and events.
-
-use std::time::Duration;
+//! What planners of AgentDeployments return: a value, and with it their part of the plan. Pure.
 
 use slipway_crds::{
     identity::IdentityError,
@@ -16,109 +11,25 @@ use slipway_crds::{
 use super::facts::EngineFact;
 use crate::{
     jobs::kind::JobKind,
-    plan::{Child, Note, Removal},
+    parts::{self, Findings},
     why::{Blocked, Why},
 };
 
 /// What a planner contributes to the plan.
-#[derive(Debug, Clone, PartialEq, Default)]
-#[must_use = "what a planner contributes belongs into the plan"]
-pub(super) struct Parts {
-    /// Objects that must exist.
-    pub(super) children: Vec<Child>,
-    /// Objects that must go.
-    pub(super) removals: Vec<Removal>,
-    /// Events to publish.
-    pub(super) notes: Vec<Note>,
-    /// When to look again at the latest; absent where that is all the same.
-    pub(super) requeue: Option<Duration>,
-    /// What was found out on the way to a plan.
-    pub(super) found: Found,
-}
+pub(super) type Parts = parts::Parts<Found>;
 
-impl Parts {
-    /// Objects that must exist, and nothing else.
-    pub(super) fn of_children(children: impl IntoIterator<Item = Child>) -> Self {
-        Self { children: children.into_iter().collect(), ..Self::default() }
-    }
+/// A planner's value, and what it contributes.
+pub(super) type Planned<T> = parts::Planned<T, Found>;
 
-    /// Objects that must go, and nothing else.
-    pub(super) fn of_removals(removals: impl IntoIterator<Item = Removal>) -> Self {
-        Self { removals: removals.into_iter().collect(), ..Self::default() }
-    }
-
-    /// Events, and nothing else.
-    pub(super) fn of_notes(notes: impl IntoIterator<Item = Note>) -> Self {
-        Self { notes: notes.into_iter().collect(), ..Self::default() }
-    }
-
-    /// A look within a time, and nothing else.
-    pub(super) fn look_within(time: Duration) -> Self {
-        Self { requeue: Some(time), ..Self::default() }
-    }
-
-    /// A part of the status, and nothing else.
-    pub(super) fn of_found(found: Found) -> Self {
-        Self { found, ..Self::default() }
-    }
-
-    /// These parts, and later ones after them.
-    pub(super) fn and(mut self, later: Self) -> Self {
-        let Self { children, removals, notes, requeue, found } = later;
-        self.children.extend(children);
-        self.removals.extend(removals);
-        self.notes.extend(notes);
-        self.requeue = self.requeue.into_iter().chain(requeue).min();
-        self.found = self.found.and(found);
-        self
-    }
-
-    /// Takes later parts over.
-    pub(super) fn add(&mut self, later: Self) {
-        *self = std::mem::take(self).and(later);
-    }
-
-    /// Takes over what a planner contributes, and hands out its value.
-    pub(super) fn join<T>(&mut self, planned: Planned<T>) -> T {
-        let Planned { value, parts } = planned;
-        self.add(parts);
-        value
-    }
-
-    /// These parts beside a value.
-    pub(super) fn with<T>(self, value: T) -> Planned<T> {
-        Planned { value, parts: self }
-    }
-}
-
-/// What a planner came to, and what it contributes.
-#[derive(Debug, Clone, PartialEq)]
-#[must_use = "what a planner contributes belongs into the plan"]
-pub(super) struct Planned<T> {
-    /// What it came to.
-    pub(super) value: T,
-    /// What it contributes.
-    pub(super) parts: Parts,
-}
-
-impl<T> Planned<T> {
-    /// What comes of several planners, one after the other. Parts of those that came before one that is blocked are kept.
-    pub(super) fn of(steps: impl FnOnce(&mut Parts) -> T) -> Self {
-        let mut parts = Parts::default();
-        let value = steps(&mut parts);
-        Self { value, parts }
-    }
-}
-
-/// What a planner on the way to a plan came to.
+/// The outcome of a planner that may be halted.
 pub(super) type Planning<T> = Planned<Result<T, Halt>>;
 
-/// What keeps a planner from its value.
+/// Why a planner has no value.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A step is not done.
     Blocked(Blocked),
-    /// What is to be named by its content has no canonical JSON; the types leave no such case.
+    /// An object that its content names has no canonical JSON; the types leave no such case.
     NoIdentity(IdentityError),
 }
 
@@ -146,26 +57,26 @@ impl From<IdentityError> for Halt {
     }
 }
 
-/// What was found out on the way to a plan. What is absent is left in the status as it was.
+/// What was found out for the status. Absent parts of the status stay as they were.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Found {
-    /// What the model's reference stands for.
+    /// The resolved model.
     pub(super) model: Option<ResolvedModel>,
-    /// What the images stand for.
+    /// The resolved images.
     pub(super) images: Option<Vec<ResolvedImage>>,
     /// The engines under consideration.
     pub(super) engines: Option<Vec<EngineChoice>>,
-    /// What becomes of the recorded attempts of Jobs, in turn.
+    /// Changes of the recorded attempts of Jobs, in order.
     pub(super) jobs: Vec<JobChange>,
-    /// What is recorded of engines, in turn.
+    /// Changes of the recorded facts of engines, in order.
     pub(super) facts: Vec<EngineFact>,
-    /// What the choice rests on.
+    /// The basis of the choice.
     pub(super) basis: Option<Basis>,
     /// The choice.
     pub(super) selected: Option<SelectedConfiguration>,
 }
 
-/// What a choice rests on.
+/// The basis of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Basis {
     /// Nothing is measured.
@@ -174,14 +85,14 @@ pub(super) enum Basis {
     Campaign(String),
 }
 
-/// What becomes of the recorded attempts of Jobs.
+/// A change of the recorded attempts of Jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum JobChange {
-    /// An attempt takes the place of the one before with the same input.
+    /// An attempt replaces the previous one with the same input.
     Attempted(JobAttempt),
-    /// An attempt takes the place of all others of its kind.
+    /// An attempt replaces all others of its kind.
     AttemptedAlone(JobAttempt),
-    /// Of a kind, attempts with other inputs are forgotten.
+    /// Attempts of a kind are forgotten unless they have one of these inputs.
     ForgotBut(JobKind, Vec<String>),
 }
 
@@ -204,8 +115,7 @@ impl JobChange {
     }
 }
 
-impl Found {
-    /// What was found out, and what was later: that stands.
+impl Findings for Found {
     fn and(self, later: Self) -> Self {
         let Self { model, images, engines, jobs, facts, basis, selected } = later;
         Self {
@@ -218,7 +128,9 @@ impl Found {
             selected: selected.or(self.selected),
         }
     }
+}
 
+impl Found {
     /// The status with what was found out.
     pub(super) fn into_status(self, before: AgentDeploymentStatus) -> AgentDeploymentStatus {
         let Self { model, images, engines, jobs, facts, basis, selected } = self;
@@ -242,7 +154,6 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use slipway_crds::conditions::Reason;
 
     use super::*;
 
@@ -250,45 +161,8 @@ mod tests {
         JobAttempt { kind: kind.as_str().to_owned(), input_hash: input.to_owned(), attempt }
     }
 
-    fn part(line: &str, seconds: u64) -> Parts {
-        let found = Found { basis: Some(Basis::Campaign(line.to_owned())), ..Found::default() };
-        let note = Parts::of_notes([Note::normal(Reason::Profiling, line)]);
-        note.and(Parts::look_within(Duration::from_secs(seconds))).and(Parts::of_found(found))
-    }
-
     #[test]
-    fn parts_are_joined_in_order_and_the_soonest_look_counts() {
-        let joined = part("first", 5).and(part("second", 60));
-        let lines: Vec<&str> = joined.notes.iter().map(|note| note.message.as_str()).collect();
-        assert_eq!(lines, ["first", "second"]);
-        assert_eq!(joined.requeue, Some(Duration::from_secs(5)));
-        assert_eq!(joined.found.basis, Some(Basis::Campaign("second".to_owned())));
-    }
-
-    #[test]
-    fn how_parts_are_grouped_and_nothing_beside_them_changes_nothing() {
-        let [a, b, c] = [part("a", 3), part("b", 2), part("c", 9)];
-        assert_eq!(a.clone().and(b.clone()).and(c.clone()), a.clone().and(b.and(c)));
-        assert_eq!(Parts::default().and(a.clone()), a);
-        assert_eq!(a.clone().and(Parts::default()), a);
-    }
-
-    #[test]
-    fn what_was_contributed_before_a_planner_is_blocked_is_kept() {
-        let why = || Why::RouteUnavailable { problem: "no gateway".to_owned() };
-        let planned: Planning<()> = Planned::of(|parts| {
-            parts.add(part("before", 5));
-            let blocked: Result<(), Blocked> = Err(Blocked::Waiting(why()));
-            blocked?;
-            parts.add(part("after", 1));
-            Ok(())
-        });
-        assert_eq!(planned.parts, part("before", 5));
-        assert!(matches!(planned.value, Err(Halt::Blocked(Blocked::Waiting(found))) if found == why()));
-    }
-
-    #[test]
-    fn an_attempt_takes_the_place_of_those_that_are_of_interest_no_more() {
+    fn an_attempt_replaces_those_that_no_longer_matter() {
         let before = vec![attempt(JobKind::Fetch, "a", 1), attempt(JobKind::Quality, "a", 1)];
         let changes = [
             JobChange::AttemptedAlone(attempt(JobKind::Fetch, "b", 1)),

@@ -67,7 +67,7 @@ fn selected(choice: &Choice) -> SelectedConfiguration {
     }
 }
 
-/// A choice is told when it is another one, or that of another campaign.
+/// A choice is announced if it differs, or is that of another campaign.
 fn news(world: &World, choice: &Choice, selected: &SelectedConfiguration) -> Option<Note> {
     let is_known = world.status.selected.as_ref().is_some_and(|known| is_same_choice(known, selected));
     let campaign = match &choice.basis {
@@ -79,7 +79,7 @@ fn news(world: &World, choice: &Choice, selected: &SelectedConfiguration) -> Opt
     (!is_told).then(|| Note::normal(Reason::ConfigurationChosen, line()))
 }
 
-/// Whether the same is chosen, in whatever words.
+/// Whether the choice is the same, whatever its message.
 fn is_same_choice(a: &SelectedConfiguration, b: &SelectedConfiguration) -> bool {
     let SelectedConfiguration { display_name, engine, manifest_digest, max_in_flight, configuration, why: _ } = a;
     (display_name, engine, manifest_digest) == (&b.display_name, &b.engine, &b.manifest_digest)

@@ -73,7 +73,7 @@ fn conditions(
     drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect()
 }
 
-/// Pods of a canary that have traffic in the place of drained pods of the serving revision.
+/// Canary pods with traffic that replace drained pods of the serving revision.
 struct StandIn {
     revision: String,
     ready: i32,
@@ -215,7 +215,7 @@ fn attainable_condition(profile: &ProfileStatus) -> Option<Draft> {
     Some(Draft { condition, is_true, reason, message })
 }
 
-/// A rollout that goes on only when a person says so; absent otherwise.
+/// A rollout that continues only when a person says so; absent otherwise.
 fn suspended_condition(world: &World, outcome: &Outcome) -> Option<Draft> {
     left_to_people(world, outcome).map(|why| Draft {
         condition: ConditionType::Suspended,
@@ -239,7 +239,7 @@ fn reconciling_condition(world: &World, outcome: &Outcome) -> Draft {
         Some(Blocked::Waiting(why)) if left_to_people(world, outcome).is_none() => {
             Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
         }
-        // Nothing goes on by itself before somebody has looked at it.
+        // Nothing continues by itself before a person has looked at it.
         Some(Blocked::Waiting(_) | Blocked::Stopped(_)) | None => {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing is in progress".to_owned() }
         }
@@ -258,7 +258,7 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
     }
 }
 
-/// Whether everyone who is to be told is known; absent where nobody is to be told.
+/// Whether all named receivers are known; absent if the spec names no receiver.
 fn receivers_condition(world: &World) -> Option<Draft> {
     let condition = ConditionType::ReceiversResolved;
     if world.spec.alerts.receivers.is_empty() {

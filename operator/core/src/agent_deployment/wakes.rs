@@ -1,6 +1,6 @@
 //! Which AgentDeployments an event of a shared object concerns: those that have it in their status. Pure.
 //!
-//! What a decision is about to create is in the status before it is created, so an object that no status has concerns nobody.
+//! A decision records an object in the status before it creates it, so an object that no status names concerns nobody.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;

@@ -47,7 +47,7 @@ pub struct World {
     pub spec: AgentDeploymentSpec,
     /// What was recorded last.
     pub status: AgentDeploymentStatus,
-    /// Notifications of the status that are on their way to nobody any more, by id.
+    /// Ids of the status's notifications that no queue holds any more.
     pub settled: BTreeSet<String>,
     /// Whether the claim of the store is bound; absent if there is no claim yet.
     pub store_bound: Option<bool>,
@@ -108,7 +108,7 @@ impl World {
         self.status.rollout.as_ref()?.stable.as_deref()
     }
 
-    /// Pods that a revision with all the traffic has: those that were asked for, or those that the load was found to need.
+    /// Pods of a revision with all the traffic: the number in the spec, or the number that the load needs.
     pub fn replicas(&self) -> i32 {
         let serving = &self.spec.serving;
         let Some(asked) = &serving.autoscaling else { return serving.replicas.max(self.kept_in_rollout()) };
@@ -116,14 +116,14 @@ impl World {
         found.unwrap_or(serving.replicas).min(asked.max_replicas).max(asked.min_replicas)
     }
 
-    /// Pods that a revision has when there is all the traffic that is planned for.
+    /// Pods of a revision at the full planned traffic.
     pub fn most_replicas(&self) -> i32 {
         let serving = &self.spec.serving;
         serving.autoscaling.as_ref().map_or(serving.replicas, |asked| asked.max_replicas)
     }
 
-    /// Pods that no autoscaler takes away: it sees the traffic that stable has left beside a canary, but stable is to carry all of it
-    /// whenever the canary goes. Who edits the spec knows better.
+    /// Pods that no autoscaler removes. It sees only stable's share beside a canary, but stable must carry all traffic
+    /// once the canary goes. An edited spec overrides this.
     pub fn kept_in_rollout(&self) -> i32 {
         let is_rolling_out = self.status.rollout.as_ref().is_some_and(|rollout| rollout.canary.is_some());
         let is_kept = is_rolling_out && self.scaled_by.is_some();
@@ -220,7 +220,7 @@ impl CalibrationView {
 pub enum DatasetView {
     /// The ConfigMap, or the key in it, does not exist.
     Missing,
-    /// A line is no sample.
+    /// A line is not a sample.
     Invalid {
         /// What is wrong, with the line.
         problem: String,
@@ -354,7 +354,7 @@ pub struct Crash {
 pub struct Unscheduled {
     /// Since when.
     pub since: Timestamp,
-    /// The scheduler's own words.
+    /// The scheduler's message.
     pub message: String,
 }
 

@@ -2,5 +2,9 @@
 
 pub mod build;
 pub mod decide;
+mod parts;
+pub mod rows;
+pub mod scope;
 pub mod status;
+mod target;
 pub mod world;

@@ -50,8 +50,8 @@ pub fn ended(status: &ProfileStatus) -> Option<CampaignState> {
     }
 }
 
-/// Completes the status: everything that follows from where the campaign stands.
-pub fn complete(world: &ProfileWorld, state: CampaignState, status: &mut ProfileStatus) {
+/// Completes what was found out with everything that follows from where the campaign stands.
+pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus) -> ProfileStatus {
     let draft =
         |condition, is_true, reason, message: &str| Draft { condition, is_true, reason, message: message.to_owned() };
     let idle = |condition| draft(condition, false, Reason::UpToDate, "nothing is in progress");
@@ -92,14 +92,17 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, status: &mut Profile
             (ProfilePhase::Failed, message, drafts)
         }
     };
-    status.observed_generation = Some(world.generation);
-    status.phase = Some(phase);
-    status.message = message.chars().take(MAX_MESSAGE).collect();
-    status.rows = i32::try_from(status.measurements.len()).unwrap_or(i32::MAX);
-    let own = status.measurements.iter().filter(|row| row.measured_in.is_none());
-    status.gpu_milliseconds = own.map(|row| row.gpu_milliseconds).sum();
-    status.conditions =
-        drafts.into_iter().map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect();
+    let own = found.measurements.iter().filter(|row| row.measured_in.is_none());
+    let dated = |draft| dated(draft, &world.status.conditions, (world.generation, world.now));
+    ProfileStatus {
+        observed_generation: Some(world.generation),
+        phase: Some(phase),
+        message: message.chars().take(MAX_MESSAGE).collect(),
+        rows: i32::try_from(found.measurements.len()).unwrap_or(i32::MAX),
+        gpu_milliseconds: own.map(|row| row.gpu_milliseconds).sum(),
+        conditions: drafts.into_iter().map(dated).collect(),
+        ..found
+    }
 }
 
 /// The text, cut to what a field of the status holds.

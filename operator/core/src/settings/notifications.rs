@@ -62,6 +62,33 @@ pub struct ReceiverSettings {
     pub webhook: Option<WebhookSettings>,
 }
 
+/// The type of a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiverType<'a> {
+    /// A Slack channel.
+    Slack(&'a SlackSettings),
+    /// A PagerDuty service.
+    PagerDuty(&'a PagerDutySettings),
+    /// Any server.
+    Webhook(&'a WebhookSettings),
+}
+
+impl ReceiverSettings {
+    /// The type; absent without one. A configuration that was checked has exactly one.
+    pub fn receiver_type(&self) -> Option<ReceiverType<'_>> {
+        self.types().into_iter().flatten().next()
+    }
+
+    fn types(&self) -> [Option<ReceiverType<'_>>; 3] {
+        let Self { name: _, allowed_namespaces: _, happenings: _, slack, pager_duty, webhook } = self;
+        [
+            slack.as_ref().map(ReceiverType::Slack),
+            pager_duty.as_ref().map(ReceiverType::PagerDuty),
+            webhook.as_ref().map(ReceiverType::Webhook),
+        ]
+    }
+}
+
 /// A Slack incoming webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -153,29 +180,27 @@ impl Notifications {
 }
 
 fn check_receiver(field: &str, receiver: &ReceiverSettings) -> Result<(), InvalidSetting> {
-    let ReceiverSettings { name, allowed_namespaces, happenings, slack, pager_duty, webhook } = receiver;
-    if !is_dns_label(name) {
+    if !is_dns_label(&receiver.name) {
         let problem = "is not a DNS label: write lowercase letters, digits and hyphens, 63 at most";
         return invalid(format!("{field}.name"), problem);
     }
-    check_namespaces(field, allowed_namespaces.as_deref())?;
-    match [slack.is_some(), pager_duty.is_some(), webhook.is_some()].into_iter().filter(|is_there| *is_there).count() {
-        0 => return invalid(field, "has no type: add one of slack, pagerDuty and webhook"),
-        1 => {}
+    check_namespaces(field, receiver.allowed_namespaces.as_deref())?;
+    let types: Vec<ReceiverType<'_>> = receiver.types().into_iter().flatten().collect();
+    let receiver_type = match types[..] {
+        [] => return invalid(field, "has no type: add one of slack, pagerDuty and webhook"),
+        [receiver_type] => receiver_type,
         _ => return invalid(field, "has more than one type: keep one of slack, pagerDuty and webhook"),
+    };
+    let pages = matches!(receiver_type, ReceiverType::PagerDuty(_));
+    check_happenings(field, receiver.happenings.as_deref(), pages)?;
+    match receiver_type {
+        ReceiverType::Slack(slack) => check_template(&format!("{field}.slack"), slack.template.as_deref()),
+        ReceiverType::PagerDuty(pager_duty) => {
+            check_url(&format!("{field}.pagerDuty"), &pager_duty.url)?;
+            check_template(&format!("{field}.pagerDuty"), pager_duty.template.as_deref())
+        }
+        ReceiverType::Webhook(webhook) => check_webhook(&format!("{field}.webhook"), webhook),
     }
-    check_happenings(field, happenings.as_deref(), pager_duty.is_some())?;
-    if let Some(slack) = slack {
-        check_template(&format!("{field}.slack"), slack.template.as_deref())?;
-    }
-    if let Some(pager_duty) = pager_duty {
-        check_url(&format!("{field}.pagerDuty"), &pager_duty.url)?;
-        check_template(&format!("{field}.pagerDuty"), pager_duty.template.as_deref())?;
-    }
-    if let Some(webhook) = webhook {
-        check_webhook(&format!("{field}.webhook"), webhook)?;
-    }
-    Ok(())
 }
 
 fn check_namespaces(field: &str, allowed: Option<&[String]>) -> Result<(), InvalidSetting> {

@@ -12,10 +12,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_operator_core::{
     agent_deployment::{profiling, world::World},
-    profile::{
-        build::{profile_job, scope::JobScope},
-        world::ProfileWorld,
-    },
+    profile::{build::profile_job, scope::JobScope, world::ProfileWorld},
 };
 
 use super::objects::{digest, entry, ranks, settings, value};

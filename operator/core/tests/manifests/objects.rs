@@ -197,7 +197,7 @@ impl Objects {
         memory.baseline.counted.set(Metric::AgentRunLatency, "miss/p9/f1".to_owned(), counts);
         memory.mark([("support-1@2026-01-01T00:00:00Z".to_owned(), 119)], 120);
         memory.counted_to = 1_200;
-        value(&monitoring::build::drift_memory::config_map(&world, &memory))
+        value(&monitoring::drift::config_map::config_map(&world, &memory))
     }
 
     /// Objects of one kind.

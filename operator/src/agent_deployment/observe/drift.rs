@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use slipway_operator_core::{
     agent_deployment::{
-        monitoring::{
-            build::drift_memory::{KEY, object_name},
-            drift::{CONTAINERS, LivePod, MAX_PODS, Memory, MemoryView, block_end},
+        monitoring::drift::{
+            CONTAINERS, LivePod, MAX_PODS, Memory, MemoryView, block_end,
+            config_map::{KEY, object_name},
         },
         world::PodEvidence,
     },

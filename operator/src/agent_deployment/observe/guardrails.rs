@@ -4,31 +4,26 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use slipway_crds::v1alpha1::{
-    AgentDeployment,
-    agent_deployment::{Guardrail, RolloutStatus},
-};
+use slipway_crds::v1alpha1::agent_deployment::{Guardrail, RolloutStatus};
 use slipway_operator_core::agent_deployment::rollout::guardrails::{GuardrailView, Scope, expression, is_due};
 use slipway_vocabulary::failure::chain;
 
-use super::{is_compared, rollout_of};
 use crate::promql::{Prometheus, Series};
 
 /// What is said where the operator knows no Prometheus.
 const NO_PROMETHEUS: &str = "the operator has no Prometheus: set prometheus.url of its chart";
 
-/// Asks for every guardrail, where it is time.
+/// Queries every guardrail of a rollout whose canary has traffic, if they are due.
 pub async fn observe(
     prometheus: Option<&Prometheus>,
-    object: &AgentDeployment,
+    declared: &[Guardrail],
+    rollout: &RolloutStatus,
     of: (&str, &str),
     now: Timestamp,
 ) -> BTreeMap<String, GuardrailView> {
-    let declared = &object.spec.rollout.guardrails;
-    let Some(rollout) = rollout_of(object).filter(|rollout| is_compared(object) && is_due(declared, rollout, now))
-    else {
+    if !is_due(declared, rollout, now) {
         return BTreeMap::new();
-    };
+    }
     let looks = declared.iter().map(|guardrail| async {
         let view = match prometheus {
             Some(prometheus) => look(prometheus, guardrail, of, rollout).await,

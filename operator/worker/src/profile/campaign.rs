@@ -8,7 +8,7 @@ use std::{
 };
 
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Digest, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
+    AgentRunSettings, Arm, Digest, Driver, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
     ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
@@ -47,7 +47,15 @@ pub(super) enum Load {
 }
 
 impl Load {
-    pub(super) fn model_analyzer(task: &ProfileTask, setup: &Setup) -> Result<Self, ProfileError> {
+    /// The load of a driver.
+    pub(super) async fn of(driver: &Driver, task: &ProfileTask, setup: &Setup) -> Result<Self, ProfileError> {
+        match driver {
+            Driver::ModelAnalyzer => Self::model_analyzer(task, setup),
+            Driver::AgentRun(settings) => Self::agent(settings, setup).await,
+        }
+    }
+
+    fn model_analyzer(task: &ProfileTask, setup: &Setup) -> Result<Self, ProfileError> {
         Traffic::read(&task.workloads).map_err(ProfileError::Workload)?;
         for program in [&setup.tools.model_analyzer, &setup.perf_analyzer] {
             if !is_program(program) {

@@ -99,7 +99,7 @@ impl<'a> CheckedTask<'a> {
                 check_arms(arms)?;
                 check_levels(levels)?;
                 check_objectives(task)?;
-                if let (Driver::ModelAnalyzer, Some(product)) = (driver, own_server(task)) {
+                if let Some(product) = own_server(task).filter(|_| driver.kind().requires_triton()) {
                     return Err(TaskProblem::ServerDriver(product));
                 }
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);

@@ -28,7 +28,7 @@ use progress::Board;
 use records::RecordsError;
 use replay::TraceError;
 use search::{Ended, Plan};
-use slipway_worker_contract::{Driver, FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
+use slipway_worker_contract::{FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
 use tokio::sync::watch as channel;
 use triton::{Triton, TritonError};
 use workload::WorkloadError;
@@ -207,22 +207,20 @@ async fn measure(
     stop: &channel::Receiver<bool>,
 ) -> Result<Ended, ProfileError> {
     let checked = CheckedTask::new(task).map_err(ProfileError::Task)?;
-    let driver = match checked {
-        CheckedTask::Explore { driver: Driver::ModelAnalyzer, .. } => Load::model_analyzer(task, setup)?,
-        CheckedTask::Explore { driver: Driver::AgentRun(agent), .. } | CheckedTask::Confirm { agent, .. } => {
-            Load::agent(agent, setup).await?
-        }
+    let load = match checked {
+        CheckedTask::Explore { driver, .. } => Load::of(driver, task, setup).await?,
+        CheckedTask::Confirm { agent, .. } => Load::agent(agent, setup).await?,
     };
     setup.triton.wait_live().await.map_err(ProfileError::Triton)?;
     match checked {
         CheckedTask::Explore { arms, levels, max_measurements, max_gpu_millis, driver: _ } => {
             let search = search::choose(task, Plan::new(arms, levels, max_measurements, task.measured.len()));
-            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.explore(search.as_ref()).await
+            Campaign { task, setup, board, stop, load, arms, max_gpu_millis }.explore(search.as_ref()).await
         }
         CheckedTask::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent: _ } => {
             let point = Point { arm, level, arrivals_per_kilosecond, length: Duration::from_millis(run_millis) };
             let (arms, max_gpu_millis) = (std::slice::from_ref(arm), u64::MAX);
-            Campaign { task, setup, board, stop, load: driver, arms, max_gpu_millis }.confirm(&point).await
+            Campaign { task, setup, board, stop, load, arms, max_gpu_millis }.confirm(&point).await
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The build axes of backends whose engines are planned from the checkpoint's shape: their values, their points, and what all
-//! of them need. Pure.
+//! The build axes of backends whose engines are planned from the checkpoint's shape: their values, their points, and
+//! what all of them need. Pure.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 const MEMORY_LABEL: &str = "nvidia.com/gpu.memory";
 const COUNT_LABEL: &str = "nvidia.com/gpu.count";
-/// GPUs of a node that does not say how many it has: NVIDIA's largest boards with one NVLink domain.
+/// Assumed GPUs of a node without a count: NVIDIA's largest boards with one NVLink domain.
 const GPUS_PER_NODE: u32 = 8;
 /// Sequences in flight where the spec names no limit: beyond it the KV cache is what limits.
 const MAX_BATCH_SIZE: i32 = 64;
@@ -46,7 +46,7 @@ pub(super) fn product(world: &World) -> String {
 /// The figures of a GPU model.
 ///
 /// # Errors
-/// The field, and what is wrong with the remedy.
+/// The field, and the problem with its remedy.
 pub(super) fn gpu(product: &str) -> Result<gpu::Gpu, (&'static str, String)> {
     gpu::by_label(product).map_err(|error| {
         let problem = format!("{product:?} {error}, or use backend Custom");
@@ -54,8 +54,8 @@ pub(super) fn gpu(product: &str) -> Result<gpu::Gpu, (&'static str, String)> {
     })
 }
 
-/// Whether every engine exists. What was admitted and built serves on: what a later release of ours knows better refuses
-/// engines that are to be built.
+/// Whether every engine exists. Stricter checks of a later release refuse only engines that are still to be built:
+/// those that were admitted and built continue to serve.
 pub(super) fn are_built(world: &World, points: &[Point]) -> bool {
     let is_built = |point: &Point| {
         let name = engine_identity(&point.build).map(|identity| engine_name(&identity));
@@ -64,7 +64,7 @@ pub(super) fn are_built(world: &World, points: &[Point]) -> bool {
     !points.is_empty() && points.iter().all(is_built)
 }
 
-/// What the checks ask of a spec, whatever the backend.
+/// What the checks read of a spec, for every backend.
 pub(super) fn asked(
     world: &World,
     (model, shape): (&ResolvedModel, &ResolvedShape),
@@ -120,7 +120,8 @@ fn memory_shape(model: &ResolvedModel, shape: &ResolvedShape) -> Shape {
     }
 }
 
-/// Why points are too many for a status, or too large for the GPUs of a pod: the field, and what is wrong with the remedy.
+/// Why points are too many for a status, or too large for the GPUs of a pod: the field, and the problem with its
+/// remedy.
 pub(super) fn too_much(world: &World, points: &[Point]) -> Option<(&'static str, String)> {
     if points.len() > MOST_ENGINES {
         return Some((
@@ -197,7 +198,7 @@ impl Axes {
         points.into_iter().map(move |values| Point { build: build(values), display_name: self.name(values) })
     }
 
-    /// What people call an engine: its precision, and what tells it from the others.
+    /// Display name of an engine: its precision, and what distinguishes it from the others.
     fn name(&self, of: Values) -> String {
         let mut name = of.precision.as_str().to_lowercase();
         let parts = [

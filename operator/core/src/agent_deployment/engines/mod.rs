@@ -127,7 +127,7 @@ fn candidates<'a>(world: &'a World, resolved: &Resolved, points: Vec<Point>) -> 
             }
             candidates.push(Candidate { name, display_name, precision, served_by, status });
         }
-        // Two variants that come to the same build are one engine.
+        // Two variants with the same build are one engine.
         let mut seen = BTreeSet::new();
         candidates.retain(|candidate| seen.insert(candidate.name.clone()));
         Ok(candidates)

@@ -1,4 +1,4 @@
-//! The engines without a build that a spec asks for, and why some cannot be. Pure.
+//! The engines without a build that a spec asks for, and why some are impossible. Pure.
 
 use slipway_backends::no_build::{Checkpoint, Unbuilt, check_no_build};
 use slipway_crds::v1alpha1::{
@@ -13,7 +13,7 @@ use crate::{
     why::{Blocked, Step, Why},
 };
 
-/// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched.
+/// Every engine that the spec asks for. Stops at an impossible one before anything is fetched.
 pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_>) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String, others: usize| {
         Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others }))
@@ -48,7 +48,7 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
     }
 }
 
-/// Why an engine that could be cannot be told what the spec says.
+/// Why an engine cannot be given what the spec sets.
 fn unservable(build: &EngineBuild) -> Option<OrderError> {
     let of = build.no_build.as_ref()?;
     order::order(build, of).err()

@@ -1,8 +1,8 @@
-//! The quality gate: an engine that may answer worse than the objective allows is refused before anything of it is measured.
-//! Pure.
+//! The quality gate: an engine that may answer worse than the objective allows is refused before anything of it is
+//! measured. Pure.
 //!
-//! The reference is the first engine that was built: the most exact precision. Every other engine is compared with it sample by
-//! sample, so the reference is scored first.
+//! The reference is the first engine that was built: the most exact precision. Every other engine is compared with it
+//! sample by sample, so the reference is scored first.
 
 use serde::Serialize;
 use slipway_crds::{
@@ -38,7 +38,7 @@ struct QualityInput<'a> {
     dataset_digest: &'a Digest,
 }
 
-/// What an engine's quality is known to be.
+/// What is known of an engine's quality.
 enum Measurement {
     Known(MeasuredQuality),
     Waiting(Why),
@@ -72,7 +72,7 @@ pub(super) fn decide(
                 }
                 Measurement::Waiting(why) => {
                     pending = pending.or(Some(format!("{}: {why}", engine.display_name)));
-                    // Nobody can be compared with a reference that has no scores yet.
+                    // No engine can be compared with a reference that has no scores yet.
                     if index == 0 {
                         break;
                     }
@@ -101,7 +101,7 @@ fn dataset<'a>(world: &'a World, objective: &QualityObjective) -> Planned<Step<(
         None | Some(DatasetView::Missing) => {
             let problem = format!("it does not exist or has no key {}: create it", objective.dataset.config_map.key);
             let why = Why::DatasetUnusable { config_map, problem };
-            // No watch tells of a ConfigMap of the user's.
+            // No watch reports the user's ConfigMaps.
             Parts::look_within(SOON).with(Err(Blocked::Waiting(why)))
         }
         Some(DatasetView::Invalid { problem }) => {
@@ -143,8 +143,8 @@ fn cases<'a>(
     built.iter().enumerate().map(case).collect()
 }
 
-/// Drops the attempts of engines and data sets that are of interest no more: the status has room for 32 attempts, and every edit
-/// of a data set would leave one for each engine. An edit that is taken back finds its Jobs by their names.
+/// Drops the attempts of engines and data sets that no longer matter. The status has room for 32 attempts, and every
+/// edit of a data set would leave one for each engine. A reverted edit finds its Jobs by their names.
 fn forget_other_inputs(cases: &[Case<'_>]) -> Parts {
     let current = cases.iter().map(|case| case.input_hash.short().to_owned()).collect();
     Parts::of_found(Found { jobs: vec![JobChange::ForgotBut(JobKind::Quality, current)], ..Found::default() })
@@ -193,7 +193,7 @@ fn job(world: &World, resolved: &Resolved, case: &Case<'_>, name: &str) -> [Chil
     [Child::ConfigMap(Box::new(config_map)), Child::Job(Box::new(job))]
 }
 
-/// What the status holds, if it is about this artifact, this data set and this way of scoring.
+/// What the status holds, if it is about this artifact, this data set and this scoring.
 fn known(world: &World, case: &Case<'_>, step: &JobStep<'_>) -> Option<MeasuredQuality> {
     let choice = world.status.engines.iter().find(|choice| choice.name == case.engine.reference.identity)?;
     let quality = choice.quality.clone()?;
@@ -217,7 +217,7 @@ fn measured(case: &Case<'_>, result: &QualityResult) -> MeasuredQuality {
     }
 }
 
-/// Whether an engine is let through.
+/// Whether an engine is accepted.
 enum Gated {
     Passed {
         quality: MeasuredQuality,
@@ -227,7 +227,7 @@ enum Gated {
     Refused {
         /// Absent where it could not be measured.
         quality: Option<MeasuredQuality>,
-        /// What tells it from other refusals of the engine.
+        /// What distinguishes it from other refusals of the engine.
         subject: String,
         /// In words.
         why: String,
@@ -249,7 +249,7 @@ impl Gated {
     }
 }
 
-/// Whether the model came quantized: what that lost cannot be measured here.
+/// Whether the model came quantized: the quality that this cost cannot be measured here.
 fn is_quantized(model: &ResolvedModel) -> bool {
     model.shape.as_ref().is_some_and(|shape| shape.quantization.is_some())
 }
@@ -277,7 +277,7 @@ fn gate(case: &Case<'_>, quality: MeasuredQuality, is_quantized: bool) -> Gated 
         return Gated::Passed { quality, words };
     }
     let mut why = format!("{words}; spec.slo.quality.maxDrop allows {}", case.objective.max_drop);
-    // What was seen is within the limit: it is the number of samples that leaves more possible.
+    // The observed drop is within the limit, but too few samples rule out a larger one.
     if quality.drop_parts_per_million.is_some_and(|drop| i64::from(drop) <= limit) {
         why += &format!(
             "; {} samples cannot show a smaller drop: add samples to spec.slo.quality.dataset",

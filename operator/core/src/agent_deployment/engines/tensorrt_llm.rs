@@ -1,4 +1,4 @@
-//! The engines of TensorRT-LLM that a spec asks for, and why some cannot be. Pure.
+//! The engines of TensorRT-LLM that a spec asks for, and why some are impossible. Pure.
 
 use slipway_backends::{
     check::{Asked, Checkpoint},
@@ -25,7 +25,7 @@ use crate::{
     why::{Blocked, Step, Why},
 };
 
-/// Every engine that the spec asks for; stopped where one cannot be, before anything was fetched or built.
+/// Every engine that the spec asks for. Stops at an impossible one before anything is fetched or built.
 pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEngine) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String| {
         Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
@@ -56,9 +56,9 @@ pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEng
     }
 }
 
-/// Why engines that could be cannot be built or served as the spec has it.
+/// Why otherwise valid engines cannot be built or served as the spec asks.
 enum Unusable {
-    /// Path of the field, and what is wrong with the remedy.
+    /// Path of the field, and the problem with its remedy.
     Field(String, String),
     /// The tools cannot make one; the error has the field.
     Steps(StepsError),
@@ -161,7 +161,7 @@ impl Base<'_> {
     }
 }
 
-/// Data type of what is not quantized: FP16 and BF16 are their own, else what is asked for, else the checkpoint's.
+/// Data type of unquantized weights: FP16 and BF16 are their own, else the requested one, else the checkpoint's.
 fn dtype(precision: Precision, asked: Option<EngineDtype>, checkpoint: Option<&str>) -> EngineDtype {
     let of_checkpoint = if checkpoint == Some("bfloat16") { EngineDtype::Bfloat16 } else { EngineDtype::Float16 };
     match precision {

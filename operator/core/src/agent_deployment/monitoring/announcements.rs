@@ -1,7 +1,7 @@
-//! What receivers are told of a decision: facts that hold now and did not hold before. Pure.
+//! The notifications of a decision: facts that hold now and did not hold before. Pure.
 //!
-//! Whether something is told, and about what, follows from typed facts. The words go along for people.
-//! An operator that takes over reads the same status, so that nothing is told twice by two of them.
+//! Whether something is announced, and about what, follows from typed facts. The message is for people only. An
+//! operator that takes over reads the same status, so that two operators do not announce the same fact.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use slipway_crds::{
@@ -20,7 +20,7 @@ use crate::{
     why::{Blocked, Why},
 };
 
-/// What is to be told, to the receivers of `spec.alerts` that the operator knows.
+/// New announcements for the receivers of `spec.alerts` that the operator knows.
 pub(in crate::agent_deployment) fn announce(
     world: &World,
     outcome: &Outcome,
@@ -32,15 +32,15 @@ pub(in crate::agent_deployment) fn announce(
     if receivers.is_empty() {
         return Vec::new();
     }
-    let teller = Teller { world, outcome, status, receivers };
-    let mut announcements: Vec<Announcement> = notes.iter().filter_map(|note| teller.news(note)).collect();
-    announcements.extend(teller.problem());
-    announcements.extend(teller.objectives());
-    announcements.extend(teller.drift());
+    let announcer = Announcer { world, outcome, status, receivers };
+    let mut announcements: Vec<Announcement> = notes.iter().filter_map(|note| announcer.news(note)).collect();
+    announcements.extend(announcer.problem());
+    announcements.extend(announcer.objectives());
+    announcements.extend(announcer.drift());
     announcements
 }
 
-struct Teller<'a> {
+struct Announcer<'a> {
     world: &'a World,
     outcome: &'a Outcome,
     status: &'a AgentDeploymentStatus,
@@ -48,7 +48,7 @@ struct Teller<'a> {
 }
 
 /// What an announcement says beside the facts that all share.
-struct Words {
+struct Content {
     topic: Topic,
     happening: Happening,
     fingerprint: String,
@@ -56,8 +56,8 @@ struct Words {
     plan: Option<String>,
 }
 
-impl Teller<'_> {
-    /// Notes that receivers are told too.
+impl Announcer<'_> {
+    /// Notes that are announced to receivers too.
     fn news(&self, note: &Note) -> Option<Announcement> {
         let (happening, topic, plan) = match (note.reason, &note.about) {
             (Reason::EngineRefused, About::Engine(name)) => {
@@ -67,23 +67,23 @@ impl Teller<'_> {
             (_, About::Nothing | About::Engine(_)) => return None,
         };
         let fingerprint = format!("{}/{}", self.world.generation, plan.as_deref().unwrap_or_default());
-        Some(self.announcement(Words { topic, happening, fingerprint, message: note.message.clone(), plan }))
+        Some(self.announcement(Content { topic, happening, fingerprint, message: note.message.clone(), plan }))
     }
 
-    /// Whatever keeps the AgentDeployment from going on, when it is another thing than before, or none any more.
+    /// The problem that blocks the AgentDeployment, if it is a new one; or its end.
     fn problem(&self) -> Option<Announcement> {
         let before = facts::known_problem(&self.world.status);
         let (happening, fingerprint, message) = match (before, facts::problem(&self.status.told)) {
             (Some(before), Some((_, now))) if before.is(now) => return None,
-            (_, Some((condition, now))) => (self.happening(&now.reason), facts::code(now), self.words_of(condition)),
+            (_, Some((condition, now))) => (self.happening(&now.reason), facts::code(now), self.message_of(condition)),
             (Some(before), None) => (Happening::Recovered, before.code(), self.state()),
             (None, None) => return None,
         };
         let plan = self.rejected_plan().or_else(|| self.plan());
-        Some(self.announcement(Words { topic: Topic::Problem, happening, fingerprint, message, plan }))
+        Some(self.announcement(Content { topic: Topic::Problem, happening, fingerprint, message, plan }))
     }
 
-    /// What a problem is called by its reason.
+    /// The kind of event for a problem with this reason.
     fn happening(&self, reason: &str) -> Happening {
         let named = [
             (Reason::RolledBack, Happening::PlanRejected),
@@ -98,7 +98,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The rejected plan that keeps the AgentDeployment from going on.
+    /// The rejected plan that blocks the AgentDeployment.
     fn rejected_plan(&self) -> Option<String> {
         match &self.outcome.next {
             Some(Blocked::Stopped(Why::PlanRejected { revision, .. })) => Some(revision.clone()),
@@ -115,13 +115,13 @@ impl Teller<'_> {
             .any(|plan| before.iter().all(|known| known.plan != plan.plan || known.at != plan.at))
     }
 
-    /// What a condition says, in words.
-    fn words_of(&self, condition: ConditionType) -> String {
+    /// The message of a condition.
+    fn message_of(&self, condition: ConditionType) -> String {
         let found = self.status.conditions.iter().find(|c| is(c, condition));
         found.map_or_else(String::new, |condition| condition.message.clone())
     }
 
-    /// What is going on, in words.
+    /// The message about what is in progress.
     fn state(&self) -> String {
         let find = |condition| find(self.status, condition);
         let now = find(ConditionType::Reconciling).or_else(|| find(ConditionType::Ready));
@@ -139,10 +139,10 @@ impl Teller<'_> {
         let entry = self.status.slo.iter().find(|entry| entry.name == name);
         let message = entry.map_or_else(|| format!("{name} is no longer declared"), observed);
         let topic = Topic::Objective(name.to_owned());
-        self.announcement(Words { topic, happening, fingerprint: String::new(), message, plan: self.plan() })
+        self.announcement(Content { topic, happening, fingerprint: String::new(), message, plan: self.plan() })
     }
 
-    /// Drift that was not there before, of another kind, or of another plan; and its end, which also another plan is.
+    /// New drift: none before, another kind, or another plan. Also its end, which another plan brings too.
     fn drift(&self) -> Option<Announcement> {
         let (before, now) = (drifted(&self.world.status), drifted(self.status));
         let identity = |(drift, _): &(&DriftStatus, Happening)| (drift.revision.clone(), drift.verdict);
@@ -156,11 +156,11 @@ impl Teller<'_> {
         };
         let plan = self.status.rollout.as_ref().and_then(|rollout| rollout.stable.clone());
         let fingerprint = now.map_or_else(String::new, |(drift, _)| drift.revision.clone());
-        Some(self.announcement(Words { topic: Topic::Drift, happening, fingerprint, message, plan }))
+        Some(self.announcement(Content { topic: Topic::Drift, happening, fingerprint, message, plan }))
     }
 
-    fn announcement(&self, words: Words) -> Announcement {
-        let Words { topic, happening, fingerprint, message, plan } = words;
+    fn announcement(&self, content: Content) -> Announcement {
+        let Content { topic, happening, fingerprint, message, plan } = content;
         let World { now, generation, .. } = self.world;
         Announcement {
             subject: undelivered::subject(self.world),
@@ -194,14 +194,14 @@ impl Teller<'_> {
     }
 }
 
-/// What notes about plans tell of a rollout.
+/// The rollout's events, by the notes about plans.
 fn of_rollout(reason: Reason) -> Option<Happening> {
-    let told = [
+    let named = [
         (Reason::RevisionStarting, Happening::RolloutOpened),
         (Reason::RevisionPromoted, Happening::RolloutPromoted),
         (Reason::AwaitingApproval, Happening::ApprovalRequested),
     ];
-    told.iter().find(|(of, _)| *of == reason).map(|(_, happening)| *happening)
+    named.iter().find(|(of, _)| *of == reason).map(|(_, happening)| *happening)
 }
 
 /// What has drifted, if something has.

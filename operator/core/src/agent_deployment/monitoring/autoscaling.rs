@@ -1,11 +1,11 @@
 //! How many pods the load needs. Pure.
 //!
-//! Only the number is decided here, and only written into the status: the next reconciliation gives it to the Deployments
-//! ([`World::replicas`]), as it would give them `spec.serving.replicas`. The memory of the load is that of the pods, which keep their
-//! windows for an hour; what is remembered beside it is since when the number holds.
+//! Only the number is decided here, and only written into the status: the next reconciliation gives it to the
+//! Deployments ([`World::replicas`]), as it would give them `spec.serving.replicas`. The pods remember the load: they
+//! keep their windows for an hour. The status adds only since when the number holds.
 //!
-//! Between what adds pods and what takes them away there is a band, so that a steady load moves nothing: whatever number follows from a
-//! load, the same load asks for no other.
+//! There is a band between the loads that add and that remove pods, so that a steady load moves nothing. The number
+//! that follows from a load is stable under the same load.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use crate::{
     why::{Because, Needed, Scaling},
 };
 
-/// How often the load is looked at: what pods count is no event of the API server's.
+/// How often the load is read: no watch reports what pods count.
 const LOOK: Duration = Duration::from_secs(15);
 /// Share of the target from which on pods are added, in percent.
 const FULL_PERCENT: u64 = 90;
-/// Share of the target that the others may carry when pods are taken away, in percent.
+/// Share of the target that the remaining pods may carry when pods are removed, in percent.
 const ROOMY_PERCENT: u64 = 80;
-/// How long the figures of the status stand while nothing else follows from later ones: every figure is a write.
+/// How long the figures of the status stay while later ones change nothing else: every figure is a write.
 const FIGURES_STAND: SignedDuration = SignedDuration::from_mins(5);
-/// How long a reason, and what is needed, stand while the number of pods stays.
+/// How long a reason and the needed number stay while the number of pods does.
 const REASON_STANDS: SignedDuration = SignedDuration::from_mins(1);
 
 /// The number of pods as the status has it; absent where an agent does not scale itself.
@@ -84,7 +84,7 @@ pub(in crate::agent_deployment) fn decide(world: &World) -> Planned<Option<Autos
 const NO_TARGET: &str = "the record of the serving revision is lost, including its chosen level: set \
                          spec.serving.autoscaling.targetRequestsInFlight";
 
-/// A change of the number is told, and that more is needed than is allowed once it is recorded.
+/// Announces a change of the number, and, once recorded, that more pods are needed than allowed.
 fn news(known: Option<&AutoscalingStatus>, scaling: &Scaling, recorded: &AutoscalingStatus) -> Option<Note> {
     let reason = scaling.reason();
     let is_news = recorded.reason == reason.as_str() && known.is_none_or(|known| known.reason != recorded.reason);
@@ -108,7 +108,7 @@ fn unknown(because: &Because) -> Option<UnknownLoad> {
     }
 }
 
-/// Whether what is recorded need not be written anew.
+/// Whether the recorded status need not be written again.
 fn stands(known: &AutoscalingStatus, next: &AutoscalingStatus) -> bool {
     let age = next.at.0.duration_since(known.at.0);
     let same = known.replicas == next.replicas
@@ -128,7 +128,7 @@ struct Situation<'a> {
     asked: &'a Autoscaling,
     load: &'a ObservedLoad,
     now_seconds: u64,
-    /// Pods that there are to be so far.
+    /// Number of pods so far.
     before: i32,
     /// Pods of the revision that serves that are ready.
     ready: i32,
@@ -189,16 +189,16 @@ impl Situation<'_> {
     /// Pods that the load needs. Those that report nothing carry nothing.
     fn needed(&self, look: &Look) -> i32 {
         let carried = look.with_refused(look.requests);
-        // Where runs are refused pods are full, even if tools take a part of every run and the target is never reached. Not so if runs
-        // wait for tools most of the time: then more pods would only send more runs to the same tools.
+        // Refused runs mean full pods, even if tools take a part of every run and the target is never reached. If runs
+        // mostly wait for tools, more pods would only send more runs to the same tools.
         let is_full = look.refused > 0 && look.is_busy_with_the_model();
         let of_full_pods = u64::try_from(look.pods).unwrap_or(0) * self.target * MILLIONTHS;
         let full = if is_full { look.with_refused(of_full_pods) } else { 0 };
         pods(carried.max(full), self.target, FULL_PERCENT)
     }
 
-    /// Pods that would be enough. Those that report nothing carry as much as they are to at most; and runs that are in flight, whatever
-    /// they wait for, must be admitted by those that are left.
+    /// Pods that would be enough. Pods that report nothing count as full. The remaining pods must admit all runs in
+    /// flight, whatever these wait for.
     fn enough(&self, look: &Look) -> i32 {
         let missing = u64::try_from(self.before - look.pods.min(self.ready)).unwrap_or(0);
         let requests = look.with_refused(look.requests) + missing * self.target * MILLIONTHS;

@@ -1,7 +1,7 @@
 //! Error budgets: how many runs may still be bad. Pure.
 //!
-//! An objective of p95 lets 5 % of the runs be bad. What is left of that budget is 1 - b / (n a), with n runs judged, b of them bad, and
-//! a the share that may be. Below zero, the objective is missed over the window.
+//! An objective of p95 lets 5 % of the runs be bad. What is left of that budget is 1 - b / (n a), with n runs judged, b
+//! of them bad, and a the share that may be. Below zero, the objective is missed over the window.
 //! <https://sre.google/workbook/implementing-slos/>
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,9 +24,9 @@ use crate::{agent_deployment::world::World, conditions::Draft};
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
 /// How long a figure judges the objective: after it, what the pods remember is the better witness.
 const FIGURE_JUDGES: SignedDuration = SignedDuration::from_mins(30);
-/// Percentages beyond which a budget is not told apart.
+/// Percentages beyond which budgets are not distinguished.
 const MOST: f64 = 999.0;
-/// What binary fractions are off by, in percent, at most.
+/// Largest error of binary fractions, in percent.
 const ROUNDING: f64 = 1e-9;
 
 /// Whether it is time to ask for figures.
@@ -67,7 +67,7 @@ pub fn with_budgets(world: &World, entries: Vec<ObjectiveStatus>) -> Vec<Objecti
 /// What is left, in whole percent, rounded down: a budget that is overspent is below zero. Absent without a run.
 fn left_percent(JudgedRuns { good, bad }: JudgedRuns, allowed: f64) -> Option<i32> {
     let runs = good + bad;
-    // Prometheus extrapolates: less than one run is none.
+    // Prometheus extrapolates: less than one run counts as zero.
     if runs < 0.5 {
         return None;
     }
@@ -90,8 +90,8 @@ fn span(seconds: u64) -> String {
     }
 }
 
-/// Whether the objectives are met: over the window of the budget where a fresh one is known, else over what the pods remember. Absent
-/// until traffic has judged one.
+/// Whether the objectives are met: over the window of the budget where a fresh one is known, else over what the pods
+/// remember. Absent until traffic has judged one.
 pub fn met_condition(slo: &[ObjectiveStatus], view: &BudgetsView, now: Timestamp) -> Option<Draft> {
     let judged = |entry| Some((entry, is_met(entry, now)?));
     let judged: Vec<(&ObjectiveStatus, bool)> = slo.iter().filter_map(judged).collect();

@@ -14,7 +14,7 @@ pub struct JudgedRuns {
 /// What is known of the runs of the last weeks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum BudgetsView {
-    /// Nobody was asked: there is no Prometheus, or the figures still stand.
+    /// There was no query: there is no Prometheus, or the figures are still fresh.
     #[default]
     NotAsked,
     /// Prometheus did not answer.

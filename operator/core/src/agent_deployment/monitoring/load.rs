@@ -67,7 +67,7 @@ pub enum Unknown {
 }
 
 impl ObservedLoad {
-    /// Adds up what pods report; of a pod that does not answer there is nothing.
+    /// Adds up what pods report; a pod that does not answer adds nothing.
     pub fn of<'a>(pods: impl IntoIterator<Item = Option<&'a Evidence>>) -> Self {
         let mut load = Self::default();
         for pod in pods {
@@ -107,7 +107,7 @@ impl ObservedLoad {
         })
     }
 
-    /// Every look whose last window has ended within so many seconds; of a look in which nothing was reported there is nothing.
+    /// Every look whose last window ended within so many seconds, except those in which nothing was reported.
     pub fn past(&self, now_seconds: u64, seconds: u64) -> impl Iterator<Item = Option<Look>> {
         let end = end(now_seconds);
         (end.saturating_sub(seconds / WINDOW_SECONDS)..=end).map(|end| self.look(end))
@@ -133,8 +133,8 @@ impl ObservedLoad {
 }
 
 impl Look {
-    /// What would have been in flight, had nobody been refused: those who were would have stayed as long as those who were not
-    /// (Little's law).
+    /// What would have been in flight without refusals: refused runs would have taken as long as the others (Little's
+    /// law).
     pub fn with_refused(&self, in_flight: u64) -> u64 {
         let admitted = self.admitted.max(1);
         let refused = self.refused.min(admitted.saturating_mul(MOST_REFUSED_PER_ADMITTED));

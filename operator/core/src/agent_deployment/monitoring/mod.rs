@@ -1,4 +1,5 @@
-//! What is watched of an AgentDeployment while it serves: objectives, error budgets, load, drift, and who is told. Pure.
+//! What is watched of an AgentDeployment while it serves: objectives, error budgets, load, drift, and notifications.
+//! Pure.
 
 pub mod alerts;
 pub mod announcements;

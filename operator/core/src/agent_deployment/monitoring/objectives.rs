@@ -18,9 +18,9 @@ use slipway_crds::{
 
 use crate::agent_deployment::world::World;
 
-/// How long an observation stands before a new figure replaces it, unless the objective is met now and was not, or the other way
-/// round, or something else is predicted, or the observations span twice as long as those of the figure: every figure is a write of the
-/// status.
+/// How long an observation stays before a new figure replaces it, because every figure is a write of the status. It is
+/// replaced at once if the objective is met and was not or the reverse, if the prediction changes, or if observations
+/// span twice as long.
 const FIGURE_STANDS: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many objectives traffic has judged so far.
@@ -94,21 +94,21 @@ fn tally(all: &[ObjectiveStatus]) -> Option<Tally> {
     (!judged.is_empty()).then(|| Tally { met: number(met), observed: number(judged.len()) })
 }
 
-/// Names of the objectives that are missed: an objective that traffic does not judge now stays as it was judged last, one that is
-/// declared no more is not missed.
+/// Names of missed objectives. Without traffic an objective keeps its last judgement; one that is no longer declared is
+/// not missed.
 pub fn missed(slo: &[ObjectiveStatus], before: &[String]) -> Vec<String> {
     let is_missed = |entry: &&ObjectiveStatus| !entry.met.unwrap_or(!before.contains(&entry.name));
     slo.iter().filter(is_missed).map(|entry| entry.name.clone()).collect()
 }
 
-/// The row that says what serving will be like.
+/// The row that predicts serving.
 fn predicting_row(profile: &ProfileStatus) -> Option<&Measurement> {
     let choice = profile.choice.as_ref()?;
     profile.measurements.get(usize::try_from(choice.predicted_by).ok()?)
 }
 
-/// The row that measured the choice in a unit: confirm runs count runs, and exploring counts what the driver sends, which is
-/// requests unless it replays runs.
+/// The row that measured the choice in a unit: confirm runs count runs, and exploring counts what the driver sends,
+/// which is requests unless it replays runs.
 fn measured_throughput(profile: &ProfileStatus, unit: ThroughputUnit) -> Option<&Measurement> {
     let predicting = predicting_row(profile)?;
     let purpose = match unit {
@@ -165,7 +165,7 @@ fn latency(world: &World, objective: &WrittenObjective, predicted: Option<&Measu
     let Some(counted) = world.observed.of_metric(*metric) else {
         return standing(world, ObjectiveStatus { predicted, latency: Some(numbers), ..entry });
     };
-    // An error took for ever: the percentile is one of everything that finished.
+    // An error counts as infinitely slow: the percentile covers everything that finished.
     let rank = (counted.count as f64 * percentile.probability()).ceil().max(1.0) as u64;
     let value = counted.values.value_at_rank(rank);
     let is_met = counted.beyond(max.microseconds()) as f64 <= counted.count as f64 * (1.0 - percentile.probability());
@@ -196,7 +196,7 @@ fn gap_percent(observed: u64, predicted: u64) -> Option<i64> {
     (predicted > 0).then(|| percent.round() as i64)
 }
 
-/// The entry with its times; the figure of before, while it stands.
+/// The entry with its times, or the earlier figure while it stays.
 fn standing(world: &World, mut entry: ObjectiveStatus) -> ObjectiveStatus {
     if entry.observed.is_none() {
         return entry;

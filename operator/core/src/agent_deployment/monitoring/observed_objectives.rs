@@ -6,7 +6,8 @@ use slipway_analysis::slo::rate_bounds;
 use slipway_crds::v1alpha1::agent_deployment::{ErrorRateObjective, LatencyMetric, WrittenObjective};
 use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, WINDOW_SECONDS, window_end};
 
-/// How sure it must be that an objective is missed before that is acted on: what has happened by chance once in a thousand hours.
+/// Confidence with which an objective must be missed before that has consequences: a chance of once in a thousand
+/// hours.
 const SURE: f64 = 0.999;
 
 /// What the pods of the serving revision counted, of all strata together.
@@ -50,8 +51,8 @@ impl ObservedObjectives {
         self.metrics.get(&Metric::of(metric))
     }
 
-    /// Says that more units were beyond an objective's bound than it allows for, where that is no chance: the lower bound of their share is
-    /// above what may be.
+    /// Reports more units beyond an objective's bound than it allows, if that is not chance: the lower bound of their
+    /// share is above the allowed one.
     pub fn surely_missed(&self, objective: &WrittenObjective) -> Option<String> {
         let counted = self.of_metric(objective.metric)?;
         let beyond = counted.beyond(objective.max.microseconds());

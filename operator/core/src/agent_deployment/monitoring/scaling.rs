@@ -1,4 +1,4 @@
-//! Who says how many pods there are: `spec.serving.autoscaling`, or whoever writes through /scale. Pure.
+//! Who sets the number of pods: `spec.serving.autoscaling`, or a client of /scale. Pure.
 
 use slipway_crds::{
     conditions::{ConditionType, Reason},
@@ -7,7 +7,8 @@ use slipway_crds::{
 
 use crate::{agent_deployment::world::World, conditions::Draft};
 
-/// Whether the load is known, and whether somebody scales an agent that scales itself; absent where there is nothing to say.
+/// Whether the load is known, and whether somebody scales an agent that scales itself; absent where there is nothing to
+/// say.
 pub fn conditions(world: &World, scaled: Option<&AutoscalingStatus>) -> Vec<Draft> {
     let own = scaled.map(|scaled| {
         let reason = Reason::ALL.iter().find(|reason| reason.as_str() == scaled.reason);
@@ -18,7 +19,7 @@ pub fn conditions(world: &World, scaled: Option<&AutoscalingStatus>) -> Vec<Draf
     own.into_iter().chain(contested(world)).chain(held(world)).collect()
 }
 
-/// Both at once: the one does nothing, and both may believe in numbers that they did not bring about.
+/// Both at once: one has no effect, and both may trust numbers that they did not cause.
 pub fn contested(world: &World) -> Option<Draft> {
     let (Some(_), Some(manager)) = (&world.spec.serving.autoscaling, &world.scaled_by) else { return None };
     let message = format!(

@@ -1,7 +1,8 @@
-//! What receivers may lack, in the status: written with the decision that it tells of, and forgotten once it has been delivered. Pure.
+//! Undelivered notifications in the status: written with the decision that they report, and forgotten once delivered.
+//! Pure.
 //!
-//! The queues of an operator end with its process. Its successor finds here what was on its way, so that everything is told at
-//! least once.
+//! The queues of an operator end with its process. Its successor finds here what was on its way, so that every
+//! notification is delivered at least once.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ const CAPACITY: usize = 16;
 /// Characters of a message.
 const MAX_MESSAGE: usize = 1024;
 
-/// What waits from now on, for the status and for the queues: what waited, without what is settled, and what is new.
+/// What waits from now on, for the status and the queues: earlier notifications that are not settled, and new ones.
 pub(in crate::agent_deployment) fn next(
     world: &World,
     new: Vec<Announcement>,
@@ -55,7 +56,7 @@ fn write(announcement: &Announcement) -> UndeliveredNotification {
     }
 }
 
-/// Nothing of what a newer operator wrote in words that are not known here.
+/// Absent for what a newer operator wrote with unknown names.
 fn read(subject: &Subject, known: &UndeliveredNotification) -> Option<Announcement> {
     let UndeliveredNotification {
         id: _,

@@ -1,4 +1,4 @@
-//! Step 4: which configuration of which engine serves: what a campaign of measurements chose. Pure.
+//! Step 4: which configuration of which engine serves, as a campaign of measurements chose. Pure.
 //!
 //! The campaign itself is a Profile with a planner of its own. Here its inputs are frozen, and its answer is read.
 
@@ -41,7 +41,7 @@ use crate::{
 const NOT_PROFILED: &str =
     "the first engine of search.precision that passes; nothing is measured without spec.profiling";
 
-/// Campaigns that are kept beside the current one, the latest of them: for what they measured, and for what they predict of kept
+/// Latest campaigns that are kept beside the current one, for their measurements and for their predictions of kept
 /// revisions.
 const MAX_EARLIER_CAMPAIGNS: usize = 9;
 
@@ -68,7 +68,7 @@ pub(super) struct Campaign {
     pub(super) inputs: ProfileInputs,
 }
 
-/// A campaign that measures anew.
+/// A campaign that measures again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repetition<'a> {
     pub(super) number: i32,
@@ -100,7 +100,7 @@ fn resting_on(basis: Basis) -> Parts {
     Parts::of_found(Found { basis: Some(basis), ..Found::default() })
 }
 
-/// The campaign. What keeps it from being one is looked at soon: no watch tells of a ConfigMap of the user's.
+/// The campaign. If it is blocked, it is read again soon: no watch reports the user's ConfigMaps.
 fn campaign_or_look_again(
     world: &World,
     prepared: &Prepared,
@@ -151,8 +151,8 @@ pub(super) fn conduct<'a>(world: &'a World, campaign: &Campaign) -> Planned<Cond
     })
 }
 
-/// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such as the replicas may
-/// have changed since.
+/// The campaign that the spec asks for, or a repetition of it. One that has begun is known by its name, for inputs such
+/// as the replicas may have changed since.
 pub(super) fn campaign(
     world: &World,
     prepared: &Prepared,
@@ -225,10 +225,11 @@ fn freeze(
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
-        // A deployment scaled to 0 is profiled for one replica, one that scales itself for as many as it may have. Without a throughput its replicas change nothing.
+        // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
+        // throughput, replicas change nothing.
         replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
         optimize_for: slo.optimize_for,
-        // A limit of many campaigns is none of one's.
+        // The limit of a month's campaigns is not part of one campaign's inputs.
         budget: ProfilingBudget { per_month: None, ..profiling.budget.clone() },
         repetition: None,
         agent: world.spec.agent.clone(),
@@ -368,7 +369,7 @@ fn chosen(
     Some(Choice { engine, configuration, level, why: why.to_owned(), basis })
 }
 
-/// Removes campaigns that later ones have followed: what they measured was taken over where it still counts.
+/// Removes superseded campaigns: their measurements were adopted where they still count.
 pub(super) fn forget_old(world: &World, current: Option<&String>) -> Parts {
     let others = world.campaigns.iter().filter(|campaign| Some(&campaign.name) != current);
     Parts::of_removals(others.skip(MAX_EARLIER_CAMPAIGNS).map(OwnedObject::removal))

@@ -23,8 +23,8 @@ pub(super) fn has_open_run(state: &ReprofilingStatus) -> bool {
     state.run.as_ref().is_some_and(|run| run.ended_at.is_none())
 }
 
-/// The number of the next repetition. Numbers are given once, even where the status was lost and only the records of revisions remember
-/// them.
+/// The number of the next repetition. Numbers are given once, even where the status was lost and only the records of
+/// revisions remember them.
 pub(in crate::agent_deployment) fn next_number(world: &World) -> i32 {
     let recorded = world.revisions.iter().map(|revision| revision.inputs().repetition);
     let latest = world.status.reprofiling.as_ref().and_then(|state| state.run.as_ref()).map(|run| run.number);

@@ -1,8 +1,9 @@
-//! Beside the five steps: what serves is measured anew, as `spec.profiling.schedule` asks, and after drift ([`after_drift`]). Pure.
+//! Beside the five steps: the serving choice is measured again, as `spec.profiling.schedule` asks, and after drift
+//! ([`after_drift`]). Pure.
 //!
-//! A repetition is a campaign of its own, with a number in its inputs, so that neither stored rows nor a kept revision stand in for it.
-//! While it runs nothing else is touched. If it chooses otherwise, its number becomes a part of what the plan is made from, and the
-//! choice is rolled out (or asked for) as that of an edited spec would be.
+//! A repetition is a campaign of its own, with a number in its inputs, so that neither stored rows nor a kept revision
+//! replace it. While it runs nothing else is touched. If its choice differs, its number becomes a part of the plan's
+//! inputs, and the choice is rolled out (or proposed) like that of an edited spec.
 
 mod after_drift;
 mod allowance;
@@ -42,14 +43,14 @@ use crate::{
     why::{Blocked, Why},
 };
 
-/// What is remembered of repetitions, and whether one goes on.
+/// What is recorded of repetitions, and whether one is in progress.
 pub(in crate::agent_deployment) struct Repeated {
     pub(in crate::agent_deployment) reprofiling: Option<ReprofilingStatus>,
     /// Absent where nothing is measured by schedule.
     pub(in crate::agent_deployment) background: Option<Background>,
 }
 
-/// Goes on with a repetition, or begins one that is due and affordable.
+/// Continues a repetition, or begins one that is due and affordable.
 pub(in crate::agent_deployment) fn decide(
     world: &World,
     spec: &str,
@@ -88,7 +89,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// A proposal of a repetition's that a person does not want: what serves stays.
+    /// A repetition's proposal that a person declines: the serving choice stays.
     fn decline(&mut self) -> Parts {
         let proposed = self.world.status.rollout.as_ref().and_then(|rollout| rollout.proposed.as_ref());
         let is_declined = proposed.is_some_and(|p| self.world.spec.rollout.abort.as_ref() == Some(&p.plan_hash));
@@ -105,7 +106,8 @@ impl Planner<'_> {
         Parts::of_notes([Note::normal(Reason::CampaignDiscarded, line)]).and(Parts::look_within(AT_ONCE))
     }
 
-    /// Takes over a schedule that is new or was edited, which counts from now on, and what drift asks for before its next time.
+    /// Takes over a schedule that is new or was edited, which counts from now on, and what drift asks for before its
+    /// next time.
     fn set_clock(&mut self) -> Result<Option<Schedule>, Why> {
         let declared = self.world.spec.profiling.as_ref().and_then(|profiling| profiling.schedule.as_ref());
         let schedule = declared
@@ -134,8 +136,8 @@ impl Planner<'_> {
         self.state.because = ReprofilingCause::Schedule;
     }
 
-    /// Begins where its time has come and nothing else is under way; else says what it waits for. However many times have passed
-    /// unused, it begins once.
+    /// Begins when it is due and nothing else is in progress; else says what it waits for. However many due times have
+    /// passed, it begins once.
     fn begin_if_due(&mut self, schedule: Option<&Schedule>, outcome: &Outcome) -> Planned<Option<Why>> {
         let due = self.state.next_at.as_ref().is_some_and(|at| at.0 <= self.world.now);
         if !due {
@@ -179,7 +181,7 @@ impl Planner<'_> {
         Parts::of_notes([Note::normal(Reason::Profiling, line)])
     }
 
-    /// When it is measured again, and what came of it last.
+    /// When it is measured next, and the last outcome.
     fn planned(&self, held: Option<&'static str>) -> Planned<Why> {
         let at = self.state.next_at.as_ref().map(|at| at.0);
         let left = at.filter(|_| held.is_none()).map(|at| {
@@ -301,7 +303,8 @@ impl Planner<'_> {
     }
 }
 
-/// What else is under way: a campaign beside it would measure for a plan that is about to change, on nodes that are needed.
+/// What else is under way: a campaign beside it would measure for a plan that is about to change, on nodes that are
+/// needed.
 fn held_by(world: &World, outcome: &Outcome) -> Option<&'static str> {
     if outcome.serving.is_none() {
         return Some("a revision serves");

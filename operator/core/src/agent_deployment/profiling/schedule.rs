@@ -1,5 +1,5 @@
-//! When a campaign is repeated: five fields of cron, in a time zone. Pure: the zones are part of the program, so that the same world gives
-//! the same plan on every machine.
+//! When a campaign is repeated: five fields of cron, in a time zone. Pure: the zones are part of the program, so that
+//! the same world gives the same plan on every machine.
 
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
 use jiff::{Timestamp, tz::TimeZone};
@@ -32,7 +32,7 @@ pub enum ScheduleError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A schedule that nothing fits.
+    /// A schedule that no time matches.
     #[error("{cron:?} does not occur in the next four years: check that the month has such a day")]
     Never {
         /// As it is written.
@@ -41,7 +41,7 @@ pub enum ScheduleError {
 }
 
 impl ScheduleError {
-    /// The field that is to be mended.
+    /// The field to fix.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::UnknownZone { .. } => "spec.profiling.schedule.timeZone",
@@ -59,10 +59,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Reads a schedule, at a time at which it must still come up.
+    /// Reads a schedule, which must be due at some time after this one.
     ///
     /// # Errors
-    /// When it is none, or never comes up.
+    /// When it is not a schedule, or is never due.
     pub fn read(declared: &ProfilingSchedule, now: Timestamp) -> Result<Self, ScheduleError> {
         let ProfilingSchedule { cron, time_zone } = declared;
         let name = time_zone.as_deref().unwrap_or(UTC);
@@ -88,8 +88,8 @@ impl Schedule {
         &self.text
     }
 
-    /// The first time after another that the schedule comes up. A time that the clock skips comes up when it goes on, and one that it shows
-    /// twice the first time.
+    /// The first due time after another. A time that the clock skips is due when the clock resumes, and a time that it
+    /// shows twice is due the first time.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let mut shown = time.to_zoned(self.zone.clone()).datetime();
         loop {
@@ -217,8 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the zone does with its clock, the next time lies ahead, on the minute that was asked for, and nothing is left out
-        /// that the clock shows.
+        /// Whatever the zone does with its clock, the next time lies ahead, on the minute that was asked for, and
+        /// nothing is left out that the clock shows.
         #[test]
         fn the_next_time_lies_ahead_and_fits(
             minute in 0..60i8,

@@ -25,12 +25,12 @@ use crate::{
     why::Why,
 };
 
-/// AgentDeployments of one namespace with the same model share what a Job has brought, wherever it took it from.
+/// AgentDeployments of one namespace with the same model share what a Job fetched, from whatever place.
 pub(in crate::agent_deployment) fn decide(world: &World, resolved: &Resolved) -> Planning<()> {
     bring(world, &resolved.model)
 }
 
-/// Brings the checkpoint of what serves again where the store lost it. What serves waits for nothing of it.
+/// Fetches the checkpoint of the serving revision again if the store lost it. Serving does not wait for it.
 pub(in crate::agent_deployment) fn restore(world: &World) -> Planned<Result<(), IdentityError>> {
     let model = world.status.model.as_ref().filter(|model| model.uri == world.spec.model.uri);
     let Some(model) = model else { return Parts::default().with(Ok(())) };
@@ -95,7 +95,7 @@ fn bring(world: &World, model: &ResolvedModel) -> Planning<()> {
     })
 }
 
-/// The Job under the hash of an input brings the content.
+/// The Job under the hash of an input fetches the content.
 fn by_own_job(world: &World, model: &ResolvedModel, wanted: &Wanted<'_>, input_hash: &ContentHash) -> Planning<()> {
     Planned::of(|parts| {
         let step = JobStep { kind: JobKind::Fetch, input_hash: input_hash.short(), is_single: true };
@@ -136,14 +136,14 @@ fn in_store(model: &ResolvedModel, fetched: bool) -> Parts {
     Parts::of_found(Found { model: Some(ResolvedModel { fetched, ..model.clone() }), ..Found::default() })
 }
 
-/// Records that the checkpoint is no longer in the store, and tells of it.
+/// Records that the checkpoint is no longer in the store, and reports it.
 fn forgotten(model: &ResolvedModel) -> Parts {
     let short: String = model.source_digest.chars().take(12).collect();
     let line = format!("the store has lost checkpoint {short}: it is fetched again");
     Parts::of_notes([Note::warning(Reason::ArtifactLost, line)]).and(in_store(model, false))
 }
 
-/// Records that the checkpoint is in the store, and tells of it.
+/// Records that the checkpoint is in the store, and reports it.
 fn fetched(model: &ResolvedModel, result: &FetchResult, milliseconds: i64) -> Parts {
     let megabytes = result.bytes as f64 / 1e6;
     let moved = result.transferred_bytes as f64 / 1e6;

@@ -1,8 +1,9 @@
-//! Whose fetch an AgentDeployment goes by: a success is shared by content, a failure by the place that it was taken from. Pure.
+//! Which fetch an AgentDeployment relies on: a success is shared by content, a failure by the place that it was taken
+//! from. Pure.
 //!
-//! The first to ask for a content fetches it under a name that all share. Whoever takes the same content from another place waits
-//! for that Job while it is at work. Once it cannot go on, the other place gets a Job of its own: a mirror that has lost the model
-//! must not stop those who reach it elsewhere.
+//! The first AgentDeployment that needs a content fetches it under a shared name. One that takes the same content from
+//! another place waits for that Job while it works. Once that Job cannot go on, the other place gets a Job of its own:
+//! a mirror that has lost the model must not stop those who reach it elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub(super) struct Wanted<'a> {
     pub(super) secret: Option<&'a str>,
     /// Name of the AgentDeployment.
     pub(super) agent_deployment: &'a str,
-    /// When the store was last found to lack it: what was brought before is there no more.
+    /// When the store was last found to lack it: earlier fetches no longer count.
     pub(super) lost_at: Option<Timestamp>,
 }
 
@@ -71,8 +72,8 @@ impl Wanted<'_> {
         content_hash(&Place { uri: self.uri, secret: self.secret })
     }
 
-    /// Where the content comes from, by the Jobs of the namespace. `recorded` gives the latest attempt in the status under a hash,
-    /// 0 if there is none.
+    /// Where the content comes from, by the Jobs of the namespace. `recorded` gives the latest attempt in the status
+    /// under a hash, 0 if there is none.
     ///
     /// # Errors
     /// When a name has no canonical JSON; texts leave no such case.
@@ -131,7 +132,7 @@ impl Wanted<'_> {
         let Some(job) = jobs.get(&job_name(&prefix, recorded(shared.short()).max(1))) else { return false };
         let is_other = match &job.fetch {
             Some(fetch) => fetch.place != place,
-            // Of a release that did not say: it took the content from the place of whom it was created for.
+            // A release without this label took the content from the place of the AgentDeployment that created the Job.
             None => job.agent_deployment.as_deref() != Some(self.agent_deployment),
         };
         is_other && !is_at_work(job)

@@ -1,4 +1,4 @@
-//! Step 1: what do the model's reference and the images stand for? Pure.
+//! Step 1: resolves the model's reference and the images. Pure.
 
 pub mod build;
 pub mod fetch;
@@ -29,7 +29,7 @@ use crate::{
     why::{Blocked, Step, Why},
 };
 
-/// What the references of a spec stand for.
+/// The resolved references of a spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) model: ResolvedModel,

@@ -1,6 +1,7 @@
 //! A canary: pods first, then a share of the traffic, then a verdict, step by step. Pure.
 //!
-//! Everything that is decided is in the status before it is done: an operator that is replaced at any point goes on from there.
+//! Every decision is in the status before it is carried out: an operator that is replaced at any point continues from
+//! there.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::Verdict;
@@ -59,8 +60,8 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, recorded: Op
     })
 }
 
-/// What becomes of a plan when no pods are asked for: nothing that was rejected or is on trial takes over for want of pods that could
-/// speak against it. Absent for a plan that nobody has seen yet: it takes the place of one that does not serve either.
+/// The outcome for a plan when no pods are requested: no rejected plan and no canary takes over just because there are
+/// no pods to show harm. Absent for a plan that nobody has seen yet: it replaces one that does not serve either.
 pub(super) fn without_pods(
     world: &World,
     stable: &str,
@@ -83,8 +84,8 @@ pub(super) fn without_pods(
     })
 }
 
-/// A canary that stands where several pods of stable stood gives their places back, pod by pod, before anything else is done: for
-/// another plan, for stable's own, or for one that is not known yet. Absent once that is done.
+/// A canary in the place of several pods of stable gives their places back, pod by pod, before anything else is done.
+/// That holds for another plan, stable's own, and an unknown one. Absent once that is done.
 pub(super) fn bring_back_first(
     world: &World,
     stable: &str,
@@ -99,7 +100,7 @@ pub(super) fn bring_back_first(
     })
 }
 
-/// The plan that was on trial, where it is not to go on. Without a record of it there is nothing that it could be kept by.
+/// The plan that was on trial, if it is not to continue. Without its record nothing could keep it.
 fn given_up(world: &World, target: Option<&Target>, recorded: &RolloutStatus) -> Option<Target> {
     let hash = recorded.canary.clone()?;
     let goes_on = target.is_some_and(|target| target.hash == hash) && steps::problem(&world.spec.rollout).is_none();
@@ -198,7 +199,7 @@ impl Canary<'_> {
             let is_ready = wanted > 0 && progress.is_ok();
             parts.add(self.spare_users());
             match self.planned().map(|step| step.weight) {
-                // Whoever else writes the route may send users to the pods before, which go a little later.
+                // Another writer of the route may send users to the earlier pods, which go a little later.
                 None if is_ready && wanted >= world.replicas() && self.contest.is_none() => {
                     return parts.join(self.take_over());
                 }
@@ -227,7 +228,7 @@ impl Canary<'_> {
         Parts::of_notes([Note::normal(Reason::RolloutProgressing, line)])
     }
 
-    /// A canary that nobody is left beside is sent to whatever a person or a gateway says, and as long as it is so.
+    /// A canary that is alone gets the traffic as long as it is alone, whatever a person or a gateway says.
     fn may_move(&self) -> bool {
         if self.stable_pods() == 0 {
             return true;
@@ -317,7 +318,7 @@ fn opened(world: &World, stable: &str, target: &Target, recorded: RolloutStatus)
 fn rejection(world: &World, target: &Target) -> Option<Why> {
     let rejected = world.status.rollout.as_ref()?.rejected.iter().find(|rejected| rejected.plan == target.hash)?;
     let retry = retry_word(world, target);
-    // While it is tried once more it stands as canary; until then only a new word opens it.
+    // While it is retried it is the canary; until then only a new token opens it.
     let is_tried = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) == Some(&target.hash);
     let is_new = retry.is_some() && retry != rejected.retry.as_ref();
     let (revision, reason) = (target.hash.clone(), rejected.reason.clone());

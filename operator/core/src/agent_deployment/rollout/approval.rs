@@ -1,7 +1,8 @@
 //! Between choice and rollout: a new choice waits for a person, where `spec.profiling.approval` says so. Pure.
 //!
-//! Only a choice is asked for: engine, configuration and runs in flight. An edited prompt with the choice that serves is what a person
-//! has just asked for, and so is going back to a revision that is kept. What has been approved once stays so: its plan is recorded.
+//! Only a choice needs approval: engine, configuration and runs in flight. An edited prompt with the serving choice
+//! does not, nor does a return to a kept revision, because a person has just asked for it. Approved plans stay
+//! approved: they are recorded.
 
 use std::collections::BTreeMap;
 
@@ -36,11 +37,11 @@ const CHOICE: [&str; 3] = ["engine", "configuration", "maxInFlight"];
 pub(in crate::agent_deployment) struct Chosen {
     pub(in crate::agent_deployment) target: Target,
     pub(in crate::agent_deployment) selected: SelectedConfiguration,
-    /// The choice as news, where it is new. It is told once the plan is let through.
+    /// The event of the choice, if it is new. It is published once the plan is approved.
     pub(in crate::agent_deployment) news: Option<Note>,
 }
 
-/// What becomes of a plan.
+/// The outcome for a plan.
 #[derive(Debug)]
 pub(in crate::agent_deployment) struct Asked {
     /// The plan, or the wait for a person.
@@ -49,7 +50,7 @@ pub(in crate::agent_deployment) struct Asked {
     pub(in crate::agent_deployment) proposal: Option<ProposedPlan>,
 }
 
-/// Lets a plan and its choice through, or parks it.
+/// Admits a plan and its choice, or parks it.
 pub(in crate::agent_deployment) fn ask(world: &World, chosen: Chosen) -> Planned<Asked> {
     let Chosen { target, selected, news } = chosen;
     let Some(stable) = needs_approval(world, &target) else {
@@ -69,7 +70,7 @@ pub(in crate::agent_deployment) fn ask(world: &World, chosen: Chosen) -> Planned
             _ => format!("spec.rollout.abort to {} to decline it", target.hash),
         },
     };
-    // While it waits, the choice that serves is the one that is selected, and the new one is told as a proposal.
+    // While it waits, the choice that serves is the one that is selected, and the new one is shown as a proposal.
     let found = Found { selected: status::configuration_of(world, stable.hash()), ..Found::default() };
     let is_known = known(world, &target).is_some();
     let note = (!is_known).then(|| Note::normal(why.reason(), why.to_string()).of_plan(&target.hash));
@@ -99,7 +100,7 @@ impl Stable<'_> {
     }
 }
 
-/// What serves, if a person has to say that the target may follow it.
+/// The serving plan, if a person must approve the target.
 fn needs_approval<'a>(world: &'a World, target: &Target) -> Option<Stable<'a>> {
     match world.spec.profiling.as_ref()?.approval {
         Approval::Automatic => return None,
@@ -108,7 +109,8 @@ fn needs_approval<'a>(world: &'a World, target: &Target) -> Option<Stable<'a>> {
     let stable = world.stable().filter(|stable| *stable != target.hash)?;
     let rollout = world.status.rollout.as_ref()?;
     let is_approved = world.spec.rollout.approve.as_ref() == Some(&target.hash);
-    // A plan that was rolled out before, or is being so, was let through then; whether it may be again is the rollout's to say.
+    // A plan that was rolled out before, or is being rolled out, was approved then. The rollout decides whether it may
+    // return.
     let is_known = world.revision(&target.hash).is_some()
         || rollout.canary.as_ref() == Some(&target.hash)
         || rollout.rejected.iter().any(|rejected| rejected.plan == target.hash);

@@ -1,18 +1,21 @@
-//! Fresh pods of stable's plan beside a canary, which is compared with them where `spec.rollout.baseline` is MirrorBaseline. Pure.
+//! Fresh pods of stable's plan beside a canary, which is compared with them where `spec.rollout.baseline` is
+//! MirrorBaseline. Pure.
 //!
-//! Pods of equal age, number and share are compared: the baseline starts with the canary, has as many pods, and is given the same share
-//! at the same time, once all pods of both are ready. It ends when the canary has passed its last step, for the pods with which the
-//! canary takes over may need its room. From there on, as whenever the baseline has no traffic, the canary is held against stable.
+//! Pods of equal age, number and share are compared. The baseline starts with the canary, has as many pods, and gets
+//! the same share at the same time, once all pods of both are ready. It ends when the canary has passed its last step,
+//! because the canary's further pods may need its room. From then on, as whenever the baseline has no traffic, the
+//! canary is compared with stable.
 
 use slipway_crds::v1alpha1::agent_deployment::{Baseline, Capacity, TrafficType};
 
 use crate::agent_deployment::world::{ServingView, World};
 
-/// Largest share of a canary beside a baseline, in percent. Beyond it stable would have less of the traffic than either of the two, and
-/// the baseline would be what serves most of those who are not on trial.
+/// Largest share of a canary beside a baseline, in percent. Beyond it stable would have less traffic than either, and
+/// the baseline would serve most users who are not on the canary.
 const LARGEST_SHARE: i32 = 33;
 
-/// Whether canaries are compared with a baseline. There is none of a stable revision whose record is lost, for nobody knows its plan.
+/// Whether canaries are compared with a baseline. There is none of a stable revision whose record is lost, for nobody
+/// knows its plan.
 pub(super) fn is_asked_for(world: &World) -> bool {
     let rollout = &world.spec.rollout;
     // Of other specs the API server accepts no baseline.
@@ -26,8 +29,8 @@ pub(super) fn largest_share(world: &World) -> i32 {
     if is_asked_for(world) { LARGEST_SHARE } else { 100 }
 }
 
-/// Canary and baseline as one, for they need room alike: a pod of each makes a pair. Absent while one of the two has yet to be told its
-/// number of pods.
+/// Canary and baseline as one, because they need room alike: a pod of each makes a pair. Absent while the number of
+/// pods of either is unset.
 pub(super) fn pairs(canary: &ServingView, baseline: &ServingView) -> Option<ServingView> {
     let wanted = canary.wanted;
     let scheduled = |view: &ServingView| view.scheduled.min(wanted);

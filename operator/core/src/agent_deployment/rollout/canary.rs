@@ -1,6 +1,7 @@
 //! A rollout on its way, as the parts of its planner see it. Pure.
 //!
-//! What is decided is in the rollout before it is done: an operator that is replaced at any point goes on from there.
+//! Every decision is in the rollout before it is carried out: an operator that is replaced at any point continues from
+//! there.
 
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ use crate::{
     why::{Blocked, Why},
 };
 
-/// How soon the pods before are looked at after a revision has taken over: the length of a window of evidence.
+/// How soon the earlier pods are read after a revision has taken over: the length of a window of evidence.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
 
-/// What a look at a rollout came to.
+/// The outcome of a look at a rollout.
 pub(super) struct Turn {
     /// Why it is not over; absent once it is.
     pub(super) next: Option<Blocked>,
@@ -117,7 +118,8 @@ impl Canary<'_> {
         }
     }
 
-    /// Both revisions and the baseline, with the pods and shares that the rollout gives them. Stable comes first. Returns who leaves.
+    /// Both revisions and the baseline, with the pods and shares that the rollout gives them. Stable comes first.
+    /// Returns who leaves.
     pub(super) fn keep_both(&self) -> Planned<Vec<LeavingRevision>> {
         let (world, stable, target) = (self.world, self.stable, self.target);
         let baseline = self.rollout.baseline.as_ref().map(|baseline| (baseline.revision.as_str(), baseline.weight));
@@ -139,7 +141,8 @@ impl Canary<'_> {
     }
 }
 
-/// The rollout of this plan before anything has happened. Where nothing splits the traffic there are no steps and no shares.
+/// The rollout of this plan before anything has happened. Where nothing splits the traffic there are no steps and no
+/// shares.
 pub(super) fn from_the_start(world: &World, stable: &str, target: &Target, recorded: RolloutStatus) -> RolloutStatus {
     let is_split = world.spec.rollout.traffic.r#type != TrafficType::BlueGreen;
     RolloutStatus {

@@ -42,7 +42,8 @@ impl Canary<'_> {
         }
     }
 
-    /// Takes into the rollout what is seen of the baseline. Nobody is sent to one that cannot answer, or that is not wanted any more.
+    /// Takes into the rollout what is seen of the baseline. Nobody is sent to one that cannot answer, or that is not
+    /// wanted any more.
     pub(super) fn look_after_baseline(&mut self) -> Parts {
         let had = self.baseline_weight();
         let wanted = self.wanted();

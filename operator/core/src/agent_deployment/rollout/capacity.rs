@@ -1,12 +1,13 @@
-//! A rollout in a cluster that has no room for it: it goes on with fewer pods, waits, or takes the place of serving pods. Pure.
+//! A rollout in a cluster that has no room for it: it goes on with fewer pods, waits, or takes the place of serving
+//! pods. Pure.
 //!
-//! Room is asked for by trying. No node and no pod of others is looked at: a pod of the canary that the scheduler finds no node for
-//! within `capacityDeadline` says all there is to know, in the scheduler's words. What is done about it stands in the status before
-//! it is done.
+//! The operator probes capacity by creating a pod, and reads no node and no pod of others. A canary pod without a node
+//! after `capacityDeadline` says all there is to know, in the scheduler's message. Every reaction is in the status
+//! before it is carried out.
 //!
-//! Places are taken from stable one at a time, and only with `capacity: InPlace`: the first when the canary has no pod at all, further
-//! ones when it has passed its last step and all its pods are ready. So the two together are never more than one pod short, and they
-//! are given back in the same way.
+//! Places are taken from stable one at a time, and only with `capacity: InPlace`. The first is taken when the canary
+//! has no pod at all, further ones when it has passed its last step with all pods ready. So both together are never
+//! more than one pod short, and places are given back in the same way.
 
 mod draining;
 mod shortage;
@@ -31,15 +32,16 @@ use crate::{
     plan::Note,
 };
 
-/// The first back-off after room was asked for in vain: shorter than the ten minutes for which autoscalers keep an idle node, so that
-/// one that came too late is still there. Each further one is twice as long.
+/// The first back-off after a failed probe: shorter than the ten minutes for which autoscalers keep an idle node, so
+/// that a late node is still there. Each further one is twice as long.
 const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
-/// The longest: a pod that waits takes part in the scheduler's queue, and may make others add nodes, for a part of the time only.
+/// The longest: a waiting pod occupies the scheduler's queue, and may make autoscalers add nodes, only part of the
+/// time.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(1);
-/// What is kept of the scheduler's words.
+/// What is kept of the scheduler's message.
 const MAX_MESSAGE: usize = 400;
 
-/// How long to wait before room is asked for once more.
+/// How long to wait before the next probe.
 fn back_off(attempts: i32) -> SignedDuration {
     let doublings = u32::try_from(attempts - 1).unwrap_or(0).min(8);
     FIRST_BACK_OFF.checked_mul(2_i32.pow(doublings)).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
@@ -141,7 +143,7 @@ impl<'a> Canary<'a> {
 
 /// Asking for room.
 impl Canary<'_> {
-    /// Takes what became of the canary's pods into the rollout.
+    /// Records the state of the canary's pods in the rollout.
     pub(super) fn ask_for_room(&mut self) -> Planned<Next> {
         self.ask_at_once_after_an_edit();
         let wanted = self.wanted();
@@ -171,7 +173,7 @@ impl Canary<'_> {
         Parts::default()
     }
 
-    /// Whoever edits the spec, be it with a word in `spec.rollout.retry`, is not to wait for a back-off.
+    /// An edit of the spec, including a token in `spec.rollout.retry`, ends the back-off.
     fn ask_at_once_after_an_edit(&mut self) {
         let World { now, generation, .. } = self.world;
         if let Some(room) = self.rollout.capacity.as_mut().filter(|room| room.generation != *generation) {
@@ -223,7 +225,7 @@ impl Canary<'_> {
         Parts::default()
     }
 
-    /// What is known after room was asked for in vain.
+    /// What is recorded after a failed probe.
     fn refused(&self, scheduler: &str) -> RolloutCapacity {
         let now = self.world.now;
         let known = self.room();

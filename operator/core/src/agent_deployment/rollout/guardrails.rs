@@ -1,4 +1,4 @@
-//! Guardrails of the user's own: what Prometheus says of a canary, held against a limit. Pure.
+//! User-defined guardrails: what Prometheus says of a canary, compared with a limit. Pure.
 
 mod refusal;
 mod scope;
@@ -19,7 +19,7 @@ pub use self::{
 const LOOKS: i32 = 3;
 /// Time between two looks, at least.
 const EVERY: SignedDuration = SignedDuration::from_secs(50);
-/// Age of the judge's figures at which they are written anew. A look at the same time costs no write of its own.
+/// Age of the judge's figures at which they are written again. A look at the same time costs no write of its own.
 const WRITTEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Time between two looks, at most.
 const AT_LEAST_EVERY: SignedDuration = SignedDuration::from_secs(120);
@@ -36,7 +36,7 @@ pub enum GuardrailView {
         /// That of stable, or of the baseline that stands for it; asked for only where the limit is a multiple of it.
         stable: Option<f64>,
     },
-    /// It did not answer, or with something that is no value.
+    /// It did not answer, or not with a value.
     Failed {
         /// What went wrong.
         problem: String,
@@ -156,7 +156,7 @@ fn words(found: &GuardrailStatus) -> String {
     }
 }
 
-/// A number in millionths, for programs; none of what is no number, or beyond what the API can say.
+/// A number in millionths, for programs; absent if it is not a number, or beyond the API's range.
 fn millionths(value: f64) -> Option<i64> {
     let millionths = (value * 1e6).round();
     (millionths.abs() < i64::MAX as f64).then_some(millionths as i64)

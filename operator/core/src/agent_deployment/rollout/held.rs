@@ -1,7 +1,7 @@
-//! Canaries that are kept at their step by something that no verdict comes from. Pure.
+//! Canaries that are held at their step by a cause that yields no verdict. Pure.
 //!
-//! Without data nothing is decided, however long that takes: `onInconclusive` is for evidence that is too weak, not for none. But once
-//! the longest soak of the step is over, people are told.
+//! Without data nothing is decided, however long that takes: `onInconclusive` is for weak evidence, not for missing
+//! evidence. But once the longest soak of the step is over, people are notified.
 
 use jiff::SignedDuration;
 use slipway_crds::{
@@ -31,7 +31,7 @@ impl Canary<'_> {
         }
     }
 
-    /// Whether no verdict comes of it however long it lasts.
+    /// Whether it never yields a verdict, however long it lasts.
     fn is_silence(&self, reason: Reason) -> bool {
         let rollout = &self.world.spec.rollout;
         match reason {
@@ -39,7 +39,7 @@ impl Canary<'_> {
             | Reason::EvidenceUnreachable
             | Reason::TrafficSplitMismatch
             | Reason::GuardrailBlocking => true,
-            // Nothing goes on under suspicion, whatever else the spec lets go on. With Pause that is said already.
+            // Nothing continues under suspicion, whatever the spec says. Pause already reports it.
             Reason::VerdictUnreachable => {
                 let is_kept = self.rollout.verdict == Some(RolloutVerdict::Hold);
                 is_kept && rollout.on_inconclusive != OnInconclusive::Pause

@@ -1,17 +1,17 @@
-//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the statistics are those
-//! of slipway-analysis.
+//! Judges a canary by what its pods and those of stable, or of a baseline that stands for it, counted. Pure: the
+//! statistics are those of slipway-analysis.
 
 use std::{cell::LazyCell, ops::Deref, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
-    Arm, Blame, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation,
-    OnInconclusive as JudgeOnInconclusive, Reference, StateError, Step, Suspect, Verdict, Window, config,
+    Arm, Blame, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation, Reference, StateError,
+    Step, Suspect, Verdict, Window, config,
 };
 use slipway_crds::{
     conditions::Reason,
-    v1alpha1::agent_deployment::{LogEvidence, OnInconclusive, RolloutStatus, RolloutVerdict, TrafficType},
+    v1alpha1::agent_deployment::{LogEvidence, RolloutStatus, TrafficType},
 };
 use slipway_vocabulary::{
     LatencyObjective,
@@ -25,10 +25,9 @@ use crate::agent_deployment::world::{PodEvidence, World};
 const SETTLE_SECONDS: u64 = 5;
 /// Seconds after the end of a window in which a pod has counted it.
 const GRACE_SECONDS: u64 = 2;
-/// Windows for which a pod is waited for that is silent, or whose clock is late, before the others are judged without
-/// it: half a minute.
+/// Windows for which a silent or late pod is awaited before the others are judged without it: half a minute.
 const PATIENCE_WINDOWS: u64 = 3;
-/// Windows whose sessions say whether a wrong split was mended: five minutes.
+/// Windows whose sessions say whether a wrong split was fixed: five minutes.
 const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
 const WRITE_EVERY_SECONDS: i64 = 60;
@@ -51,7 +50,7 @@ pub(super) fn until_next_window(now: Timestamp) -> Duration {
     Duration::from_secs(WINDOW_SECONDS - counted % WINDOW_SECONDS)
 }
 
-/// What the judge came to.
+/// The judge's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judged {
     /// The rollout with the judge's figures, where it is time to write them.
@@ -117,8 +116,8 @@ impl Case<'_> {
         judged
     }
 
-    /// Whether new sessions do not come in the declared shares. Without a gateway nobody declared any. What was wrong once and is right
-    /// in the latest windows was mended.
+    /// Whether new sessions do not arrive in the declared shares. Without a gateway there are no declared shares. A
+    /// split that is right in the latest windows was fixed.
     fn is_split_wrong(&self, judge: &Judge, latest: &impl Deref<Target = Vec<Window>>) -> bool {
         let is_declared = self.world.spec.rollout.traffic.r#type == TrafficType::GatewayAPI;
         is_declared && judge.split_mismatch().1 && !judge.is_split_kept(latest)
@@ -130,9 +129,9 @@ impl Case<'_> {
     }
 
     fn is_news(&self, verdict: Verdict, code: &str) -> bool {
-        let same = self.rollout.verdict == Some(recorded(verdict)) && self.rollout.reason.as_deref() == Some(code);
+        let same = self.rollout.verdict == Some(verdict) && self.rollout.reason.as_deref() == Some(code);
         let written = self.rollout.judged_at.as_ref().map(|time| self.world.now.duration_since(time.0).as_secs());
-        // What has been passed is behind it: without it in the status the next operator would judge the step before once more.
+        // A passed step must be in the status: else the next operator would judge it again.
         let is_passed = self.may_advance && verdict == Verdict::Advance;
         !same || is_passed || written.is_none_or(|seconds| seconds >= WRITE_EVERY_SECONDS)
     }
@@ -152,11 +151,7 @@ impl Case<'_> {
             margin_bins: config::margin_bins(rollout.judge.max_regression.ratio()),
             alpha: rollout.judge.false_rollback.ratio().max(1e-6),
             warm_up_seconds: rollout.judge.warm_up.seconds_rounded_up(),
-            on_inconclusive: match rollout.on_inconclusive {
-                OnInconclusive::Pause => JudgeOnInconclusive::Pause,
-                OnInconclusive::Rollback => JudgeOnInconclusive::Rollback,
-                OnInconclusive::Promote => JudgeOnInconclusive::Promote,
-            },
+            on_inconclusive: rollout.on_inconclusive,
             objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
             error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
             predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
@@ -207,7 +202,7 @@ impl Case<'_> {
                 window.ended_pods.insert(pod.pod.clone());
             }
             let Some(evidence) = &pod.evidence else { continue };
-            // A container that was started anew counts anew: it is another pod to the judge.
+            // A restarted container counts from zero: the judge sees another pod.
             let name = format!("{}@{}", evidence.pod, evidence.started_at);
             let Some(counted) = evidence.windows.iter().find(|window| window.id == id) else { continue };
             let counts = |metric: &&MetricWindow| is_compared || metric.metric != Metric::TimeToFirstToken;
@@ -266,21 +261,11 @@ fn idle() -> MetricWindow {
     }
 }
 
-/// What is said where the evidence so far could not be read. Another configuration is what somebody asked for.
+/// The message for evidence that could not be read. Another configuration is intended, and has no message.
 fn started_anew(error: &StateError) -> Option<String> {
     match error {
         StateError::Configuration => None,
         StateError::Version { .. } | StateError::Damaged { .. } => Some(format!("the judge starts anew: {error}")),
-    }
-}
-
-/// The verdict as the API has it.
-fn recorded(verdict: Verdict) -> RolloutVerdict {
-    match verdict {
-        Verdict::Hold => RolloutVerdict::Hold,
-        Verdict::Advance => RolloutVerdict::Advance,
-        Verdict::Rollback => RolloutVerdict::Rollback,
-        Verdict::Promote => RolloutVerdict::Promote,
     }
 }
 
@@ -296,7 +281,7 @@ fn write(
     reference: Reference,
     (verdict, code, text): (Verdict, &str, String),
 ) {
-    rollout.verdict = Some(recorded(verdict));
+    rollout.verdict = Some(verdict);
     rollout.reason = Some(code.to_owned());
     rollout.message = Some(text.chars().take(512).collect());
     rollout.judge_state = Some(judge.encode());

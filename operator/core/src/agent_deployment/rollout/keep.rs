@@ -22,8 +22,8 @@ pub(super) fn settled(stable: &str, rollout: RolloutStatus) -> RolloutStatus {
     RolloutStatus { stable: Some(stable.to_owned()), leaving, rejected, ..RolloutStatus::default() }
 }
 
-/// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its record,
-/// stable is left as it is.
+/// What stable needs to go on as it is. Without a stable revision the Service exists and reaches nobody; without its
+/// record, stable is left as it is.
 pub(super) fn keep(world: &World, stable: Option<&str>) -> Parts {
     keep_split(world, Split { stable, ..Split::default() }, world.replicas())
 }
@@ -43,7 +43,7 @@ pub(super) fn without_expired(world: &World, mut rollout: RolloutStatus) -> Plan
     look.with(rollout)
 }
 
-/// Removes what is not kept, but for pods that clients may still be on their way to: those of revisions that had left before, and of
+/// Removes what is not kept, except pods that clients may still be sent to: those of revisions that left before, and of
 /// those that leave now. Returns both.
 pub(super) fn remove_others(
     world: &World,
@@ -71,9 +71,9 @@ fn leaving(world: &World, kept: &[&str], mut leaving: Vec<LeavingRevision>) -> V
     leaving
 }
 
-/// Revisions that clients reach as the status has it. None where the Service goes over at once: nobody is on the way to the pods before.
-/// What is on trial counts only behind a gateway, for without one the next canary's Service would reach it too, and not where pods of
-/// stable make room, for they are to come back.
+/// Revisions that clients reach according to the status. None where the Service switches at once, because nobody is on
+/// the way to the earlier pods. A canary counts only behind a gateway: without one the next canary's Service would
+/// reach it too. Nor does it count where pods of stable make room, because they are to come back.
 fn with_traffic(world: &World) -> Vec<String> {
     let spec = &world.spec.rollout;
     let Some(rollout) = world.status.rollout.as_ref().filter(|_| spec.traffic.r#type != TrafficType::BlueGreen) else {

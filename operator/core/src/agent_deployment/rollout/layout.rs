@@ -1,8 +1,8 @@
 //! The layouts of serving pods, so that another version of the operator restarts none. Pure.
 //!
-//! A revision's plan records the layout that its pods were made in, and the builders go on making that layout: a changed
-//! template would replace all pods of stable, and no canary would judge it. New plans have [`Layout::CURRENT`]. So a
-//! change to the pods arrives with the next revision, and is judged with it.
+//! A revision's plan records the layout of its pods, and the builders keep making that layout. A changed template would
+//! replace all pods of stable, and no canary would judge it. New plans have [`Layout::CURRENT`]. So a change to the
+//! pods arrives with the next revision, and is judged with it.
 //!
 //! To change the pods, add a version, branch on it in `build/pod.rs`, and let [`Layout::CURRENT`] be it. What older
 //! versions say stays: their pods are golden in `operator/core/tests/snapshots`.
@@ -33,8 +33,8 @@ impl Layout {
         *self == Self::V1
     }
 
-    /// Objectives as the agent runtime of such pods understands them. Those before the third layout end with an error at
-    /// a metric that they do not know, and call the first token of the worst request `TimeToFirstToken`. Of two
+    /// Objectives as the agent runtime of such pods understands them. Those before the third layout end with an error
+    /// at a metric that they do not know, and call the first token of the worst request `TimeToFirstToken`. Of two
     /// objectives that they would take for the same, the one of that name stays.
     pub fn objectives(self, objectives: &[WrittenObjective]) -> Vec<WrittenObjective> {
         match self {

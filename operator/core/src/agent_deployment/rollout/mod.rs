@@ -1,8 +1,9 @@
 //! Step 5: the revision of the plan takes over. Pure.
 //!
-//! Stable keeps its full capacity until then, unless the user lets it make room ([`capacity`]); promotion retargets Service and route
-//! and restarts nothing. With BlueGreen the new revision takes over once its pods are ready; else it is given traffic step by step and
-//! judged ([`canary`]), by the pods of stable or by fresh ones of the same plan ([`baseline`]).
+//! Stable keeps its full capacity until then, unless the user lets it make room ([`capacity`]). Promotion retargets
+//! Service and route and restarts nothing. With BlueGreen the new revision takes over once its pods are ready. Else it
+//! gets traffic step by step, and is compared with the pods of stable or with fresh ones of the same plan ([`canary`],
+//! [`baseline`]).
 
 mod advance;
 pub mod approval;
@@ -46,7 +47,7 @@ use crate::{
     why::{Blocked, Step},
 };
 
-/// What a rollout came to.
+/// The outcome of a rollout.
 pub(super) struct RolledOut {
     pub(super) outcome: Outcome,
     /// What is remembered of it; absent before anything serves.
@@ -88,7 +89,7 @@ fn stay(world: &World, stable: Option<&str>, blocked: Blocked, recorded: Option<
     })
 }
 
-/// Records the target, brings it up, and sees to the route.
+/// Records the target, starts it, and maintains the route.
 fn roll_out(
     world: &World,
     stable: Option<&str>,
@@ -108,7 +109,7 @@ fn roll_out(
     })
 }
 
-/// Brings the target up and lets it take over.
+/// Starts the target and lets it take over.
 fn bring_up(world: &World, stable: Option<&str>, target: &Target, recorded: Option<RolloutStatus>) -> Planned<Turn> {
     let is_stable = stable == Some(target.hash.as_str());
     if let Some(stable) = stable.filter(|_| !is_stable) {

@@ -13,9 +13,9 @@ use crate::{agent_deployment::profiling, profile::decide::select::milliseconds};
 
 /// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
 ///
-/// Measurements have what their driver counts and what the objectives name. Where a part of a request was not measured, the whole request
-/// stands for it and for a run's time at the model, which is made of requests; where no request was, the whole run does, whose tools take
-/// the same time in both and make its ratio the smaller one.
+/// Measurements have what their driver counts and what the objectives name. The whole request stands for a part of it
+/// that was not measured, and for a run's time at the model, which is made of requests. Without any request the whole
+/// run does: its tools take the same time in both, which makes its ratio smaller.
 pub(in super::super) fn ratios(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Vec<Prediction> {
     let Some((before, after)) = comparable(world, stable, canary) else { return Vec::new() };
     let measured = |metric| ratio_percent(before, after, metric);
@@ -41,7 +41,8 @@ fn ratio_percent(before: &Measurement, after: &Measurement, metric: LatencyMetri
     Some(percent.clamp(1, 100_000))
 }
 
-/// Measurements of both plans that were made alike: by confirm runs, or by as many requests in flight where nothing was confirmed.
+/// Measurements of both plans that were made alike: by confirm runs, or by as many requests in flight where nothing was
+/// confirmed.
 fn comparable<'a>(
     world: &'a World,
     stable: &RevisionPlan,

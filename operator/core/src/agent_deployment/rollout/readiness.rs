@@ -1,7 +1,8 @@
 //! A canary whose pods stop being ready while users are sent to them. Pure.
 //!
-//! For a share without a ready pod a gateway answers itself, with errors that no pod counts: the judge sees nothing, and users nothing
-//! else. So the share goes back to stable at once, and the canary after it if its pods do not come back.
+//! For a share without a ready pod a gateway answers itself, with errors that no pod counts: the judge sees nothing,
+//! and users nothing else. So the share goes back to stable at once, and the canary after it if its pods do not come
+//! back.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_crds::{

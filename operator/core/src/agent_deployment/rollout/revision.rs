@@ -43,9 +43,9 @@ pub enum RevisionError {
     },
 }
 
-/// Everything that decides what the pods of a revision are. Objectives are no part of it: pods take edited ones over as they run. Images of this product are pinned here, so that another version of
-/// the operator changes no running pod. Members that come later are optional and absent where they do nothing: the hash of a
-/// plan never changes.
+/// Everything that determines the pods of a revision. Objectives do not: running pods reload edited ones. Slipway's own
+/// images are pinned here, so that another version of the operator changes no running pod. Later members are optional
+/// and absent where they do nothing: the hash of a plan never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionPlan {
@@ -111,15 +111,16 @@ impl RevisionPlan {
     }
 }
 
-/// What stands for a revision on the objects of a canary's baseline: pods of stable's plan under a name of their own, so that what
-/// selects the pods of a revision never finds them, and that no two canaries share. It is short: a pod keeps 58 characters of
-/// `NAME-HASH-base-`, of which there are 57 at most, and what stands for the pods of the canary in a query matches none that is cut later.
+/// The name in place of a revision's hash on the objects of a canary's baseline. Its pods have stable's plan under a
+/// name that no two canaries share, so that selectors of a revision never match them. It is short: a pod keeps 58
+/// characters of `NAME-HASH-base-`, which has 57 at most. A query for the canary's pods matches no name that is cut
+/// later.
 pub fn baseline_of(canary: &str) -> String {
     format!("{canary}-base")
 }
 
-/// What a plan was made from: a spec, and the repetition of its campaign whose choice was taken, 0 where that is the first. Written as
-/// the hash of the spec, with `/3` for the third repetition.
+/// What a plan was made from: a spec, and the repetition of its campaign whose choice was taken, 0 where that is the
+/// first. Written as the hash of the spec, with `/3` for the third repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanInputs {
     /// Hash of the part of the spec that decides a plan.

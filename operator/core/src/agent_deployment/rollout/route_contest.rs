@@ -1,7 +1,8 @@
-//! Somebody else who writes the route, such as a tool that puts its own version of it back. Pure.
+//! Another writer of the route, such as a tool that restores its own version of it. Pure.
 //!
-//! The weights of the operator are written again at every look, for a rollback must be able to take traffic away whoever else writes.
-//! But no canary is given more as long as others give shares too, and for a while after: tools that fight do so in rounds.
+//! The operator writes its weights again at every look, because a rollback must be able to withdraw traffic whatever
+//! others write. But no canary gets more traffic while others set weights too, and for a while after: conflicting tools
+//! write in turns.
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,7 +17,7 @@ use crate::{
     why::{CONTEST_REMEMBERED, Contested, Why},
 };
 
-/// A contest that goes on is written down anew after this time, rather than with every look.
+/// A contest that continues is recorded again after this time, rather than with every look.
 const WRITTEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// The contest as it stands: seen now, or a little before.
@@ -38,7 +39,7 @@ pub(super) fn why(world: &World) -> Option<Why> {
     Some(Why::RouteContested(Contested { route: world.name.clone(), manager, fields }))
 }
 
-/// The contest as it is written down. It is told once.
+/// The contest as it is recorded. It is announced once.
 pub(super) fn recorded(world: &World) -> Planned<Option<RouteContest>> {
     let contest = contest(world);
     let known = world.status.rollout.as_ref().and_then(|rollout| rollout.route_contest.as_ref());

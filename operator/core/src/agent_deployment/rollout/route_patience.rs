@@ -1,6 +1,6 @@
-//! How soon a route is looked at again that is not as it is to be: neither Gateways nor routes are watched. Pure.
+//! How soon an unusable route is read again: neither Gateways nor routes are watched. Pure.
 //!
-//! A gateway that is missing is missing to all: so they look the less often the longer it lasts, and not all at once.
+//! A missing gateway is missing for all AgentDeployments, so they look less and less often, and not all at once.
 
 use std::time::Duration;
 

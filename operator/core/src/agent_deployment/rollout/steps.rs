@@ -37,7 +37,8 @@ impl Arms {
         Self { stable: replicas, canary_at_most: i32::MAX, share_at_most: 100 }
     }
 
-    /// Pods for a share, and the share that these can carry: a pod of the canary never carries more than one of stable for want of room.
+    /// Pods for a share, and the share that these can carry: a pod of the canary never carries more than one of stable
+    /// for want of room.
     fn carrying(self, weight: i32) -> (i32, i32) {
         let weight = weight.min(self.share_at_most);
         let pods = canary_pods(self.stable, weight);
@@ -50,7 +51,8 @@ impl Arms {
     }
 }
 
-/// The one step of a canary that no stable pod is left beside: it has all the traffic, for the longest soak that was asked for.
+/// The one step of a canary that no stable pod is left beside: it has all the traffic, for the longest soak that was
+/// asked for.
 pub(super) fn alone(rollout: &Rollout) -> Vec<PlannedStep> {
     let steps = schedule(rollout, Arms::unlimited(1));
     let longest = |soak: fn(&PlannedStep) -> u64| steps.iter().map(soak).max();
@@ -80,7 +82,8 @@ pub(super) fn schedule(rollout: &Rollout, arms: Arms) -> Vec<PlannedStep> {
         let max_soak_seconds = step.max_soak.seconds_rounded_up();
         let next = PlannedStep { weight, share, pods, min_soak_seconds, max_soak_seconds };
         match planned.last_mut() {
-            // With whole pods, too few of them, or a largest share, two steps can be the same: the later one, for as long as both.
+            // With whole pods, too few of them, or a largest share, two steps can be the same: the later one, for as
+            // long as both.
             Some(last) if last.share >= share => {
                 last.weight = weight;
                 last.min_soak_seconds += min_soak_seconds;
@@ -101,8 +104,8 @@ pub(super) fn problem(rollout: &Rollout) -> Option<String> {
     ))
 }
 
-/// Pods that make a canary pod carry what a stable one does: `ceil(R w / (1 - w))` for `R` stable pods. Never more than stable has,
-/// for as many will carry everything once the canary has taken over.
+/// Pods that make a canary pod carry what a stable one does: `ceil(R w / (1 - w))` for `R` stable pods. Never more than
+/// stable has, for as many will carry everything once the canary has taken over.
 fn canary_pods(replicas: i32, weight: i32) -> i32 {
     let (replicas, weight) = (i64::from(replicas), i64::from(weight));
     let alike = (replicas * weight + (99 - weight)) / (100 - weight);

@@ -16,7 +16,7 @@ use crate::{
     why::counted_pods,
 };
 
-/// Tells of a revision that was not on its way before.
+/// Reports a revision that was not starting before.
 pub(super) fn started(world: &World, target: &Target, pods: i32) -> Parts {
     let known = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref());
     let line = || format!("plan {}: {} of {}", target.hash, counted_pods(pods), target.plan.engine.display_name);

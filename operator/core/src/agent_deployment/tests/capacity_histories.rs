@@ -1,4 +1,5 @@
-//! What holds in a full cluster on every path: however places come and go, pods fail, specs are edited and operators are replaced.
+//! What holds in a full cluster on every path: however places come and go, pods fail, specs are edited and operators
+//! are replaced.
 
 use proptest::prelude::*;
 use slipway_crds::v1alpha1::{
@@ -119,8 +120,8 @@ impl Full {
         self.step();
     }
 
-    /// Stable has all its pods but those that the status names, and these make room one at a time, with the user's word, and where
-    /// the two revisions together are not left with more than one pod too few.
+    /// Stable has all its pods but those that the status names. These make room one at a time, with the user's token,
+    /// and only if both revisions together lack at most one pod.
     fn check_places(&self, plan: &Plan<AgentDeploymentStatus>) {
         let world = &self.cluster.world;
         let spec = &world.spec;
@@ -165,7 +166,8 @@ impl Full {
         }
     }
 
-    /// From here on everything goes well, in a cluster that has room for as many pods as are to serve, and perhaps for more.
+    /// From here on everything goes well, in a cluster that has room for as many pods as are to serve, and perhaps for
+    /// more.
     fn come_to_rest(mut self) -> Self {
         self.places = self.places.max(self.cluster.world.spec.serving.replicas);
         self.edited(|spec| (spec.rollout.paused, spec.rollout.abort) = (false, None));

@@ -190,7 +190,7 @@ impl Cluster {
         self.heard.drain(..).map(|heard| format!("{} {}", heard.happening.as_str(), heard.severity.as_str())).collect()
     }
 
-    /// The team and whoever is on call want to be told.
+    /// The team and the person on call want to be notified.
     pub(super) fn alerting(self) -> Self {
         self.edited(|spec| spec.alerts.receivers = vec!["team".to_owned(), "on-call".to_owned()])
     }

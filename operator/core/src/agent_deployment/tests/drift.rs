@@ -20,12 +20,10 @@ use super::{
     profiling::{end, ended, message, profiled, row},
 };
 use crate::agent_deployment::{
-    monitoring::{
-        build::drift_memory::KEY,
-        drift::{
-            LivePod, Memory, MemoryView,
-            simulated::{Dice, SLOWER, USUAL, Users},
-        },
+    monitoring::drift::{
+        LivePod, Memory, MemoryView,
+        config_map::KEY,
+        simulated::{Dice, SLOWER, USUAL, Users},
     },
     world::World,
 };
@@ -60,7 +58,7 @@ fn profiling(cluster: Cluster, edit: impl FnOnce(&mut Profiling)) -> Cluster {
     cluster.edited(|spec| edit(spec.profiling.as_mut().expect("it is profiled")))
 }
 
-/// The same that is measured anew after drift.
+/// The same that is measured again after drift.
 fn reprofiling() -> Cluster {
     profiling(serving(), |profiling| profiling.on_drift = OnDrift::Reprofile)
 }

@@ -122,7 +122,8 @@ impl Cluster {
     }
 }
 
-/// Everything planned is labelled as ours, lies in the namespace, and is owned by this AgentDeployment or shared by design.
+/// Everything planned is labelled as ours, lies in the namespace, and is owned by this AgentDeployment or shared by
+/// design.
 fn check_objects(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
     for child in &plan.children {
         let (_, metadata) = metadata_of(child);
@@ -197,8 +198,8 @@ fn check_status(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
     }
 }
 
-/// With its status recorded and nothing else done, a plan is made once more: nothing is lost, and no event is told twice. A plan
-/// that records an attempt is the exception: the Job of an earlier time may already exist.
+/// With its status recorded and nothing else done, a plan is made once more: nothing is lost, and no event is told
+/// twice. A plan that records an attempt is the exception: the Job of an earlier time may already exist.
 pub(super) fn check_repetition(cluster: &Cluster, plan: &Plan<AgentDeploymentStatus>) {
     if plan.status.jobs != cluster.world.status.jobs {
         return;

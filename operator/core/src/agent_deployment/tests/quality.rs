@@ -1,4 +1,4 @@
-//! The quality gate: who is let through, who is refused, and in which words.
+//! The quality gate: which engines are accepted, which are refused, and with which message.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What serves is measured anew, as a schedule asks. The clock is the test's; it begins on a Thursday, at midnight.
+//! The serving choice is measured again, as a schedule asks. The clock is the test's; it begins on a Thursday, at
+//! midnight.
 
 mod eligible;
 
@@ -351,7 +352,7 @@ fn a_spec_that_goes_back_gets_the_choice_that_was_measured_last_for_it() {
     assert_eq!((back.stable(), back.world.profiles.len()), (anew, profiles + 1));
 }
 
-/// A choice of a schedule's that did harm stands in the way until somebody, or the next measurement, finds that what serves stays.
+/// A schedule's choice that did harm blocks until a person, or the next measurement, confirms the serving choice.
 #[test]
 fn the_next_measurement_ends_the_stall_after_a_choice_that_did_harm() {
     let mut cluster = weekly().after(TO_MONDAY).measured_anew(2_000, 3_000);
@@ -449,8 +450,8 @@ fn befall(mut cluster: Cluster, event: Event) -> Cluster {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever happens: numbers only rise, a campaign begins only while a revision serves and nothing rolls out, what serves is never
-    /// left without its pods, and everything comes to rest.
+    /// Whatever happens: numbers only rise, a campaign begins only while a revision serves and nothing rolls out, what
+    /// serves is never left without its pods, and everything comes to rest.
     #[test]
     fn measuring_anew_never_gets_in_the_way(events in prop::collection::vec(event(), 0..40)) {
         let mut cluster = weekly();

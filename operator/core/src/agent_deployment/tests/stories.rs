@@ -86,7 +86,7 @@ fn the_passing_of_time_alone_changes_no_status() {
     assert_eq!(cluster.plan().status, before.status);
 }
 
-/// Images of the product are pinned in the plan: another version of the operator starts nothing anew.
+/// Images of the product are pinned in the plan: another version of the operator restarts nothing.
 #[test]
 fn an_operator_of_another_version_leaves_what_lives_as_it_is() {
     let cluster = world().serving();

@@ -257,7 +257,8 @@ fn the_build_job_runs_the_tools_in_their_order_and_serves_with_one_process_a_gpu
     assert_eq!(cluster.world.status.selected.map(|selected| selected.engine), Some(name));
 }
 
-/// What is asked of an engine behind models of text, by whom and of which models, when it is scored, measured and served.
+/// What is asked of an engine behind models of text, by whom and of which models, when it is scored, measured and
+/// served.
 #[rstest]
 #[case(EngineEntry::Ensemble, "ensemble", "--entry=Ensemble")]
 #[case(EngineEntry::BLS, "tensorrt_llm_bls", "--entry=BLS")]

@@ -1,5 +1,5 @@
-//! A cluster with users: what they send is counted by the pods that have traffic, and looked at as the operator looks. The clock is
-//! the test's.
+//! A cluster with users: what they send is counted by the pods that have traffic, and looked at as the operator looks.
+//! The clock is the test's.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ pub(super) struct Users {
     pub(super) fails_alike: bool,
     /// How much slower fresh pods are than those that have long served, of whatever revision.
     pub(super) cold: f64,
-    /// Among 100 clients of the canary, those who say that a run did not do what it was for; absent where no client says anything.
+    /// Among 100 clients of the canary, those who say that a run did not do what it was for; absent where no client
+    /// says anything.
     pub(super) disappointed: Option<u64>,
 }
 

@@ -1,5 +1,6 @@
 //! The agent whose runs are replayed: the served one, its tools answered by the worker. Pure.
 
+use k8s_openapi::api::core::v1::Container;
 use slipway_crds::v1alpha1::{
     agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
     profile::ProfileInputs,
@@ -7,11 +8,20 @@ use slipway_crds::v1alpha1::{
 use slipway_runtime_config::{ChatTemplate, HttpMethod, HttpTool, RuntimeConfig};
 use slipway_worker_contract::paths;
 
-use super::scope::JobScope;
+use super::layout::AGENT_API_ADDRESS;
 use crate::{
-    profile::decide::rows::unsigned,
+    jobs::{
+        template::{mount, read_only},
+        triton::ENGINE_VOLUME,
+    },
+    profile::{rows::unsigned, scope::JobScope, world::ProfileWorld},
     runtime_config::{self, agent_config, parameters, set_engine},
 };
+
+/// Port 9464 is the worker's in this pod, and 9465 the replayed tools'.
+const ADMIN_ADDRESS: &str = "127.0.0.1:9466";
+/// The volume with the configuration.
+pub(super) const VOLUME: &str = "agent";
 
 /// The configuration of the agent runtime beside the engine under test.
 pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, scope: &JobScope<'_>) -> RuntimeConfig {
@@ -29,6 +39,24 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
 /// agent has one that names its dialect.
 pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
     runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false)
+}
+
+/// No probe: it is ready only once the worker has loaded a model.
+pub(super) fn runtime(world: &ProfileWorld, scope: &JobScope<'_>) -> Container {
+    let config = read_only(mount(VOLUME, "/etc/slipway/agent"));
+    let takes_tokens = scope.engine().served_by().takes_tokens();
+    let reads_checkpoint = takes_tokens || chat_template(&world.spec.inputs, scope).is_some();
+    let tokenizer = reads_checkpoint.then(|| read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    let arguments = ["--api-address", AGENT_API_ADDRESS, "--admin-address", ADMIN_ADDRESS];
+    Container {
+        name: "agent-runtime".to_owned(),
+        image: Some(world.settings.images.agent_runtime.clone()),
+        args: Some(arguments.map(str::to_owned).to_vec()),
+        restart_policy: Some("Always".to_owned()),
+        resources: Some(world.spec.inputs.placement.agent_resources.to_requirements()),
+        volume_mounts: Some(std::iter::once(config).chain(tokenizer).collect()),
+        ..Default::default()
+    }
 }
 
 /// The worker answers with the text that the model saw, so nothing is picked out of it; no secret is sent.

@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::MeasureSettings;
 
-use crate::profile::decide::rows::{natural, unsigned};
+use crate::profile::rows::{natural, unsigned};
 
 const MILLISECONDS_PER_HOUR: f64 = 3_600_000.0;
 

@@ -2,24 +2,23 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    agent_deployment::{OptimizeFor as ApiOptimizeFor, ProfilingDriver},
-    profile::{FrozenPrompts, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+    agent_deployment::OptimizeFor as ApiOptimizeFor,
+    profile::{MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_worker_contract::{
-    AgentRunSettings, Arm, Campaign, DataFile, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings,
-    OptimizeFor, OtherEngine, ProfileTask, Workload,
+    Arm, Campaign, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
+    ProfileTask,
 };
 
 use super::{
     budget::{Budget, gpus},
-    layout::{AGENT_API_ADDRESS, PROMPTS_FILE, TRACE_FILE, TRACE_FOLDER, prompts_folder},
-    rate,
-    scope::{JobScope, Subject},
+    driver, rate,
 };
 use crate::{
-    profile::decide::{
+    profile::{
         rows::{recorded, unsigned},
-        select,
+        scope::{JobScope, Subject},
+        target::{driver_for, target_per_kilosecond},
     },
     serving::{serve_config, tokenizer_folder},
 };
@@ -36,8 +35,8 @@ pub fn task(
 ) -> Result<ProfileTask, InvalidDigest> {
     let engine = scope.engine();
     let served_by = engine.served_by();
-    let counted_by = driver_of(inputs, scope);
-    let driver = driver(inputs, scope)?;
+    let counted_by = driver_for(inputs, scope.purpose());
+    let (driver, workloads) = driver::load(inputs, counted_by)?;
     let (explored, is_explore) = match scope {
         JobScope::Explore { .. } => (recorded(status, scope.subject()), true),
         JobScope::Confirm { .. } => (Vec::new(), false),
@@ -52,7 +51,7 @@ pub fn task(
         loaded_at_start: served_by.is_loaded_at_start(),
         gpus: gpus(inputs),
         campaign: campaign(inputs, status, scope, driver.clone()),
-        workloads: if counted_by == ProfilingDriver::ModelAnalyzer { workloads(inputs)? } else { Vec::new() },
+        workloads,
         objectives: objectives(inputs, &driver),
         error_rate_max_ppm: inputs.error_rate.as_ref().map(|rate| rate.max.parts_per_million()),
         optimize_for: match inputs.optimize_for {
@@ -62,26 +61,7 @@ pub fn task(
         measure: MeasureSettings::default(),
         measured: explored,
         other_engines: if is_explore { other_engines(inputs, status, engine) } else { Vec::new() },
-        target_per_kilosecond: select::target_per_kilosecond(inputs, counted_by),
-    })
-}
-
-/// What generates the load of a scope: a confirm run always replays runs.
-pub fn driver_of(inputs: &ProfileInputs, scope: &JobScope<'_>) -> ProfilingDriver {
-    select::driver_for(inputs, scope.purpose())
-}
-
-fn driver(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Result<Driver, InvalidDigest> {
-    Ok(match driver_of(inputs, scope) {
-        ProfilingDriver::ModelAnalyzer => Driver::ModelAnalyzer,
-        ProfilingDriver::AgentRun => Driver::AgentRun(AgentRunSettings {
-            endpoint: format!("http://{AGENT_API_ADDRESS}"),
-            trace: DataFile {
-                path: format!("{TRACE_FOLDER}/{TRACE_FILE}"),
-                digest: inputs.agent_trace.as_ref().map_or("", |trace| &trace.digest).parse()?,
-            },
-            timeout_millis: inputs.agent.run_timeout.microseconds().div_ceil(1_000),
-        }),
+        target_per_kilosecond: target_per_kilosecond(inputs, counted_by),
     })
 }
 
@@ -109,18 +89,6 @@ fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>
 
 fn arm(configuration: &NamedConfiguration) -> Arm {
     Arm { id: configuration.name.clone(), config: serve_config(&configuration.settings) }
-}
-
-fn workloads(inputs: &ProfileInputs) -> Result<Vec<Workload>, InvalidDigest> {
-    let workload = |(index, prompts): (usize, &FrozenPrompts)| {
-        let path = format!("{}/{PROMPTS_FILE}", prompts_folder(index));
-        Ok(Workload {
-            name: prompts.name.clone(),
-            weight: unsigned(prompts.weight),
-            prompts: DataFile { path, digest: prompts.data.digest.parse()? },
-        })
-    };
-    inputs.prompts.iter().enumerate().map(workload).collect()
 }
 
 /// A driver refuses an objective on what it does not measure.

@@ -4,7 +4,7 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::{ProfilingDriver, WrittenObjective},
+        agent_deployment::WrittenObjective,
         profile::{
             MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileInputs,
             ProfiledEngine,
@@ -12,58 +12,53 @@ use slipway_crds::{
     },
 };
 
-use super::{infeasible, rows::natural};
+use super::infeasible;
 use crate::{
-    plan::{Note, Plan},
-    profile::world::{Earlier, ProfileWorld},
+    plan::Note,
+    profile::{
+        build::driver,
+        parts::{Found, Parts},
+        rows::natural,
+        world::{Earlier, ProfileWorld},
+    },
 };
 
-/// Takes over, once and before anything is measured, every row that decides these objectives. Confirm runs are made
-/// again: what they must show depends on the choice.
-pub fn adopt(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) {
+/// Adopts every row that decides these objectives, once and before anything is measured. Confirm runs are repeated,
+/// because what they must show depends on the choice.
+pub fn adopt(world: &ProfileWorld) -> Parts {
     let inputs = &world.spec.inputs;
-    // Who measures anew wants to know what has changed since.
+    // A repetition asks what has changed since the earlier campaigns.
     if world.status.phase.is_some() || inputs.repetition.is_some() {
-        return;
+        return Parts::default();
     }
-    for earlier in world.earlier.iter().filter(|earlier| is_measured_alike(inputs, &earlier.inputs)) {
-        let known = earlier.status.measurements.iter().filter_map(|row| adopted(inputs, earlier, row));
-        for row in known {
-            if !plan.status.measurements.iter().any(|held| is_same_point(held, &row)) {
-                plan.status.measurements.push(row);
-            }
-        }
+    let alike = world.earlier.iter().filter(|earlier| is_measured_alike(inputs, &earlier.inputs));
+    let rows = alike.flat_map(|earlier| {
+        let measured = earlier.status.measurements.iter();
+        measured.filter_map(|row| adopted(inputs, earlier, row))
+    });
+    let rows = Found { measurements: rows.collect(), ..Found::default() };
+    let status = rows.seen_from(&world.status);
+    let engines = inputs.engines.iter().filter_map(|engine| known(inputs, &status, engine));
+    engines.fold(Parts::of_found(rows), Parts::and)
+}
+
+/// What is said of an engine with adopted rows, which has nothing left to measure if all of its points have one.
+fn known(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Option<Parts> {
+    let points = inputs.configurations.len() * inputs.levels.len();
+    let known = status.measurements.iter().filter(|row| row.engine == engine.name).count();
+    if known == 0 {
+        return None;
     }
-    for engine in &inputs.engines {
-        let points = inputs.configurations.len() * inputs.levels.len();
-        let known = plan.status.measurements.iter().filter(|row| row.engine == engine.name).count();
-        if known == 0 {
-            continue;
-        }
-        let line = format!("{known} of {points} points were measured by earlier campaigns");
-        plan.notes.push(Note::normal(Reason::ConfigurationMeasured, format!("{}: {line}", engine.display_name)));
-        if known == points {
-            plan.status.engines.push(MeasuredEngine { engine: engine.name.clone(), end: line });
-        }
-    }
+    let line = format!("{known} of {points} points were measured by earlier campaigns");
+    let note = Note::normal(Reason::ConfigurationMeasured, format!("{}: {line}", engine.display_name));
+    let ended = (known == points).then(|| MeasuredEngine { engine: engine.name.clone(), end: line });
+    let found = Found { engines: ended.into_iter().collect(), ..Found::default() };
+    Some(Parts::of_notes([note]).and(Parts::of_found(found)))
 }
 
 /// Whether a row of one campaign is what the other would measure: the same load on the same pods.
 fn is_measured_alike(inputs: &ProfileInputs, earlier: &ProfileInputs) -> bool {
-    let is_same_load = match inputs.driver {
-        ProfilingDriver::ModelAnalyzer => inputs.prompts == earlier.prompts,
-        // Runs hold as many in flight as the greatest level.
-        ProfilingDriver::AgentRun => {
-            inputs.agent_trace == earlier.agent_trace
-                && inputs.agent == earlier.agent
-                && inputs.levels.iter().max() == earlier.levels.iter().max()
-        }
-    };
-    inputs.driver == earlier.driver && is_same_load && inputs.placement == earlier.placement
-}
-
-fn is_same_point(a: &Measurement, b: &Measurement) -> bool {
-    (&a.engine, &a.configuration, a.level, a.purpose) == (&b.engine, &b.configuration, b.level, b.purpose)
+    driver::is_same_load(inputs, earlier) && inputs.placement == earlier.placement
 }
 
 /// The row by these objectives, if it is of a point of these inputs and leaves none of them open.

@@ -17,9 +17,11 @@ use super::{
     select,
 };
 use crate::{
-    plan::{Note, Plan},
+    plan::Note,
     profile::{
-        build::{rate, scope::JobScope},
+        build::rate,
+        parts::{Found, Parts, Planned},
+        scope::JobScope,
         status::{CampaignState, cut},
         world::ProfileWorld,
     },
@@ -29,36 +31,57 @@ use crate::{
 const MAX_CONFIRMS: usize = 3;
 
 /// Ends a campaign whose engines have all been measured: chooses, confirms, or says why neither is possible.
-pub fn finish(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> CampaignState {
+pub fn finish(world: &ProfileWorld, before: &ProfileStatus) -> Planned<CampaignState> {
     let inputs = &world.spec.inputs;
-    plan.status.front = select::front(inputs, &plan.status.measurements);
-    // Every pass ends one confirm run for good, so there are at most so many, and one to conclude.
-    for _ in 0..=MAX_CONFIRMS {
-        let ranked = select::ranked(inputs, &plan.status.measurements);
-        let Some(best) = ranked.first().copied() else {
-            return none(world, MeasurementPurpose::Explore, "no configuration meets the objectives", plan);
-        };
-        if inputs.agent_trace.is_none() {
-            let words = "a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace";
-            return choose(world, Chosen { point: best, predicted_by: best, words: words.to_owned() }, plan);
-        }
-        match next_confirm(&ranked, &plan.status.measurements, world) {
-            Confirm::Passed { point, row } => {
-                let confirmed = &plan.status.measurements[row];
-                let words = format!("confirmed by {} runs: {}", confirmed.count, select::point(inputs, confirmed));
-                return choose(world, Chosen { point, predicted_by: row, words }, plan);
-            }
-            Confirm::Exhausted { failed } => {
-                return not_confirmed(world, failed, plan);
-            }
-            Confirm::Try(point) => {
-                if let Some(state) = confirm(world, point, plan) {
-                    return state;
+    let front = Some(select::front(inputs, &before.measurements));
+    Planned::of(|parts| {
+        parts.add(Parts::of_found(Found { front, ..Found::default() }));
+        // Every pass ends one confirm run for good, so there are at most this many, and one to conclude.
+        for _ in 0..=MAX_CONFIRMS {
+            let status = parts.found.seen_from(before);
+            match parts.join(next(world, &status.measurements)) {
+                Next::Concluded(state) => return state,
+                Next::Confirm(point) => {
+                    if let Some(state) = parts.join(confirm(world, &status, point)) {
+                        return state;
+                    }
                 }
             }
         }
-    }
-    not_confirmed(world, MAX_CONFIRMS, plan)
+        let status = parts.found.seen_from(before);
+        parts.join(not_confirmed(world, &status.measurements, MAX_CONFIRMS))
+    })
+}
+
+enum Next {
+    Concluded(CampaignState),
+    Confirm(usize),
+}
+
+fn next(world: &ProfileWorld, measurements: &[Measurement]) -> Planned<Next> {
+    let inputs = &world.spec.inputs;
+    let ranked = select::ranked(inputs, measurements);
+    Planned::of(|parts| {
+        let Some(best) = ranked.first().copied() else {
+            let words = "no configuration meets the objectives";
+            return Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, words)));
+        };
+        if inputs.agent_trace.is_none() {
+            let words = "a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace";
+            let chosen = Chosen { point: best, predicted_by: best, words: words.to_owned() };
+            return Next::Concluded(parts.join(choose(world, measurements, chosen)));
+        }
+        match next_confirm(&ranked, measurements, world) {
+            Confirm::Passed { point, row } => {
+                let confirmed = &measurements[row];
+                let words = format!("confirmed by {} runs: {}", confirmed.count, select::point(inputs, confirmed));
+                let chosen = Chosen { point, predicted_by: row, words };
+                Next::Concluded(parts.join(choose(world, measurements, chosen)))
+            }
+            Confirm::Exhausted { failed } => Next::Concluded(parts.join(not_confirmed(world, measurements, failed))),
+            Confirm::Try(point) => Next::Confirm(point),
+        }
+    })
 }
 
 enum Confirm {
@@ -99,34 +122,38 @@ pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
     }
 }
 
-/// Runs the confirm Job of a point; `None` once its row is in the planned status.
-fn confirm(world: &ProfileWorld, point: usize, plan: &mut Plan<ProfileStatus>) -> Option<CampaignState> {
-    let explored = plan.status.measurements[point].clone();
+/// Runs the confirm Job of a point; `None` once its row is found.
+fn confirm(world: &ProfileWorld, before: &ProfileStatus, point: usize) -> Planned<Option<CampaignState>> {
+    let explored = &before.measurements[point];
     let inputs = &world.spec.inputs;
     let engine = inputs.engines.iter().find(|engine| engine.name == explored.engine);
     let configuration = inputs.configurations.iter().find(|c| c.name == explored.configuration);
     let (Some(engine), Some(configuration)) = (engine, configuration) else {
-        record_failed(&explored, "the inputs do not name this point", plan);
-        return None;
+        return failed(explored, "the inputs do not name this point").with(None);
     };
-    let scope = scope(world, (engine, configuration), &explored);
-    let words = match job::run(world, &scope, Affordable::Yes, plan) {
-        JobStep::Working(state) => return Some(state),
-        JobStep::Ended { end: _, reason } => reason,
-        JobStep::GivenUp(words) => words,
-    };
-    if !plan.status.measurements.iter().any(|m| is_confirm_of(m, &explored)) {
-        record_failed(&explored, &words, plan);
+    let scope = scope(world, (engine, configuration), explored);
+    Planned::of(|parts| {
+        let words = match parts.join(job::run(world, before, &scope, Affordable::Yes)) {
+            JobStep::Working(state) => return Some(state),
+            JobStep::Ended { end: _, reason } => reason,
+            JobStep::GivenUp(words) => words,
+        };
+        // It counts only if the run left no row.
+        parts.add(failed(explored, &words));
+        let status = parts.found.seen_from(before);
+        let row = status.measurements.iter().find(|m| is_confirm_of(m, explored));
+        parts.add(Parts::of_notes(row.map(|row| news(inputs, row))));
+        None
+    })
+}
+
+fn news(inputs: &ProfileInputs, row: &Measurement) -> Note {
+    let line = format!("confirm run of {}: {}", select::point(inputs, row), row.reason);
+    if passes(row, inputs) {
+        Note::normal(Reason::ConfigurationMeasured, line)
+    } else {
+        Note::warning(Reason::ConfigurationMeasured, line)
     }
-    if let Some(row) = plan.status.measurements.iter().find(|m| is_confirm_of(m, &explored)) {
-        let line = format!("confirm run of {}: {}", select::point(inputs, row), row.reason);
-        plan.notes.push(if passes(row, inputs) {
-            Note::normal(Reason::ConfigurationMeasured, line)
-        } else {
-            Note::warning(Reason::ConfigurationMeasured, line)
-        });
-    }
-    None
 }
 
 fn scope<'a>(
@@ -138,9 +165,9 @@ fn scope<'a>(
     JobScope::Confirm { engine, configuration, level: explored.level, arrivals_per_kilosecond }
 }
 
-/// A confirm run that left no row counts as one that failed, so that the next point has its turn.
-fn record_failed(explored: &Measurement, words: &str, plan: &mut Plan<ProfileStatus>) {
-    plan.status.measurements.push(Measurement {
+/// The row of a confirm run without one: it counts as failed, so that the next point has its turn.
+fn failed(explored: &Measurement, words: &str) -> Parts {
+    let row = Measurement {
         purpose: MeasurementPurpose::Confirm,
         verdict: MeasurementVerdict::Failed,
         count: 0,
@@ -153,7 +180,8 @@ fn record_failed(explored: &Measurement, words: &str, plan: &mut Plan<ProfileSta
         measured_in: None,
         reason: cut(words, 512),
         ..explored.clone()
-    });
+    };
+    Parts::of_found(Found { measurements: vec![row], ..Found::default() })
 }
 
 struct Chosen {
@@ -162,50 +190,52 @@ struct Chosen {
     words: String,
 }
 
-fn choose(world: &ProfileWorld, chosen: Chosen, plan: &mut Plan<ProfileStatus>) -> CampaignState {
+fn choose(world: &ProfileWorld, measurements: &[Measurement], chosen: Chosen) -> Planned<CampaignState> {
     let Chosen { point, predicted_by, words } = chosen;
     let inputs = &world.spec.inputs;
-    let measurement = &plan.status.measurements[point];
-    let why = cut(&format!("{}; {words}", select::why(inputs, &plan.status.measurements, point)), 512);
+    let measurement = &measurements[point];
+    let why = cut(&format!("{}; {words}", select::why(inputs, measurements, point)), 512);
+    let message = format!("{}: {why}", select::place(inputs, measurement));
     let choice = ProfileChoice {
         engine: measurement.engine.clone(),
         configuration: measurement.configuration.clone(),
         level: measurement.level,
         predicted_by: i32::try_from(predicted_by).unwrap_or(i32::MAX),
-        why: why.clone(),
+        why,
     };
-    let message = format!("{}: {why}", select::place(inputs, measurement));
-    plan.notes.push(Note::normal(Reason::ConfigurationFound, message.clone()));
-    plan.status.choice = Some(choice);
-    CampaignState::Ended { phase: ProfilePhase::Chosen, message }
+    let note = Note::normal(Reason::ConfigurationFound, message.clone());
+    let found = Found { choice: Some(choice), ..Found::default() };
+    let state = CampaignState::Ended { phase: ProfilePhase::Chosen, message };
+    Parts::of_notes([note]).and(Parts::of_found(found)).with(state)
 }
 
-fn not_confirmed(world: &ProfileWorld, failed: usize, plan: &mut Plan<ProfileStatus>) -> CampaignState {
-    let confirms = || plan.status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Confirm);
+fn not_confirmed(world: &ProfileWorld, measurements: &[Measurement], failed: usize) -> Planned<CampaignState> {
+    let confirms = || measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Confirm);
     let is_broken = |m: &Measurement| m.verdict == MeasurementVerdict::Failed;
     if confirms().all(is_broken) {
         let first = confirms().find(|m| !m.reason.is_empty()).map_or("no reason was given", |m| m.reason.as_str());
         let message = format!("no confirm run took place: {first}");
-        plan.notes.push(Note::warning(Reason::ProfilingFailed, message.clone()));
-        return CampaignState::Failed { message };
+        let note = Note::warning(Reason::ProfilingFailed, message.clone());
+        return Parts::of_notes([note]).with(CampaignState::Failed { message });
     }
     let candidates = match failed {
-        1 => "the only candidate failed its confirm run".to_owned(),
-        2 => "both candidates failed their confirm runs".to_owned(),
-        _ => "three candidates failed their confirm run".to_owned(),
+        1 => "the only candidate failed its confirm run",
+        2 => "both candidates failed their confirm runs",
+        _ => "three candidates failed their confirm run",
     };
-    none(world, MeasurementPurpose::Confirm, &candidates, plan)
+    none(world, measurements, MeasurementPurpose::Confirm, candidates)
 }
 
 fn none(
     world: &ProfileWorld,
+    measurements: &[Measurement],
     purpose: MeasurementPurpose,
     words: &str,
-    plan: &mut Plan<ProfileStatus>,
-) -> CampaignState {
-    let infeasible = infeasible::explain(&world.spec.inputs, &plan.status.measurements, purpose);
+) -> Planned<CampaignState> {
+    let infeasible = infeasible::explain(&world.spec.inputs, measurements, purpose);
     let message = format!("{words}: {}", infeasible.what_it_would_take);
-    plan.notes.push(Note::warning(Reason::NoFeasibleConfiguration, message.clone()));
-    plan.status.infeasible = Some(infeasible);
-    CampaignState::Ended { phase: ProfilePhase::Infeasible, message }
+    let note = Note::warning(Reason::NoFeasibleConfiguration, message.clone());
+    let found = Found { infeasible: Some(infeasible), ..Found::default() };
+    let state = CampaignState::Ended { phase: ProfilePhase::Infeasible, message };
+    Parts::of_notes([note]).and(Parts::of_found(found)).with(state)
 }

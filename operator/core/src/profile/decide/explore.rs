@@ -9,66 +9,69 @@ use slipway_crds::{
 };
 use slipway_worker_contract::ProfileEnd;
 
-use super::{
-    job::{self, Affordable, JobStep},
-    rows,
-};
+use super::job::{self, Affordable, JobStep};
 use crate::{
-    plan::{Note, Plan},
+    plan::Note,
     profile::{
-        build::{budget::Budget, scope::JobScope},
+        build::budget::Budget,
+        parts::{Found, Parts, Planned},
+        scope::JobScope,
         status::{CampaignState, cut},
         world::ProfileWorld,
     },
 };
 
-/// Measures the engines in order; nothing is left to do when it returns `None`.
-pub fn explore(world: &ProfileWorld, plan: &mut Plan<ProfileStatus>) -> Option<CampaignState> {
-    for engine in &world.spec.inputs.engines {
-        if plan.status.engines.iter().any(|ended| ended.engine == engine.name) {
-            continue;
-        }
-        let budget = Budget::left(&world.spec.inputs, &plan.status);
-        let affordable = budget.used_up().map_or(Affordable::Yes, Affordable::No);
-        let is_affordable = matches!(affordable, Affordable::Yes);
-        match job::run(world, &JobScope::Explore { engine }, affordable, plan) {
-            JobStep::Working(state) => return Some(state),
-            JobStep::Ended { end, reason } => {
-                if end == ProfileEnd::BudgetUsed && !has_any_row(&plan.status) {
-                    return Some(failed(Budget::too_small(&world.spec.inputs), plan));
-                }
-                end_engine(engine, &reason, plan);
+/// Measures the engines in order; nothing is left to do when it comes to `None`.
+pub fn explore(world: &ProfileWorld, before: &ProfileStatus) -> Planned<Option<CampaignState>> {
+    let inputs = &world.spec.inputs;
+    Planned::of(|parts| {
+        for engine in &inputs.engines {
+            let status = parts.found.seen_from(before);
+            if status.engines.iter().any(|ended| ended.engine == engine.name) {
+                continue;
             }
-            JobStep::GivenUp(words) => {
-                if !is_affordable && !has_any_row(&plan.status) {
-                    return Some(failed(words, plan));
+            let affordable = Budget::left(inputs, &status).used_up().map_or(Affordable::Yes, Affordable::No);
+            let is_affordable = matches!(affordable, Affordable::Yes);
+            let step = parts.join(job::run(world, &status, &JobScope::Explore { engine }, affordable));
+            let status = parts.found.seen_from(before);
+            match step {
+                JobStep::Working(state) => return Some(state),
+                JobStep::Ended { end, reason } => {
+                    if end == ProfileEnd::BudgetUsed && !has_any_row(&status) {
+                        return Some(parts.join(failed(Budget::too_small(inputs))));
+                    }
+                    parts.add(end_engine(&status, engine, &reason));
                 }
-                give_up_engine(engine, &words, plan);
+                JobStep::GivenUp(words) => {
+                    if !is_affordable && !has_any_row(&status) {
+                        return Some(parts.join(failed(words)));
+                    }
+                    parts.add(give_up_engine(engine, &words));
+                }
             }
         }
-    }
-    nothing_usable(&plan.status).map(|words| failed(words, plan))
+        nothing_usable(&parts.found.seen_from(before)).map(|words| parts.join(failed(words)))
+    })
 }
 
-fn failed(message: String, plan: &mut Plan<ProfileStatus>) -> CampaignState {
-    plan.notes.push(Note::warning(Reason::ProfilingFailed, message.clone()));
-    CampaignState::Failed { message }
+fn failed(message: String) -> Planned<CampaignState> {
+    let note = Note::warning(Reason::ProfilingFailed, message.clone());
+    Parts::of_notes([note]).with(CampaignState::Failed { message })
 }
 
 fn has_any_row(status: &ProfileStatus) -> bool {
     status.measurements.iter().any(|m| m.purpose == MeasurementPurpose::Explore)
 }
 
-fn end_engine(engine: &ProfiledEngine, reason: &str, plan: &mut Plan<ProfileStatus>) {
-    let rows = plan.status.measurements.iter().filter(|m| m.engine == engine.name).count();
+fn end_engine(status: &ProfileStatus, engine: &ProfiledEngine, reason: &str) -> Parts {
+    let rows = status.measurements.iter().filter(|m| m.engine == engine.name).count();
     let message = format!("{}: {rows} measurements; {reason}", engine.display_name);
-    plan.notes.push(Note::normal(Reason::ConfigurationMeasured, message));
-    plan.status.engines.push(MeasuredEngine { engine: engine.name.clone(), end: cut(reason, 512) });
+    let found = Found { engines: vec![ended(engine, reason)], ..Found::default() };
+    Parts::of_notes([Note::normal(Reason::ConfigurationMeasured, message)]).and(Parts::of_found(found))
 }
 
-fn give_up_engine(engine: &ProfiledEngine, words: &str, plan: &mut Plan<ProfileStatus>) {
-    plan.notes.push(Note::warning(Reason::ProfilingFailed, format!("{}: {words}", engine.display_name)));
-    plan.status.engines.push(MeasuredEngine { engine: engine.name.clone(), end: cut(words, 512) });
+fn give_up_engine(engine: &ProfiledEngine, words: &str) -> Parts {
+    let note = Note::warning(Reason::ProfilingFailed, format!("{}: {words}", engine.display_name));
     let entry = NotMeasured {
         engine: engine.name.clone(),
         configuration: None,
@@ -76,7 +79,12 @@ fn give_up_engine(engine: &ProfiledEngine, words: &str, plan: &mut Plan<ProfileS
         to_level: None,
         reason: cut(words, 256),
     };
-    rows::add_not_measured(&mut plan.status, entry);
+    let found = Found { engines: vec![ended(engine, words)], not_measured: vec![entry], ..Found::default() };
+    Parts::of_notes([note]).and(Parts::of_found(found))
+}
+
+fn ended(engine: &ProfiledEngine, reason: &str) -> MeasuredEngine {
+    MeasuredEngine { engine: engine.name.clone(), end: cut(reason, 512) }
 }
 
 /// The first failure's words, when no engine has a row that says anything.

@@ -7,7 +7,10 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::select;
-use crate::profile::status::cut;
+use crate::profile::{
+    status::cut,
+    target::{driver_for, target_per_kilosecond},
+};
 
 /// Name of the limit on failures.
 const ERROR_RATE: &str = "error-rate";
@@ -53,12 +56,12 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
 
 /// The objectives that the rows of a purpose are judged by.
 pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<WrittenObjective> {
-    let metrics = select::driver_for(inputs, purpose).measures();
+    let metrics = driver_for(inputs, purpose).measures();
     inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
 }
 
 fn target(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> u64 {
-    select::target_per_kilosecond(inputs, select::driver_for(inputs, purpose)).unwrap_or(0)
+    target_per_kilosecond(inputs, driver_for(inputs, purpose)).unwrap_or(0)
 }
 
 fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: MeasurementPurpose) -> Vec<Limit> {

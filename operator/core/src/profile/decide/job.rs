@@ -1,4 +1,4 @@
-//! The Job of a scope: created, polled, tried again, ended. Pure.
+//! The Job of a scope: created, polled, retried, ended. Pure.
 
 use std::time::Duration;
 
@@ -8,18 +8,17 @@ use slipway_crds::{
 };
 use slipway_worker_contract::{Outcome, Phase, ProfileEnd, ProfileResult, Progress};
 
-use super::rows;
 use crate::{
     jobs::{
         attempts::{self, AttemptStep, Attempts, job_name},
         kind::{JobKind, JobRef},
     },
-    plan::{AT_ONCE, Child, Plan, SOON, UNWATCHED},
+    plan::{AT_ONCE, Child, SOON, UNWATCHED},
     profile::{
-        build::{
-            self,
-            scope::{JOB_PREFIX, JobScope},
-        },
+        build,
+        parts::{Found, Parts, Planned},
+        rows,
+        scope::{JOB_PREFIX, JobScope},
         status::CampaignState,
         world::ProfileWorld,
     },
@@ -52,22 +51,21 @@ pub enum Affordable {
     No(String),
 }
 
-/// Looks at the Job of a scope and does what comes next for it.
+/// Looks at the Job of a scope and plans what comes next for it.
 pub fn run(
     world: &ProfileWorld,
+    before: &ProfileStatus,
     scope: &JobScope<'_>,
     affordable: Affordable,
-    plan: &mut Plan<ProfileStatus>,
-) -> JobStep {
+) -> Planned<JobStep> {
     let hash = scope.hash(&world.spec.input_hash);
     let prefix = format!("{JOB_PREFIX}{hash}");
-    let recorded = recorded(&plan.status, scope.kind(), &hash);
+    let recorded = recorded(before, scope.kind(), &hash);
     let name = job_name(&prefix, recorded);
     let progress = world.progress.get(&name).filter(|progress| is_of(progress, world, scope));
-    if let Some(progress) = progress {
-        rows::merge(&mut plan.status, scope.subject(), &progress.rows);
-        rows::merge_not_measured(&mut plan.status, &scope.engine().name, &progress.not_measured);
-    }
+    let polled = progress
+        .map_or_else(Found::default, |progress| rows::found(scope.subject(), &progress.rows, &progress.not_measured));
+    let status = polled.seen_from(before);
     let next = attempts::decide(Attempts {
         kind: JobKind::Profile,
         job_prefix: &prefix,
@@ -76,25 +74,35 @@ pub fn run(
         job: world.jobs.get(&name),
         now: world.now,
     });
-    match (next, affordable) {
-        (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::No(words)) => JobStep::GivenUp(words),
-        (AttemptStep::Record(attempt), Affordable::Yes) => record(scope, &prefix, attempt, plan),
-        (AttemptStep::Create(_), Affordable::Yes) => match build::profile_job(world, &plan.status, scope, &name) {
-            Ok((task, job)) => {
-                plan.children.push(Child::ConfigMap(Box::new(task)));
-                plan.children.push(Child::Job(Box::new(job)));
-                working(scope.purpose(), &Why::JobStarting { job: JobRef { kind: JobKind::Profile, name } })
+    Planned::of(|parts| {
+        parts.add(Parts::of_found(polled));
+        parts.join(match (next, affordable) {
+            (AttemptStep::Record(_) | AttemptStep::Create(_), Affordable::No(words)) => given_up(words),
+            (AttemptStep::Record(attempt), Affordable::Yes) => record(scope, &prefix, attempt),
+            (AttemptStep::Create(_), Affordable::Yes) => create(world, &status, scope, name),
+            (AttemptStep::Wait(why), _) => wait(&status, scope, &why, progress),
+            (AttemptStep::Succeeded { outcome, milliseconds: _ }, _) => {
+                ended(world, &status, scope, Ended { outcome: *outcome, prefix: &prefix, attempt: recorded })
             }
-            Err(problem) => JobStep::GivenUp(problem.to_string()),
-        },
-        (AttemptStep::Wait(why), _) => wait(scope, &why, progress, plan),
-        (AttemptStep::Succeeded { outcome, milliseconds: _ }, _) => {
-            ended(world, scope, Ended { outcome: *outcome, prefix: &prefix, attempt: recorded }, plan)
+            (AttemptStep::GivenUp(why), _) => given_up(match why {
+                Why::JobFailed { job, class, failure } => format!("Job {job} failed ({class}): {failure}"),
+                other => other.to_string(),
+            }),
+        })
+    })
+}
+
+fn given_up(words: String) -> Planned<JobStep> {
+    Parts::default().with(JobStep::GivenUp(words))
+}
+
+fn create(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>, name: String) -> Planned<JobStep> {
+    match build::profile_job(world, status, scope, &name) {
+        Ok((task, job)) => {
+            let step = working(scope.purpose(), &Why::JobStarting { job: JobRef { kind: JobKind::Profile, name } });
+            Parts::of_children([Child::ConfigMap(Box::new(task)), Child::Job(Box::new(job))]).with(step)
         }
-        (AttemptStep::GivenUp(why), _) => JobStep::GivenUp(match why {
-            Why::JobFailed { job, class, failure } => format!("Job {job} failed ({class}): {failure}"),
-            other => other.to_string(),
-        }),
+        Err(problem) => given_up(problem.to_string()),
     }
 }
 
@@ -111,32 +119,29 @@ fn working(purpose: MeasurementPurpose, why: &Why) -> JobStep {
     JobStep::Working(CampaignState::Working { purpose, reason: why.reason(), message: why.to_string() })
 }
 
-fn record(scope: &JobScope<'_>, prefix: &str, attempt: i32, plan: &mut Plan<ProfileStatus>) -> JobStep {
+fn record(scope: &JobScope<'_>, prefix: &str, attempt: i32) -> Planned<JobStep> {
     let (kind, hash) = (scope.kind(), prefix.trim_start_matches(JOB_PREFIX));
-    let jobs = &mut plan.status.jobs;
-    match jobs.iter_mut().find(|job| job.kind == kind && job.input_hash == hash) {
-        Some(job) => job.attempt = attempt,
-        None => jobs.push(JobAttempt { kind: kind.to_owned(), input_hash: hash.to_owned(), attempt }),
-    }
-    plan.requeue = AT_ONCE;
+    let attempted = JobAttempt { kind: kind.to_owned(), input_hash: hash.to_owned(), attempt };
+    let found = Found { jobs: vec![attempted], ..Found::default() };
     let job = JobRef { kind: JobKind::Profile, name: job_name(prefix, attempt) };
-    working(scope.purpose(), &Why::JobStarting { job })
+    let step = working(scope.purpose(), &Why::JobStarting { job });
+    Parts::of_found(found).and(Parts::look_within(AT_ONCE)).with(step)
 }
 
-fn wait(scope: &JobScope<'_>, why: &Why, progress: Option<&Progress>, plan: &mut Plan<ProfileStatus>) -> JobStep {
-    match why {
-        Why::JobRetrying { .. } => plan.requeue = SOON,
-        Why::JobRunning { .. } => plan.requeue = POLL,
-        Why::PodsRefused { .. } => plan.requeue = UNWATCHED,
-        _ => {}
-    }
-    match progress {
+fn wait(status: &ProfileStatus, scope: &JobScope<'_>, why: &Why, progress: Option<&Progress>) -> Planned<JobStep> {
+    let look = match why {
+        Why::JobRetrying { .. } => Parts::look_within(SOON),
+        Why::JobRunning { .. } => Parts::look_within(POLL),
+        Why::PodsRefused { .. } => Parts::look_within(UNWATCHED),
+        _ => Parts::default(),
+    };
+    look.with(match progress {
         Some(progress) => {
-            let message = progress_message(scope, progress, &plan.status);
+            let message = progress_message(scope, progress, status);
             JobStep::Working(CampaignState::Working { purpose: scope.purpose(), reason: Reason::Profiling, message })
         }
         None => working(scope.purpose(), why),
-    }
+    })
 }
 
 /// What the Job does, without a number that would change with every look.
@@ -158,24 +163,27 @@ struct Ended<'a> {
     attempt: i32,
 }
 
-fn ended(world: &ProfileWorld, scope: &JobScope<'_>, ended: Ended<'_>, plan: &mut Plan<ProfileStatus>) -> JobStep {
+fn ended(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>, ended: Ended<'_>) -> Planned<JobStep> {
     let Ended { outcome, prefix, attempt } = ended;
     let Outcome::Profile(result) = outcome else {
         let worker = &world.settings.images.worker;
-        return JobStep::GivenUp(format!(
+        return given_up(format!(
             "the Job reported the result of another task: check that {worker} is the worker of this release"
         ));
     };
-    rows::merge(&mut plan.status, scope.subject(), &result.rows);
-    rows::merge_not_measured(&mut plan.status, &scope.engine().name, &result.not_measured);
+    let found = rows::found(scope.subject(), &result.rows, &result.not_measured);
+    let status = found.seen_from(before);
     let ProfileResult { end, reason, .. } = &result;
-    let is_whole = *end != ProfileEnd::Interrupted && !lacks_rows(&result, &plan.status, scope);
-    // What is lacking is measured again by a Job that is told what there is.
-    if is_whole || attempt >= world.settings.jobs.max_attempts {
-        return JobStep::Ended { end: *end, reason: reason.clone() };
-    }
-    // Its Job is found gone at the next look, and whether it can be paid for is asked there.
-    record(scope, prefix, attempt + 1, plan)
+    let is_whole = *end != ProfileEnd::Interrupted && !lacks_rows(&result, &status, scope);
+    Planned::of(|parts| {
+        parts.add(Parts::of_found(found));
+        // Missing rows are measured again by a Job that is given those that are known.
+        if is_whole || attempt >= world.settings.jobs.max_attempts {
+            return JobStep::Ended { end: *end, reason: reason.clone() };
+        }
+        // The next look finds that its Job does not exist, and asks whether the budget allows one.
+        parts.join(record(scope, prefix, attempt + 1))
+    })
 }
 
 /// Whether rows that the message leaves out were not polled either. Rows of earlier attempts count as polled, so a

@@ -5,7 +5,11 @@
 
 use slipway_crds::v1alpha1::ProfileStatus;
 
-use super::{status, world::ProfileWorld};
+use super::{
+    parts::{Parts, Planned},
+    status::{self, CampaignState},
+    world::ProfileWorld,
+};
 use crate::plan::{Plan, RESYNC};
 
 mod adopt;
@@ -13,25 +17,32 @@ pub mod confirm;
 mod explore;
 mod infeasible;
 mod job;
-pub mod rows;
 pub mod select;
 
-/// Decides what comes next.
+/// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.
 pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
-    let mut plan = Plan {
-        children: Vec::new(),
-        removals: Vec::new(),
-        status: world.status.clone(),
-        notes: Vec::new(),
-        announcements: Vec::new(),
-        requeue: RESYNC,
+    let mut parts = adopt::adopt(world);
+    let state = match status::ended(&world.status) {
+        Some(state) => state,
+        None => parts.join(go_on(world, &parts.found.seen_from(&world.status))),
     };
-    adopt::adopt(world, &mut plan);
-    let state = status::ended(&world.status)
-        .or_else(|| explore::explore(world, &mut plan))
-        .unwrap_or_else(|| confirm::finish(world, &mut plan));
-    status::complete(world, state, &mut plan.status);
-    plan
+    let Parts { children, removals, notes, requeue, found } = parts;
+    Plan {
+        children,
+        removals,
+        status: status::complete(world, state, found.into_status(world.status.clone())),
+        notes,
+        announcements: Vec::new(),
+        requeue: requeue.map_or(RESYNC, |time| time.min(RESYNC)),
+    }
+}
+
+/// Measures all engines, and then chooses.
+fn go_on(world: &ProfileWorld, before: &ProfileStatus) -> Planned<CampaignState> {
+    Planned::of(|parts| match parts.join(explore::explore(world, before)) {
+        Some(state) => state,
+        None => parts.join(confirm::finish(world, &parts.found.seen_from(before))),
+    })
 }
 
 #[cfg(test)]

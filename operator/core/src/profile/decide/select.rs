@@ -4,11 +4,14 @@ use std::cmp::Ordering;
 
 use slipway_analysis::pareto::{Direction, Front};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{OptimizeFor, ProfilingDriver},
+    agent_deployment::OptimizeFor,
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
-use super::rows::natural;
+use crate::profile::{
+    rows::natural,
+    target::{driver_for, target_per_kilosecond},
+};
 
 /// Scores that differ by a smaller share are told apart by other things.
 const TIE: f64 = 0.01;
@@ -37,28 +40,6 @@ fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
     let reaches = |target| natural(measurement.per_kilosecond) >= target;
     measurement.verdict == MeasurementVerdict::Feasible
         && target_per_kilosecond(inputs, inputs.driver).is_none_or(reaches)
-}
-
-/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that
-/// kind is asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
-pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
-    let throughput = inputs.throughput.as_ref()?;
-    (throughput.unit == driver.unit()).then(|| per_replica(throughput.min.value(), inputs.replicas))
-}
-
-/// What generates the load of measurements for a purpose: a confirm run always replays runs.
-pub fn driver_for(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> ProfilingDriver {
-    match purpose {
-        MeasurementPurpose::Explore => inputs.driver,
-        MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
-    }
-}
-
-/// The share of one replica in a throughput a second, per 1,000 seconds.
-pub fn per_replica(per_second: f64, replicas: i32) -> u64 {
-    // The subtraction keeps a product such as 0.3 * 1000 from being rounded up past what was asked for.
-    let share = per_second * 1_000.0 / f64::from(replicas.max(1));
-    ((share - 1e-6).ceil() as u64).max(1)
 }
 
 /// The latency by which points are compared: that of the first objective, or the median where the driver does not

@@ -1,6 +1,6 @@
-//! The Job that scores an engine: the engine is checked and put down, raw answers are written by the builder's `evaluate`, or by
-//! our worker, which asks an engine that Triton serves beside it, and our last container scores them against answers that neither
-//! builder nor engine ever sees. Pure.
+//! The Job that scores an engine. The engine is verified and copied. Then the builder's `evaluate` writes raw answers,
+//! or our worker does, which queries the engine on a Triton beside it. Our last container scores them against answers
+//! that neither builder nor engine ever sees. Pure.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ pub fn quality_job(world: &World, name: &str, engine: &EngineRef, inputs: Qualit
     (config_map, job(&world.settings, parts))
 }
 
-/// For a builder's `evaluate` the engine goes where the builder's own output would lie, for Triton where it is served.
+/// A builder's `evaluate` reads the engine from the folder of the builder's own output, and Triton where it serves.
 fn materialize(world: &World, engine: &EngineRef, (volume, folder): (&str, &str)) -> Container {
     let identity = format!("--identity={}", engine.identity);
     let manifest = format!("--manifest-digest={}", engine.manifest_digest);
@@ -112,7 +112,7 @@ fn evaluate(world: &World, custom: &CustomEngine) -> Container {
     }
 }
 
-/// Tells the worker whom it asks and how, where it is not an engine of TensorRT-LLM itself.
+/// Tells the worker which server to query and how, unless it is an engine of TensorRT-LLM itself.
 fn spoken(served_by: ServedBy) -> Vec<String> {
     let how = match served_by {
         ServedBy::NoBuild(backend) => format!("--no-build={}", backend.as_str()),
@@ -122,7 +122,7 @@ fn spoken(served_by: ServedBy) -> Vec<String> {
     vec![format!("--model={}", served_by.model()), how]
 }
 
-/// The engine before Triton, and the worker that asks it.
+/// The engine before Triton, and the worker that queries it.
 fn ask(world: &World, engine: &EngineRef, served: Served<'_>) -> Vec<Container> {
     let spoken = spoken(served.served_by);
     let arguments: Vec<&str> = ["evaluate"].into_iter().chain(spoken.iter().map(String::as_str)).collect();

@@ -1,4 +1,3 @@
-//! Alerting rules and what is remembered to tell drift, one kind a file. Pure.
+//! Alerting rules. Pure.
 
 pub mod alerts;
-pub mod drift_memory;

@@ -31,7 +31,7 @@ pub struct Look<'a> {
     pub end_seconds: u64,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Clone)]
 pub struct Advanced {
     /// What is to be remembered.
@@ -50,8 +50,8 @@ pub fn block_end(now: Timestamp) -> u64 {
     seconds / BLOCK_SECONDS * BLOCK_SECONDS
 }
 
-/// Counts the windows that were not read before, up to the end of the block. `None` when that is remembered already, and when there was no
-/// traffic: then there is nothing to remember.
+/// Counts the windows that were not read before, up to the end of the block. `None` when that is remembered already,
+/// and when there was no traffic: then there is nothing to remember.
 pub fn advance(memory: Option<&Memory>, look: &Look<'_>) -> Option<Advanced> {
     if memory.is_some_and(|memory| memory.counted_to >= look.end_seconds) {
         return None;
@@ -77,7 +77,7 @@ pub fn advance(memory: Option<&Memory>, look: &Look<'_>) -> Option<Advanced> {
     Some(Advanced { memory, test, begun_again, left_out })
 }
 
-/// What one pod has to say that was not read before.
+/// What one pod reports that was not read before.
 struct Reader {
     name: String,
     identity: Identity,
@@ -89,7 +89,7 @@ struct Reader {
 
 impl Reader {
     fn new(pod: &LivePod, memory: Option<&Memory>, look: &Look<'_>) -> Self {
-        // A container that was started anew counts anew: it is another pod.
+        // A restarted container counts from zero: it is another pod.
         let name = format!("{}@{}", pod.evidence.pod, pod.evidence.started_at);
         let mark = memory.and_then(|memory| memory.read.get(&name)).copied();
         let from = memory.map_or(0, |memory| memory.begun_seconds).max(look.from_seconds);
@@ -117,7 +117,7 @@ fn identity(pod: &LivePod, engine: Option<&str>) -> Identity {
     images.chain(engine.map(|digest| ("engine".to_owned(), digest.to_owned()))).collect()
 }
 
-/// Compares what both know: what is not reported is no difference.
+/// Compares what both know: a missing value is not a difference.
 fn comparable(baseline: &Identity, pod: &Identity) -> Result<(), Incomparable> {
     let known_to = |of: &Identity, other: &Identity| -> Identity {
         of.iter().filter(|(name, _)| other.contains_key(*name)).map(|(name, of)| (name.clone(), of.clone())).collect()
@@ -125,16 +125,15 @@ fn comparable(baseline: &Identity, pod: &Identity) -> Result<(), Incomparable> {
     compare_identities(&known_to(baseline, pod), &known_to(pod, baseline))
 }
 
-/// The first difference, where none of the pods is comparable. Those without traffic count too: pods with images of two digests that are
-/// busy in turn would begin the baseline again and again.
+/// The first difference, where none of the pods is comparable. Those without traffic count too: pods with images of two
+/// digests that are busy in turn would begin the baseline again and again.
 fn incomparable_with(baseline: &Identity, readers: &[Reader]) -> Option<Incomparable> {
     let differences: Vec<Incomparable> =
         readers.iter().filter_map(|reader| comparable(baseline, &reader.identity).err()).collect();
     if differences.len() == readers.len() { differences.into_iter().next() } else { None }
 }
 
-/// What is compared: units that finished, caches that were warm. Of some metrics only the whole is compared, and their strata are not told
-/// apart.
+/// What is compared: units that finished, caches that were warm. Some metrics are compared as a whole, without strata.
 fn relevant(metric: &MetricWindow) -> Option<MetricWindow> {
     let is_cold = metric.stratum.parse::<Stratum>().is_ok_and(|stratum| stratum.cache == CacheState::Cold);
     if metric.count == 0 || is_cold {

@@ -3,7 +3,8 @@
 use slipway_analysis::drift::baseline::Counts;
 use slipway_vocabulary::evidence::Histogram;
 
-/// `COUNT ERRORS BUCKETS` in hexadecimal, where buckets are runs of neighbours, `FIRST:COUNT,COUNT`, parted by semicolons.
+/// `COUNT ERRORS BUCKETS` in hexadecimal, where buckets are runs of neighbours, `FIRST:COUNT,COUNT`, separated by
+/// semicolons.
 pub fn write(counts: &Counts) -> String {
     let mut text = format!("{:x} {:x} ", counts.count, counts.errors);
     let mut next = None;

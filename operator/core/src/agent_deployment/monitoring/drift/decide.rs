@@ -1,7 +1,7 @@
-//! Beside the five steps: whether what serves, or what users ask, has changed since the first day. Pure.
+//! Beside the five steps: whether the serving revision or its workload has changed since the first day. Pure.
 //!
-//! It is asked while all traffic goes to one revision, block by block ([`drift`]). Here the memory is found or given up, and told of;
-//! what follows from drift is for [`repetitions`].
+//! Drift is tested block by block while all traffic goes to one revision ([`drift`]). This planner reads the memory, or
+//! gives it up and reports that; [`repetitions`] decides what follows from drift.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,10 +12,10 @@ use slipway_crds::{
     },
 };
 
-use super::{Look, Memory, MemoryView, Restart};
+use super::{Look, Memory, MemoryView, Restart, config_map};
 use crate::{
     agent_deployment::{
-        monitoring::{build, drift},
+        monitoring::drift,
         parts::{Parts, Planned},
         profiling::repetitions,
         world::World,
@@ -46,7 +46,7 @@ fn has_all_traffic(stable: &str, rollout: Option<&RolloutStatus>) -> bool {
     rollout.is_some_and(|rollout| rollout.stable.as_deref() == Some(stable) && rollout.weight.unwrap_or(0) == 0)
 }
 
-/// What a canary left to count is no first day's.
+/// Counts beside a canary do not belong to a first day.
 fn resumed(known: DriftStatus, now: Timestamp) -> DriftStatus {
     if !known.paused {
         return known;
@@ -60,7 +60,7 @@ enum Remembered<'a> {
     Nothing,
     /// As it was written.
     Memory(&'a Memory),
-    /// There was something, and it counts no more.
+    /// It was given up.
     GivenUp {
         /// Why.
         because: Restart,
@@ -89,7 +89,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
     let because = given_up.map(|(because, _)| because);
     match drift::advance(memory, &look) {
         Some(advanced) => {
-            let object = build::drift_memory::config_map(world, &advanced.memory);
+            let object = config_map::config_map(world, &advanced.memory);
             let memory = Parts::of_children([Child::ConfigMap(Box::new(object))]);
             memory.with(Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref())))
         }
@@ -101,7 +101,7 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
 }
 
 fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -> Remembered<'a> {
-    let name = build::drift_memory::object_name(&world.name);
+    let name = config_map::object_name(&world.name);
     match &world.memory {
         MemoryView::Read(memory) if memory.revision == stable => {
             measured_since(world, memory).map_or(Remembered::Memory(memory), |(run, ended)| Remembered::GivenUp {
@@ -121,7 +121,7 @@ fn remembered<'a>(world: &'a World, stable: &str, known: Option<&DriftStatus>) -
     }
 }
 
-/// The measurement after drift that was taken for what is: what serves then is compared with itself from then on.
+/// The adopted measurement after drift: the revision that serves then is compared with itself from then on.
 fn measured_since<'a>(world: &'a World, memory: &Memory) -> Option<(&'a ReprofilingRun, Timestamp)> {
     let run = world.status.reprofiling.as_ref()?.run.as_ref()?;
     let ended = run.ended_at.as_ref()?.0;
@@ -130,8 +130,8 @@ fn measured_since<'a>(world: &'a World, memory: &Memory) -> Option<(&'a Reprofil
     (is_of_drift && is_later).then_some((run, ended))
 }
 
-/// The word by which a person has what serves measured for another workload. Its number is that of the measurement, so that each word is
-/// good for one.
+/// The token by which a person requests a measurement for another workload. It holds the number of the measurement, so
+/// that each token is good for one.
 fn proposal(world: &World, drift: &DriftStatus) -> Option<String> {
     match world.spec.profiling.as_ref()?.on_drift {
         OnDrift::Report => return None,
@@ -141,7 +141,7 @@ fn proposal(world: &World, drift: &DriftStatus) -> Option<String> {
     is_proposed.then(|| format!("{}-{}", drift.revision, repetitions::next_number(world)))
 }
 
-/// What is new is told once.
+/// News is announced once.
 fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     let verdict = before.map(|before| before.verdict);
@@ -164,8 +164,8 @@ fn news(before: Option<&DriftStatus>, now: &DriftStatus) -> Vec<Note> {
     notes
 }
 
-/// Whether the baseline began again for the same cause, as far as the status of before knows: that of a release that recorded no
-/// causes has the words alone.
+/// Whether the baseline began again for the same cause, as far as the earlier status knows. A release that recorded no
+/// causes wrote only a message.
 fn is_same_restart(before: &DriftStatus, now: &DriftStatus) -> bool {
     before.restarted_by == now.restarted_by || (before.restarted_by.is_none() && before.restarted.is_some())
 }

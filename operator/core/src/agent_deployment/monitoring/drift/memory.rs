@@ -25,7 +25,7 @@ const MAX_MARKS: usize = 160;
 /// Why a memory cannot be read.
 #[derive(Debug, Error)]
 pub enum MemoryError {
-    /// It is no JSON of this shape.
+    /// It is not JSON of this shape.
     #[error("failed to read it")]
     Parse(#[source] serde_json::Error),
     /// It is of another version.
@@ -113,7 +113,7 @@ impl Memory {
     /// Reads what [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// When it is no such text, or one of another version.
+    /// When it is another text, or one of another version.
     pub fn read(text: &str) -> Result<Self, MemoryError> {
         let stored: Stored = serde_json::from_str(text).map_err(MemoryError::Parse)?;
         if stored.version != VERSION {
@@ -154,22 +154,24 @@ impl Memory {
             && self.units() >= MIN_UNITS
     }
 
-    /// Ends the baseline: from now on windows are compared with it. Its day is the one that ends here; where that was not enough to go by,
-    /// what was counted before is in it too.
+    /// Ends the baseline: from now on windows are compared with it. It holds the day that ends here, and earlier counts
+    /// if that day has too few.
     pub fn freeze(&mut self, at_seconds: u64) {
         self.fit();
         self.frozen_seconds = Some(at_seconds);
         self.baseline.promoted_seconds = at_seconds.saturating_sub(BASELINE_SECONDS);
     }
 
-    /// The test against a frozen baseline. One that another version wrote begins anew: evidence is lost, and no validity.
+    /// The test against a frozen baseline. One that another version wrote begins again: that costs evidence, but no
+    /// validity.
     pub fn test(&self) -> Option<LiveTest> {
         self.frozen_seconds?;
         let resumed = self.test.as_deref().and_then(|text| LiveTest::resume(self.baseline.clone(), ALPHA, text).ok());
         Some(resumed.unwrap_or_else(|| LiveTest::new(self.baseline.clone(), ALPHA)))
     }
 
-    /// Forgets the values of strata with the fewest units, an eighth of them at a time, until the baseline is short enough to be kept.
+    /// Forgets the values of strata with the fewest units, an eighth of them at a time, until the baseline is short
+    /// enough to be kept.
     pub fn fit(&mut self) {
         while self.counts_bytes() > MAX_COUNTS_BYTES {
             let counted = &mut self.baseline.counted;
@@ -192,8 +194,8 @@ impl Memory {
         self.counts().values().map(|strata| bytes(strata) + 32).sum()
     }
 
-    /// Remembers how far pods were read. Whoever has not been heard of for longer than pods keep windows is forgotten, and so are the
-    /// longest silent of more than there is room for.
+    /// Remembers how far pods were read. Pods that were silent for longer than pods keep windows are forgotten, and the
+    /// longest silent ones if there are too many.
     pub fn mark(&mut self, marks: impl IntoIterator<Item = (String, u64)>, now_window: u64) {
         for (pod, window) in marks {
             let mark = self.read.entry(pod).or_default();

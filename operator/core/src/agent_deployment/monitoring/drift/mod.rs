@@ -1,10 +1,11 @@
-//! What is remembered of what serves, so that drift can be told. Pure: the statistics are those of slipway-analysis.
+//! The memory by which drift of the serving revision is detected. Pure: the statistics are those of slipway-analysis.
 //!
-//! Windows of the pods are counted block by block, ten minutes long: first into the baseline, then, once that is frozen, into the test that
-//! holds later windows against it. What is remembered between two blocks is in a ConfigMap ([`Memory`]), so that another operator goes on
-//! with the same bits; a block without traffic is not remembered.
+//! Windows of the pods are counted in blocks of ten minutes: first into the baseline, and once that is frozen into the
+//! test that compares later windows with it. The memory between two blocks is in a ConfigMap ([`Memory`]), so that
+//! another operator continues with the same bits. A block without traffic is not remembered.
 
 mod advance;
+pub mod config_map;
 mod counts;
 pub mod decide;
 mod memory;
@@ -21,7 +22,7 @@ pub use memory::{MAX_BYTES, Memory, MemoryError};
 pub use restart::Restart;
 pub use verdict::{begun_again, conditions, follow};
 
-/// Finished units that a baseline has at least: fewer leave percentiles that differ from each other by more than the margins.
+/// Fewest finished units of a baseline: with fewer, percentiles differ from each other by more than the margins.
 pub const MIN_UNITS: u64 = 1_000;
 /// The probability of a false alarm, for the workload and for behaviour each, over the whole life of a plan.
 pub const ALPHA: f64 = 0.01;

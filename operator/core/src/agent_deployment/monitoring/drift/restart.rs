@@ -1,4 +1,4 @@
-//! Why the first day that drift is told by begins again. Pure.
+//! Why the baseline of drift begins again. Pure.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use slipway_analysis::drift::Incomparable;
 /// Why a baseline begins again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restart {
-    /// What was remembered is gone.
+    /// The memory is gone.
     MemoryMissing {
         /// Name of the ConfigMap.
         config_map: String,
     },
-    /// What was remembered cannot be read.
+    /// The memory cannot be read.
     MemoryUnreadable {
         /// Name of the ConfigMap.
         config_map: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// A measurement found that what serves stays: it is compared with itself from then on.
+    /// A campaign confirmed the serving choice, which is compared with itself from then on.
     Measured {
         /// Number of the measurement.
         number: i32,
@@ -29,7 +29,7 @@ pub enum Restart {
 }
 
 impl Restart {
-    /// The cause as the status records it. What is told follows from it, and not from the words.
+    /// The cause as the status records it. Announcements follow from it, and not from the message.
     pub fn code(&self) -> String {
         match self {
             Self::MemoryMissing { .. } => "MemoryMissing".to_owned(),

@@ -1,4 +1,4 @@
-//! Whether drift puts an objective at risk: what measuring anew could mend. Pure.
+//! Whether drift puts an objective at risk that another campaign could fix. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::drift::live::{Family, LiveTest, Signal};
@@ -10,9 +10,9 @@ use crate::agent_deployment::world::World;
 /// Characters of a message, as the schema has it.
 const MAX_MESSAGE: usize = 256;
 
-/// The objective that is at risk: the metric that it is about has become worse within like work, or what the last hour shows of it is
-/// beyond its bound for sure. Nothing is said while what users ask has changed, nor of what slower tools bring about: no measurement
-/// mends these.
+/// The objective at risk: its metric has become worse for the same kind of work, or the last hour exceeds its bound
+/// with certainty. There is none while the workload has changed, nor for the effect of slower tools, because no
+/// measurement fixes these.
 pub fn risk(world: &World, test: &LiveTest, verdict: DriftVerdict, known: Option<&DriftStatus>) -> Option<DriftRisk> {
     let before = known.and_then(|known| known.risk.clone());
     let shown: Vec<Signal> = match verdict {

@@ -77,7 +77,8 @@ fn ln_e(memory: &Memory, family: Family) -> f64 {
     memory.test().and_then(|test| test.ln_e(family)).expect("a block has been tested")
 }
 
-/// Of twenty plans that are watched for three days and change in nothing, none alarms at a level of 1 % for the workload and for behaviour.
+/// Of twenty plans that are watched for three days and change in nothing, none alarms at a level of 1 % for the
+/// workload and for behaviour.
 #[test]
 fn what_stays_as_it_is_raises_no_alarm() {
     let limit = -super::ALPHA.ln();
@@ -242,8 +243,8 @@ fn the_text_of_a_memory_stays() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// However seldom it is looked at, within the hour that pods remember, whenever processes start anew and whoever goes on from what was
-    /// written: the same is known, to the bit, and each run was counted once.
+    /// Each run is counted once, and the result is the same to the bit: however rarely pods are read within the hour
+    /// that they remember, and whatever restarts.
     #[test]
     fn whoever_goes_on_knows_the_same(
         seed in any::<u64>(),

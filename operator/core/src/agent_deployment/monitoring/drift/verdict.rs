@@ -1,4 +1,4 @@
-//! What is said of drift: in the status, and in conditions. Pure.
+//! Drift in the status and in conditions. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -21,8 +21,8 @@ const MAX_SIGNALS: usize = 8;
 /// What would make pods incomparable and no pod reports.
 const NEVER_REPORTED: [&str; 2] = ["driver", "gpu"];
 
-/// The status after another block. Figures are written when they first show something, and stand while the same is shown: a status that
-/// followed each block would be a write with each block.
+/// The status after another block. Figures are written when they first show something, and stand while the same is
+/// shown: a status that followed each block would be a write with each block.
 pub fn follow(
     world: &World,
     known: Option<&DriftStatus>,
@@ -62,7 +62,7 @@ pub fn follow(
 /// The status once the baseline is to begin again and no traffic has come since.
 pub fn begun_again(world: &World, known: DriftStatus, because: &Restart) -> DriftStatus {
     let restarted_by = Some(cut(&because.code()));
-    // A status of a release that recorded no code has the words alone.
+    // A release that recorded no code wrote only a message.
     let is_known = known.restarted_by == restarted_by || (known.restarted_by.is_none() && known.restarted.is_some());
     if is_known && known.baseline_until.is_none() {
         return DriftStatus { restarted_by, ..known };
@@ -83,7 +83,7 @@ pub fn begun_again(world: &World, known: DriftStatus, because: &Restart) -> Drif
     }
 }
 
-/// Whether what users ask has changed, and whether the same work is done worse; absent until that can be told.
+/// Whether what users ask has changed, and whether the same work is done worse; absent until that is known.
 pub fn conditions(world: &World, drift: &DriftStatus) -> Vec<Draft> {
     let draft = |condition, (is_true, reason), message: String| Draft { condition, is_true, reason, message };
     let (workload, behavior) = (ConditionType::WorkloadDrift, ConditionType::BehaviorDrift);
@@ -180,7 +180,7 @@ fn collecting(memory: &Memory) -> String {
     format!("the first day lasts until {MIN_UNITS} runs have finished; later traffic is compared with it")
 }
 
-/// What is shown, with a memory: drift goes on until the evidence for it is spent, so that it does not come and go at the limit.
+/// What is shown, with hysteresis: drift continues until its evidence is spent, so that it does not flap at the limit.
 fn verdict(test: &LiveTest, memory: &Memory, before: Option<DriftVerdict>) -> DriftVerdict {
     let goes_on = |verdict, family| before == Some(verdict) && test.ln_e(family).is_some_and(|ln_e| ln_e >= 0.0);
     let workload_goes_on = goes_on(DriftVerdict::WorkloadDrift, Family::Workload);

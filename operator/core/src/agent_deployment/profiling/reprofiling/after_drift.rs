@@ -1,7 +1,8 @@
-//! When drift has what serves measured anew. Pure.
+//! When drift starts another campaign. Pure.
 //!
-//! By itself only while an objective is at risk, and seven days after the last campaign began, whatever that was for: noise that lasts must
-//! not keep GPUs busy. Once a person has said so for another workload, at once. Budget, approval and rollout are those of any repetition.
+//! Without a person, only while an objective is at risk, and seven days after the last campaign began, whatever its
+//! cause: persistent noise must not keep GPUs busy. A person may request one at once for another workload. Budget,
+//! approval and rollout are those of any repetition.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_crds::v1alpha1::agent_deployment::{DriftStatus, OnDrift};

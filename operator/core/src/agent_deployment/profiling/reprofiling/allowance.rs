@@ -10,8 +10,8 @@ const MILLISECONDS_PER_HOUR: f64 = 3_600_000.0;
 const MILLISECONDS_PER_PART: i64 = 360;
 
 impl Planner<'_> {
-    /// The GPU hours of the next repetition: the budget of any campaign, or what the month leaves. Where that is less than the last
-    /// campaign took, none begins, for it would end without an answer.
+    /// The GPU hours of the next repetition: the budget of any campaign, or what the month leaves. Where that is less
+    /// than the last campaign took, none begins, for it would end without an answer.
     pub(super) fn allowance(&self) -> Result<PositiveDecimal, Why> {
         let budget = self.world.spec.profiling.as_ref().map(|profiling| profiling.budget.clone()).unwrap_or_default();
         let Some(per_month) = &budget.per_month else { return Ok(budget.gpu_hours) };

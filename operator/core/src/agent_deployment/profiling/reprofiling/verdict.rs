@@ -1,4 +1,4 @@
-//! Whether what serves stays after it was measured again. Pure.
+//! Whether the serving choice stays after it was measured again. Pure.
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
@@ -13,13 +13,13 @@ use crate::{
 
 /// What follows from a repetition, in words.
 pub(super) enum Verdict {
-    /// What serves goes on.
+    /// The serving choice stays.
     Stays(String),
-    /// Another choice is to take its place.
+    /// Another choice replaces it.
     Changes(String),
 }
 
-/// Holds the choice against what serves: that stays unless it no longer meets the objectives, or is beaten clearly.
+/// Compares the choice with the serving one, which stays unless it no longer meets the objectives, or is clearly worse.
 pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status: &ProfileStatus) -> Verdict {
     let chosen = status.choice.as_ref().and_then(|choice| {
         let row = |m: &&Measurement| {
@@ -49,7 +49,8 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
     }
 }
 
-/// The measurement of what serves, if it is of the very artifact and meets the objectives: also in a confirm run, if it had one.
+/// The measurement of what serves, if it is of the very artifact and meets the objectives: also in a confirm run, if it
+/// had one.
 fn point_of<'a>(plan: &RevisionPlan, inputs: &ProfileInputs, status: &'a ProfileStatus) -> Option<&'a Measurement> {
     let digest = plan.engine.manifest_digest.to_string();
     let is_artifact = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);

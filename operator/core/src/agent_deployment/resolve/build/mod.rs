@@ -1,4 +1,4 @@
-//! The Jobs that find out and fetch, one a file. Pure.
+//! The Jobs that resolve and fetch, one a file. Pure.
 
 pub mod fetch_job;
 pub mod resolve_job;

@@ -1,4 +1,4 @@
-//! The Job that finds out what a model's reference and a builder's image stand for. Pure.
+//! The Job that resolves a model's reference and a builder's image. Pure.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ use crate::{
 const SOURCE_VOLUME: &str = "source";
 const SECRET_VOLUME: &str = "secret";
 
-/// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports the digest
-/// of the image; a reference that holds its digest needs no such container.
+/// The task and the Job. A container of the builder's image runs our binary for a moment, so that the kubelet reports
+/// the digest of the image. A reference that holds its digest needs no such container.
 pub fn resolve_job(world: &World, name: &str, custom: &CustomEngine) -> (ConfigMap, Job) {
     let shape = match world.spec.engine.backend.build() {
         Build::Custom => ShapeNeed::Optional,

@@ -30,8 +30,8 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Port of DNS.
 const DNS_PORT: i32 = 53;
 
-/// The policy of a revision, where there is to be one: anybody may call the agent; the operator and those who scrape see
-/// its counts; and it goes to the ports of its tools. Policies know no names of hosts.
+/// The policy of a revision, where there is to be one. Anybody may call the agent. The operator and the scrapers that
+/// the platform team names read its counts. It may reach the ports of its tools, because policies know no host names.
 pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
     let settings = &world.settings.network_policies;
     if !settings.agents {

@@ -1,5 +1,5 @@
-//! The pod that serves an agent: the engine is checked, Triton is the native sidecar, the agent runtime is the main container, so
-//! that Triton outlives it at shutdown. Pure.
+//! The pod that serves an agent: the engine is checked, Triton is the native sidecar, the agent runtime is the main
+//! container, so that Triton outlives it at shutdown. Pure.
 
 use k8s_openapi::{
     api::core::v1::{
@@ -41,7 +41,7 @@ const ADMIN_PORT_NAME: &str = "admin";
 pub(super) const ADMIN_PORT: i32 = 9464;
 /// Triton's HTTP port.
 const TRITON_HTTP_PORT: i32 = 8000;
-/// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request meets a closed door.
+/// Seconds between the removal of a pod from its Services and its SIGTERM, so that no request finds a closed port.
 const PRE_STOP_SECONDS: i64 = 5;
 /// Seconds that Triton has to finish what is in flight.
 const TRITON_EXIT_SECONDS: i64 = 10;
@@ -130,7 +130,7 @@ fn triton(plan: &RevisionPlan) -> Container {
     }
 }
 
-/// An engine's own server is asked from within. Each question starts an interpreter beside a load, hence seldom.
+/// An engine's own server is probed from within. Each probe starts an interpreter under load, hence the long period.
 fn own_server_probe() -> Probe {
     const PERIOD_SECONDS: i32 = 5;
     Probe {
@@ -142,7 +142,8 @@ fn own_server_probe() -> Probe {
     }
 }
 
-/// Whether Triton has loaded its models. Where only its pod reaches the API, the metrics say so: they are served from then on.
+/// Whether Triton has loaded its models. Where only its pod reaches the API, the metrics say so: they are served from
+/// then on.
 fn triton_probe(layout: Layout) -> Probe {
     let probe = match layout {
         Layout::V1 => probe("/v2/health/ready", TRITON_HTTP_PORT),

@@ -20,7 +20,8 @@ use crate::{
 const REVISION_HEADER: &str = "x-slipway-revision";
 /// How much longer than a run its request to a pod may take: for the run's last events, and for connections.
 const BACKEND_MARGIN_SECONDS: u64 = 10;
-/// How much longer than a request to a pod the client's may take, so that a gateway can still say that the pod was too slow.
+/// How much longer than a request to a pod the client's may take, so that a gateway can still say that the pod was too
+/// slow.
 const REQUEST_MARGIN_SECONDS: u64 = 5;
 /// The most that a duration of the Gateway API says with one unit (GEP-2257).
 const MAX_SECONDS: u64 = 99_999;
@@ -34,7 +35,8 @@ pub struct Share<'a> {
     pub weight: i32,
 }
 
-/// The route. Rules by header come first: an exact header match outranks none whatever the order, and readers see it so.
+/// The route. Rules by header come first: an exact header match outranks none whatever the order, and readers see it
+/// so.
 pub fn http_route(world: &World, gateway: &GatewayTraffic, shares: &[Share<'_>]) -> HttpRoute {
     let mut rules: Vec<HttpRouteRules> = shares.iter().map(|share| by_name(world, share.revision)).collect();
     rules.push(weighted(world, shares));

@@ -32,7 +32,8 @@ const NO_REVISION: &str = "none";
 /// Seconds in which a new pod must become ready before its revision counts as failed.
 pub const PROGRESS_DEADLINE_SECONDS: i32 = 600;
 
-/// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes before the pod.
+/// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes
+/// before the pod.
 pub fn revision_children(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> Vec<Child> {
     let always = [
         Child::ConfigMap(Box::new(config_map(world, hash, plan))),

@@ -25,7 +25,8 @@ use crate::{
 const SCHEDULING: SignedDuration = SignedDuration::from_secs(60);
 
 impl Canary<'_> {
-    /// Only with the user's word, once in vain for each word, and never when the canary could not be sent to afterwards.
+    /// Only with the user's token, at most one failure for each token, and never if the canary could not get traffic
+    /// afterwards.
     pub(super) fn may_take_a_place(&self) -> bool {
         let spec = &self.world.spec.rollout;
         let is_allowed = spec.capacity == Capacity::InPlace && !spec.paused && !self.was_in_vain();
@@ -59,7 +60,7 @@ impl Canary<'_> {
         Parts::of_notes([note])
     }
 
-    /// What becomes of a canary in the place of serving pods.
+    /// The next step of a canary in the place of serving pods.
     pub(super) fn look_after_places(&mut self, view: &ServingView) -> Planned<Next> {
         let wanted = self.wanted();
         let Some(room) = self.room().cloned() else { return Parts::default().with(Next::GoOn) };
@@ -121,7 +122,7 @@ impl Canary<'_> {
         parts
     }
 
-    /// Whether places are being given back, or are held without the user's word.
+    /// Whether places are being given back, or are held without the user's token.
     pub(in super::super) fn is_to_give_way(&self) -> bool {
         let is_allowed = self.world.spec.rollout.capacity == Capacity::InPlace;
         match self.phase() {
@@ -139,7 +140,8 @@ impl Canary<'_> {
         })
     }
 
-    /// Whether the pods that stable was given back are ready. One that finds no node, for others are faster, is not waited for for ever.
+    /// Whether the pods that stable got back are ready. One that finds no node because others are faster is not awaited
+    /// forever.
     fn has_stable_back(&self) -> bool {
         self.stable_ready() >= self.stable_pods()
             || self.room().is_some_and(|room| self.is_past(room, self.coming_up()))

@@ -92,7 +92,7 @@ impl Canary<'_> {
         }
     }
 
-    /// A word for `spec.rollout.retry` that has not been used.
+    /// An unused token for `spec.rollout.retry`.
     fn next_word(&self) -> String {
         let hash = &self.target.hash;
         let used =

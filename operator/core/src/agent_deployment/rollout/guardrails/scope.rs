@@ -1,9 +1,9 @@
 //! Holds a tenant's query to the tenant's namespace. Pure.
 //!
 //! The operator asks with its own token, which sees the metrics of all. So every selector of the query must select one
-//! namespace: a matcher is added to each that has none. The query is read by a small grammar of PromQL: where a value is
-//! expected, a name that is no call is a selector. Words of dialects, such as `or` among matchers, are refused: they
-//! could take the matcher's effect away.
+//! namespace: a matcher is added to each that has none. The query is read by a small grammar of PromQL: where a value
+//! is expected, a name that is not a call is a selector. Words of dialects, such as `or` among matchers, are refused:
+//! they could disable the matcher.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub struct Scope<'a> {
 /// The query, each selector of which selects the namespace.
 ///
 /// # Errors
-/// When it is no query as Prometheus reads it, or cannot be held to a namespace.
+/// When Prometheus would not read it as a query, or it cannot be held to a namespace.
 pub fn scoped(query: &str, scope: Scope<'_>) -> Result<String, ScopeError> {
     let tokens = tokens(query)?;
     let mut reader = Reader { tokens: &tokens, next: 0, open: 0, scope, added: Vec::new() };

@@ -1,7 +1,7 @@
 //! The words of a query in PromQL. Pure.
 //!
-//! As promql/parser/lex.go of Prometheus reads them, and stricter: what only a dialect knows, or reads in another way, is
-//! refused.
+//! As promql/parser/lex.go of Prometheus reads them, and stricter: what only a dialect knows, or reads in another way,
+//! is refused.
 
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ const WINDOWS: usize = 60;
 /// Operators that die in it.
 const DEATHS: usize = 20;
 
-/// What becomes of the operator that is to look at a window.
+/// The fate of the operator that is to look at a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Lives,

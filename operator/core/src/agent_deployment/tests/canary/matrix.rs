@@ -1,5 +1,5 @@
-//! Operators that die at every place of a rollout, whatever a person says at the same time: the one that follows comes to where one that
-//! lives comes to, and on the way nobody is sent to pods that are not ready, and stable keeps what it has.
+//! Operators that die at every place of a rollout, whatever a person says at the same time. The successor ends where a
+//! surviving operator ends. On the way nobody is sent to pods that are not ready, and stable keeps what it has.
 
 mod places;
 
@@ -29,7 +29,7 @@ enum Word {
 const WORDS: [Word; 7] =
     [Word::Nothing, Word::AnotherPlan, Word::BackToStable, Word::Abort, Word::Promote, Word::Pause, Word::Scale];
 
-/// What becomes of an operator.
+/// The fate of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Lives,
@@ -186,7 +186,7 @@ impl Course {
         }
     }
 
-    /// The figures of the judge, written anew.
+    /// The figures of the judge, written again.
     fn evidence(mut self) -> (Option<String>, BTreeMap<String, String>) {
         self.trial.cluster.pass(60);
         self.come_to_rest();

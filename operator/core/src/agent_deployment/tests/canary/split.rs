@@ -10,7 +10,8 @@ fn verdict(trial: &Trial) -> (Option<RolloutVerdict>, Option<String>) {
     (rollout.verdict, rollout.reason)
 }
 
-/// An equal canary in its only step, which users go around the gateway past, for as long as it would take to be promoted.
+/// An equal canary in its only step, which users go around the gateway past, for as long as it would take to be
+/// promoted.
 fn held() -> Trial {
     let one_step = ROLLOUT.replace("{weight: 20, minSoak: 1m, maxSoak: 30m}, ", "");
     let mut trial = trial_with(&one_step);

@@ -1,4 +1,5 @@
-//! What follows from a verdict that does not come in time, what clients say, and how long a verdict is expected to take.
+//! What follows from a verdict that does not come in time, what clients say, and how long a verdict is expected to
+//! take.
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::agent_deployment::Stage;

@@ -71,8 +71,8 @@ fn befall(mut life: Life, event: Event) -> Life {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
-    /// Whatever happens: what serves goes on, the memory is written at most once a block, what is told is told once, and campaigns that
-    /// nobody asked for are seven days apart.
+    /// Whatever happens, serving continues, the memory is written at most once a block, and facts are announced once.
+    /// Campaigns that nobody asked for are seven days apart.
     #[test]
     fn watching_disturbs_nobody(events in prop::collection::vec(event(), 1..12)) {
         static WATCHED: OnceLock<Life> = OnceLock::new();

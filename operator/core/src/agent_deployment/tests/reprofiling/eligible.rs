@@ -15,7 +15,8 @@ use super::{
 };
 use crate::agent_deployment::world::WorkloadView;
 
-/// A confirm run that could bound nothing has shown no objective to be met: a campaign would not choose that point either.
+/// A confirm run that could bound nothing has shown no objective to be met: a campaign would not choose that point
+/// either.
 #[test]
 fn what_no_confirm_run_could_bound_gives_way_where_there_are_objectives() {
     let with_trace = |cluster: Cluster| {

@@ -7,22 +7,20 @@ use slipway_crds::v1alpha1::{
 };
 
 use super::{
-    super::{rows, select, *},
+    super::{select, *},
     cluster::{cluster, row},
 };
-use crate::profile::build::scope::Subject;
+use crate::profile::{rows, scope::Subject, target};
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
-    let mut status = ProfileStatus::default();
     let subject = Subject { engine: "engine-a", purpose: MeasurementPurpose::Explore };
     let rows: Vec<_> = points
         .iter()
         .enumerate()
         .map(|(index, &(level, rate, micros))| row(&format!("c-{index}"), level, (rate, micros)))
         .collect();
-    rows::merge(&mut status, subject, &rows);
-    status.measurements
+    rows::found(subject, &rows, &[]).into_status(ProfileStatus::default()).measurements
 }
 
 fn inputs(optimize_for: OptimizeFor) -> ProfileInputs {
@@ -79,7 +77,7 @@ fn a_throughput_is_asked_of_what_counts_the_same(
 ) {
     let throughput = serde_norway::from_str(&format!("{{min: '12', unit: {unit}}}")).expect("an objective");
     let inputs = ProfileInputs { driver, throughput: Some(throughput), ..inputs(OptimizeFor::Throughput) };
-    let target = |purpose| select::target_per_kilosecond(&inputs, select::driver_for(&inputs, purpose));
+    let target = |purpose| target::target_per_kilosecond(&inputs, target::driver_for(&inputs, purpose));
     assert_eq!([MeasurementPurpose::Explore, MeasurementPurpose::Confirm].map(target), asked);
 }
 

@@ -4,9 +4,10 @@ use slipway_crds::v1alpha1::profile::{MeasuredEngine, MeasurementPurpose, Profil
 use slipway_worker_contract::{Campaign, Driver, MeasurementVerdict, Phase, ProfileEnd};
 
 use super::{
-    super::{job::POLL, rows, *},
+    super::{job::POLL, *},
     cluster::{cluster, engine_a},
 };
+use crate::profile::rows;
 
 fn measuring() -> Phase {
     Phase::Measuring { arm: "instances-2".to_owned(), level: 4, count: 17 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::prometheus::AlertingRule;
 
-/// Too large a part of the error budget goes too fast.
+/// The error budget burns too fast.
 pub const ERROR_BUDGET_BURN: &str = "SlipwayErrorBudgetBurn";
 /// The percentile of a window is above its bound.
 pub const OBJECTIVE_MISSED: &str = "SlipwayObjectiveMissed";
@@ -25,14 +25,15 @@ pub const ALERTS: [&str; 3] = [ERROR_BUDGET_BURN, OBJECTIVE_MISSED, METRICS_ABSE
 const LEAST_EVENTS: u32 = 50;
 /// Least number of bad runs in the long window, so that one bad run in 50 does not break an objective of p99.9.
 const LEAST_BAD_EVENTS: u32 = 5;
-/// Standard deviations by which a window must miss an objective: what is chosen to just meet one often misses it by chance.
+/// Standard deviations by which a window must miss an objective: what is chosen to just meet one often misses it by
+/// chance.
 const DEVIATIONS: u32 = 3;
 /// From this share of allowed bad runs on there is no budget to burn: a burn rate of 5 would be half of all runs.
 const MISSED_FROM: Share = Share::from_parts_per_million(100_000);
 /// How long nothing is measured before someone is woken: longer than a restart of Prometheus or of all pods.
 const ABSENT_FOR: &str = "15m";
 
-/// The alert for when Prometheus knows none of the agent's counters. There is none while the agent has no pods by wish.
+/// The alert for missing counters of an agent. There is none while the agent is scaled to zero.
 pub fn absence(scope: &Scope<'_>, objectives: &[BudgetedObjective]) -> Option<AlertingRule> {
     if scope.replicas == 0 {
         return None;

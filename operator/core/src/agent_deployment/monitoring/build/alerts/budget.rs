@@ -1,4 +1,4 @@
-//! What Prometheus is asked for the error budgets of an AgentDeployment. Pure.
+//! Prometheus queries for the error budgets of an AgentDeployment. Pure.
 
 use slipway_runtime_config::metrics::{Blame, RUNS_TOTAL, SLO_EVENTS_TOTAL};
 
@@ -10,8 +10,8 @@ use super::{
 
 /// The time that a budget is for.
 const WINDOW: &str = "30d";
-/// How finely the age of old counters and of young ones is known. A step of a minute over 30 days would read forty thousand samples
-/// of every series.
+/// How finely the age of old counters and of young ones is known. A step of a minute over 30 days would read forty
+/// thousand samples of every series.
 const RESOLUTIONS: [(&str, &str); 2] = [(WINDOW, "1h"), ("2h", "1m")];
 
 /// Two expressions.
@@ -23,7 +23,7 @@ pub struct BudgetQueries {
     pub seconds: String,
 }
 
-/// The questions about an AgentDeployment. Counters are added up pod by pod, as the recording rules do; they need no rules.
+/// The queries of an AgentDeployment. They add counters up pod by pod, as the recording rules do, but need no rules.
 pub fn budget_queries(scope: &Scope<'_>) -> BudgetQueries {
     let latencies = format!("sum by (objective, good) ({})", increase(scope, SLO_EVENTS_TOTAL, "", WINDOW));
     let ended = |of: &[Blame], good: &str| {

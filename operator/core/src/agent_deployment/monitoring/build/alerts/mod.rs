@@ -1,9 +1,9 @@
 //! Recording and alerting rules of an AgentDeployment, over the counters that its pods export. Pure.
 //!
-//! A bad run is one that failed or was slower than the objective's bound. Objectives of p95 and above, and on failures, have an error
-//! budget of 30 days, and alert when it burns too fast; an objective that lets a tenth of its runs be bad, or more, alerts when
-//! the percentile of a window is above its bound. Series are found by namespace and pod: what Prometheus' discovery of pods sets
-//! whatever else is configured.
+//! A bad run failed or was slower than the objective's bound. Objectives of p95 and above, and on failures, have an
+//! error budget of 30 days, and alert when it burns too fast. An objective that allows a tenth or more of bad runs
+//! alerts when the percentile of a window is above its bound. Rules find series by namespace and pod, which Prometheus'
+//! discovery of pods always sets.
 
 mod alerting;
 mod budget;
@@ -33,8 +33,8 @@ use crate::{
     prometheus::{PrometheusRule, Rule, RuleFile, RuleGroup},
 };
 
-/// Time between two evaluations of rules over days of samples: less than the five minutes after which Prometheus holds a series for
-/// gone.
+/// Time between two evaluations of rules over days of samples: less than the five minutes after which Prometheus
+/// considers a series stale.
 const LONG_INTERVAL: &str = "2m";
 
 /// A kind that can hold rules.
@@ -42,7 +42,7 @@ const LONG_INTERVAL: &str = "2m";
 pub enum RulesKind {
     /// The kind of the Prometheus operator.
     PrometheusRule,
-    /// A rules file, for whoever runs Prometheus without it.
+    /// A rules file, for a Prometheus without that operator.
     ConfigMap,
 }
 
@@ -68,8 +68,8 @@ pub fn rules(scope: &Scope<'_>, slo: &ServiceLevelObjectives) -> Option<RuleFile
     Some(RuleFile { groups: vec![short, long] })
 }
 
-/// The series of the windows, then the alerts with one of them as their long window. The short window of the last pair is recorded
-/// by the other group.
+/// The series of the windows, then the alerts with one of them as their long window. The short window of the last pair
+/// is recorded by the other group.
 fn group(scope: &Scope<'_>, objectives: &[BudgetedObjective], (name, windows): (&str, &[Window])) -> RuleGroup {
     let recorded = windows.iter().flat_map(|window| recording::recording_rules(scope, objectives, *window));
     let alerts = objectives.iter().flat_map(|objective| alerting::alerts(scope, objective));

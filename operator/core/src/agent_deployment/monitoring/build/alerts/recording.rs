@@ -24,7 +24,7 @@ pub fn bad_ratio(window: Window) -> String {
 
 /// The rules of one window, for all objectives together.
 ///
-/// Counters are added up pod by pod, so that the runs of pods that are gone since count too; those of a canary do, for they were
+/// Counters are added up pod by pod, so that runs of deleted pods count too. Runs of a canary count, because they are
 /// users' runs.
 pub fn recording_rules(scope: &Scope<'_>, objectives: &[BudgetedObjective], window: Window) -> Vec<RecordingRule> {
     let mut rules = Vec::new();

@@ -37,8 +37,8 @@ impl Scope<'_> {
         format!(r#"{{namespace="{namespace}",agent_deployment="{name}",objective="{}"}}"#, objective.name)
     }
 
-    /// Matchers of the agent's own pods, of all its revisions: `NAME-REVISION-` and what the ReplicaSet appends, which is cut short
-    /// behind a long name. Neither part has a dash, so that pods of an agent whose name goes on after this one's do not match.
+    /// Matchers of the agent's pods of all revisions: `NAME-REVISION-` and the ReplicaSet's suffix, which is shortened
+    /// after a long name. Neither part has a dash, so an agent whose name begins with this one's does not match.
     pub(super) fn pods(&self) -> String {
         let Self { namespace, name, .. } = self;
         // Only where they can be: the rules of everyone else stay as they are.

@@ -68,7 +68,8 @@ fn the_pods_of_a_baseline_count_where_there_can_be_one() {
     );
 }
 
-/// Objectives of which a tenth or more may be bad have no budget that burns; a budget of no errors at all is burnt by any.
+/// Objectives of which a tenth or more may be bad have no budget that burns; a budget of no errors at all is burnt by
+/// any.
 #[rstest]
 #[case("errorRate: {max: 9.9999%}", ["SlipwayErrorBudgetBurn"; 4].as_slice())]
 #[case("errorRate: {max: 10%}", ["SlipwayObjectiveMissed"; 2].as_slice())]

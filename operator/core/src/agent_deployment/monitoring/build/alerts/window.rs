@@ -74,8 +74,8 @@ pub struct Pair {
     pub severity: Severity,
 }
 
-/// The pairs of the SRE workbook for a budget of 30 days, each with its burn rate in tenths: 2 % of the budget within an hour, 5 %
-/// within six, 10 % within a day and within three.
+/// The pairs of the SRE workbook for a budget of 30 days, each with its burn rate in tenths. They alert at 2 % of the
+/// budget within an hour, 5 % within six, and 10 % within a day or three.
 /// <https://sre.google/workbook/alerting-on-slos/#6-multiwindow-multi-burn-rate-alerts>
 pub const BURN_PAIRS: [(Pair, u32); 4] = [
     (Pair { long: Window::Hour1, short: Window::Minutes5, severity: Severity::Critical }, 144),
@@ -84,11 +84,11 @@ pub const BURN_PAIRS: [(Pair, u32); 4] = [
     (Pair { long: Window::Days3, short: Window::Hours6, severity: Severity::Warning }, 10),
 ];
 
-/// The pairs for objectives that let a tenth of their runs be bad, or more.
+/// The pairs for objectives that allow a tenth or more of bad runs.
 pub const MISS_PAIRS: [Pair; 2] = [BURN_PAIRS[0].0, BURN_PAIRS[2].0];
 
-/// The share of bad runs that burns the budget this many tenths of times too fast, but at most half of all runs: the
-/// standard factors would ask a p95 for 72 % of bad runs before anyone is woken.
+/// The share of bad runs that burns the budget this many tenths of times too fast, but at most half of all runs. With
+/// the standard factors, a p95 would alert only at 72 % of bad runs.
 ///
 /// In burn rates this is min(standard, 0.5 / (1 - p)).
 pub fn burning_share(allowed: Share, tenths: u32) -> Share {

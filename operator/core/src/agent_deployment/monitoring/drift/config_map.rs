@@ -1,12 +1,13 @@
-//! The ConfigMap with what is remembered to tell drift. Pure.
+//! The ConfigMap with the memory of drift. Pure.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use slipway_crds::labels::{self, Component};
 
+use super::Memory;
 use crate::{
-    agent_deployment::{metadata::owned, monitoring::drift::Memory, world::World},
+    agent_deployment::{metadata::owned, world::World},
     jobs::template::common_labels,
 };
 
@@ -18,7 +19,7 @@ pub fn object_name(agent_deployment: &str) -> String {
     format!("{agent_deployment}-drift")
 }
 
-/// It belongs to no revision: that of the next plan takes its place.
+/// It belongs to no revision: the next plan's memory replaces it.
 pub fn config_map(world: &World, memory: &Memory) -> ConfigMap {
     let mut all = common_labels(Component::Drift);
     all.insert(labels::APP_INSTANCE.to_owned(), world.name.clone());

@@ -6,56 +6,34 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
-use crate::{
-    jobs::attempts::job_name,
-    profile::{
-        build::scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
-        status::cut,
-    },
+use super::{
+    parts::Found,
+    scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
+    status::cut,
 };
+use crate::jobs::attempts::job_name;
 
-/// Entries of `status.measurements`.
-const MAX_MEASUREMENTS: usize = 320;
-/// Entries of `status.notMeasured`.
-const MAX_NOT_MEASURED: usize = 128;
-
-/// Adds the rows that the status does not hold yet; a row is known by engine, configuration, level and purpose.
-pub fn merge(status: &mut ProfileStatus, subject: Subject<'_>, rows: &[Row]) {
-    for row in rows {
-        if !holds(status, subject, row) && status.measurements.len() < MAX_MEASUREMENTS {
-            status.measurements.push(measurement(subject, row));
-        }
+/// What rows of the worker, and what it did not measure, add to a status.
+pub fn found(subject: Subject<'_>, rows: &[Row], not_measured: &[contract::NotMeasured]) -> Found {
+    Found {
+        measurements: rows.iter().map(|row| measurement(subject, row)).collect(),
+        not_measured: not_measured.iter().map(|entry| skipped(subject.engine, entry)).collect(),
+        ..Found::default()
     }
 }
 
-/// Adds what a campaign of an engine did not measure, each once.
-pub fn merge_not_measured(status: &mut ProfileStatus, engine: &str, entries: &[contract::NotMeasured]) {
-    for entry in entries {
-        let levels = match entry.levels {
-            Some((low, high)) if low == high => format!("{low} in flight: "),
-            Some((low, high)) => format!("{low} to {high} in flight: "),
-            None => String::new(),
-        };
-        let reason = cut(&format!("{levels}{}", entry.reason), 256);
-        add_not_measured(
-            status,
-            NotMeasured {
-                engine: engine.to_owned(),
-                configuration: Some(entry.arm.clone()),
-                from_level: entry.levels.map(|(low, _)| signed(low)),
-                to_level: entry.levels.map(|(_, high)| signed(high)),
-                reason,
-            },
-        );
-    }
-}
-
-/// Adds one thing that was not measured, once.
-pub fn add_not_measured(status: &mut ProfileStatus, entry: NotMeasured) {
-    let what = |of: &NotMeasured| (of.engine.clone(), of.configuration.clone(), of.from_level, of.to_level);
-    let is_known = status.not_measured.iter().any(|known| what(known) == what(&entry));
-    if !is_known && status.not_measured.len() < MAX_NOT_MEASURED {
-        status.not_measured.push(entry);
+fn skipped(engine: &str, entry: &contract::NotMeasured) -> NotMeasured {
+    let levels = match entry.levels {
+        Some((low, high)) if low == high => format!("{low} in flight: "),
+        Some((low, high)) => format!("{low} to {high} in flight: "),
+        None => String::new(),
+    };
+    NotMeasured {
+        engine: engine.to_owned(),
+        configuration: Some(entry.arm.clone()),
+        from_level: entry.levels.map(|(low, _)| signed(low)),
+        to_level: entry.levels.map(|(_, high)| signed(high)),
+        reason: cut(&format!("{levels}{}", entry.reason), 256),
     }
 }
 

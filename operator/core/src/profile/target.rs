@@ -1,0 +1,28 @@
+//! What a campaign is held to: who generates the load of its measurements, and the throughput of a replica. Pure.
+
+use slipway_crds::v1alpha1::{
+    agent_deployment::ProfilingDriver,
+    profile::{MeasurementPurpose, ProfileInputs},
+};
+
+/// The throughput that one replica must reach, in what a driver counts, per 1,000 seconds; absent where nothing of that
+/// kind is asked for. Runs are asked of the confirm run, whatever the configurations were compared with.
+pub fn target_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver) -> Option<u64> {
+    let throughput = inputs.throughput.as_ref()?;
+    (throughput.unit == driver.unit()).then(|| per_replica(throughput.min.value(), inputs.replicas))
+}
+
+/// What generates the load of measurements for a purpose: a confirm run always replays runs.
+pub fn driver_for(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> ProfilingDriver {
+    match purpose {
+        MeasurementPurpose::Explore => inputs.driver,
+        MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
+    }
+}
+
+/// The share of one replica in a throughput a second, per 1,000 seconds.
+pub fn per_replica(per_second: f64, replicas: i32) -> u64 {
+    // The subtraction keeps a product such as 0.3 * 1000 from being rounded up past what was asked for.
+    let share = per_second * 1_000.0 / f64::from(replicas.max(1));
+    ((share - 1e-6).ceil() as u64).max(1)
+}
