@@ -96,7 +96,7 @@ struct Record {
 }
 
 /// Reads the file line by line and groups lines of the same `t`.
-struct Lines {
+pub(super) struct Lines {
     path: PathBuf,
     lines: std::io::Lines<BufReader<File>>,
     number: usize,
@@ -105,13 +105,13 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(path: &Path) -> Result<Self, InputError> {
+    pub(super) fn open(path: &Path) -> Result<Self, InputError> {
         let file = File::open(path).map_err(|source| InputError::Read { path: path.into(), source })?;
         Ok(Self { path: path.into(), lines: BufReader::new(file).lines(), number: 0, ahead: None })
     }
 
     /// The configuration of the first line, or the default when the first line is evidence.
-    fn config(&mut self) -> Result<Config, InputError> {
+    pub(super) fn config(&mut self) -> Result<Config, InputError> {
         let Some(mut first) = self.next_object()? else { return Ok(Config::default()) };
         let Some(config) = first.remove("config") else {
             self.ahead = Some(first);
@@ -128,7 +128,7 @@ impl Lines {
     }
 
     /// The next window: every line with the same `t`.
-    fn window(&mut self) -> Result<Option<Window>, InputError> {
+    pub(super) fn window(&mut self) -> Result<Option<Window>, InputError> {
         let mut window: Option<Window> = None;
         let mut seen = BTreeSet::new();
         while let Some(object) = self.next_object()? {

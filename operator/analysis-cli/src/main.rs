@@ -5,6 +5,7 @@ mod early_verdict;
 mod error;
 mod judge;
 mod pareto;
+mod power;
 mod regress;
 mod replay;
 mod trace;
@@ -32,6 +33,8 @@ struct Cli {
 enum Verb {
     /// Judge a recorded rollout window by window and print its verdict.
     Judge(judge::JudgeArgs),
+    /// Say how long a verdict on a slower canary will take, from recorded traffic, and which schedule is faster.
+    Power(power::PowerArgs),
     /// Compare a run with the recorded baseline of its configuration; a first run is recorded.
     Regress(regress::RegressArgs),
     /// Say when recorded runs would have been decided, one JSON line per run.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
 fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
     match verb {
         Verb::Judge(args) => judge::run(args, out),
+        Verb::Power(args) => power::run(args, out),
         Verb::Regress(args) => regress::run(args, out),
         Verb::EarlyVerdict(args) => early_verdict::run(args, out),
         Verb::Replay(args) => replay::run(args, out),

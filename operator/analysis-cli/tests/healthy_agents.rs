@@ -32,13 +32,15 @@ fn judged(row: &str, rollouts: u32) -> Vec<(String, String)> {
     (0..rollouts).map(one).collect()
 }
 
-/// Of these an older judge rolled back from a tenth to a half.
+/// Of the first ones an older judge rolled back from a tenth to a half. In the last ones pods have other loads.
 #[rstest]
 #[case::calls_that_stall_in_both_arms("stalls", 5)]
 #[case::lognormal_calls("lognormal-calls", 5)]
 #[case::a_drained_pod("drain-at-50", 3)]
 #[case::a_drained_pod_whose_last_windows_nobody_reads("drain-unread", 3)]
 #[case::an_outage_of_one_pod_in_each_arm("outage-in-each-arm", 5)]
+#[case::pods_that_differ("offsets", 3)]
+#[case::latency_that_grows_with_the_load("load-dependent", 3)]
 #[case::everything_at_once("everything-at-once", 3)]
 fn a_healthy_canary_is_not_rolled_back(#[case] row: &str, #[case] rollouts: u32) {
     for (verdict, reason) in judged(row, rollouts) {

@@ -18,6 +18,7 @@ use crate::{
     decision::{Decision, NothingToDecide, word},
     explain::{UnknownCandidate, explain},
     measured::Measurements,
+    outlook::{is_judged, outlook},
     overview::overview,
     report::{Material, report},
     rollout,
@@ -80,7 +81,7 @@ enum Command {
         /// Other candidates to explain: an engine, or ENGINE/CONFIGURATION. The default is all of them.
         candidate: Option<String>,
     },
-    /// Shows the traffic of stable and canary, the judge's verdict and its evidence.
+    /// Shows the traffic of stable and canary, the judge's verdict and its evidence, and how long a verdict takes.
     Rollout {
         /// Name of the AgentDeployment.
         name: String,
@@ -241,16 +242,7 @@ impl Args {
             Command::Rollout { name, watch: true } => {
                 follow_rollout(&cluster, &name, &mut out).await.map_err(CommandError::Wait)
             }
-            Command::Rollout { name, watch: false } => {
-                let object = cluster.get(&name).await.map_err(CommandError::Show)?;
-                let text = rollout::rollout(&object);
-                let text = if text.is_empty() {
-                    format!("{name}: no rollout is in progress, and no plan was rolled back\n")
-                } else {
-                    text
-                };
-                write!(out, "{text}").map_err(CommandError::Write)
-            }
+            Command::Rollout { name, watch: false } => show_rollout(&cluster, &name, &mut out).await,
             Command::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
             Command::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
             Command::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
@@ -294,8 +286,8 @@ fn judged(run: &Run) -> Result<(), CommandError> {
 async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
     let object = cluster.get(name).await.map_err(CommandError::Show)?;
     let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
-    let (measurements, unreachable) = match cluster.measurements(name).await {
-        Ok(measurements) => (measurements, None),
+    let (measurements, unreachable) = match cluster.evidence(name).await {
+        Ok(evidence) => (Measurements::of(&evidence), None),
         Err(error) => (Measurements::default(), Some(error)),
     };
     write!(out, "{}", overview(&object, profile.as_ref(), &measurements)).map_err(CommandError::Write)?;
@@ -303,6 +295,24 @@ async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Re
         writeln!(out, "  (the pods' measurements cannot be read: {})", chain(&error)).map_err(CommandError::Write)?;
     }
     Ok(())
+}
+
+async fn show_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
+    let object = cluster.get(name).await.map_err(CommandError::Show)?;
+    let text = rollout::rollout(&object);
+    if text.is_empty() {
+        writeln!(out, "{name}: no rollout is in progress, and no plan was rolled back").map_err(CommandError::Write)?;
+    } else {
+        write!(out, "{text}").map_err(CommandError::Write)?;
+    }
+    if !is_judged(&object) {
+        return Ok(());
+    }
+    match cluster.evidence(name).await {
+        Ok(evidence) => write!(out, "{}", outlook(&object, &evidence)),
+        Err(error) => writeln!(out, "(how long a verdict takes is not known: {})", chain(&error)),
+    }
+    .map_err(CommandError::Write)
 }
 
 async fn write_report(

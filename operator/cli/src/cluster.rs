@@ -17,7 +17,7 @@ use slipway_crds::{
 use slipway_vocabulary::evidence::{Evidence, PATH as EVIDENCE_PATH};
 use thiserror::Error;
 
-use crate::{conversation::Run, failure::said, measured::Measurements};
+use crate::{conversation::Run, failure::said};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
@@ -200,7 +200,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the API server refuses, or a pod does not answer.
-    pub async fn measurements(&self, name: &str) -> Result<Measurements, ClusterError> {
+    pub async fn evidence(&self, name: &str) -> Result<Vec<Evidence>, ClusterError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let selector = format!("{}={name},{}", labels::AGENT_DEPLOYMENT, labels::REVISION);
         let pods = api.list(&ListParams::default().labels(&selector)).await.map_err(refused("list pods".to_owned()))?;
@@ -210,7 +210,7 @@ impl Cluster {
             let action = format!("read the evidence of pod {}", pod.name_any());
             evidence.push(self.proxied::<Evidence>(action, Call { method: "GET", target, body: Vec::new() }).await?);
         }
-        Ok(Measurements::of(&evidence))
+        Ok(evidence)
     }
 
     /// Asks an agent, through the API server's proxy to its Service. A run that failed is an answer too.

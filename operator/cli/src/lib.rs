@@ -1,8 +1,8 @@
 //! Slipway from the command line.
 //!
 //! The output is made by pure functions of what was read ([`overview`], [`candidates`], [`mod@explain`],
-//! [`progress`], [`conversation`], [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and [`wait`] put
-//! the two together.
+//! [`progress`], [`mod@outlook`], [`conversation`], [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and
+//! [`wait`] put the two together.
 
 pub mod args;
 pub mod candidates;
@@ -12,6 +12,7 @@ pub mod decision;
 pub mod explain;
 pub mod failure;
 pub mod measured;
+pub mod outlook;
 pub mod overview;
 pub mod progress;
 pub mod report;

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Event;
 use kubectl_slipway::{
     conversation::{Run, conversation},
     measured::Measurements,
+    outlook::outlook,
     overview::overview,
     progress::{Look, Narrator, Progress, progress},
     rollout::{is_under_way, rollout},
@@ -116,6 +117,49 @@ Rollout:
   0a0b0c0d0e was rolled back at 11:00:00 UTC: 5 of 100 runs failed
 ";
     assert_eq!(rollout(&object), expected);
+}
+
+/// Ten minutes of a pod whose runs take one model request each, of 0.7 to 1.4 s; so many start in a window.
+fn ten_minutes_of(revision: &str, pod: &str, runs: u64) -> Evidence {
+    let mut buckets = Histogram::new();
+    (0..runs).for_each(|run| buckets.record(700_000 + 700_000 * run / runs));
+    let metric = |name: &str| {
+        json!({
+            "metric": name, "unit": "Run", "stratum": "", "started": runs, "newSessions": 0, "inFlight": 0,
+            "oldestInFlightMicroseconds": 0, "count": runs, "errors": 0, "sumMicroseconds": 0, "buckets": buckets,
+        })
+    };
+    let metrics = ["AgentRunLatency", "ModelTime", "RequestLatency"].map(metric);
+    let windows: Vec<Value> = (1..=60).map(|id| json!({"id": id, "metrics": metrics})).collect();
+    let evidence = json!({
+        "version": 2, "revision": revision, "pod": pod, "startedAt": "2026-01-01T00:00:00Z", "windows": windows,
+    });
+    serde_json::from_value(evidence).unwrap()
+}
+
+#[test]
+fn an_outlook_says_from_stables_traffic_how_long_verdicts_take_and_which_steps_are_faster() {
+    let mut object = rolling_out(json!({"stable": "1f2e3d4c5b", "canary": "5b4c3d2e1f", "weight": 20}));
+    object.spec.slo.objectives.clear();
+    let pods = [
+        ten_minutes_of("1f2e3d4c5b", "a", 4),
+        ten_minutes_of("1f2e3d4c5b", "b", 4),
+        ten_minutes_of("5b4c3d2e1f", "c", 9),
+    ];
+    let expected = "\
+Outlook at the traffic of the last 10 min, 4.00 runs/s on 2 pods:
+";
+    assert_eq!(outlook(&object, &pods), expected);
+}
+
+#[test]
+fn an_outlook_without_traffic_or_without_a_judge_says_nothing_that_nobody_can_know() {
+    let object = rolling_out(json!({"stable": "1f2e3d4c5b"}));
+    assert_eq!(outlook(&object, &[]), "");
+    let idle = outlook(&object, &[ten_minutes_of("1f2e3d4c5b", "a", 0)]);
+    let row = idle.lines().nth(2).unwrap().split("   ").filter(|cell| !cell.is_empty()).map(str::trim);
+    assert_eq!(row.collect::<Vec<_>>(), ["50 %", "unknown: too little traffic", "not within minSoak"]);
+    assert_eq!(outlook(&agent(2, &[]), &[evidence()]), "", "nobody judges where all traffic switches at once");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
     run.py --judge target/debug/slipway-analysis --rollouts 60 --jobs 2 --rows stalls,lognormal-calls
 
+A rollout's number is its seed: `--first 1000` judges rollouts that a run from 0 has not seen.
 Shares have Clopper-Pearson intervals of 95 %. Uses the standard library only.
 """
 
@@ -84,6 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--judge", required=True, help="path of slipway-analysis")
     parser.add_argument("--rollouts", type=int, default=60, help="rollouts of a row of share 1")
+    parser.add_argument("--first", type=int, default=0, help="number of the first rollout")
     parser.add_argument("--jobs", type=int, default=1, help="rollouts at the same time")
     parser.add_argument("--rows", help="names, separated by commas; all when absent")
     arguments = parser.parse_args()
@@ -97,7 +99,8 @@ def main():
         for name in names:
             row = rows[name]
             count = max(1, round(arguments.rollouts * row.share))
-            results = list(pool.map(judge, [(arguments.judge, row, number) for number in range(count)]))
+            numbers = range(arguments.first, arguments.first + count)
+            results = list(pool.map(judge, [(arguments.judge, row, number) for number in numbers]))
             print(line(row, results), flush=True)
 
 

@@ -52,7 +52,7 @@ const ARROWS: [(&str, Place); 15] = [
         "operator",
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
+    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-vocabulary"])),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 

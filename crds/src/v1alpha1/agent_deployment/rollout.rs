@@ -255,7 +255,11 @@ pub struct RolloutStep {
 #[serde(rename_all = "camelCase")]
 pub struct JudgeSettings {
     /// Tolerated slowdown against stable, or against what profiling predicts. Less than 9.05% counts as 9.05%: below
-    /// that a slightly slower pod looks like a slower revision.
+    /// that a slightly slower pod looks like a slower revision. A promotion needs evidence that no guarded latency is
+    /// slower by as much, over the whole distribution and its tail. Where objectives bound a latency, it needs that at
+    /// the highest of their percentiles too (p99 stands for p99.9). There, among like runs, the canary's must exceed
+    /// stable's percentile plus this less often than stable's exceed the percentile. Where that is false, a promotion
+    /// has a probability of at most 5%, as long as pods of a revision are alike.
     #[serde(default = "default_max_regression")]
     pub max_regression: Percent,
     /// Probability of rolling back a harmless revision, at most `10%`. Beyond that a rollback says little about the

@@ -80,7 +80,7 @@ impl Absolute {
             for (sum, psi) in sums.iter_mut().zip(TILTS) {
                 *sum += fast.ln_e_value(psi);
             }
-            if margins.slow.is_some() {
+            if margins.is_load_alike {
                 let slow = table(objective, pair, 0);
                 self.block[0] = (f64::from(self.block[0]) + slow.excess()) as f32;
                 self.block[1] = (f64::from(self.block[1]) + slow.variance()) as f32;
@@ -117,6 +117,8 @@ pub(super) struct Margins {
     pub fast: u16,
     /// Lane S, buckets; `None` when the arms' loads are too unlike for its narrow margin.
     pub slow: Option<u16>,
+    /// Whether the canary's units were admitted under no more load than those that they are held against.
+    pub is_load_alike: bool,
 }
 
 /// The bucket from which values are certainly above the objective's limit.
@@ -145,6 +147,8 @@ mod tests {
     use super::{Absolute, CountedObjective, Hung, Margins, TILTS, ln_bernoulli};
     use crate::judge::hypergeometric::ln_choose;
 
+    const MARGINS: Margins = Margins { fast: 12, slow: Some(4), is_load_alike: true };
+
     const OBJECTIVE: CountedObjective =
         CountedObjective { metric: Metric::RequestLatency, percentile: Percentile::P95, max_microseconds: 500_000 };
 
@@ -161,7 +165,7 @@ mod tests {
         for _ in 0..60 {
             let (canary, stable) = (histogram(canary.0, canary.1), histogram(stable.0, stable.1));
             absolute.update_one_sample(&OBJECTIVE, &canary, Hung::default());
-            absolute.update_two_sample(&OBJECTIVE, &[(&canary, &stable)], Margins { fast: 12, slow: Some(4) });
+            absolute.update_two_sample(&OBJECTIVE, &[(&canary, &stable)], MARGINS);
             absolute.close_block(1.0);
         }
         absolute.ln_e(false)

@@ -2,7 +2,7 @@
 
 use super::{
     config::OnInconclusive,
-    guard::Evidence,
+    guard::{Evidence, Shortfall},
     pods::PodsFailing,
     rollout::{Judge, MIN_UNITS, PROMOTION_E_VALUE, SILENCE_SECONDS, ln_combined},
     verdict::{Judgement, Reason, Suspect, Verdict},
@@ -48,7 +48,10 @@ impl Judge {
         if elapsed_seconds < max_seconds {
             return (Verdict::Hold, missing);
         }
-        let is_unproven = matches!(missing, Reason::TooFewUnits { .. } | Reason::NotYetNonInferior { .. });
+        let is_unproven = matches!(
+            missing,
+            Reason::TooFewUnits { .. } | Reason::TooFewUnitsAtPercentile { .. } | Reason::NotYetNonInferior { .. }
+        );
         let verdict = match self.config.on_inconclusive {
             OnInconclusive::Pause => Verdict::Hold,
             OnInconclusive::Rollback => Verdict::Rollback,
@@ -108,6 +111,21 @@ impl Judge {
     }
 
     fn not_yet_non_inferior(&self) -> Option<Reason> {
+        self.too_few_at_percentile().or_else(|| self.not_shown_non_inferior())
+    }
+
+    /// Below so many units an equal canary would not be expected to pass either: one that passes has luck. Of several
+    /// metrics the one with the smallest part of what it needs is named.
+    fn too_few_at_percentile(&self) -> Option<Reason> {
+        let part = |short: &Shortfall| short.needed.map_or(0.0, |needed| short.finished as f64 / needed as f64);
+        let short = self.promotion_guards().filter_map(|guard| Some((guard, guard.shortfall_at_percentile()?)));
+        let (guard, worst) = short.min_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)))?;
+        let Shortfall { finished, needed } = worst;
+        let (metric, percentile) = (guard.key.metric, guard.percentile(&self.config));
+        Some(Reason::TooFewUnitsAtPercentile { metric, percentile, finished, needed })
+    }
+
+    fn not_shown_non_inferior(&self) -> Option<Reason> {
         let ln_needed = PROMOTION_E_VALUE.ln();
         self.promotion_guards()
             .filter(|guard| guard.ln_non_inferior() < ln_needed || !guard.is_within_margin_at_percentile())

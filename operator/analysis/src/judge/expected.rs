@@ -2,7 +2,7 @@
 
 use super::{
     config::Step,
-    guard::Guard,
+    guard::{CHAIN_SHARES, Guard},
     process::{Direction, ln_sequential_t},
     rollout::{BLOCK_SECONDS, Judge, MIN_UNITS, PROMOTION_E_VALUE},
 };
@@ -51,7 +51,12 @@ impl Judge {
     /// step, and the median growth of every guard's non-inferiority, at the rate and the shape that stable has shown.
     #[must_use]
     pub fn expected_time_to_verdict(&self, reference: Reference) -> Expectation {
-        let soaks = |of: fn(&Step) -> u64| self.config.steps.iter().map(of).fold(0, u64::saturating_add);
+        self.expected_under(&self.config.steps, reference)
+    }
+
+    /// The same under another schedule.
+    pub(super) fn expected_under(&self, steps: &[Step], reference: Reference) -> Expectation {
+        let soaks = |of: fn(&Step) -> u64| steps.iter().map(of).fold(0, u64::saturating_add);
         let schedule_seconds = soaks(|step| step.max_soak_seconds);
         if self.config.is_first_revision {
             return Expectation::Seconds(soaks(|step| step.min_soak_seconds));
@@ -59,7 +64,7 @@ impl Judge {
         let mut slowest = None;
         for guard in self.promotion_guards() {
             let Some(flow) = Flow::of(guard) else { return Expectation::Unknown };
-            match self.expected_for(&flow, reference) {
+            match expected_for(steps, &flow, reference) {
                 None => return Expectation::Unreachable { seconds: None, schedule_seconds },
                 seconds => slowest = slowest.max(seconds),
             }
@@ -72,48 +77,46 @@ impl Judge {
             Some(seconds) => Expectation::Seconds(seconds),
         }
     }
+}
 
-    /// Walks the schedule block by block.
-    fn expected_for(&self, flow: &Flow, reference: Reference) -> Option<u64> {
-        let last = self.config.steps.iter().rposition(|step| step.weight_percent < 100.0)?;
-        let (mut seconds, mut blocks) = (0, 0_u16);
-        let mut sums = [[0.0; 2]; 2];
-        for (position, step) in self.config.steps.iter().enumerate().take(last + 1) {
-            let weight = step.weight_percent / 100.0;
-            let blocks_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64;
-            let soak = step.min_soak_seconds.max(blocks_needed.saturating_mul(BLOCK_SECONDS));
-            let root = (flow.units_per_block * reference.information(weight)).sqrt();
-            let mut at_step = 0;
-            loop {
-                let ln_e = |[sum, squares]: [f64; 2]| ln_sequential_t(blocks, sum, squares, Direction::Below);
-                let [whole, at_percentile] = sums.map(ln_e);
-                let is_shown = whole - 2.0_f64.ln() >= PROMOTION_E_VALUE.ln()
-                    && (flow.effect_at_percentile.is_none() || at_percentile >= PROMOTION_E_VALUE.ln());
-                if at_step >= soak && (position < last || is_shown) {
-                    break;
-                }
-                (seconds, at_step) = (seconds + BLOCK_SECONDS, at_step + BLOCK_SECONDS);
-                let effects = [flow.effect, flow.effect_at_percentile.unwrap_or(0.0)];
-                for ([sum, squares], z) in sums.iter_mut().zip(effects.map(|effect| effect * root)) {
-                    *sum += z;
-                    *squares += z * z + 1.0;
-                }
-                blocks = blocks.checked_add(1)?;
-                if seconds > HORIZON_SECONDS {
-                    return None;
-                }
+/// Walks the schedule block by block.
+fn expected_for(steps: &[Step], flow: &Flow, reference: Reference) -> Option<u64> {
+    let last = steps.iter().rposition(|step| step.weight_percent < 100.0)?;
+    let (mut seconds, mut blocks) = (0, 0_u16);
+    let (mut sum, mut squares, mut information) = (0.0, 0.0, 0.0);
+    for (position, step) in steps.iter().enumerate().take(last + 1) {
+        let weight = step.weight_percent / 100.0;
+        let blocks_needed = (MIN_UNITS as f64 / (flow.units_per_block * weight)).ceil() as u64;
+        let soak = step.min_soak_seconds.max(blocks_needed.saturating_mul(BLOCK_SECONDS));
+        let root = (flow.units_per_block * reference.information(weight)).sqrt();
+        let mut at_step = 0;
+        loop {
+            let whole = ln_sequential_t(blocks, sum, squares, Direction::Below) + CHAIN_SHARES[0].ln();
+            let is_shown = whole >= PROMOTION_E_VALUE.ln() && information >= flow.needed_at_percentile;
+            if at_step >= soak && (position < last || is_shown) {
+                break;
+            }
+            (seconds, at_step) = (seconds + BLOCK_SECONDS, at_step + BLOCK_SECONDS);
+            let z = flow.effect * root;
+            (sum, squares) = (sum + z, squares + z * z + 1.0);
+            information += 2.0 * root * root * flow.information_at_percentile;
+            blocks = blocks.checked_add(1)?;
+            if seconds > HORIZON_SECONDS {
+                return None;
             }
         }
-        Some(seconds)
     }
+    Some(seconds)
 }
 
 /// Units per block, and the standardised distance of an equal canary from the margin per square root of a unit.
 struct Flow {
     units_per_block: f64,
     effect: f64,
-    /// The same at the objective's percentile, where a promotion needs it.
-    effect_at_percentile: Option<f64>,
+    /// Information at the objective's percentile of a unit of each arm, and what is needed of it; infinite where no
+    /// amount would do.
+    information_at_percentile: f64,
+    needed_at_percentile: f64,
 }
 
 impl Flow {
@@ -129,11 +132,19 @@ impl Flow {
         let effect = |excess: f32, variance: f32| {
             f64::from(excess) / f64::from(variance.max(f32::MIN_POSITIVE)).sqrt() / (stable_units / 2.0).sqrt()
         };
-        let is_bounded = !guard.absolutes.is_empty();
-        (units_per_block > 0.0).then(|| Self {
+        let effect = effect(pace.excess, pace.variance);
+        let (information_at_percentile, needed_at_percentile) = if guard.absolutes.is_empty() {
+            (0.0, 0.0)
+        } else {
+            let contrast = guard.contrast()?;
+            let needed = contrast.needed_information(PROMOTION_E_VALUE.ln(), guard.non_inferior.at.clustering());
+            (contrast.per_unit, needed.unwrap_or(f64::INFINITY))
+        };
+        (units_per_block > 0.0).then_some(Self {
             units_per_block,
-            effect: effect(pace.excess, pace.variance),
-            effect_at_percentile: is_bounded.then(|| effect(pace.excess_at, pace.variance_at)),
+            effect,
+            information_at_percentile,
+            needed_at_percentile,
         })
     }
 }

@@ -1,7 +1,5 @@
 //! Everything the judge knows about one metric: lanes F and S, errors, hanging units, objectives. Pure.
 
-use std::collections::BTreeMap;
-
 use slipway_vocabulary::{
     Percentile,
     evidence::{Histogram, Quantile, bucket},
@@ -9,13 +7,17 @@ use slipway_vocabulary::{
 
 use super::{
     absolute::{Absolute, Margins, Pair, ln_bernoulli},
-    at_percentile::AtPercentile,
+    at_percentile::Contrast,
+    bands::{self, Held},
     config::{Config, CountedObjective},
     hang::{self, Compared, Hang, Hung},
     hypergeometric::Table,
+    non_inferior::NonInferior,
     observation::{Arms, Key},
+    pods::Loading,
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
     role::{Role, role},
+    rollout::{OVERLOAD_BINS, PROMOTION_E_VALUE},
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
 };
@@ -34,13 +36,13 @@ pub(super) const SMALLEST_VARIANCE: f32 = 1.0;
 
 /// Shares of a guard's weight. Errors are few and need the most.
 const ERRORS_SHARE: f64 = 0.43;
-const FAST_SHARE: f64 = 0.17;
-const SLOW_SHARE: f64 = 0.28;
+pub(super) const FAST_SHARE: f64 = 0.17;
+pub(super) const SLOW_SHARE: f64 = 0.28;
 const ABSOLUTE_SHARE: f64 = 0.06;
 const HANG_SHARE: f64 = 0.06;
 
 /// Weights of lane S's chains: the whole distribution, the tail.
-const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];
+pub(super) const CHAIN_SHARES: [f64; 2] = [0.7, 0.3];
 
 /// The kind of harm that a piece of evidence is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +108,16 @@ pub(super) struct Guard {
     pub absolutes: Vec<Absolute>,
     pub canary: Totals,
     pub stable: Totals,
-    pub at_percentile: AtPercentile,
+    pub non_inferior: NonInferior,
     pub pace: Pace,
+}
+
+/// Units that a comparison at a percentile has, as if both arms had as many, and those that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shortfall {
+    pub finished: u64,
+    /// None where no number would do: the pods of an arm differ too much.
+    pub needed: Option<u64>,
 }
 
 /// How a window is to be compared.
@@ -115,8 +125,8 @@ pub(super) struct Guard {
 pub(super) struct Comparison {
     /// Restarts that are due.
     pub due: u16,
-    /// Extra buckets for lane F where loads are too unlike; lane S rests then.
-    pub overload_bins: Option<u16>,
+    /// How the loads of the arms' pods relate.
+    pub loading: Loading,
     /// Windows before this one that nobody has read.
     pub skipped: u64,
     /// Whether a block of lane S ends with this window.
@@ -142,7 +152,7 @@ impl Guard {
             absolutes: (0..objectives).map(|_| Absolute::new()).collect(),
             canary: Totals::default(),
             stable: Totals::default(),
-            at_percentile: AtPercentile::default(),
+            non_inferior: NonInferior::default(),
             pace: Pace::default(),
         }
     }
@@ -173,7 +183,7 @@ impl Guard {
                 *block = [0.0; 2];
             }
         }
-        self.at_percentile.close_block();
+        self.non_inferior.close_block();
         for absolute in &mut self.absolutes {
             absolute.close_block(SMALLEST_VARIANCE);
         }
@@ -182,7 +192,7 @@ impl Guard {
     /// Forgets the current block: its windows and the next ones have different weights.
     pub fn drop_block(&mut self) {
         self.block = [[0.0; 2]; 2];
-        self.at_percentile.block = [0.0; 2];
+        self.non_inferior.drop_block();
         for absolute in &mut self.absolutes {
             absolute.block = [0.0; 2];
         }
@@ -250,33 +260,55 @@ impl Guard {
     }
 
     fn consume_latencies(&mut self, config: &Config, arms: &Arms, comparison: Comparison, hung: Hung) {
-        let margins = self.margins(config, comparison.overload_bins);
+        let margins = self.margins(config, arms, comparison.loading);
+        let is_underloaded = comparison.loading == Loading::Underloaded;
+        let held = if is_underloaded { bands::or_busier(arms) } else { bands::alike(arms) };
         let mut sums = [0.0; COMPONENTS];
-        for (name, canary) in &arms.canary.strata {
-            if let (Some(stratum), Some(stable)) = (self.strata.get(name), arms.stable.strata.get(name)) {
-                let level = nearest_level(Quantile::from(self.percentile(config)));
-                Split::new(stratum, canary, stable, margins.fast).add_ln_e_values(&mut sums);
-                if let Some(margin) = margins.slow {
-                    let split = Split::new(stratum, canary, stable, margin);
-                    self.at_percentile.add(split.excess_at(level));
-                    for (chain, block) in self.block.iter_mut().enumerate() {
-                        add(block, split.excess(chain));
-                    }
-                }
+        for Held { stratum, canary, stable } in &held {
+            let Some(stratum) = self.strata.get(stratum) else { continue };
+            Split::new(stratum, canary, stable, margins.fast).add_ln_e_values(&mut sums);
+            if let Some(margin) = margins.slow {
+                let split = Split::new(stratum, canary, stable, margin);
+                self.block.iter_mut().enumerate().for_each(|(chain, block)| add(block, split.excess(chain)));
             }
         }
         self.fast.update(sums);
+        self.consume_non_inferiority(config, arms);
         self.learn_pace(config, arms, comparison.share);
-        self.consume_objectives(config, arms, margins, hung);
+        self.consume_objectives(config, (arms, &held), margins, hung);
     }
 
-    fn consume_objectives(&mut self, config: &Config, arms: &Arms, margins: Margins, hung: Hung) {
+    /// Whatever the loads, only units that were admitted under alike ones say that the canary is not slower.
+    fn consume_non_inferiority(&mut self, config: &Config, arms: &Arms) {
+        if role(self.key.metric, config.change) != Some(Role::Guard) {
+            return;
+        }
+        let level = nearest_level(Quantile::from(self.percentile(config)));
+        let margin = config.margin_bins + config.predicted_bins(self.key.metric);
+        let has_objective = !self.absolutes.is_empty();
+        for Held { stratum, canary, stable } in bands::alike(arms) {
+            if let Some(stratum) = self.strata.get(stratum) {
+                self.non_inferior.add(&Split::new(stratum, &canary, stable, margin), level, has_objective);
+            }
+        }
+        if has_objective {
+            self.non_inferior.at.compare_pods(arms, &self.strata, (level, margin));
+        }
+    }
+
+    fn consume_objectives(
+        &mut self,
+        config: &Config,
+        (arms, held): (&Arms, &[Held<'_>]),
+        margins: Margins,
+        hung: Hung,
+    ) {
         if self.absolutes.is_empty() {
             return;
         }
         let mut canary = Histogram::new();
         arms.canary.strata.values().for_each(|histogram| canary.merge(histogram));
-        let pairs = pairs(&arms.canary.strata, &arms.stable.strata);
+        let pairs: Vec<Pair<'_>> = held.iter().map(|of| (&*of.canary, of.stable)).collect();
         let objectives = config.objectives.iter().filter(|objective| objective.metric == self.key.metric);
         for (absolute, objective) in self.absolutes.iter_mut().zip(objectives) {
             absolute.update_one_sample(objective, &canary, hung);
@@ -293,21 +325,29 @@ impl Guard {
                 let (excess, variance) = split.excess(0);
                 self.pace.excess += excess as f32;
                 self.pace.variance += variance as f32;
-                let (excess, variance) = split.excess_at(level);
-                self.pace.excess_at += excess as f32;
-                self.pace.variance_at += variance as f32;
+                let at = split.table_at(level);
+                self.pace.excess_at += at.excess() as f32;
+                self.pace.variance_at += at.variance() as f32;
             }
         }
         self.pace.units += (arms.stable.count + arms.canary.count) as f32 / share;
         self.pace.windows = self.pace.windows.saturating_add(1);
     }
 
-    fn margins(&self, config: &Config, overload_bins: Option<u16>) -> Margins {
+    /// The margins of the harm lanes. Where pods of the canary carry more load, they are wider by what stable shows
+    /// that this does; where it shows nothing, or too much, lane S rests.
+    fn margins(&self, config: &Config, arms: &Arms, loading: Loading) -> Margins {
         let predicted = config.predicted_bins(self.key.metric);
-        let fast = FAST_MARGIN_FACTOR * config.margin_bins + predicted;
-        match overload_bins {
-            None => Margins { fast, slow: Some(config.margin_bins + predicted) },
-            Some(bins) => Margins { fast: fast + bins, slow: None },
+        let (fast, slow) = (FAST_MARGIN_FACTOR * config.margin_bins + predicted, config.margin_bins + predicted);
+        match loading {
+            Loading::Unknown | Loading::Underloaded | Loading::Alike => {
+                Margins { fast, slow: Some(slow), is_load_alike: true }
+            }
+            Loading::Overloaded => {
+                let shown = bands::bins_of_an_octave(arms, &self.strata).filter(|bins| *bins < OVERLOAD_BINS);
+                let fast = fast + shown.unwrap_or(OVERLOAD_BINS);
+                Margins { fast, slow: shown.map(|bins| slow + bins), is_load_alike: false }
+            }
         }
     }
 
@@ -318,7 +358,7 @@ impl Guard {
     }
 
     /// The percentile whose own evidence must not contradict a promotion: the strictest objective's, else p95.
-    fn percentile(&self, config: &Config) -> Percentile {
+    pub fn percentile(&self, config: &Config) -> Percentile {
         let strictest = self.objectives(config).map(|(_, objective)| objective.percentile).max();
         strictest.unwrap_or(Percentile::P95)
     }
@@ -333,7 +373,7 @@ impl Guard {
             evidence.push(Evidence { key: self.key, harm, ln_e, weight: if counts { share } else { 0.0 } });
         };
         if role != Role::Errors && !first {
-            let relative = ln_mean(&[(FAST_SHARE, self.fast.ln_e()), (SLOW_SHARE, self.slow_ln_e(Direction::Above))]);
+            let relative = ln_mean(&[(FAST_SHARE, self.fast.ln_e()), (SLOW_SHARE, self.slow_ln_e())]);
             push(Harm::Relative, relative, FAST_SHARE + SLOW_SHARE, guards(&[Role::Guard]));
         }
         if hang::has_cohorts(self.key) && !first {
@@ -352,12 +392,33 @@ impl Guard {
         evidence
     }
 
-    /// The log e-value of non-inferiority: lane S below the margin over the whole distribution and the tail, and with
-    /// an objective on the metric also at the objective's own percentile. A promotion needs both, so the smaller
-    /// counts.
+    /// The log e-value of non-inferiority: over the whole distribution and the tail, and with an objective on the
+    /// metric also at the objective's own percentile. A promotion needs both, so the smaller counts.
     pub fn ln_non_inferior(&self) -> f64 {
-        let whole = self.slow_ln_e(Direction::Below);
-        if self.absolutes.is_empty() { whole } else { whole.min(self.at_percentile.ln_below()) }
+        let whole = self.non_inferior.ln_whole();
+        if self.absolutes.is_empty() { whole } else { whole.min(self.non_inferior.at.ln_below()) }
+    }
+
+    /// What is missing of the units from which an equal canary is expected to be shown at its objective's percentile;
+    /// `None` where there are enough, or where no objective asks.
+    pub fn shortfall_at_percentile(&self) -> Option<Shortfall> {
+        if self.absolutes.is_empty() {
+            return None;
+        }
+        let at = &self.non_inferior.at;
+        let contrast = self.contrast()?;
+        let needed = contrast.needed_information(PROMOTION_E_VALUE.ln(), at.clustering());
+        let information = f64::from(at.information);
+        needed.is_none_or(|needed| information < needed).then(|| Shortfall {
+            finished: contrast.units(information) as u64,
+            needed: needed.map(|needed| contrast.units(needed).ceil() as u64),
+        })
+    }
+
+    /// How far an equal canary lies below the margin at the percentile, as far as stable has shown.
+    pub fn contrast(&self) -> Option<Contrast> {
+        let [excess, variance] = [self.pace.excess_at, self.pace.variance_at].map(f64::from);
+        Contrast::new(excess, variance, self.stable_successes() as f64)
     }
 
     /// Units of stable that finished well.
@@ -372,12 +433,12 @@ impl Guard {
 
     /// Whether the objective's own percentile lies within the margin as far as the data go.
     pub fn is_within_margin_at_percentile(&self) -> bool {
-        self.at_percentile.excess <= 0.0
+        self.non_inferior.at.excess <= 0.0
     }
 
-    fn slow_ln_e(&self, direction: Direction) -> f64 {
-        let [whole, tail] = &self.slow;
-        ln_mean(&[(CHAIN_SHARES[0], whole.ln_e(direction)), (CHAIN_SHARES[1], tail.ln_e(direction))])
+    fn slow_ln_e(&self) -> f64 {
+        let [whole, tail] = self.slow.each_ref().map(|slow| slow.ln_e(Direction::Above));
+        ln_mean(&[(CHAIN_SHARES[0], whole), (CHAIN_SHARES[1], tail)])
     }
 
     /// The share of the canary's finished units that failed, and how many finished.
@@ -385,11 +446,6 @@ impl Guard {
         let Totals { count, errors } = self.canary;
         (count > 0).then(|| (f64::from(errors) / f64::from(count), count))
     }
-}
-
-/// Strata present in both arms.
-fn pairs<'a>(canary: &'a BTreeMap<String, Histogram>, stable: &'a BTreeMap<String, Histogram>) -> Vec<Pair<'a>> {
-    canary.iter().filter_map(|(name, canary)| stable.get(name).map(|stable| (canary, stable))).collect()
 }
 
 /// The log of a weighted mean of e-values given by their logs.

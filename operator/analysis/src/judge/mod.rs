@@ -6,21 +6,24 @@
 //! share. Errors, units that hang, and objectives ([`config::CountedObjective`]) have processes of their own. Each is
 //! an e-process: under "no harm" its expectation never exceeds one, so the judge may decide after every window. It
 //! rolls back when the weighted mean of all reaches `1 / alpha` (Ville's inequality; Ramdas et al., arXiv 2210.01948).
-//! Promotion needs evidence too: that the canary is *not* slower by the margin.
+//! Promotion needs evidence too: that the canary is *not* slower by the margin, at the percentile of an objective too.
 //!
 //! It cannot tell a slower revision from a canary pod that sits on a slower GPU for the whole rollout. The margin of at
 //! least 9 % is there for that.
 
 pub mod absolute;
 mod at_percentile;
+mod bands;
 pub mod config;
 mod decide;
 mod expected;
 pub mod guard;
 pub mod hang;
 pub mod hypergeometric;
+mod non_inferior;
 pub mod observation;
 mod pods;
+pub mod power;
 pub mod process;
 pub mod quantile;
 mod role;

@@ -118,6 +118,17 @@ pub(super) struct ArmSum {
     pub left_out: u64,
     /// Successes per stratum.
     pub strata: BTreeMap<String, Histogram>,
+    /// The same for each pod, where pods are told apart.
+    pub pods: Vec<OfPod>,
+}
+
+/// The successes of a pod in a stratum.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OfPod {
+    /// The hash of the pod's name.
+    pub pod: u32,
+    pub stratum: String,
+    pub values: Histogram,
 }
 
 /// Both arms of one metric in one window.
@@ -144,7 +155,7 @@ impl Arms {
 
     /// Adds an observation. Sums only, so that the order of pods does not matter.
     pub fn add(&mut self, observation: &Observation, taken: Taken<'_>) {
-        let Taken { stratum, errors, oldest_counted } = taken;
+        let Taken { stratum, errors, oldest_counted, pod } = taken;
         let sum = self.of_mut(observation.arm);
         sum.started = sum.started.saturating_add(observation.started.unwrap_or(0));
         sum.has_unknown_starts |= observation.started.is_none();
@@ -161,6 +172,10 @@ impl Arms {
         if let Some(stratum) = stratum
             && !observation.buckets.is_empty()
         {
+            if let Some(pod) = pod {
+                let values = observation.buckets.clone();
+                sum.pods.push(OfPod { pod, stratum: stratum.to_owned(), values });
+            }
             match sum.strata.get_mut(stratum) {
                 Some(histogram) => histogram.merge(&observation.buckets),
                 None => {
@@ -180,6 +195,8 @@ pub(super) struct Taken<'a> {
     pub errors: u64,
     /// The largest age that counts; `None` where all do.
     pub oldest_counted: Option<u64>,
+    /// The hash of its pod's name, where pods are told apart.
+    pub pod: Option<u32>,
 }
 
 /// Whether a stratum holds units served while caches were filling: left out of the comparison of latencies in both
@@ -209,6 +226,13 @@ pub(super) fn has_in_flight_band(stratum: &str) -> bool {
     stratum.split(SEPARATORS).any(is_in_flight_band)
 }
 
+/// The in-flight band of a stratum, where it has one: the first number of that part.
+pub(super) fn in_flight_band(stratum: &str) -> Option<u32> {
+    let band = stratum.split(SEPARATORS).find(|part| is_in_flight_band(part))?;
+    let digits = band.trim_start_matches(|c: char| !c.is_ascii_digit());
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// The stratum without its in-flight band.
 pub(super) fn without_in_flight_band(stratum: &str) -> String {
     let parts: Vec<&str> = stratum.split(SEPARATORS).filter(|part| !is_in_flight_band(part)).collect();
@@ -219,13 +243,19 @@ pub(super) fn without_in_flight_band(stratum: &str) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::{has_in_flight_band, is_cold, without_in_flight_band};
+    use super::{has_in_flight_band, in_flight_band, is_cold, without_in_flight_band};
 
     #[test]
     fn the_in_flight_band_is_found_in_the_name_of_a_stratum() {
         let names = ["miss/p11/f2", "f3", "inflight=4-7", "miss", "", "p11", "fast", "load_2|hit", "3"];
         assert_eq!(names.map(has_in_flight_band), [true, true, true, false, false, false, false, true, true]);
         assert_eq!(names.map(without_in_flight_band), ["miss/p11", "", "", "miss", "", "p11", "fast", "hit", ""]);
+    }
+
+    #[test]
+    fn bands_have_an_order() {
+        let names = ["miss/p11/f2", "inflight=4-7", "miss", "load_12|hit", "99999999999"];
+        assert_eq!(names.map(in_flight_band), [Some(2), Some(4), None, Some(12), None]);
     }
 
     #[test]

@@ -339,8 +339,10 @@ const LIKE_LOAD: f32 = 4.0 / 3.0;
 /// How the load of a canary pod relates to that of a stable pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loading {
-    /// Not known, or lower on canary pods: compare within strata.
-    Unlike,
+    /// Not known: compare within strata.
+    Unknown,
+    /// Lower on canary pods: for harm, a unit of the canary may be held against stable's under more load.
+    Underloaded,
     /// Alike: the in-flight band is an outcome, not a cause, and is left out of the strata.
     Alike,
     /// Higher on canary pods: even within a band the canary has more in flight.
@@ -363,13 +365,13 @@ impl Load {
     /// What earlier windows of the step say.
     pub fn loading(&self) -> Loading {
         if self.pods.iter().any(|pods| *pods < 3.0) || self.started.iter().any(|started| *started <= 0.0) {
-            return Loading::Unlike;
+            return Loading::Unknown;
         }
         let ratio = (self.started[0] / self.pods[0]) / (self.started[1] / self.pods[1]);
         if ratio > LIKE_LOAD {
             Loading::Overloaded
         } else if ratio < 1.0 / LIKE_LOAD {
-            Loading::Unlike
+            Loading::Underloaded
         } else {
             Loading::Alike
         }

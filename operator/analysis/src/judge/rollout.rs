@@ -16,6 +16,7 @@ use super::{
     process::{ln_add, restarts_due},
     role::{Role, role},
     sessions::{LN_SPLIT_ALARM, LN_SPLIT_KEPT, Sessions},
+    strata::hash,
     verdict::{Blame, Judgement, Verdict, blame},
 };
 
@@ -31,8 +32,8 @@ pub const BLOCK_SECONDS: u64 = 60;
 /// Seconds of silence after which there is no evidence, or no traffic.
 pub const SILENCE_SECONDS: u64 = 60;
 
-/// Extra buckets for lane F when canary pods carry more load than stable's. Within an in-flight band of one octave,
-/// latency can still grow by about its square root, 16 buckets.
+/// Extra buckets for lane F when canary pods carry more load than stable's, and stable does not show what that does.
+/// Within an in-flight band of one octave, latency can still grow by about its square root, 16 buckets.
 pub const OVERLOAD_BINS: u16 = 16;
 
 /// The most metrics that are judged; each metric has one unit in practice, and nine are judged.
@@ -266,7 +267,9 @@ impl Judge {
             let stratum = match (loading, is_cold(&observation.stratum)) {
                 (_, true) => None,
                 (Loading::Alike, false) => Some(without_in_flight_band(&observation.stratum)),
-                (Loading::Unlike | Loading::Overloaded, false) => Some(observation.stratum.clone()),
+                (Loading::Unknown | Loading::Underloaded | Loading::Overloaded, false) => {
+                    Some(observation.stratum.clone())
+                }
             };
             is_banded |= has_in_flight_band(&observation.stratum);
             let pod = observation.pod.as_str();
@@ -281,16 +284,18 @@ impl Judge {
                 *left -= errors;
                 errors
             });
-            let taken = Taken { stratum: stratum.as_deref(), errors, oldest_counted };
+            let is_bounded = self.config.objectives.iter().any(|objective| objective.metric == observation.metric);
+            let of_pod = (is_bounded && !pod.is_empty()).then(|| hash(pod));
+            let taken = Taken { stratum: stratum.as_deref(), errors, oldest_counted, pod: of_pod };
             by_key.entry(key(observation)).or_default().add(observation, taken);
         }
-        let is_overloaded = loading == Loading::Overloaded && is_banded;
         let elapsed = self.elapsed(window.end_seconds).saturating_sub(WINDOW_SECONDS);
         let step_elapsed = window.end_seconds.saturating_sub(self.step_opened_seconds);
         let since_last = window.end_seconds.saturating_sub(self.last_seconds) / WINDOW_SECONDS;
         let comparison = Comparison {
             due: restarts_due(elapsed),
-            overload_bins: is_overloaded.then_some(OVERLOAD_BINS),
+            // Without bands nobody says under how much load a unit was admitted.
+            loading: if is_banded { loading } else { Loading::Alike },
             skipped: if self.last_seconds == 0 { 0 } else { since_last.saturating_sub(1) },
             ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
             share: self.compared_share(window) as f32,

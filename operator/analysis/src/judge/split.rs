@@ -105,10 +105,9 @@ impl Split {
         })
     }
 
-    /// The excess of the canary and its variance at one level alone.
-    pub fn excess_at(&self, level: usize) -> (f64, f64) {
-        let table = self.table(0, level + 1);
-        (table.excess(), table.variance())
+    /// The table of the units above one level alone.
+    pub fn table_at(&self, level: usize) -> Table {
+        self.table(0, level + 1)
     }
 }
 

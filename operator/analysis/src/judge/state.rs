@@ -1,10 +1,10 @@
-//! The judge's memory as a string: opaque, versioned, at most 8 KiB. Pure.
+//! The judge's memory as a string: opaque, versioned, at most 10 KiB. Pure.
 //!
 //! Every stored number is a fixed-width integer or an `f32` that the judge itself computes with. So a judge that
-//! resumes from any prefix gives the same bits as one that never stopped. The string is `3:` and the bytes in Z85
+//! resumes from any prefix gives the same bits as one that never stopped. The string is `4:` and the bytes in Z85
 //! (ZeroMQ RFC 32: five printable characters for four bytes, none of which JSON or YAML has to escape). States of
-//! version 2 are read: what they say of hanging units and of the objective's percentile is left behind, because it did
-//! not hold.
+//! versions 2 and 3 are read. What they say of the objective's percentile is left behind, and what version 2 says of
+//! hanging units too, because it did not hold: a promotion collects that evidence again.
 
 pub(crate) mod codec;
 pub(crate) mod codes;
@@ -20,10 +20,10 @@ use self::{
 };
 use super::{
     absolute::Absolute,
-    at_percentile::AtPercentile,
     config::Config,
     guard::{ERROR_MIXTURE, Guard, Pace, Totals},
     hang::{self, Hang},
+    non_inferior::NonInferior,
     observation::Key,
     pods::{Load, MAX_PODS, Pod, Pods},
     process::{RestartProduct, SequentialT},
@@ -35,13 +35,13 @@ use super::{
 };
 
 /// The largest state in bytes: what fits a status field.
-pub const MAX_STATE_BYTES: usize = 8 * 1024;
+pub const MAX_STATE_BYTES: usize = 10 * 1024;
 
 /// Version of the states that are written.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// Versions of the states that are read.
-const READ: codec::Versions = codec::Versions { known: &[2, VERSION], words: "\"2\" or \"3\"" };
+const READ: codec::Versions = codec::Versions { known: &[2, 3, VERSION], words: "\"2\", \"3\" or \"4\"" };
 
 /// Why a stored state is refused. A refused state means a new judge: evidence is lost, the rollout goes on.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -165,6 +165,11 @@ fn has_values(metric: Metric, config: &Config) -> bool {
     role(metric, config.change) != Some(Role::Errors)
 }
 
+/// Whether a promotion needs a guard's non-inferiority.
+fn is_guard(metric: Metric, config: &Config) -> bool {
+    role(metric, config.change) == Some(Role::Guard)
+}
+
 impl Guard {
     fn write(&self, config: &Config, writer: &mut Writer) {
         let Self {
@@ -181,7 +186,7 @@ impl Guard {
             absolutes,
             canary,
             stable,
-            at_percentile,
+            non_inferior,
             pace,
         } = self;
         writer.u8(codes::of_metric(key.metric));
@@ -207,7 +212,9 @@ impl Guard {
             hanging.write(writer);
         }
         writer.list(absolutes, |writer, absolute| absolute.write(writer));
-        at_percentile.write(writer);
+        if is_guard(key.metric, config) {
+            non_inferior.write(writer, !absolutes.is_empty());
+        }
         let Pace { excess, variance, excess_at, variance_at, units, windows } = pace;
         [excess, variance, units, excess_at, variance_at].into_iter().for_each(|sum| writer.f32(*sum));
         writer.u32(*windows);
@@ -244,7 +251,11 @@ impl Guard {
             self.hanging = RestartProduct::read(reader, &hang::MIXTURE)?;
         }
         self.absolutes = reader.list(objectives, Absolute::read)?;
-        self.at_percentile = AtPercentile::read(reader)?;
+        self.non_inferior = match reader.version {
+            2 | 3 => NonInferior::read_earlier(reader, &self.slow, &self.block)?,
+            _ if is_guard(metric, config) => NonInferior::read(reader, objectives > 0)?,
+            _ => NonInferior::default(),
+        };
         self.pace = Pace::read(reader)?;
         Ok(())
     }

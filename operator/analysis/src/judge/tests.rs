@@ -267,7 +267,7 @@ fn too_little_traffic_ends_as_the_policy_says() {
 
 #[test]
 fn a_plan_that_is_predicted_slower_is_judged_by_its_prediction_and_its_objective() {
-    let slower = rollout().slower(2.0);
+    let slower = Rollout { windows_per_step: 120, ..rollout() }.slower(2.0);
     let objective = |max_microseconds| Config {
         predictions: vec![Prediction { metric: Metric::RequestLatency, ratio_percent: 200 }],
         objectives: vec![CountedObjective {

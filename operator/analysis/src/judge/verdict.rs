@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 pub use slipway_vocabulary::RolloutVerdict as Verdict;
-use slipway_vocabulary::evidence::Metric;
+use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{
     guard::{Evidence, Harm},
@@ -65,6 +65,18 @@ pub enum Reason {
         rate: f64,
         /// The limit.
         limit: f64,
+    },
+    /// An objective's percentile has been compared with too few units. Below so many an equal canary is not expected to
+    /// be shown non-inferior either.
+    TooFewUnitsAtPercentile {
+        /// The metric.
+        metric: Metric,
+        /// The objective's percentile.
+        percentile: Percentile,
+        /// Units that were compared, as if both revisions had as many.
+        finished: u64,
+        /// Units per revision that are needed; `None` where pods of a revision differ too much for any number.
+        needed: Option<u64>,
     },
     /// Non-inferiority is not shown yet.
     NotYetNonInferior {
@@ -162,6 +174,7 @@ impl Reason {
             Self::HarmSuspected { .. } => "HarmSuspected",
             Self::PodsFailing { .. } => "PodsFailing",
             Self::ErrorRateExceeded { .. } => "ErrorRateExceeded",
+            Self::TooFewUnitsAtPercentile { .. } => "TooFewUnitsAtPercentile",
             Self::NotYetNonInferior { .. } => "NotYetNonInferior",
             Self::VerdictUnreachable { .. } => "VerdictUnreachable",
             Self::StepPassed { .. } => "StepPassed",
@@ -197,6 +210,15 @@ impl fmt::Display for Reason {
             }
             Self::ErrorRateExceeded { metric, rate, limit } => {
                 write!(f, "{metric} fails in {:.2} % of units, limit {:.2} %", rate * 100.0, limit * 100.0)
+            }
+            Self::TooFewUnitsAtPercentile { metric, percentile, finished, needed: Some(needed) } => {
+                write!(f, "{metric} at {percentile} has {finished} of {needed} comparable units of each revision")
+            }
+            Self::TooFewUnitsAtPercentile { metric, percentile, finished, needed: None } => {
+                write!(
+                    f,
+                    "{metric} at {percentile}: pods of a revision differ too much, after {finished} units of each"
+                )
             }
             Self::NotYetNonInferior { metric, ln_e, ln_needed } => {
                 write!(f, "{metric} has log evidence {ln_e:.2} of {ln_needed:.2}")
@@ -255,7 +277,10 @@ pub fn blame(evidence: &[Evidence], alpha: f64) -> Vec<Blame> {
 mod tests {
     use pretty_assertions::assert_eq;
     use rstest::rstest;
-    use slipway_vocabulary::evidence::{Metric, Unit};
+    use slipway_vocabulary::{
+        Percentile,
+        evidence::{Metric, Unit},
+    };
 
     use super::{Blame, Evidence, Harm, Key, Reason, Suspect, blame};
 
@@ -285,6 +310,13 @@ mod tests {
         assert_eq!(reason.to_string(), "AbsoluteHarm: ModelTime/absolute/2; log evidence 5.00, rollback at 4.61");
         let reason = Reason::Soaking { elapsed_seconds: 30, min_seconds: 600 };
         assert_eq!(reason.to_string(), "Soaking: 30 of 600 s");
+        let (metric, percentile) = (Metric::ModelTime, Percentile::P95);
+        let few = |needed| Reason::TooFewUnitsAtPercentile { metric, percentile, finished: 812, needed }.to_string();
+        let words = "TooFewUnitsAtPercentile: ModelTime at p95 has 812 of 4100 comparable units of each revision";
+        assert_eq!(few(Some(4_100)), words);
+        let words =
+            "TooFewUnitsAtPercentile: ModelTime at p95: pods of a revision differ too much, after 812 units of each";
+        assert_eq!(few(None), words);
         let reason = Reason::PodsFailing { failing: 2, pods: 3, seconds: 60 };
         let words = "PodsFailing: 2 of 3 pods of the canary fail at least half of their units for 60 s, by rule";
         assert_eq!(reason.to_string(), words);

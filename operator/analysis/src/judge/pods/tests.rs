@@ -185,9 +185,9 @@ fn loads_are_alike_when_pods_start_alike() {
         }
         load.loading()
     };
-    assert_eq!(loading([10, 190], [1, 4]), Loading::Unlike);
+    assert_eq!(loading([10, 190], [1, 4]), Loading::Underloaded);
     assert_eq!(loading([40, 160], [1, 4]), Loading::Alike);
     assert_eq!(loading([100, 100], [1, 4]), Loading::Overloaded);
-    assert_eq!(loading([0, 100], [1, 4]), Loading::Unlike);
-    assert_eq!(Load::default().loading(), Loading::Unlike);
+    assert_eq!(loading([0, 100], [1, 4]), Loading::Unknown);
+    assert_eq!(Load::default().loading(), Loading::Unknown);
 }

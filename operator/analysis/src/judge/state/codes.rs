@@ -58,6 +58,11 @@ pub(super) const fn of_arm(arm: Arm) -> u8 {
     }
 }
 
+/// The arm of a code.
+pub(super) const fn arm(code: u8) -> Arm {
+    if code == 1 { Arm::Canary } else { Arm::Stable }
+}
+
 /// The code of a verdict that ends a rollout; 0 for none.
 pub(super) const fn of_decided(verdict: Option<Verdict>) -> u8 {
     match verdict {

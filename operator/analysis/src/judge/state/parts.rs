@@ -9,10 +9,10 @@ use super::{
 };
 use crate::judge::{
     absolute::{self, Absolute},
-    at_percentile::AtPercentile,
+    at_percentile::{AtPercentile, Cluster, MAX_CLUSTERS},
     guard::Pace,
     hang::{self, Hang, MAX_COHORTS},
-    observation::Arm,
+    non_inferior::{Blocks, NonInferior},
     pods::Pod,
     process::{MAX_ACTIVE, Mixture, RestartProduct, SequentialT, Start},
     strata::{LEVELS, Stratum},
@@ -114,29 +114,63 @@ impl Pace {
     }
 }
 
-impl AtPercentile {
-    pub(in crate::judge) fn write(&self, writer: &mut Writer) {
-        let Self { excess, block, blocks, sum, squares } = self;
-        writer.f32(*excess);
-        block.iter().for_each(|sum| writer.f32(*sum));
-        writer.u16(*blocks);
-        writer.f32(*sum);
-        writer.f32(*squares);
+impl NonInferior {
+    pub(in crate::judge) fn write(&self, writer: &mut Writer, has_objective: bool) {
+        let Self { chains, at } = self;
+        for Blocks { blocks, sum, squares, block } in chains {
+            writer.u16(*blocks);
+            [sum, squares, &block[0], &block[1]].into_iter().for_each(|sum| writer.f32(*sum));
+        }
+        let AtPercentile { excess, information, ln_bets, most_pods, pods } = at;
+        [excess, information].into_iter().for_each(|sum| writer.f32(*sum));
+        if has_objective {
+            ln_bets.iter().for_each(|ln_bet| writer.f32(*ln_bet));
+            most_pods.iter().for_each(|most| writer.u8(*most));
+            writer.list(pods, |writer, Cluster { id, arm, excess, variance }| {
+                writer.u8(codes::of_arm(*arm));
+                writer.u16(*id);
+                [excess, variance].into_iter().for_each(|sum| writer.f32(*sum));
+            });
+        }
     }
 
-    pub(in crate::judge) fn read(reader: &mut Reader<'_>) -> Result<Self, StateError> {
-        if reader.version == 2 {
-            // An excess and a variance of which nobody can tell the blocks.
-            reader.take::<8>()?;
-            return Ok(Self::default());
+    pub(in crate::judge) fn read(reader: &mut Reader<'_>, has_objective: bool) -> Result<Self, StateError> {
+        let mut read = Self::default();
+        for of in &mut read.chains {
+            let (blocks, sum, squares) = (reader.u16()?, reader.f32()?, reader.f32()?);
+            *of = Blocks { blocks, sum, squares, block: [reader.f32()?, reader.f32()?] };
         }
-        Ok(Self {
-            excess: reader.f32()?,
-            block: [reader.f32()?, reader.f32()?],
-            blocks: reader.u16()?,
-            sum: reader.f32()?,
-            squares: reader.f32()?,
-        })
+        (read.at.excess, read.at.information) = (reader.f32()?, reader.f32()?);
+        if has_objective {
+            for ln_bet in &mut read.at.ln_bets {
+                *ln_bet = reader.f32()?;
+            }
+            read.at.most_pods = [reader.u8()?, reader.u8()?];
+            read.at.pods = reader.list(MAX_CLUSTERS, |reader| {
+                let (arm, id) = (codes::arm(reader.u8()?), reader.u16()?);
+                Ok(Cluster { id, arm, excess: reader.f32()?, variance: reader.f32()? })
+            })?;
+        }
+        Ok(read)
+    }
+
+    /// Up to version 3 the lanes of harm and of non-inferiority had the same blocks. At the percentile version 2 kept
+    /// sums of which nobody can tell the blocks, and version 3 a sequential t.
+    pub(in crate::judge) fn read_earlier(
+        reader: &mut Reader<'_>,
+        slow: &[SequentialT; 2],
+        block: &[[f32; 2]; 2],
+    ) -> Result<Self, StateError> {
+        if reader.version == 2 {
+            reader.take::<8>().map(drop)?
+        } else {
+            reader.take::<22>().map(drop)?
+        }
+        let of = |chain: usize| {
+            let SequentialT { blocks, sum, squares, .. } = slow[chain];
+            Blocks { blocks, sum, squares, block: block[chain] }
+        };
+        Ok(Self { chains: [of(0), of(1)], at: AtPercentile::default() })
     }
 }
 
@@ -188,7 +222,7 @@ impl Pod {
     }
 
     pub(in crate::judge) fn read(reader: &mut Reader<'_>, now: u64) -> Result<Self, StateError> {
-        let (id, arm) = (reader.u32()?, if reader.u8()? == 1 { Arm::Canary } else { Arm::Stable });
+        let (id, arm) = (reader.u32()?, codes::arm(reader.u8()?));
         let first_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
         let last_seconds = now.saturating_sub(u64::from(reader.u16()?) * WINDOW_SECONDS);
         let pod = Self { last_seconds, ..Self::new(id, arm, first_seconds) };

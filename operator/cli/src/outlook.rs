@@ -1,0 +1,157 @@
+//! What a rollout brings at today's traffic, before it starts and while it runs. Pure.
+//!
+//! Stable's pods have counted an hour of their own latencies. That says when a revision that equals stable would be
+//! promoted, and when a slower one would be found, under the steps of the spec and under fewer of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use slipway_analysis::judge::{
+    Arm, Config, CountedObjective, Expectation, Observation, Reference, Step, Window,
+    config::{MAX_OBJECTIVES, margin_bins},
+    power::{CanaryPods, Outlook, Plan, outlooks},
+};
+use slipway_crds::v1alpha1::{
+    AgentDeployment,
+    agent_deployment::{Baseline, Rollout, RolloutStep, TrafficType},
+};
+use slipway_vocabulary::{
+    LatencyObjective,
+    evidence::{Evidence, Metric, WINDOW_SECONDS, window_end},
+};
+
+use crate::table::{counted, indented, table};
+
+/// How many times as long the model calls of the slower revision take.
+const SLOWER: f64 = 1.5;
+
+/// Shares of the default schedule, in percent.
+const DEFAULT_WEIGHTS: [i32; 3] = [5, 20, 50];
+
+/// The largest share of a canary beside a baseline, in percent.
+const LARGEST_BESIDE_BASELINE: i32 = 33;
+
+/// Whether rollouts of this AgentDeployment are judged.
+pub fn is_judged(object: &AgentDeployment) -> bool {
+    object.spec.rollout.traffic.r#type != TrafficType::BlueGreen
+}
+
+/// Gives the time to a verdict under the steps of the spec and under fewer of them. It is empty if rollouts are not
+/// judged, or no pod of stable has counted anything.
+pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
+    let status = object.status.as_ref().and_then(|status| status.rollout.as_ref());
+    let stable = status.and_then(|rollout| rollout.stable.as_ref());
+    let pods: Vec<&Evidence> = pods.iter().filter(|pod| stable.is_none_or(|stable| pod.revision == *stable)).collect();
+    let windows = windows(&pods);
+    let plan = plan(&object.spec.rollout, pods.len());
+    if !is_judged(object) || windows.is_empty() || plan.steps.is_empty() {
+        return String::new();
+    }
+    let all = outlooks(&config(object, &plan), &windows, &plan, SLOWER);
+    let rows: Vec<_> = all.iter().map(row).collect();
+    let header = ["STEPS", "AN EQUAL REVISION IS PROMOTED AFTER", "ONE 50 % SLOWER IS ROLLED BACK WITHIN"];
+    let max = &object.spec.rollout.judge.max_regression;
+    let mut text = table(&header, &rows);
+    text.push_str(&format!(
+        "equal: shown to be slower by less than {max}; slower: the model calls are, and 95 of 100 are found by then\n"
+    ));
+    if rows.len() > 1 {
+        text.push_str("fewer steps are faster, and a bad revision has more users from the start\n");
+    }
+    format!("Outlook at the traffic of {}:\n{}", traffic(&windows, pods.len()), indented(&text))
+}
+
+/// `the last 60 min: 2.0 runs/s on 4 pods`.
+fn traffic(windows: &[Window], pods: usize) -> String {
+    let seconds = windows.len() as u64 * WINDOW_SECONDS;
+    let of_runs = |observation: &&Observation| observation.metric == Metric::AgentRunLatency;
+    let observed = windows.iter().flat_map(|window| &window.observations).filter(of_runs);
+    let runs: u64 = observed.filter_map(|observation| observation.started).fold(0, u64::saturating_add);
+    let rate = runs as f64 / seconds as f64;
+    format!("the last {} min, {rate:.2} runs/s on {}", seconds.div_ceil(60), counted(pods as u64, "pod"))
+}
+
+/// The windows of all pods, put together in the order of time.
+fn windows(pods: &[&Evidence]) -> Vec<Window> {
+    let mut by_id: BTreeMap<u64, Vec<Observation>> = BTreeMap::new();
+    for pod in pods {
+        let name = format!("{}@{}", pod.pod, pod.started_at);
+        for window in &pod.windows {
+            let observed = window.metrics.iter().map(|metric| Observation::from_evidence(Arm::Stable, &name, metric));
+            by_id.entry(window.id).or_default().extend(observed);
+        }
+    }
+    let window = |(id, observations)| Window {
+        end_seconds: window_end(id),
+        weight_percent: None,
+        reference_percent: None,
+        observations,
+        ended_pods: BTreeSet::new(),
+    };
+    by_id.into_iter().map(window).collect()
+}
+
+/// The steps before the canary takes over, as the operator plans them where there is room for all pods.
+fn plan(rollout: &Rollout, stable_pods: usize) -> Plan {
+    let (reference, largest) = match rollout.baseline {
+        Baseline::MirrorBaseline => (Reference::Baseline, LARGEST_BESIDE_BASELINE),
+        Baseline::Stable => (Reference::Rest, 100),
+    };
+    let defaults = DEFAULT_WEIGHTS.map(RolloutStep::with_weight);
+    let given = if rollout.steps.is_empty() { &defaults[..] } else { &rollout.steps[..] };
+    let mut steps: Vec<Step> = Vec::new();
+    for step in given.iter().filter(|step| step.weight < 100) {
+        let weight_percent = share(rollout.traffic.r#type, step.weight.min(largest), stable_pods);
+        let (min, max) = (step.min_soak.seconds_rounded_up(), step.max_soak.seconds_rounded_up());
+        match steps.last_mut() {
+            // Two steps of the same share are one, for as long as both.
+            Some(last) if last.weight_percent >= weight_percent => {
+                last.min_soak_seconds = last.min_soak_seconds.saturating_add(min);
+                last.max_soak_seconds = last.max_soak_seconds.saturating_add(max);
+            }
+            _ => steps.push(Step { weight_percent, min_soak_seconds: min, max_soak_seconds: max }),
+        }
+    }
+    Plan { steps, stable_pods, canary_pods: CanaryPods::ByWeight, reference }
+}
+
+/// The share that a canary really gets, in percent: of whole pods, or of the route.
+fn share(traffic: TrafficType, weight: i32, stable_pods: usize) -> f64 {
+    let weight = f64::from(weight);
+    match traffic {
+        TrafficType::GatewayAPI | TrafficType::BlueGreen => weight,
+        TrafficType::ReplicaRatio => {
+            let pods = CanaryPods::ByWeight.at(weight / 100.0, stable_pods);
+            100.0 * pods as f64 / (pods + stable_pods) as f64
+        }
+    }
+}
+
+/// How the operator judges, without what depends on the change itself.
+fn config(object: &AgentDeployment, plan: &Plan) -> Config {
+    let judge = &object.spec.rollout.judge;
+    let objectives = object.spec.slo.objectives.iter().take(MAX_OBJECTIVES).map(LatencyObjective::from);
+    Config {
+        steps: plan.steps.clone(),
+        margin_bins: margin_bins(judge.max_regression.ratio()),
+        alpha: judge.false_rollback.ratio().max(1e-6),
+        objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
+        ..Config::default()
+    }
+}
+
+fn row(outlook: &Outlook) -> Vec<String> {
+    let Outlook { plan, promotion, rollback_seconds } = outlook;
+    let steps: Vec<String> = plan.steps.iter().map(|step| format!("{:.0} %", step.weight_percent)).collect();
+    let promoted = match promotion {
+        Expectation::Unknown => "unknown: too little traffic".to_owned(),
+        Expectation::Seconds(seconds) => minutes(*seconds),
+        Expectation::Unreachable { seconds: Some(seconds), .. } => format!("{}, beyond maxSoak", minutes(*seconds)),
+        Expectation::Unreachable { seconds: None, .. } => "more than a week".to_owned(),
+    };
+    let rolled_back = rollback_seconds.map_or_else(|| "not within minSoak".to_owned(), minutes);
+    vec![steps.join(", "), promoted, rolled_back]
+}
+
+fn minutes(seconds: u64) -> String {
+    format!("{} min", seconds.div_ceil(60))
+}
