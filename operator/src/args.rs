@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     controllers::{run_agent_deployments, run_engines, run_profiles},
+    engine::neighbours::Neighbours,
     kube_io::{
         client::{ClientError, connect},
         read::Reader,
@@ -126,6 +127,7 @@ impl Args {
                 leadership,
                 notifier,
                 metrics,
+                neighbours: Neighbours::default(),
                 failures: FailureCounts::default(),
             };
             lead(Arc::new(context), &mut election, &shutdown).await

@@ -31,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
-    agent_deployment, engine,
+    agent_deployment,
+    engine::{self, neighbours::Neighbours},
     kube_io::record::RecordError,
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},
@@ -107,9 +108,11 @@ fn labelled_engine<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGu
     Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
-/// The Engine whose artifact a pod misses in the store.
-fn missed_engine(pod: &Pod) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
-    Some(ObjectRef::new(&lost::missed(pod)?.engine).within(&pod.namespace()?))
+/// The Engine whose artifact a pod misses in the store; it is to see the pod.
+fn missed_engine(pod: &Pod, neighbours: &Neighbours) -> Option<ObjectRef<DeserializeGuard<Engine>>> {
+    let (missed, namespace) = (lost::missed(pod)?, pod.namespace()?);
+    neighbours.forget(&namespace);
+    Some(ObjectRef::new(&missed.engine).within(&namespace))
 }
 
 fn labelled_profile<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<Profile>>> {
@@ -168,11 +171,13 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
 
 /// Runs the controller of Engines until `shutdown`.
 pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
-    let client = context.client.clone();
+    let (client, woken) = (context.client.clone(), Arc::clone(&context));
     Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default())
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_engine(&job))
-        .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_engine(&pod).or_else(|| missed_engine(&pod)))
+        .watches(Api::<Pod>::all(client), ours(), move |pod: Pod| {
+            labelled_engine(&pod).or_else(|| missed_engine(&pod, &woken.neighbours))
+        })
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
         .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })

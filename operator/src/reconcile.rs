@@ -26,6 +26,7 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::{
+    engine::neighbours::Neighbours,
     kube_io::{
         apply::{self, ApplyError},
         read::{ReadError, Reader},
@@ -57,6 +58,8 @@ pub struct Context {
     pub notifier: Notifier,
     /// Counters.
     pub metrics: Metrics,
+    /// What Engines know of their namespaces.
+    pub neighbours: Neighbours,
     /// Failures in a row, by object.
     pub failures: FailureCounts,
 }

@@ -1,3 +1,4 @@
 //! The controller of Engines.
 
+pub mod neighbours;
 pub mod reconcile;

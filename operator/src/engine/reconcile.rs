@@ -3,23 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job, core::v1::Pod};
-use kube::{Resource, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{
     labels::{self, Component},
-    v1alpha1::{AgentDeployment, Engine, Profile},
+    v1alpha1::Engine,
 };
 use slipway_operator_core::{
-    agent_deployment::{engine_users::Users, rollout::revision::Revision},
     engine::{
         decide, lost,
         world::{EngineWorld, Use},
     },
     jobs::view,
-    settings::Settings,
 };
 use slipway_worker_contract::FailureClass;
 
+use super::neighbours::Neighbours;
 use crate::{
     kube_io::{
         jobs::job_views,
@@ -34,20 +33,18 @@ use crate::{
 /// When the API server does not answer or refuses; the controller tries again with a growing back-off.
 pub async fn reconcile(object: Arc<Engine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let observed = observe_engine(&context.reader, &context.settings, &namespace, &object.name_any())
-        .await
-        .map_err(ReconcileError::Observe)?;
+    let observed = observe_engine(&context, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
     let Some((object, world)) = observed else { return Ok(Action::requeue(Duration::from_secs(3600))) };
     let plan = decide::decide(&world);
     carry_out(&context, &object, object.status.as_ref(), plan).await
 }
 
 async fn observe_engine(
-    reader: &Reader,
-    settings: &Arc<Settings>,
+    context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<(Engine, EngineWorld)>, ReadError> {
+    let Context { reader, settings, neighbours, .. } = context;
     let Some(object) = reader.get::<Engine>(namespace, name).await? else { return Ok(None) };
     let Some(owner) = object.controller_owner_ref(&()).filter(|_| object.metadata.deletion_timestamp.is_none()) else {
         return Ok(None);
@@ -57,7 +54,7 @@ async fn observe_engine(
     let pods = reader.list::<Pod>(namespace, &mine).await?;
     let status = object.status.clone().unwrap_or_default();
     let missed_at = match &status.artifact {
-        Some(_) => lost::missed_at(&reader.list::<Pod>(namespace, &ours()).await?, name, &status),
+        Some(_) => lost::missed_at(&neighbours.missed(reader, namespace).await?, name, &status),
         None => None,
     };
     let fetched_at = match status.attempts.last().and_then(|attempt| attempt.failure.as_ref()) {
@@ -77,7 +74,7 @@ async fn observe_engine(
         status,
         jobs: job_views(reader, namespace, (&jobs, &pods), |_| true).await?,
         resource_version: object.resource_version().unwrap_or_default(),
-        used: use_of(reader, &object).await?,
+        used: use_of(reader, neighbours, &object).await?,
         missed_at,
         fetched_at,
     };
@@ -96,21 +93,11 @@ async fn fetched_at(reader: &Reader, namespace: &str, source_digest: &str) -> Re
     Ok(lost::fetched_at(&view::job_views(&jobs, &pods), source_digest))
 }
 
-/// Whether anybody names an Engine. Of one that cannot be read, nobody knows.
-async fn use_of(reader: &Reader, object: &Engine) -> Result<Use, ReadError> {
+/// Whether anybody names an Engine; nobody knows of one that is not ours.
+async fn use_of(reader: &Reader, neighbours: &Neighbours, object: &Engine) -> Result<Use, ReadError> {
     let is_ours = object.labels().get(labels::APP_MANAGED_BY).is_some_and(|manager| manager == labels::MANAGED_BY);
-    let namespace = object.namespace().unwrap_or_default();
     if !is_ours {
         return Ok(Use::Unknown);
     }
-    let agent_deployments = reader.list::<DeserializeGuard<AgentDeployment>>(&namespace, "").await?;
-    let revisions = reader.list::<ControllerRevision>(&namespace, labels::AGENT_DEPLOYMENT).await?;
-    let profiles = reader.list::<DeserializeGuard<Profile>>(&namespace, &ours()).await?;
-    let agent_deployments = agent_deployments.into_iter().map(|object| object.0.ok()).collect::<Option<Vec<_>>>();
-    let revisions = revisions.iter().map(|record| Revision::read(record).ok()).collect::<Option<Vec<_>>>();
-    let profiles = profiles.into_iter().map(|object| object.0.ok()).collect::<Option<Vec<_>>>();
-    let (Some(agent_deployments), Some(revisions), Some(profiles)) = (agent_deployments, revisions, profiles) else {
-        return Ok(Use::Unknown);
-    };
-    Ok(Users { agent_deployments, revisions, profiles }.use_of(&object.name_any()))
+    neighbours.use_of(reader, &object.namespace().unwrap_or_default(), &object.name_any()).await
 }

@@ -1,9 +1,10 @@
 //! Who names an Engine: AgentDeployments, the revisions that they keep, and their campaigns. Pure.
 
+use std::collections::BTreeSet;
+
 use slipway_crds::v1alpha1::{AgentDeployment, Profile};
 
 use super::rollout::revision::Revision;
-use crate::engine::world::Use;
 
 /// Everything that may name an Engine of a namespace.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +18,8 @@ pub struct Users {
 }
 
 impl Users {
-    /// Whether one of them names the Engine. What is being deleted names nothing.
-    pub fn use_of(&self, engine: &str) -> Use {
+    /// The Engines that one of them names. What is being deleted names nothing.
+    pub fn engines(&self) -> BTreeSet<String> {
         let stays = |object: &&AgentDeployment| object.metadata.deletion_timestamp.is_none();
         let statuses = self.agent_deployments.iter().filter(stays).filter_map(|object| object.status.as_ref());
         let considered = statuses.clone().flat_map(|status| &status.engines).map(|choice| &choice.name);
@@ -26,8 +27,7 @@ impl Users {
         let kept = self.revisions.iter().map(|revision| &revision.plan.engine.name);
         let profiles = self.profiles.iter().filter(|profile| profile.metadata.deletion_timestamp.is_none());
         let measured = profiles.flat_map(|profile| &profile.spec.inputs.engines).map(|engine| &engine.name);
-        let mut names = considered.chain(selected).chain(kept).chain(measured);
-        if names.any(|name| name == engine) { Use::Used } else { Use::Unused }
+        considered.chain(selected).chain(kept).chain(measured).cloned().collect()
     }
 }
 
@@ -52,26 +52,25 @@ mod tests {
     }
 
     #[rstest]
-    #[case::considered("{engines: [{name: engine-1, precision: FP32, state: ''}]}", Use::Used)]
+    #[case::considered("{engines: [{name: engine-1, precision: FP32, state: ''}]}", &["engine-1"])]
     #[case::selected(
         "{selected: {displayName: a, engine: engine-1, manifestDigest: '', maxInFlight: 1, why: ''}}",
-        Use::Used
+        &["engine-1"]
     )]
-    #[case::another("{engines: [{name: engine-2, precision: FP32, state: ''}]}", Use::Unused)]
-    #[case::none("{}", Use::Unused)]
-    fn an_engine_is_used_by_whose_status_names_it(#[case] status: &str, #[case] expected: Use) {
-        assert_eq!(users(status).use_of("engine-1"), expected);
+    #[case::none("{}", &[])]
+    fn an_engine_is_used_by_whose_status_names_it(#[case] status: &str, #[case] expected: &[&str]) {
+        assert_eq!(users(status).engines(), expected.iter().map(|&name| name.to_owned()).collect());
     }
 
     #[test]
     fn an_agent_that_is_being_deleted_uses_nothing() {
         let mut users = users("{engines: [{name: engine-1, precision: FP32, state: ''}]}");
         users.agent_deployments[0].metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
-        assert_eq!(users.use_of("engine-1"), Use::Unused);
+        assert_eq!(users.engines(), BTreeSet::new());
     }
 
     #[test]
     fn nobody_uses_an_engine_of_an_empty_namespace() {
-        assert_eq!(Users::default().use_of("engine-1"), Use::Unused);
+        assert_eq!(Users::default().engines(), BTreeSet::new());
     }
 }

@@ -70,14 +70,14 @@ fn ended<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStateTerminat
 
 /// When a pod last missed the artifact that an Engine's status has. What a pod missed before that was recorded says
 /// nothing of it.
-pub fn missed_at(pods: &[Pod], engine: &str, status: &EngineStatus) -> Option<Timestamp> {
+pub fn missed_at(missed: &[Missed], engine: &str, status: &EngineStatus) -> Option<Timestamp> {
     let artifact = status.artifact.as_ref()?;
     let is_of_it = |missed: &Missed| {
         missed.engine == engine
             && missed.manifest_digest == artifact.manifest_digest
             && artifact.recorded_at.as_ref().is_none_or(|recorded| missed.at > recorded.0)
     };
-    pods.iter().filter_map(missed).filter(is_of_it).map(|missed| missed.at).max()
+    missed.iter().filter(|missed| is_of_it(missed)).map(|missed| missed.at).max()
 }
 
 /// When a checkpoint was last fetched, as the Jobs of the namespace say.
