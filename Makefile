@@ -100,6 +100,10 @@ test-api: ## Test against a real API server, in a cluster of its own (root).
 test-scenarios: ## Run all scenarios on a real cluster and record the run (root; two hours, at first with nothing else running).
 	e2e/run.sh choosing measuring api core bad-input quality trtllm no_build operator security prompts profile reprofiling rollout rollout_spared rollout_baseline rollout_edges rollout_disturbed rollout_routes autoscaling prometheus
 
+.PHONY: test-upgrade
+test-upgrade: ## Upgrade the operator of an earlier tree (FROM=commit) beside live agents, on a cluster of its own (root).
+	e2e/upgrade.sh "$(or $(FROM),aeec56f~1)"
+
 .PHONY: bench-judge-agents
 bench-judge-agents: build ## Judge the sealed rollouts of agents and print a table of them (an hour of two cores).
 	operator/evaluation/sealed/run.py --judge $(BIN)/slipway-analysis --rollouts 60 --jobs 2

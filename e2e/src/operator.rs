@@ -152,21 +152,16 @@ impl Operator {
     /// # Errors
     /// When helm refuses, in its own words.
     pub fn configure(&self, setting: &str) -> Outcome<()> {
-        let (program, kubeconfig) = (env::var_os(HELM).unwrap_or_default(), env::var_os(cluster::KUBECONFIG));
-        let chart = path("../charts/slipway");
-        let output = Command::new(program)
-            .arg("--kubeconfig")
-            .arg(kubeconfig.unwrap_or_default())
-            .args(["upgrade", "slipway", "--namespace", NAMESPACE, "--reuse-values", "--wait", "--timeout", "2m"])
-            .args(["--set", setting])
-            .arg(chart)
-            .output();
-        let failure = match output {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-            Err(error) => error.to_string(),
-        };
-        Err(ScenarioError::Refused { what: format!("helm upgrade with {setting}"), failure })
+        let release = ["slipway", "--namespace", NAMESPACE, "--reuse-values", "--wait", "--timeout", "2m"];
+        helm_upgrade("../charts/slipway", &[&release[..], &["--set", setting]].concat())
+    }
+
+    /// Exchanges the CRDs for those of this checkout, as an administrator does before the operator.
+    ///
+    /// # Errors
+    /// When helm refuses, in its own words.
+    pub fn upgrade_definitions(&self) -> Outcome<()> {
+        helm_upgrade("../charts/slipway-crds", &["slipway-crds"])
     }
 
     /// The end of the audit log.
@@ -209,6 +204,18 @@ impl Operator {
             .map_err(|source| ScenarioError::Request { path: path.to_owned(), source })?;
         self.client.request_text(request).await.map_err(|source| refused(&format!("GET {path}"), source))
     }
+}
+
+fn helm_upgrade(chart: &str, arguments: &[&str]) -> Outcome<()> {
+    let (program, kubeconfig) = (env::var_os(HELM).unwrap_or_default(), env::var_os(cluster::KUBECONFIG));
+    let mut helm = Command::new(program);
+    helm.arg("--kubeconfig").arg(kubeconfig.unwrap_or_default()).arg("upgrade").args(arguments).arg(path(chart));
+    let failure = match helm.output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(ScenarioError::Refused { what: format!("helm upgrade {}", arguments.join(" ")), failure })
 }
 
 fn refused(action: &str, source: kube::Error) -> ScenarioError {
