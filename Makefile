@@ -121,6 +121,11 @@ template-parity: ## Compare chat templates with transformers, byte for byte; wri
 	cargo build --workspace --locked --example render_templates
 	e2e/tools/template-parity.py --renderer $(BIN)/examples/render_templates --folder $(SLIPWAY_CACHE)/template-parity --write docs/bench/templates.md
 
+.PHONY: test-clients
+test-clients: ## Run stock clients against the agent runtime; writes docs/bench/clients.md (fetches about 150 MB once).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/clients/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients --write docs/bench/clients.md
+
 .PHONY: parser-parity
 parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).
 	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json

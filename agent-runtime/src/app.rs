@@ -21,8 +21,9 @@ use crate::{
     api::{
         self,
         admission::{Admission, Readiness},
+        kept_runs::KeptRuns,
         run_names::{RunNames, Seal},
-        service::Service,
+        service::{Abilities, Service},
     },
     backend::Backend,
     chat_template::{Checkpoint, ReadCheckpointError},
@@ -112,7 +113,12 @@ impl App {
         let given = config.clone();
         let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
         let prompt = prompts(&config, &tools)?;
-        let takes_sampling = config.engine.takes_sampling();
+        let abilities = Abilities {
+            takes_sampling: config.engine.takes_sampling(),
+            takes_formats: config.engine.takes_formats(),
+            has_chat_template: matches!(prompt, Prompts::Chat(_)),
+            own_tools: config.tools.iter().map(|tool| tool.name.clone()).collect(),
+        };
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
         let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
@@ -146,7 +152,7 @@ impl App {
         };
         let service = Service {
             agent: Arc::new(agent),
-            takes_sampling,
+            abilities,
             agent_name: config.agent_name,
             revision: config.revision,
             admission,
@@ -157,6 +163,7 @@ impl App {
             started_at,
             names,
             outcomes: Arc::default(),
+            kept_runs: KeptRuns::default(),
             evidence_read: Notify::new(),
         };
         Ok(Self {

@@ -21,7 +21,7 @@ pub use slipway_vocabulary::serving::TextDialect;
 pub use chat::ChatTemplate;
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
-pub use schema::{InvalidArguments, Schema, SchemaError};
+pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
 pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
@@ -106,6 +106,14 @@ impl Engine {
         match self.dialect {
             TextDialect::Vllm | TextDialect::OpenAi | TextDialect::SgLang => true,
             TextDialect::Text | TextDialect::Ensemble | TextDialect::LlmApi => false,
+        }
+    }
+
+    /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
+    pub fn takes_formats(&self) -> bool {
+        match self.dialect {
+            TextDialect::OpenAi | TextDialect::SgLang => true,
+            TextDialect::Vllm | TextDialect::Text | TextDialect::Ensemble | TextDialect::LlmApi => false,
         }
     }
 }

@@ -100,13 +100,21 @@ struct Node {
     choices: Option<Vec<Value>>,
     properties: BTreeMap<String, Node>,
     required: Vec<String>,
-    /// What properties without a name must be; nothing if they must not be there.
-    others: Option<Box<Node>>,
+    others: Others,
     items: Option<Box<Node>>,
     bounds: Bounds,
     any_of: Vec<Node>,
     one_of: Vec<Node>,
     all_of: Vec<Node>,
+}
+
+/// What properties must be that have no schema of their own.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Others {
+    #[default]
+    Anything,
+    Fit(Box<Node>),
+    Forbidden,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,18 +138,39 @@ impl Schema {
         if !is_object {
             return Err(SchemaError::NotAnObject);
         }
-        let mut reader = Reader { root: schema, references: Vec::new(), nodes: 0 };
+        let mut reader = Reader::new(schema, Unknown::Refused);
         let mut root = reader.node(schema, "inputSchema", 0)?;
         root.types = vec![Type::Object];
         Ok(Self { root })
     }
 
+    /// Reads the schema of any value. Errors begin with `field`.
+    ///
+    /// # Errors
+    /// [`SchemaError`].
+    pub fn of_value(schema: &Value, field: &str, unknown: Unknown) -> Result<Self, SchemaError> {
+        Ok(Self { root: Reader::new(schema, unknown).node(schema, field, 0)? })
+    }
+
     /// All arguments are texts, and none may be missing.
     pub fn of_texts<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        let text = || Node { types: vec![Type::String], others: Some(Box::default()), ..Node::default() };
+        let text = || Node { types: vec![Type::String], ..Node::default() };
         let properties: BTreeMap<_, _> = names.map(|name| (name.to_owned(), text())).collect();
         let required = properties.keys().cloned().collect();
-        Self { root: Node { types: vec![Type::Object], properties, required, ..Node::default() } }
+        Self {
+            root: Node {
+                types: vec![Type::Object],
+                properties,
+                required,
+                others: Others::Forbidden,
+                ..Node::default()
+            },
+        }
+    }
+
+    /// Allows any value.
+    pub fn anything() -> Self {
+        Self { root: Node::default() }
     }
 
     /// The names of the arguments.
@@ -168,6 +197,17 @@ impl Schema {
         self.root.check_object(arguments, "", 0)
     }
 
+    /// Checks any value.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn check_value(&self, value: &Value) -> Result<(), InvalidArguments> {
+        self.root.check(value, "", 0).map_err(|error| match error.path.as_str() {
+            "" => InvalidArguments { path: "the whole".to_owned(), ..error },
+            _ => error,
+        })
+    }
+
     /// Gives the value that a text stands for, by what the argument may be: dialects without JSON write texts alone.
     pub fn value_of(&self, name: &str, text: &str) -> Value {
         let types = self.root.properties.get(name).map_or(&[][..], |node| &node.types);
@@ -181,11 +221,27 @@ impl Schema {
     }
 }
 
+/// How keywords are treated that are not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// They are refused.
+    Refused,
+    /// They are not checked: somebody else does.
+    Unchecked,
+}
+
 /// Reads one schema and what it refers to.
 struct Reader<'a> {
     root: &'a Value,
+    unknown: Unknown,
     references: Vec<String>,
     nodes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(root: &'a Value, unknown: Unknown) -> Self {
+        Self { root, unknown, references: Vec::new(), nodes: 0 }
+    }
 }
 
 impl Reader<'_> {
@@ -195,11 +251,11 @@ impl Reader<'_> {
             return Err(SchemaError::TooLarge);
         }
         let object = match schema {
-            Value::Bool(true) => return Ok(Node { others: Some(Box::default()), ..Node::default() }),
+            Value::Bool(true) => return Ok(Node::default()),
             Value::Object(object) => object,
             _ => return Err(shape(path, "a schema")),
         };
-        let mut node = Node { others: Some(Box::default()), ..Node::default() };
+        let mut node = Node::default();
         for (keyword, value) in object {
             self.keyword(&mut node, keyword, value, &format!("{path}.{keyword}"), depth)?;
         }
@@ -228,8 +284,8 @@ impl Reader<'_> {
                 };
                 node.properties = named.iter().map(read).collect::<Result<_, _>>()?;
             }
-            "additionalProperties" if value == &Value::Bool(false) => node.others = None,
-            "additionalProperties" => node.others = Some(Box::new(self.node(value, path, depth + 1)?)),
+            "additionalProperties" if value == &Value::Bool(false) => node.others = Others::Forbidden,
+            "additionalProperties" => node.others = Others::Fit(Box::new(self.node(value, path, depth + 1)?)),
             "items" => node.items = Some(Box::new(self.node(value, path, depth + 1)?)),
             "anyOf" => node.any_of = self.nodes(value, path, depth)?,
             "oneOf" => node.one_of = self.nodes(value, path, depth)?,
@@ -238,7 +294,10 @@ impl Reader<'_> {
             // An older name of the same.
             "definitions" => {}
             annotation if ANNOTATIONS.contains(&annotation) => {}
-            bound => return set_bound(&mut node.bounds, bound, value, path),
+            bound => match (set_bound(&mut node.bounds, bound, value, path), self.unknown) {
+                (Err(SchemaError::Unsupported { .. }), Unknown::Unchecked) => {}
+                (read, _) => return read,
+            },
         }
         Ok(())
     }
@@ -316,8 +375,9 @@ impl Node {
         for (name, value) in object {
             match (self.properties.get(name), &self.others) {
                 (Some(node), _) => node.check(value, &within(name), depth + 1)?,
-                (None, Some(others)) => others.check(value, &within(name), depth + 1)?,
-                (None, None) => return Err(invalid(&within(name), "is not allowed".to_owned())),
+                (None, Others::Anything) => {}
+                (None, Others::Fit(others)) => others.check(value, &within(name), depth + 1)?,
+                (None, Others::Forbidden) => return Err(invalid(&within(name), "is not allowed".to_owned())),
             }
         }
         Ok(())

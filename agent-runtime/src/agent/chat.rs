@@ -1,9 +1,12 @@
 //! Prompts by a checkpoint's chat template: a conversation, the tools, and the turns of a run as messages. Pure.
 
+mod client;
+mod offer;
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use minijinja::Value;
-use slipway_runtime_config::{Schema, Tool, ToolKind};
+use slipway_runtime_config::{Schema, Tool};
 use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
@@ -13,34 +16,30 @@ use crate::{
 
 use super::{
     conversation::{Conversation, Turn},
-    dialect::{Arguments, MAX_CALLS_PER_TURN, WrittenCall, choose},
+    dialect::choose,
     grammar::{Observation, ToolCall},
     state::{Call, CallEnd, CallResult, Step},
-    tool_list,
+    wishes::{ClientCall, Wishes},
 };
 
-/// The argument of the calculator.
-pub(super) const EXPRESSION: &str = "expression";
+pub use client::Mistake;
+pub(super) use offer::EXPRESSION;
+use offer::OfferError;
+pub use offer::{Calls, Offer};
 
 /// How an agent's prompts are written, and its turns read.
 pub struct ChatFormat {
     checkpoint: Checkpoint,
     dialect: ToolCallDialect,
     system_prompt: String,
-    tools: BTreeMap<String, KnownTool>,
-    /// The tools for the template.
-    shown: Option<Value>,
+    /// The agent's tools.
+    offer: Arc<Offer>,
+    /// Whether the template shows tools.
+    shows_tools: bool,
     /// Whether the template writes calls and results of tools.
     has_tool_messages: bool,
     /// Whether instructions have a message of their own.
     has_system: bool,
-}
-
-/// What is known of a tool.
-struct KnownTool {
-    schema: Schema,
-    /// The only argument, where the tool takes its text.
-    sole: Option<&'static str>,
 }
 
 /// Why an agent cannot be served with a chat template.
@@ -68,6 +67,11 @@ pub enum ChatFormatError {
 pub struct Talk {
     format: Arc<ChatFormat>,
     conversation: Conversation,
+    wishes: Arc<Wishes>,
+    /// The tools of the run.
+    offer: Arc<Offer>,
+    /// The schema of the answer, if the client named one.
+    schema: Option<Schema>,
     now: Timestamp,
     /// The prompt of the first step.
     first: String,
@@ -82,7 +86,8 @@ impl fmt::Debug for Talk {
 impl PartialEq for Talk {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.format, &other.format)
-            && (&self.conversation, self.now, &self.first) == (&other.conversation, other.now, &other.first)
+            && (&self.conversation, &self.wishes, self.now, &self.first)
+                == (&other.conversation, &other.wishes, other.now, &other.first)
     }
 }
 
@@ -95,7 +100,7 @@ pub struct ChatTurn {
     pub(super) content: String,
     /// What the model thought.
     pub(super) thoughts: String,
-    /// What the model is told in place of results, where its calls had mistakes.
+    /// What the model is told in place of results, where its turn had mistakes.
     pub(super) repair: Option<String>,
 }
 
@@ -111,22 +116,19 @@ impl ChatFormat {
         system_prompt: &str,
         tools: &[Tool],
     ) -> Result<Self, ChatFormatError> {
-        let template = checkpoint.template(!tools.is_empty());
+        // With tools, as clients may bring some.
+        let template = checkpoint.template(true);
         let dialect = dialect.unwrap_or_else(|| choose(template.source()));
         let shows_tools = template.source().contains("tools");
         let has_tool_messages = shows_tools && template.source().contains("tool_calls");
-        let known = tools.iter().map(known).collect::<Result<_, _>>()?;
-        let shown = tool_list::for_template(tools);
-        let mut system_prompt = system_prompt.trim_end().to_owned();
-        if !shows_tools && !tools.is_empty() {
-            let described = tool_list::described(&shown);
-            system_prompt =
-                [system_prompt, described].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
-        }
-        let shown = if shows_tools && !tools.is_empty() { Some(shown) } else { None };
-        let shown = shown.map(|text| chat_template::json(&text)).transpose().map_err(ChatFormatError::Tools)?;
+        let offer = Offer::of_agent(tools, shows_tools).map_err(|error| match error {
+            OfferError::Schema { tool, source } => ChatFormatError::Schema { tool, source },
+            OfferError::Json(source) => ChatFormatError::Tools(source),
+        })?;
+        let system_prompt = system_prompt.trim_end().to_owned();
+        let offer = Arc::new(offer);
         let mut format =
-            Self { checkpoint, dialect, system_prompt, tools: known, shown, has_tool_messages, has_system: true };
+            Self { checkpoint, dialect, system_prompt, offer, shows_tools, has_tool_messages, has_system: true };
         format.probe()?;
         Ok(format)
     }
@@ -135,10 +137,10 @@ impl ChatFormat {
     fn probe(&mut self) -> Result<(), ChatFormatError> {
         let question = |role: &str, text: &str| message(role, Value::from(text));
         let with_system = vec![question("system", "s"), question("user", "q")];
-        if let Err(RenderError::Refused { .. }) = self.render(with_system, Timestamp::default()) {
+        if let Err(RenderError::Refused { .. }) = self.render(with_system, &self.offer, Timestamp::default()) {
             self.has_system = false;
         }
-        let rendered = self.render(vec![question("user", "q")], Timestamp::default());
+        let rendered = self.render(vec![question("user", "q")], &self.offer, Timestamp::default());
         rendered.map(|_| ()).map_err(ChatFormatError::Render)
     }
 
@@ -152,85 +154,147 @@ impl ChatFormat {
         self.checkpoint.begin()
     }
 
+    /// Whether thoughts and answers are messages of their own.
+    fn has_channels(&self) -> bool {
+        self.dialect == ToolCallDialect::Harmony
+    }
+
     /// Opens a run.
     ///
     /// # Errors
     /// The template renders no prompt.
-    pub fn open(self: &Arc<Self>, conversation: &Conversation, now: Timestamp) -> Result<Talk, RenderError> {
-        let first = self.render(self.conversation(conversation), now)?;
-        Ok(Talk { format: Arc::clone(self), conversation: conversation.clone(), now, first })
+    pub fn open(
+        self: &Arc<Self>,
+        conversation: &Conversation,
+        wishes: &Arc<Wishes>,
+        now: Timestamp,
+    ) -> Result<Talk, RenderError> {
+        let offer = match wishes.offered().next() {
+            None => Arc::clone(&self.offer),
+            Some(_) => Arc::new(self.offer.with_clients(wishes, self.shows_tools).map_err(unwritten)?),
+        };
+        let first = self.render(self.conversation(conversation, wishes, &offer), &offer, now)?;
+        let schema = client::schema(&wishes.format);
+        let (format, conversation, wishes) = (Arc::clone(self), conversation.clone(), Arc::clone(wishes));
+        Ok(Talk { format, conversation, wishes, offer, schema, now, first })
     }
 
-    fn render(&self, messages: Vec<Value>, now: Timestamp) -> Result<String, RenderError> {
+    fn render(&self, messages: Vec<Value>, offer: &Offer, now: Timestamp) -> Result<String, RenderError> {
         let prompt = Prompt {
             messages: Value::from(messages),
-            tools: self.shown.clone(),
+            tools: offer.shown.clone(),
             generation_prompt: true,
             now,
             extra: BTreeMap::new(),
         };
-        self.checkpoint.template(!self.tools.is_empty()).render(&prompt)
+        self.checkpoint.template(!offer.is_empty()).render(&prompt)
     }
 
-    fn conversation(&self, conversation: &Conversation) -> Vec<Value> {
-        let both = [self.system_prompt.as_str(), conversation.instructions()];
-        let system = both.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
-        let mut turns: Vec<(&str, String)> = conversation
-            .earlier()
-            .iter()
-            .map(|turn| match turn {
-                Turn::Question(text) => ("user", text.clone()),
-                Turn::Answer(text) => ("assistant", text.clone()),
-            })
-            .collect();
-        turns.push(("user", conversation.last_question().to_owned()));
-        if !system.is_empty() && self.has_system {
-            turns.insert(0, ("system", system));
-        } else if let Some((_, text)) =
-            turns.iter_mut().find(|(role, _)| *role == "user").filter(|_| !system.is_empty())
-        {
-            *text = format!("{system}\n\n{text}");
+    fn conversation(&self, conversation: &Conversation, wishes: &Wishes, offer: &Offer) -> Vec<Value> {
+        let described = offer.described.as_deref().unwrap_or_default();
+        let format = wishes.format.instruction().unwrap_or_default();
+        let parts = [self.system_prompt.as_str(), described, conversation.instructions(), &format];
+        let system = parts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+        let mut messages = Vec::new();
+        let mut in_question = None;
+        match (system.is_empty(), self.has_system) {
+            (true, _) => {}
+            (false, true) => messages.push(message("system", Value::from(system))),
+            (false, false) => in_question = Some(system),
         }
-        turns.into_iter().map(|(role, text)| message(role, Value::from(text))).collect()
-    }
-
-    /// Compares calls with their tools.
-    ///
-    /// # Errors
-    /// What the model should correct.
-    pub fn check(&self, calls: Vec<WrittenCall>) -> Result<Vec<ToolCall>, String> {
-        if calls.len() > MAX_CALLS_PER_TURN {
-            return Err(format!("{} calls in one turn; at most {MAX_CALLS_PER_TURN} are made", calls.len()));
+        let mut earlier = Earlier::default();
+        for turn in conversation.turns() {
+            match turn {
+                Turn::Question(text) => {
+                    let system = in_question.take().map(|system| format!("{system}\n\n"));
+                    let text = system.unwrap_or_default() + text;
+                    messages.push(message("user", Value::from(text)));
+                }
+                Turn::Answer(text) => messages.push(message("assistant", Value::from(text.as_str()))),
+                Turn::Calls { text, thoughts, calls } => {
+                    self.write_calls(&mut earlier, text, thoughts, calls, offer, &mut messages);
+                }
+                Turn::Result { call, text } => self.write_result(&mut earlier, call, text, &mut messages),
+            }
         }
-        calls.into_iter().map(|call| self.check_one(call)).collect()
+        messages
     }
 
-    fn check_one(&self, call: WrittenCall) -> Result<ToolCall, String> {
-        let WrittenCall { name, arguments } = call;
-        let Some(KnownTool { schema, sole }) = self.tools.get(&name) else {
-            let known = self.tools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "none".to_owned() } else { known };
-            return Err(format!("unknown tool {name:?}; the tools are {known}"));
-        };
-        let text = match arguments {
-            Arguments::Json(text) => text,
-            Arguments::Texts(texts) => written_object(schema, texts),
-        };
-        let unreadable = |_| format!("the arguments of {name:?} are not an object of JSON");
-        let object: serde_json::Map<_, _> = serde_json::from_str(&text).map_err(unreadable)?;
-        schema.check(&object).map_err(|problem| format!("the arguments of {name:?} do not fit: {problem}"))?;
-        let input = match sole.and_then(|sole| object.get(sole)?.as_str()) {
-            Some(sole) => sole.to_owned(),
-            None => text,
-        };
-        Ok(ToolCall { name, input })
+    /// Writes calls of the client's tools as the model made them.
+    fn write_calls(
+        &self,
+        earlier: &mut Earlier,
+        text: &str,
+        thoughts: &str,
+        calls: &[ClientCall],
+        offer: &Offer,
+        messages: &mut Vec<Value>,
+    ) {
+        earlier.turns += 1;
+        earlier.open = calls.to_vec();
+        if !self.has_tool_messages {
+            let written = |call: &ClientCall| {
+                let name = serde_json::Value::String(call.name.clone());
+                format!("{{\"name\": {name}, \"arguments\": {}}}", call.arguments)
+            };
+            let calls = calls.iter().map(written);
+            let parts = [text.to_owned()].into_iter().chain(calls).filter(|part| !part.is_empty());
+            messages.push(message("assistant", Value::from(parts.collect::<Vec<_>>().join("\n"))));
+            return;
+        }
+        let calls = calls.iter().enumerate().map(|(index, call)| {
+            let call = ToolCall { name: call.name.clone(), input: call.arguments.clone() };
+            written_call(earlier.identity(index), &call, offer.arguments(&call))
+        });
+        messages.push(with_calls(text, thoughts, calls.collect()));
     }
+
+    fn write_result(&self, earlier: &mut Earlier, call: &str, text: &str, messages: &mut Vec<Value>) {
+        let Some(index) = earlier.open.iter().position(|open| open.id == call) else { return };
+        let name = earlier.open[index].name.clone();
+        messages.push(match self.has_tool_messages {
+            true => result(earlier.identity(index), &name, text),
+            false => message("user", Value::from(format!("Result of {name}: {text}"))),
+        });
+    }
+}
+
+/// Calls of the client's tools that a conversation has.
+#[derive(Default)]
+struct Earlier {
+    turns: u32,
+    open: Vec<ClientCall>,
+}
+
+impl Earlier {
+    /// Apart from the calls of the run itself, which are counted from the other end.
+    fn identity(&self, index: usize) -> String {
+        identity(10_000 - self.turns % 5_000, index)
+    }
+}
+
+fn unwritten(error: OfferError) -> RenderError {
+    let problem = match error {
+        OfferError::Schema { tool, source } => format!("tool {tool:?}: {source}"),
+        OfferError::Json(source) => source.to_string(),
+    };
+    RenderError::Refused { reason: problem }
 }
 
 impl Talk {
     /// How it is written.
     pub(super) fn format(&self) -> &ChatFormat {
         &self.format
+    }
+
+    /// The tools of the run.
+    pub(super) fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// What the client asked for.
+    pub(super) fn wishes(&self) -> &Wishes {
+        &self.wishes
     }
 
     /// The prompt of the first step.
@@ -243,16 +307,19 @@ impl Talk {
     /// # Errors
     /// The template refuses what the run has become.
     pub(super) fn prompt(&self, steps: &[Step]) -> Result<String, RenderError> {
-        let mut messages = self.format.conversation(&self.conversation);
+        let mut messages = self.format.conversation(&self.conversation, &self.wishes, &self.offer);
         let before = messages.len();
-        steps.iter().for_each(|step| self.format.write(step, &mut messages));
-        if messages.len() == before { Ok(self.first.clone()) } else { self.format.render(messages, self.now) }
+        steps.iter().for_each(|step| self.format.write(step, &self.offer, &mut messages));
+        if messages.len() == before {
+            return Ok(self.first.clone());
+        }
+        self.format.render(messages, &self.offer, self.now)
     }
 }
 
 impl ChatFormat {
     /// Adds a finished step: its turn, and what its calls gave.
-    fn write(&self, step: &Step, messages: &mut Vec<Value>) {
+    fn write(&self, step: &Step, offer: &Offer, messages: &mut Vec<Value>) {
         let Some(turn) = &step.chat else { return };
         if let Some(repair) = &turn.repair {
             messages.push(message("assistant", Value::from(self.as_written(step, turn))));
@@ -272,21 +339,14 @@ impl ChatFormat {
         let together = if self.dialect == ToolCallDialect::Llama3Json { 1 } else { step.calls.len() };
         for (group, calls) in step.calls.chunks(together).enumerate() {
             let first = group * together;
-            let is_first = group == 0;
-            messages.push(self.with_calls(
-                if is_first { turn.clone() } else { ChatTurn::default() },
-                step.number,
-                first,
-                calls,
-            ));
+            let (text, thoughts) = if group == 0 { (turn.content.as_str(), turn.thoughts.as_str()) } else { ("", "") };
+            let written = calls.iter().enumerate().map(|(index, call)| {
+                written_call(identity(step.number, first + index), &call.call, offer.arguments(&call.call))
+            });
+            messages.push(with_calls(text, thoughts, written.collect()));
             for (index, call) in calls.iter().enumerate() {
-                let result = observations.get(first + index).map(|result| content(result)).unwrap_or_default();
-                messages.push(Value::from_pairs([
-                    ("role", Value::from("tool")),
-                    ("tool_call_id", Value::from(identity(step.number, first + index))),
-                    ("name", Value::from(call.call.name.as_str())),
-                    ("content", Value::from(result)),
-                ]));
+                let given = observations.get(first + index).map(|given| content(given)).unwrap_or_default();
+                messages.push(result(identity(step.number, first + index), &call.call.name, &given));
             }
         }
     }
@@ -302,58 +362,30 @@ impl ChatFormat {
             marks.iter().find_map(|mark| step.text.rsplit_once(mark)).map_or(step.text.as_str(), |(_, rest)| rest);
         behind.trim().to_owned()
     }
-
-    fn with_calls(&self, turn: ChatTurn, step: u32, first: usize, calls: &[Call]) -> Value {
-        let call = |(index, call): (usize, &Call)| {
-            let function = Value::from_pairs([
-                ("name", Value::from(call.call.name.as_str())),
-                ("arguments", self.arguments(&call.call)),
-            ]);
-            Value::from_pairs([
-                ("type", Value::from("function")),
-                ("id", Value::from(identity(step, first + index))),
-                ("function", function),
-            ])
-        };
-        let calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
-        let content = if turn.content.is_empty() { Value::from(()) } else { Value::from(turn.content) };
-        let mut pairs = vec![("role", Value::from("assistant")), ("content", content)];
-        if !turn.thoughts.is_empty() {
-            pairs.push(("reasoning_content", Value::from(turn.thoughts)));
-        }
-        pairs.push(("tool_calls", Value::from(calls)));
-        Value::from_pairs(pairs)
-    }
-
-    fn arguments(&self, call: &ToolCall) -> Value {
-        match self.tools.get(&call.name).and_then(|tool| tool.sole) {
-            Some(sole) => Value::from_pairs([(sole, Value::from(call.input.as_str()))]),
-            None => chat_template::json(&call.input).unwrap_or_else(|_| Value::from(call.input.as_str())),
-        }
-    }
 }
 
-fn known(tool: &Tool) -> Result<(String, KnownTool), ChatFormatError> {
-    let schema = |source| ChatFormatError::Schema { tool: tool.name.clone(), source };
-    let known = match (&tool.input_schema, &tool.kind) {
-        (Some(written), _) => KnownTool { schema: Schema::of_tool(written).map_err(schema)?, sole: None },
-        (None, ToolKind::Calculator) => {
-            KnownTool { schema: Schema::of_texts([EXPRESSION].into_iter()), sole: Some(EXPRESSION) }
-        }
-        (None, ToolKind::Http(http)) => {
-            let names = http.parameters.iter().map(|parameter| parameter.name.as_str());
-            KnownTool { schema: Schema::of_texts(names), sole: None }
-        }
-    };
-    Ok((tool.name.clone(), known))
+fn with_calls(text: &str, thoughts: &str, calls: Vec<Value>) -> Value {
+    let content = if text.is_empty() { Value::from(()) } else { Value::from(text) };
+    let mut pairs = vec![("role", Value::from("assistant")), ("content", content)];
+    if !thoughts.is_empty() {
+        pairs.push(("reasoning_content", Value::from(thoughts)));
+    }
+    pairs.push(("tool_calls", Value::from(calls)));
+    Value::from_pairs(pairs)
 }
 
-/// An object in the order of its texts.
-fn written_object(schema: &Schema, texts: Vec<(String, String)>) -> String {
-    let pair = |(name, text): (String, String)| {
-        format!("{}:{}", serde_json::Value::String(name.clone()), schema.value_of(&name, &text))
-    };
-    format!("{{{}}}", texts.into_iter().map(pair).collect::<Vec<_>>().join(","))
+fn written_call(id: String, call: &ToolCall, arguments: Value) -> Value {
+    let function = Value::from_pairs([("name", Value::from(call.name.as_str())), ("arguments", arguments)]);
+    Value::from_pairs([("type", Value::from("function")), ("id", Value::from(id)), ("function", function)])
+}
+
+fn result(id: String, name: &str, text: &str) -> Value {
+    Value::from_pairs([
+        ("role", Value::from("tool")),
+        ("tool_call_id", Value::from(id)),
+        ("name", Value::from(name)),
+        ("content", Value::from(text)),
+    ])
 }
 
 fn message(role: &str, content: Value) -> Value {

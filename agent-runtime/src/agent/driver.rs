@@ -25,6 +25,7 @@ use super::{
     state::{Call, CallId, Limits, ModelError, Opening, State, Step},
     step::{Action, Event, EventKind, step},
     timings::progress,
+    wishes::Wishes,
 };
 
 /// An agent, ready to run.
@@ -56,10 +57,14 @@ pub struct RunRequest {
     pub opening: Opening,
     /// How the client wants tokens chosen.
     pub sampling: Sampling,
+    /// What else the client asks for.
+    pub wishes: Arc<Wishes>,
     /// The client's limit on tokens, if it named one.
     pub max_tokens: Option<u32>,
     /// Ends the run early when the pod cannot wait for it.
     pub shutdown: CancellationToken,
+    /// Ends the run when its client says so.
+    pub cancel: CancellationToken,
 }
 
 /// What happens in a run, as it happens. The last event is `Finished`.
@@ -69,6 +74,8 @@ pub enum RunEvent {
     Progress(Progress),
     /// A model call was made: the step's number.
     StepStarted(u32),
+    /// The next part of the model's thoughts.
+    ThoughtsDelta(String),
     /// The next part of the answer.
     AnswerDelta(String),
     /// The model finished the step's turn.
@@ -91,7 +98,7 @@ impl Agent {
                 max_tokens: request.max_tokens,
             };
             let mut io = RunIo::new(&self, &request);
-            let mut state = State::new(request.opening, limits);
+            let mut state = State::new(request.opening, limits).with_stops(&request.wishes);
             let mut event = EventKind::Admitted;
             while state.finished().is_none() {
                 let before = Glimpse::of(&state);
@@ -102,6 +109,7 @@ impl Agent {
                 if actions.iter().any(|action| io.is_irrevocable(action)) {
                     state.note_side_effects();
                 }
+                io.generation.guide = state.guide().cloned();
                 actions.into_iter().for_each(|action| io.perform(action));
                 if state.finished().is_some() {
                     break;
@@ -120,6 +128,7 @@ struct RunIo {
     /// What all of its generations share.
     generation: Generation,
     shutdown: CancellationToken,
+    cancel: CancellationToken,
     /// Fires when the run's time is up.
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
@@ -137,6 +146,7 @@ impl RunIo {
             tools: Arc::clone(&agent.tools),
             generation: generation(agent, request),
             shutdown: request.shutdown.clone(),
+            cancel: request.cancel.clone(),
             deadline: Box::pin(tokio::time::sleep(agent.run_timeout)),
             timeout: agent.run_timeout,
             model: None,
@@ -152,6 +162,7 @@ impl RunIo {
             Action::CallModel { .. }
             | Action::CancelModel
             | Action::CancelTool(_)
+            | Action::EmitThoughts(_)
             | Action::EmitAnswer(_)
             | Action::Finish => false,
         }
@@ -177,8 +188,8 @@ impl RunIo {
                     abort.abort();
                 }
             }
-            // Both have become events of the stream already.
-            Action::EmitAnswer(_) | Action::Finish => {}
+            // They have become events of the stream already.
+            Action::EmitThoughts(_) | Action::EmitAnswer(_) | Action::Finish => {}
         }
     }
 
@@ -192,6 +203,7 @@ impl RunIo {
                     return EventKind::DeadlinePassed { milliseconds };
                 }
                 () = self.shutdown.cancelled() => return EventKind::ShutDown,
+                () = self.cancel.cancelled() => return EventKind::Cancelled,
                 event = next_piece(&mut self.model), if self.model.is_some() => return event,
                 Some(result) = self.running.next(), if !self.running.is_empty() => {
                     if let Ok((call, observation)) = result {
@@ -213,7 +225,8 @@ fn generation(agent: &Agent, request: &RunRequest) -> Generation {
         (Prompts::Transcript(_) | Prompts::Chat(_), _) => (vec![STOP_WORD.into()], PromptForm::Plain),
     };
     let sampling = request.sampling.or(agent.sampling);
-    Generation { id: request.id.clone(), stop_words, form, sampling, ..Generation::default() }
+    let logprobs = request.wishes.logprobs;
+    Generation { id: request.id.clone(), stop_words, form, sampling, logprobs, ..Generation::default() }
 }
 
 async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendError>>>) -> EventKind {
@@ -270,6 +283,7 @@ fn changes(before: &Glimpse, after: &State, actions: &[Action]) -> Vec<RunEvent>
     let progress = progress(after);
     events.extend((before.progress != progress).then_some(RunEvent::Progress(progress)));
     let deltas = actions.iter().filter_map(|action| match action {
+        Action::EmitThoughts(text) => Some(RunEvent::ThoughtsDelta(text.clone())),
         Action::EmitAnswer(text) => Some(RunEvent::AnswerDelta(text.clone())),
         _ => None,
     });

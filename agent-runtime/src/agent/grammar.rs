@@ -105,6 +105,15 @@ pub enum MalformedTurn {
         /// What the model was told.
         problem: String,
     },
+    /// No call, after the model was told that the client demands one.
+    #[error("it called no tool, which tool_choice demands")]
+    NoCall,
+    /// An answer in another format than the client's, after the model was told so.
+    #[error("its answer does not fit response_format: {problem}")]
+    BadFormat {
+        /// What is wrong.
+        problem: String,
+    },
     /// The limit on tokens ended it within its thoughts.
     #[error("its thoughts were cut off by the limit on tokens; raise maxOutputTokens")]
     ThoughtsCutOff,
@@ -125,6 +134,8 @@ impl MalformedTurn {
             Self::AnswerAfterAction => "answer_after_action",
             Self::TooManyCalls { .. } => "too_many_calls",
             Self::BadCalls { .. } => "bad_calls",
+            Self::NoCall => "no_call",
+            Self::BadFormat { .. } => "bad_format",
             Self::ThoughtsCutOff => "thoughts_cut_off",
             Self::CutOff => "cut_off",
         }

@@ -1,7 +1,7 @@
 //! Agent runs: how prompts are written and turns are read, the pure loop, and the driver that does what the loop
 //! decides.
 //!
-//! Reading order: [`grammar`], [`conversation`], [`prompt`], [`dialect`], [`chat`], [`state`], [`room`],
+//! Reading order: [`grammar`], [`wishes`], [`conversation`], [`prompt`], [`dialect`], [`chat`], [`state`], [`room`],
 //! [`step`](mod@step), [`timings`], [`driver`].
 
 pub mod chat;
@@ -15,6 +15,7 @@ pub mod state;
 pub mod step;
 pub mod timings;
 mod tool_list;
+pub mod wishes;
 
 pub use chat::ChatFormat;
 pub use conversation::{Conversation, ConversationError, Message, Role, Turn};
@@ -22,3 +23,4 @@ pub use driver::{Agent, RunEvent, RunRequest};
 pub use grammar::Observation;
 pub use prompt::Prompts;
 pub use state::{CallId, Failure, Limits, Opening, Outcome, SideEffects, State};
+pub use wishes::{AnswerFormat, ClientCall, ClientTool, ToolChoice, Wishes};

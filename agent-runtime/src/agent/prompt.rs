@@ -6,7 +6,7 @@ use slipway_runtime_config::{PromptTemplate, PromptValues};
 
 use crate::{chat_template::RenderError, clock::Timestamp};
 
-use super::{chat::ChatFormat, conversation::Conversation, state::Opening};
+use super::{chat::ChatFormat, conversation::Conversation, state::Opening, wishes::Wishes};
 
 /// What writes an agent's prompts.
 #[derive(Clone)]
@@ -33,12 +33,20 @@ impl Prompts {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(&self, conversation: &Conversation, now: Timestamp) -> Result<Opening, OpenError> {
+    pub fn open(
+        &self,
+        conversation: &Conversation,
+        wishes: &Arc<Wishes>,
+        now: Timestamp,
+    ) -> Result<Opening, OpenError> {
         match self {
             Self::Transcript(builder) => {
                 builder.render(conversation).map(Opening::Transcript).map_err(OpenError::Transcript)
             }
-            Self::Chat(format) => format.open(conversation, now).map(Opening::Chat).map_err(OpenError::Chat),
+            Self::Chat(format) => format
+                .open(conversation, wishes, now)
+                .map(|talk| Opening::Chat(Box::new(talk)))
+                .map_err(OpenError::Chat),
         }
     }
 }
@@ -60,6 +68,12 @@ pub enum PromptError {
     /// Earlier turns.
     #[error("has earlier turns, and this agent's promptTemplate holds one question only; send a single user message")]
     OneQuestionOnly,
+    /// Calls of the client's tools.
+    #[error(
+        "has calls of tools of yours, and this agent's prompts are ReAct transcripts, which hold none; send user and \
+         assistant texts only"
+    )]
+    NoCalls,
     /// The client's instructions.
     #[error("has instructions, and this agent's promptTemplate has no {{systemPrompt}}; send no system message")]
     NoInstructions,
@@ -72,7 +86,10 @@ impl PromptBuilder {
     /// # Errors
     /// See [`PromptError`].
     pub fn render(&self, conversation: &Conversation) -> Result<String, PromptError> {
-        if !conversation.earlier().is_empty() && !self.template.takes_conversation() {
+        if conversation.has_calls() {
+            return Err(PromptError::NoCalls);
+        }
+        if conversation.turns().len() > 1 && !self.template.takes_conversation() {
             return Err(PromptError::OneQuestionOnly);
         }
         let instructions = conversation.instructions_text();

@@ -3,7 +3,7 @@
 use slipway_runtime_config::metrics::RunOutcome;
 
 use crate::{
-    backend::{BackendError, EngineFault, FinishReason},
+    backend::{BackendError, EngineFault, FinishReason, Guide, TokenLogprob, tokens::StopWords},
     chat_template::RenderError,
     clock::Timestamp,
 };
@@ -12,6 +12,7 @@ use super::{
     chat::{ChatTurn, Talk},
     dialect,
     grammar::{self, MalformedTurn, Observation, ToolCall, TurnReader},
+    wishes::{ClientCall, Wishes},
 };
 
 /// What bounds a run.
@@ -30,8 +31,12 @@ pub struct Limits {
 pub struct State {
     pub(super) limits: Limits,
     pub(super) opening: Opening,
-    /// All text of a chat's turns so far, as it was handed out.
+    /// All text of a chat's turns so far, as it was handed out. Of a transcript only where the client names stops.
     pub(super) said: String,
+    /// Where the client wants the answer to end.
+    pub(super) stops: Option<StopWords>,
+    /// What the engine holds the present turn to.
+    pub(super) guide: Option<Guide>,
     pub(super) started_at: Timestamp,
     /// The steps begun so far.
     pub(super) steps: Vec<Step>,
@@ -47,7 +52,7 @@ pub enum Opening {
     /// The rendered template. Turns follow it in the transcript.
     Transcript(String),
     /// A conversation, for the checkpoint's chat template.
-    Chat(Talk),
+    Chat(Box<Talk>),
 }
 
 impl From<&str> for Opening {
@@ -96,8 +101,14 @@ pub struct Step {
     pub text: String,
     /// Tokens of its prompt, where they are counted.
     pub prompt_tokens: Option<u32>,
+    /// How many of these the engine had in its cache, where it says so.
+    pub cached_tokens: Option<u32>,
     /// Tokens it wrote, so far.
     pub output_tokens: u32,
+    /// How many of these are thoughts.
+    pub reasoning_tokens: u32,
+    /// Its tokens and their probabilities, where the client asked for them.
+    pub logprobs: Vec<TokenLogprob>,
     /// When the call was made.
     pub sent_at: Timestamp,
     /// When its first token came, and how many tokens came with it.
@@ -169,6 +180,13 @@ pub enum Outcome {
         /// `Length` when the limit on tokens cut it short.
         finish: FinishReason,
     },
+    /// With calls of the client's tools.
+    Called {
+        /// What the agent said before.
+        text: String,
+        /// The calls, at least one. Who hands them out names them.
+        calls: Vec<ClientCall>,
+    },
     /// Without one.
     Failed(Failure),
 }
@@ -196,6 +214,23 @@ pub enum Failure {
         /// What is wrong.
         reason: MalformedTurn,
     },
+    /// The model did not do what the client asks for, though it was told so.
+    #[error("the model did not do in step {step} what the request asks for: {reason}")]
+    Unmet {
+        /// The step.
+        step: u32,
+        /// What is wrong.
+        reason: MalformedTurn,
+    },
+    /// The engine does not do what the client asks for.
+    #[error("the engine refuses what the request asks for: {error}")]
+    Refused {
+        /// What the engine says.
+        error: ModelError,
+    },
+    /// The client has cancelled the run.
+    #[error("the run was cancelled")]
+    Cancelled,
     /// The chat template refuses what the run has become.
     #[error("the prompt of step {step} cannot be written: {problem}")]
     Prompt {
@@ -239,6 +274,7 @@ impl Failure {
             Self::Model { error, .. } if error.is_unavailable => RunOutcome::ModelUnavailable,
             Self::Prompt { .. } | Self::Model { .. } => RunOutcome::ModelError,
             Self::ContextLength { .. } => RunOutcome::ContextLengthExceeded,
+            Self::Unmet { .. } | Self::Refused { .. } | Self::Cancelled => RunOutcome::Cancelled,
             Self::Timeout { .. } => RunOutcome::RunTimeout,
             Self::CutByShutdown => RunOutcome::ShuttingDown,
         }
@@ -246,7 +282,11 @@ impl Failure {
 
     /// A bounded label, also the `code` of an error answer.
     pub fn kind(&self) -> &'static str {
-        self.outcome().as_str()
+        match self {
+            Self::Unmet { .. } => "request_unmet",
+            Self::Refused { .. } => "request_refused",
+            failure => failure.outcome().as_str(),
+        }
     }
 }
 
@@ -282,12 +322,26 @@ impl State {
             limits,
             opening,
             said: String::new(),
+            stops: None,
+            guide: None,
             started_at: Timestamp::default(),
             steps: Vec::new(),
             phase: Phase::New,
             side_effects: SideEffects::None,
             answer_began_at: None,
         }
+    }
+
+    /// The same run, whose answer ends where the client wants.
+    #[must_use]
+    pub fn with_stops(mut self, wishes: &Wishes) -> Self {
+        self.stops = (!wishes.stops.is_empty()).then(|| StopWords::new(wishes.stops.clone()));
+        self
+    }
+
+    /// What the engine holds the present turn to.
+    pub fn guide(&self) -> Option<&Guide> {
+        self.guide.as_ref()
     }
 
     /// Notes that a tool is called that must not be called twice.
@@ -348,6 +402,52 @@ impl State {
         counted.filter(|_| !self.steps.is_empty())
     }
 
+    /// Tokens of prompts that the engine had in its cache, in all steps; nothing where it does not say.
+    pub fn cached_tokens(&self) -> Option<u32> {
+        self.steps.iter().filter_map(|step| step.cached_tokens).reduce(u32::saturating_add)
+    }
+
+    /// Tokens of thoughts in all steps.
+    pub fn reasoning_tokens(&self) -> u32 {
+        self.steps.iter().fold(0, |total, step| total.saturating_add(step.reasoning_tokens))
+    }
+
+    /// What the model thought in all steps, an empty line between two.
+    pub fn thoughts(&self) -> String {
+        let thoughts = self.steps.iter().filter_map(|step| Some(step.chat.as_ref()?.thoughts.as_str()));
+        thoughts.filter(|thoughts| !thoughts.is_empty()).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Whether the client asked for probabilities of tokens.
+    pub fn wants_logprobs(&self) -> bool {
+        match &self.opening {
+            Opening::Chat(talk) => talk.wishes().logprobs.is_some(),
+            Opening::Transcript(_) => false,
+        }
+    }
+
+    /// The tokens of the answer and their probabilities. Where the tokens do not add up to the last turn's text, it is
+    /// all of that turn.
+    pub fn logprobs(&self) -> &[TokenLogprob] {
+        let Some(step) = self.steps.last() else { return &[] };
+        let all = step.logprobs.as_slice();
+        let content = step.chat.as_ref().map_or("", |chat| chat.content.as_str());
+        let adds_up = all.iter().map(|token| token.token.len()).sum::<usize>() == step.text.len();
+        let Some(begin) = step.text.rfind(content).filter(|_| adds_up) else { return all };
+        let mut ends = all.iter().scan(0, |end, token| {
+            *end += token.token.len();
+            Some(*end)
+        });
+        let first = ends.position(|end| end > begin).unwrap_or(all.len());
+        let count = all[first..].iter().scan(0, |length, token| {
+            let before = *length;
+            *length += token.token.len();
+            Some(before)
+        });
+        let count = count.take_while(|before| *before < content.len()).count();
+        &all[first..first + count]
+    }
+
     /// Tokens written in all steps.
     pub fn output_tokens(&self) -> u32 {
         self.steps.iter().fold(0, |total, step| total.saturating_add(step.output_tokens))
@@ -360,7 +460,10 @@ impl Step {
             number,
             text: String::new(),
             prompt_tokens: None,
+            cached_tokens: None,
             output_tokens: 0,
+            reasoning_tokens: 0,
+            logprobs: Vec::new(),
             sent_at,
             first_token: None,
             model_finished_at: None,

@@ -1,9 +1,10 @@
 //! The agent loop as a function of events. Pure: what happens next is decided here, and done by the driver.
 
 mod chat;
+mod stops;
 
 use crate::{
-    backend::{EngineFault, FinishReason, Piece},
+    backend::{EngineFault, FinishReason, Piece, tokens::Passed},
     clock::Timestamp,
 };
 
@@ -49,6 +50,8 @@ pub enum EventKind {
     },
     /// The pod is shutting down and cannot wait any longer.
     ShutDown,
+    /// The client wants no answer any more.
+    Cancelled,
 }
 
 /// Something to be done for a run.
@@ -74,6 +77,8 @@ pub enum Action {
     },
     /// Stop a tool.
     CancelTool(CallId),
+    /// Hand the next part of the model's thoughts to the client.
+    EmitThoughts(String),
     /// Hand the next part of the answer to the client.
     EmitAnswer(String),
     /// The run is over.
@@ -105,6 +110,7 @@ pub fn step(state: &mut State, event: Event) -> Vec<Action> {
             stop(state, Failure::Timeout { milliseconds }, at)
         }
         (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::ShutDown) => stop(state, Failure::CutByShutdown, at),
+        (Phase::New | Phase::Model(_) | Phase::Tools, EventKind::Cancelled) => stop(state, Failure::Cancelled, at),
         (
             Phase::New | Phase::Model(_) | Phase::Tools | Phase::Finished { .. },
             EventKind::Admitted
@@ -112,7 +118,8 @@ pub fn step(state: &mut State, event: Event) -> Vec<Action> {
             | EventKind::ModelFailed(_)
             | EventKind::ToolFinished { .. }
             | EventKind::DeadlinePassed { .. }
-            | EventKind::ShutDown,
+            | EventKind::ShutDown
+            | EventKind::Cancelled,
         ) => Vec::new(),
     };
     note_answer(state, &actions, at);
@@ -122,7 +129,8 @@ pub fn step(state: &mut State, event: Event) -> Vec<Action> {
 /// Notes when the answer began: with its first part, or with the end of a run whose answer came in one piece.
 fn note_answer(state: &mut State, actions: &[Action], at: Timestamp) {
     let is_part = |action: &Action| matches!(action, Action::EmitAnswer(text) if !text.is_empty());
-    let is_answered = matches!(&state.phase, Phase::Finished { outcome: Outcome::Answered { .. }, .. });
+    let is_answered =
+        matches!(&state.phase, Phase::Finished { outcome: Outcome::Answered { .. } | Outcome::Called { .. }, .. });
     if state.answer_began_at.is_none() && (is_answered || actions.iter().any(is_part)) {
         state.answer_began_at = Some(at);
     }
@@ -151,6 +159,7 @@ fn ask_model(state: &mut State, step: u32, prompt: String) -> Action {
         Opening::Transcript(_) => Reader::Transcript(TurnReader::default()),
         Opening::Chat(talk) => Reader::Chat(dialect::Turn::new(talk.format().dialect(), &prompt)),
     };
+    state.guide = chat::guide(state, &prompt);
     state.phase = Phase::Model(Box::new(reader));
     let Limits { max_steps: _, max_tokens_per_step, max_tokens } = state.limits;
     let left = max_tokens.map(|max_tokens| max_tokens.saturating_sub(state.output_tokens()));
@@ -180,13 +189,21 @@ fn ask_with_less(state: &mut State, error: &ModelError) -> Option<Action> {
 }
 
 fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Timestamp) -> Vec<Action> {
-    let Piece { text, prompt_tokens, output_tokens, finish } = piece;
-    let new = match reader.as_mut() {
-        Reader::Transcript(reader) => reader.push(&text),
-        Reader::Chat(turn) => turn.push(&text),
+    let Piece { text, prompt_tokens, cached_tokens, output_tokens, logprobs, finish } = piece;
+    let (new, thoughts, has_thought) = match reader.as_mut() {
+        Reader::Transcript(reader) => (reader.push(&text), None, false),
+        Reader::Chat(turn) => {
+            let before = turn.thought_bytes();
+            (turn.push(&text), turn.new_thoughts(), turn.thought_bytes() > before)
+        }
     };
     if let Some(step) = state.steps.last_mut() {
         step.prompt_tokens = prompt_tokens.or(step.prompt_tokens);
+        step.cached_tokens = cached_tokens.or(step.cached_tokens);
+        step.logprobs.extend(logprobs);
+        if has_thought && new.is_none() {
+            step.reasoning_tokens += output_tokens.saturating_sub(step.output_tokens);
+        }
         step.output_tokens = step.output_tokens.max(output_tokens);
         if step.first_token.is_none() && (output_tokens > 0 || !text.is_empty()) {
             step.first_token = Some(FirstToken { at, tokens: output_tokens });
@@ -198,7 +215,7 @@ fn take_piece(state: &mut State, mut reader: Box<Reader>, piece: Piece, at: Time
     }
     match *reader {
         Reader::Transcript(reader) => go_on_with_transcript(state, reader, new, finish, at),
-        Reader::Chat(turn) => chat::go_on(state, turn, new, finish, at),
+        Reader::Chat(turn) => chat::go_on(state, turn, chat::New { text: new, thoughts }, finish, at),
     }
 }
 
@@ -209,7 +226,12 @@ fn go_on_with_transcript(
     finish: Option<FinishReason>,
     at: Timestamp,
 ) -> Vec<Action> {
-    let mut actions: Vec<_> = answer.map(Action::EmitAnswer).into_iter().collect();
+    let mut actions = Vec::new();
+    match answer.map(|text| stops::pass(state, text)) {
+        None => {}
+        Some(Passed::Text(text)) => actions.extend(stops::emit(text)),
+        Some(Passed::Stopped(text)) => return stops::end(state, text, finish, at),
+    }
     // An engine without stop words writes on; what follows the empty line is of no use.
     let finish = match (finish, reader.is_ended()) {
         (_, true) => {
@@ -220,7 +242,11 @@ fn go_on_with_transcript(
     };
     match finish {
         None => state.phase = Phase::Model(Box::new(Reader::Transcript(reader))),
-        Some(finish) => actions.extend(end_turn(state, &reader, finish, at)),
+        Some(finish) => {
+            let held = stops::rest(state);
+            actions.extend(stops::emit(held));
+            actions.extend(end_turn(state, &reader, finish, at));
+        }
     }
     actions
 }
@@ -230,6 +256,7 @@ fn go_on_with_transcript(
 fn model_failure(step: u32, error: ModelError) -> Failure {
     match error.fault {
         EngineFault::ContextLength if step == 1 => Failure::ContextLength { error },
+        EngineFault::Wish => Failure::Refused { error },
         EngineFault::ContextLength | EngineFault::Engine => Failure::Model { step, error },
     }
 }

@@ -3,14 +3,15 @@
 use serde_json::{Map, Value, json};
 use slipway_runtime_config::{Tool, ToolKind};
 
-use super::chat::EXPRESSION;
+use super::{chat::EXPRESSION, wishes::ClientTool};
 
 /// Keys of a schema that come first, in this order; the others follow in that of their letters.
 const ORDER: [&str; 6] = ["type", "description", "enum", "items", "properties", "required"];
 
-/// The list of tools, as JSON.
-pub(super) fn for_template(tools: &[Tool]) -> String {
-    format!("[{}]", tools.iter().map(function).collect::<Vec<_>>().join(", "))
+/// The list of tools, as JSON: the agent's, and then the client's.
+pub(super) fn for_template<'a>(own: &[String], clients: impl Iterator<Item = &'a ClientTool>) -> String {
+    let clients = clients.map(|tool| written(&tool.name, &tool.description, &tool.parameters));
+    format!("[{}]", own.iter().cloned().chain(clients).collect::<Vec<_>>().join(", "))
 }
 
 /// The same for a template that has no place for tools.
@@ -22,7 +23,8 @@ pub(super) fn described(list: &str) -> String {
     )
 }
 
-fn function(tool: &Tool) -> String {
+/// One of the agent's tools, as JSON.
+pub(super) fn function(tool: &Tool) -> String {
     let parameters = match (&tool.input_schema, &tool.kind) {
         (Some(schema), _) => schema.clone(),
         (None, ToolKind::Calculator) => texts(&[EXPRESSION]),
@@ -30,8 +32,12 @@ fn function(tool: &Tool) -> String {
             texts(&http.parameters.iter().map(|parameter| parameter.name.as_str()).collect::<Vec<_>>())
         }
     };
-    let (name, description) = (json!(tool.name), json!(tool.description));
-    let parameters = ordered(&parameters);
+    written(&tool.name, &tool.description, &parameters)
+}
+
+fn written(name: &str, description: &str, parameters: &Value) -> String {
+    let (name, description) = (json!(name), json!(description));
+    let parameters = ordered(parameters);
     format!(
         "{{\"type\": \"function\", \"function\": {{\"name\": {name}, \"description\": {description}, \
          \"parameters\": {parameters}}}}}"

@@ -3,8 +3,13 @@
 
 mod request;
 mod response;
+mod wishes;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -14,7 +19,10 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 
-use crate::agent::{Failure, Outcome, RunEvent};
+use crate::{
+    agent::{ClientCall, Failure, Outcome, RunEvent},
+    backend::FinishReason,
+};
 
 use super::{
     error::ApiError,
@@ -24,7 +32,8 @@ use super::{
     sse,
 };
 pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
-use response::{Answer, Completion, Usage};
+use response::{Answer, Completion, Finish, Usage};
+pub(super) use wishes::{ToolBody, read_tools};
 
 /// How long the headers of a stream wait for a failure: an engine that refuses or is not there says so at once.
 const STATUS_WAIT: Duration = Duration::from_millis(250);
@@ -38,18 +47,25 @@ pub(super) async fn complete(
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(request) = body?;
-    let chat = request.validate(service.takes_sampling)?;
+    let chat = request.validate(&service.abilities)?;
     if let Some(model) = &chat.model {
         models::check(&service, model)?;
     }
-    let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens, chat.sampling);
+    let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens, chat.sampling, &chat.wishes);
     let key = service.outcomes.key(&headers, request)?;
-    let start = Start { conversation: chat.conversation, max_tokens: chat.max_tokens, sampling: chat.sampling, key };
+    let start = Start {
+        conversation: chat.conversation,
+        max_tokens: chat.max_tokens,
+        sampling: chat.sampling,
+        wishes: Arc::new(chat.wishes),
+        key,
+        is_kept: false,
+    };
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =
         Completion { id: format!("chatcmpl-{id}"), created: at.as_seconds(), model: service.agent_name.clone() };
     let response = match chat.streaming {
-        None => Json(completion.whole(&collect(events).await?)).into_response(),
+        None => Json(completion.whole(&collect(&completion.id, events).await?)).into_response(),
         Some(usage) => {
             let (first, rest) = until_status(events).await?;
             let chunks = completion.chunks(stream::iter(first.map(Ok)).chain(rest), usage);
@@ -77,9 +93,9 @@ async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), 
 async fn first_of_answer(events: &mut Events) -> Result<RunEvent, ApiError> {
     loop {
         match events.next().await.unwrap_or(Err(Lost))? {
-            event @ RunEvent::AnswerDelta(_) => return Ok(event),
+            event @ (RunEvent::AnswerDelta(_) | RunEvent::ThoughtsDelta(_)) => return Ok(event),
             event @ RunEvent::Finished(_) => {
-                answer_of(&event)?;
+                answer_of("", &event)?;
                 return Ok(event);
             }
             RunEvent::Progress(_)
@@ -91,24 +107,44 @@ async fn first_of_answer(events: &mut Events) -> Result<RunEvent, ApiError> {
     }
 }
 
-async fn collect(mut events: Events) -> Result<Answer, ApiError> {
+async fn collect(id: &str, mut events: Events) -> Result<Answer, ApiError> {
     loop {
         let event = events.next().await.unwrap_or(Err(Lost))?;
         if matches!(event, RunEvent::Finished(_)) {
-            return answer_of(&event);
+            return answer_of(id, &event);
         }
     }
 }
 
 /// The answer of a finished run. A spent limit on tokens is an empty answer that says so, as the OpenAI API has it for
 /// tokens spent before the first visible one.
-fn answer_of(event: &RunEvent) -> Result<Answer, ApiError> {
+fn answer_of(id: &str, event: &RunEvent) -> Result<Answer, ApiError> {
     let RunEvent::Finished(state) = event else { return Err(Lost.into()) };
-    let usage = Usage::new(state.prompt_tokens(), state.output_tokens());
+    let answer = |text: &str, finish| Answer {
+        text: text.to_owned(),
+        thoughts: state.thoughts(),
+        calls: Vec::new(),
+        logprobs: state.wants_logprobs().then(|| state.logprobs().to_vec()),
+        finish,
+        usage: Usage::of(state),
+    };
     match state.finished() {
-        Some((Outcome::Answered { text, finish }, _)) => Ok(Answer { text: text.clone(), finish: *finish, usage }),
-        Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(Answer::cut_short(usage)),
+        Some((Outcome::Answered { text, finish }, _)) => Ok(answer(text, Finish::Of(*finish))),
+        Some((Outcome::Called { text, calls }, _)) => {
+            Ok(Answer { calls: named(id, calls), ..answer(text, Finish::ToolCalls) })
+        }
+        Some((Outcome::Failed(Failure::TokenBudget { .. }), _)) => Ok(answer("", Finish::Of(FinishReason::Length))),
         Some((Outcome::Failed(failure), _)) => Err(ApiError::of_run(failure, state.side_effects())),
         None => Err(Lost.into()),
     }
+}
+
+/// Names calls apart from those of every other run. Nobody can tell the run by it, as its name is a secret.
+pub(super) fn named(run: &str, calls: &[ClientCall]) -> Vec<ClientCall> {
+    let id = |index: usize| {
+        let mut hasher = DefaultHasher::new();
+        (run, index).hash(&mut hasher);
+        format!("call_{:016x}", hasher.finish())
+    };
+    calls.iter().enumerate().map(|(index, call)| ClientCall { id: id(index), ..call.clone() }).collect()
 }

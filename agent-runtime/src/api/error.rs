@@ -110,7 +110,9 @@ impl ApiError {
             }
             Failure::Model { error, .. } if error.is_unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Failure::Prompt { .. } | Failure::Model { .. } => StatusCode::BAD_GATEWAY,
-            Failure::ContextLength { .. } => StatusCode::BAD_REQUEST,
+            Failure::ContextLength { .. } | Failure::Refused { .. } => StatusCode::BAD_REQUEST,
+            Failure::Unmet { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Failure::Cancelled => StatusCode::GONE,
             Failure::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Failure::CutByShutdown => StatusCode::SERVICE_UNAVAILABLE,
         };

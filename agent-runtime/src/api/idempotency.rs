@@ -157,7 +157,10 @@ impl Ticket {
     pub(super) fn settle(&mut self, state: &State, now: Timestamp) {
         let state = Arc::new(state.clone());
         let is_kept = match state.finished() {
-            Some((Outcome::Answered { .. } | Outcome::Failed(Failure::TokenBudget { .. }), _)) => true,
+            Some((
+                Outcome::Answered { .. } | Outcome::Called { .. } | Outcome::Failed(Failure::TokenBudget { .. }),
+                _,
+            )) => true,
             Some((Outcome::Failed(_), _)) => state.side_effects() == SideEffects::Possible,
             None => false,
         };
@@ -198,7 +201,13 @@ fn replayed(mut outcome: watch::Receiver<Option<Arc<State>>>) -> Events {
             yield Err(Lost);
             return;
         };
-        if let Some((Outcome::Answered { text, .. }, _)) = state.finished() {
+        let thoughts = state.thoughts();
+        if !thoughts.is_empty() {
+            yield Ok(RunEvent::ThoughtsDelta(thoughts));
+        }
+        if let Some((Outcome::Answered { text, .. } | Outcome::Called { text, .. }, _)) = state.finished()
+            && !text.is_empty()
+        {
             yield Ok(RunEvent::AnswerDelta(text.clone()));
         }
         yield Ok(RunEvent::Finished(State::clone(&state)));

@@ -122,7 +122,8 @@ impl Reader {
         match (self.backlog.back_mut(), event) {
             // The service counts by it; no client sees it.
             (_, RunEvent::Progress(_)) => {}
-            (Some(RunEvent::AnswerDelta(waiting)), RunEvent::AnswerDelta(new)) => waiting.push_str(&new),
+            (Some(RunEvent::AnswerDelta(waiting)), RunEvent::AnswerDelta(new))
+            | (Some(RunEvent::ThoughtsDelta(waiting)), RunEvent::ThoughtsDelta(new)) => waiting.push_str(&new),
             (_, event) => self.backlog.push_back(event),
         }
     }
@@ -204,6 +205,8 @@ impl RunInFlight {
             RunEvent::Finished(state) => {
                 self.is_finished = true;
                 self.counted.finish(state);
+                let service = &self.counted.service;
+                service.kept_runs.end(&self.counted.id, Some(state), service.clock.now());
                 if let Some(ticket) = &mut self.ticket {
                     ticket.settle(state, self.counted.service.clock.now());
                 }
@@ -212,7 +215,10 @@ impl RunInFlight {
             RunEvent::ToolFinished(_, call) => {
                 self.steps.last_mut().into_iter().for_each(|step| step.calls.push(call.clone()));
             }
-            RunEvent::StepStarted(_) | RunEvent::AnswerDelta(_) | RunEvent::ToolStarted(..) => {}
+            RunEvent::StepStarted(_)
+            | RunEvent::ThoughtsDelta(_)
+            | RunEvent::AnswerDelta(_)
+            | RunEvent::ToolStarted(..) => {}
         }
     }
 }
@@ -221,6 +227,8 @@ impl Drop for RunInFlight {
     fn drop(&mut self) {
         if !self.is_finished {
             self.counted.count(Completion::Cancelled, RunOutcome::Cancelled);
+            let service = &self.counted.service;
+            service.kept_runs.end(&self.counted.id, None, service.clock.now());
             self.steps.iter().for_each(|step| self.counted.count_step(step, ""));
             tracing::info!(run = self.counted.id, outcome = "cancelled", "run ended: the client went away");
         }
@@ -232,12 +240,15 @@ impl Counted {
     fn finish(&self, state: &State) {
         let Some((outcome, _)) = state.finished() else { return };
         let label = match outcome {
-            Outcome::Answered { .. } => RunOutcome::Answered,
+            Outcome::Answered { .. } | Outcome::Called { .. } => RunOutcome::Answered,
             Outcome::Failed(failure) => failure.outcome(),
         };
         let completion = match (label.blame(), outcome) {
             (Blame::Success, _) => Completion::Succeeded(values(state)),
-            (Blame::Caller, Outcome::Failed(Failure::ContextLength { .. })) => Completion::Refused,
+            (
+                Blame::Caller,
+                Outcome::Failed(Failure::ContextLength { .. } | Failure::Unmet { .. } | Failure::Refused { .. }),
+            ) => Completion::Refused,
             // The client's own limit: it says as little about the agent as a client that goes away.
             (Blame::Caller, _) => Completion::Cancelled,
             (Blame::Error, _) => Completion::Failed,
@@ -289,8 +300,8 @@ impl Counted {
 fn error_of(step: &Step, outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Failed(failure @ Failure::Model { step: failed, .. }) if *failed == step.number => failure.kind(),
-        Outcome::Failed(failure @ Failure::ContextLength { .. }) => failure.kind(),
-        Outcome::Failed(_) | Outcome::Answered { .. } => "",
+        Outcome::Failed(failure @ (Failure::ContextLength { .. } | Failure::Refused { .. })) => failure.kind(),
+        Outcome::Failed(_) | Outcome::Answered { .. } | Outcome::Called { .. } => "",
     }
 }
 

@@ -7,6 +7,7 @@ pub mod error;
 mod feedback;
 pub mod idempotency;
 pub mod in_flight;
+pub mod kept_runs;
 mod models;
 pub mod run_names;
 mod runs;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request, State},
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware::{self, Next},
     response::Response,
     routing::{get, post},
@@ -39,8 +40,11 @@ pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/runs", post(runs::run))
+        .route("/v1/runs/{id}", get(runs::get))
+        .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/feedback", post(feedback::give))
         .route("/metrics", get(admin::load))
+        .route("/openapi.json", get(open_api))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
         .fallback(no_such_path)
@@ -57,6 +61,13 @@ async fn stamp_revision(State(service): State<Arc<Service>>, request: Request, n
         response.headers_mut().insert(REVISION_HEADER, revision);
     }
     response
+}
+
+/// This API, as OpenAPI 3.1 describes it. Kept by hand; `tests/runtime/open_api.rs` compares it with real answers.
+const OPEN_API: &str = include_str!("openapi.json");
+
+async fn open_api() -> ([(HeaderName, &'static str); 1], &'static str) {
+    ([(CONTENT_TYPE, "application/json")], OPEN_API)
 }
 
 async fn no_such_path(request: Request) -> ApiError {

@@ -1,34 +1,41 @@
-//! `POST /v1/runs`: a run with its steps, tool calls and times; as one object, or as server-sent events.
+//! `/v1/runs`: a run with its steps, tool calls and times; as one object, or as the events of AG-UI.
 
+mod ag_ui;
 mod view;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
-    extract::{State as Shared, rejection::JsonRejection},
+    extract::{Path, State as Shared, rejection::JsonRejection},
     http::{HeaderMap, StatusCode, header::ACCEPT},
-    response::{Response, sse::Event},
+    response::{IntoResponse, Response, sse::Event},
 };
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use slipway_runtime_config::Sampling;
 
-use crate::agent::{Conversation, Outcome, RunEvent, State};
+use crate::agent::{Conversation, Outcome, RunEvent, State, Wishes};
 
 use super::{
-    chat::{ChatMessage, read_conversation},
+    chat::{ChatMessage, ToolBody, read_conversation, read_tools},
     error::{ApiError, Repetition, with_status},
-    in_flight::Lost,
+    in_flight::{Events, Lost},
+    kept_runs::KeptRun,
     sampling::{self, Asked},
-    service::{Service, Start, Started},
+    service::{Abilities, Service, Start, Started},
     sse,
 };
+use ag_ui::{Thread, Writer};
 use view::Viewer;
 
-/// The body: a question, or a conversation.
+/// What the name of a run begins with.
+const PREFIX: &str = "run-";
+
+/// The body: a question, a conversation, or the input of a run as AG-UI has it.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct RunBody {
     input: Option<String>,
     messages: Option<Vec<ChatMessage>>,
@@ -39,6 +46,19 @@ pub(super) struct RunBody {
     #[serde(rename = "top_k")]
     top_k: Option<i64>,
     seed: Option<i64>,
+    thread_id: Option<String>,
+    run_id: Option<String>,
+    tools: Option<Vec<ToolBody>>,
+    context: Option<Vec<ContextEntry>>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+/// What AG-UI's clients tell the agent beside messages.
+#[derive(Debug, Deserialize)]
+struct ContextEntry {
+    description: String,
+    value: Value,
 }
 
 pub(super) async fn run(
@@ -46,23 +66,20 @@ pub(super) async fn run(
     headers: HeaderMap,
     body: Result<Json<RunBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
-    let Json(body) = body?;
-    let mut start = body.validate()?;
-    if !service.takes_sampling && start.sampling != Sampling::default() {
+    let Json(mut body) = body?;
+    let thread = body.thread_id.take().zip(body.run_id.take());
+    let wants_events = thread.is_some() || wants_events(&headers);
+    let mut start = body.validate(thread.is_some(), &service.abilities)?;
+    if !service.abilities.takes_sampling && start.sampling != Sampling::default() {
         let problem = "is not supported: this agent's engine takes the likeliest token; leave it out";
         return Err(ApiError::invalid("temperature, top_p, top_k, seed", problem));
     }
-    let request = ("runs", wants_events(&headers), &start.conversation, start.max_tokens, start.sampling);
+    let request = ("runs", wants_events, &start.conversation, start.max_tokens, start.sampling, &start.wishes);
     start.key = service.outcomes.key(&headers, request)?;
     let Started { id, at: _, origin, mut events } = service.start(start)?;
-    let viewer =
-        Viewer { id: format!("run-{id}"), agent: service.agent_name.clone(), revision: service.revision.clone() };
-    if wants_events(&headers) {
-        let events = events.filter_map(move |event| {
-            let event = event.map(|event| viewer.event(&event)).transpose();
-            std::future::ready(event.map(|event| event.map(|(name, data)| Event::default().event(name).data(data))))
-        });
-        return Ok(origin.mark(sse::answer(events)));
+    let viewer = viewer(&service, &id);
+    if wants_events {
+        return Ok(origin.mark(sse::answer(written(viewer, thread, events))));
     }
     while let Some(event) = events.next().await {
         if let RunEvent::Finished(state) = event? {
@@ -73,9 +90,80 @@ pub(super) async fn run(
     Err(Lost.into())
 }
 
+/// `GET /v1/runs/{id}`: a run that is in flight or has ended not long ago.
+pub(super) async fn get(Shared(service): Shared<Arc<Service>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let name = name_of(&id)?;
+    let found = service.kept_runs.get(name, service.clock.now());
+    found.map(|run| shown(&service, name, &run, "running")).ok_or_else(|| unknown(&id))
+}
+
+/// `POST /v1/runs/{id}/cancel`: ends a run that is in flight. One that has ended stays as it is.
+pub(super) async fn cancel(
+    Shared(service): Shared<Arc<Service>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let name = name_of(&id)?;
+    let found = service.kept_runs.cancel(name, service.clock.now());
+    found.map(|run| shown(&service, name, &run, "cancelling")).ok_or_else(|| unknown(&id))
+}
+
+fn name_of(id: &str) -> Result<&str, ApiError> {
+    id.strip_prefix(PREFIX).ok_or_else(|| unknown(id))
+}
+
+fn unknown(id: &str) -> ApiError {
+    let message = format!(
+        "{id:?} is no run of /v1/runs that this pod keeps: ids begin with {PREFIX}, runs are kept for a quarter of an \
+         hour after their end, and a client that disconnects ends its run"
+    );
+    ApiError::new(StatusCode::NOT_FOUND, "unknown_run", message)
+}
+
+fn shown(service: &Service, name: &str, run: &KeptRun, in_flight: &str) -> Response {
+    let viewer = viewer(service, name);
+    match run {
+        KeptRun::Ended(state) => Json(viewer.run(state)).into_response(),
+        KeptRun::Running => {
+            let Viewer { id, agent, revision } = viewer;
+            let run = json!({
+                "id": id, "object": "agent.run", "agent": agent, "revision": revision, "status": in_flight,
+            });
+            Json(run).into_response()
+        }
+    }
+}
+
+fn viewer(service: &Service, name: &str) -> Viewer {
+    Viewer { id: format!("{PREFIX}{name}"), agent: service.agent_name.clone(), revision: service.revision.clone() }
+}
+
+/// The events of AG-UI. A client that names no thread has one for each run.
+fn written(
+    viewer: Viewer,
+    thread: Option<(String, String)>,
+    events: Events,
+) -> impl futures::Stream<Item = Result<Event, Lost>> + Send + 'static {
+    let (thread, run) = thread.unwrap_or_else(|| (viewer.id.clone(), viewer.id.clone()));
+    let mut writer = Writer::new(viewer, Thread { thread, run });
+    let first = writer.start();
+    let rest = events.flat_map(move |event| {
+        let written: Vec<_> = match event {
+            Ok(event) => writer.events(&event).into_iter().map(Ok).collect(),
+            Err(lost) => vec![Err(lost)],
+        };
+        stream::iter(written)
+    });
+    stream::iter([Ok(first)]).chain(rest).map(|event| event.map(|event| Event::default().data(event.to_string())))
+}
+
 impl RunBody {
-    fn validate(self) -> Result<Start, ApiError> {
-        let Self { input, messages, max_tokens, temperature, top_p, top_k, seed } = self;
+    fn validate(self, is_ag_ui: bool, abilities: &Abilities) -> Result<Start, ApiError> {
+        let Self { input, messages, max_tokens, temperature, top_p, top_k, seed, tools, context, others, .. } = self;
+        if let Some(field) = others.keys().next().filter(|_| !is_ag_ui) {
+            let known = "expected one of `input`, `messages`, `maxTokens`, `temperature`, `top_p`, `top_k`, `seed`, \
+                         or `threadId` and `runId` with the other fields of AG-UI's RunAgentInput";
+            return Err(ApiError::invalid(field, format!("unknown field `{field}`, {known}")));
+        }
         let sampling = sampling::read(Asked { temperature, top_p, top_k, seed, ..Asked::default() })?;
         if max_tokens == Some(0) {
             return Err(ApiError::invalid("maxTokens", "is 0; must be at least 1"));
@@ -84,13 +172,27 @@ impl RunBody {
             (Some(input), None) => {
                 Conversation::question(input).map_err(|_| ApiError::invalid("input", "is empty; write the question"))?
             }
-            (None, Some(messages)) => read_conversation(messages)?,
+            (None, Some(messages)) => {
+                let said = messages.into_iter().filter(ChatMessage::is_said);
+                let told = context.unwrap_or_default().into_iter().map(ContextEntry::message);
+                read_conversation(said.chain(told).collect())?
+            }
             (None, None) => return Err(ApiError::invalid("input", "is missing; send input or messages")),
             (Some(_), Some(_)) => {
                 return Err(ApiError::invalid("input", "is sent with messages; send one of the two"));
             }
         };
-        Ok(Start { conversation, max_tokens, sampling, key: None })
+        let tools = read_tools(tools.unwrap_or_default(), abilities)?;
+        let wishes = Arc::new(Wishes { tools, ..Wishes::default() });
+        Ok(Start { conversation, max_tokens, sampling, wishes, key: None, is_kept: true })
+    }
+}
+
+impl ContextEntry {
+    fn message(self) -> ChatMessage {
+        let Self { description, value } = self;
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        ChatMessage::system(format!("{description}: {value}"))
     }
 }
 
@@ -102,7 +204,7 @@ fn wants_events(headers: &HeaderMap) -> bool {
 /// A failed run has the status of its failure, and still its steps in the body.
 fn status(state: &State) -> (StatusCode, Repetition) {
     match state.finished() {
-        Some((Outcome::Answered { .. }, _)) => (StatusCode::OK, Repetition::AsStatus),
+        Some((Outcome::Answered { .. } | Outcome::Called { .. }, _)) => (StatusCode::OK, Repetition::AsStatus),
         Some((Outcome::Failed(failure), _)) => {
             let error = ApiError::of_run(failure, state.side_effects());
             (error.status, error.repetition)

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Conversation, RunRequest},
+    agent::{Agent, Conversation, RunRequest, Wishes},
     clock::{Clock, Timestamp},
     telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
 };
@@ -19,6 +19,7 @@ use super::{
     error::ApiError,
     idempotency::{self, Claim, Key, Outcomes},
     in_flight::{self, Counted, Events},
+    kept_runs::KeptRuns,
     run_names::{NotCounted, RunNames},
 };
 
@@ -26,8 +27,8 @@ use super::{
 pub struct Service {
     /// The agent.
     pub agent: Arc<Agent>,
-    /// Whether the engine takes what clients say of how tokens are chosen.
-    pub takes_sampling: bool,
+    /// What clients may ask of it.
+    pub abilities: Abilities,
     /// The agent's name: the model's id for clients.
     pub agent_name: String,
     /// The revision, stamped on every answer.
@@ -48,8 +49,23 @@ pub struct Service {
     pub names: RunNames,
     /// Results of requests that may be repeated.
     pub outcomes: Arc<Outcomes>,
+    /// Runs that their clients may read and cancel.
+    pub kept_runs: KeptRuns,
     /// Tells that the evidence was read.
     pub evidence_read: Notify,
+}
+
+/// What clients may ask of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Whether the engine takes what clients say of how tokens are chosen.
+    pub takes_sampling: bool,
+    /// Whether the engine holds tokens to a format, and gives their probabilities.
+    pub takes_formats: bool,
+    /// Whether prompts are written by a chat template.
+    pub has_chat_template: bool,
+    /// Names of the agent's tools.
+    pub own_tools: Vec<String>,
 }
 
 /// A run to start.
@@ -61,8 +77,12 @@ pub struct Start {
     pub max_tokens: Option<u32>,
     /// How the client wants tokens chosen.
     pub sampling: Sampling,
+    /// What else the client asks for.
+    pub wishes: Arc<Wishes>,
     /// Names the request where it may be sent again.
     pub key: Option<Key>,
+    /// Whether the client may read and cancel the run by its name.
+    pub is_kept: bool,
 }
 
 /// A run that was admitted.
@@ -104,10 +124,10 @@ impl Service {
     /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
     /// full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens, sampling, key } = start;
+        let Start { conversation, max_tokens, sampling, wishes, key, is_kept } = start;
         let at = self.clock.now();
-        let opening =
-            self.agent.prompt.open(&conversation, at).map_err(|problem| ApiError::invalid("messages", problem))?;
+        let opening = self.agent.prompt.open(&conversation, &wishes, at);
+        let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
         let id = self.names.next();
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
@@ -120,7 +140,9 @@ impl Service {
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
         let unit = self.recorder().start(at, stratum, session);
-        let request = RunRequest { id: id.clone(), opening, max_tokens, sampling, shutdown: self.cut.clone() };
+        let cancel = if is_kept { self.kept_runs.begin(&id) } else { CancellationToken::new() };
+        let shutdown = self.cut.clone();
+        let request = RunRequest { id: id.clone(), opening, max_tokens, sampling, wishes, shutdown, cancel };
         let events = Arc::clone(&self.agent).run(request);
         let counted = Counted { service: Arc::clone(self), id: id.clone(), at, unit };
         Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, permit, ticket, events) })

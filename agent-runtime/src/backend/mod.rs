@@ -17,6 +17,7 @@ use std::{error::Error, sync::Arc};
 
 use futures::{future::BoxFuture, stream::BoxStream};
 
+use serde_json::{Number, Value};
 use slipway_runtime_config::Sampling;
 
 pub use connect::{Asked, ConnectError, connect, entry};
@@ -51,6 +52,19 @@ pub struct Generation {
     pub form: PromptForm,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// What the text must be. Entries that cannot hold tokens to it leave it out.
+    pub guide: Option<Guide>,
+    /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
+    pub logprobs: Option<u32>,
+}
+
+/// What a text must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guide {
+    /// An object of JSON.
+    JsonObject,
+    /// A value of JSON that this schema allows.
+    JsonSchema(Value),
 }
 
 /// How a prompt is written.
@@ -93,10 +107,25 @@ pub struct Piece {
     pub text: String,
     /// Tokens of the prompt, where they are counted: by the engine, or here.
     pub prompt_tokens: Option<u32>,
+    /// How many of these the engine had in its cache, where it says so.
+    pub cached_tokens: Option<u32>,
     /// Tokens generated so far, this piece included.
     pub output_tokens: u32,
+    /// The tokens of this piece and their probabilities, where they were asked for.
+    pub logprobs: Vec<TokenLogprob>,
     /// Why the generation ended; present on the last piece only.
     pub finish: Option<FinishReason>,
+}
+
+/// A token, how likely it was, and what else was. Natural logarithms of probabilities, in the engine's own digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenLogprob {
+    /// Its text.
+    pub token: String,
+    /// Its own.
+    pub logprob: Number,
+    /// Those of the likeliest tokens, the likeliest first.
+    pub top: Vec<(String, Number)>,
 }
 
 /// Why a generation ended.
@@ -155,6 +184,8 @@ pub enum EngineFault {
     Engine,
     /// The prompt, which does not fit the model's context.
     ContextLength,
+    /// What the client asks of the text or of its tokens, such as a schema that the engine cannot hold tokens to.
+    Wish,
 }
 
 impl BackendError {
@@ -183,6 +214,7 @@ impl BackendError {
             Self::NotReady { .. } => "not_ready",
             Self::Engine { fault: EngineFault::Engine, .. } => "engine",
             Self::Engine { fault: EngineFault::ContextLength, .. } => "context_length",
+            Self::Engine { fault: EngineFault::Wish, .. } => "wish",
             Self::Protocol { .. } => "protocol",
             Self::Tokens(_) => "tokens",
             Self::EndedEarly => "ended_early",

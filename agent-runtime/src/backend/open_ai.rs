@@ -22,7 +22,7 @@ use self::{
     events::Events,
     reader::{Read, Reader, failure},
 };
-use super::{Backend, BackendError, EngineFault, Generation, Piece, sampling, tokens::StopWords};
+use super::{Backend, BackendError, EngineFault, Generation, Guide, Piece, sampling, tokens::StopWords};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -133,6 +133,7 @@ impl OpenAi {
 
     async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
         let request = self.client.post(format!("{}/v1/completions", self.endpoint));
+        let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
         // The server names the request so in its log.
         let request = request.header("x-request-id", &generation.id).json(&body(self.server, &self.model, generation));
         let response = request.send().await.map_err(|source| self.unreachable(source))?;
@@ -145,7 +146,15 @@ impl OpenAi {
         }
         let text = response.text().await.map_err(|source| self.unreachable(source))?;
         let message = failure(&text).unwrap_or_else(|| text.trim().chars().take(REFUSAL_CHARACTERS).collect());
-        Err(BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())))
+        match BackendError::engine(format!("HTTP status {}: {message}", status.as_u16())) {
+            // What only some requests ask for is refused: a schema without a grammar, too many likely tokens.
+            BackendError::Engine { message, fault: EngineFault::Engine }
+                if has_wish && matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) =>
+            {
+                Err(BackendError::Engine { message, fault: EngineFault::Wish })
+            }
+            error => Err(error),
+        }
     }
 }
 
@@ -209,7 +218,7 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         OwnServer::Vllm => generation,
         OwnServer::SgLang => generation.without_begin(),
     };
-    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen } = generation;
+    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs } = generation;
     let mut body = json!({
         "model": model,
         "prompt": prompt,
@@ -222,6 +231,12 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
     if !stop_words.is_empty() {
         body["stop"] = json!(stop_words);
     }
+    if let Some(guide) = guide {
+        write_guide(server, guide, &mut body);
+    }
+    if let Some(top) = logprobs {
+        body["logprobs"] = json!(top);
+    }
     if is_rendered {
         body["skip_special_tokens"] = json!(false);
         if server == OwnServer::Vllm {
@@ -232,6 +247,19 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         body["no_stop_trim"] = json!(true);
     }
     body
+}
+
+/// Holds tokens to a format: both servers' names of it for `/v1/completions`.
+fn write_guide(server: OwnServer, guide: Guide, body: &mut Value) {
+    match (server, guide) {
+        (OwnServer::Vllm, Guide::JsonObject) => body["response_format"] = json!({ "type": "json_object" }),
+        (OwnServer::Vllm, Guide::JsonSchema(schema)) => {
+            let named = json!({ "name": "answer", "schema": schema });
+            body["response_format"] = json!({ "type": "json_schema", "json_schema": named });
+        }
+        (OwnServer::SgLang, Guide::JsonObject) => body["json_schema"] = json!("{\"type\":\"object\"}"),
+        (OwnServer::SgLang, Guide::JsonSchema(schema)) => body["json_schema"] = json!(schema.to_string()),
+    }
 }
 
 /// Reads what follows the last event, so that the connection can be used again.

@@ -175,18 +175,32 @@ async fn an_empty_answer_may_be_sent_back() {
 #[case::system(json!({ "messages": [{ "role": "system", "content": "a" }] }), 400,
     "messages: has instructions only; send at least one user message")]
 #[case::tool(json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400,
-    "messages[0].role: tools run on the server; send system, user and assistant messages only")]
+    "messages[0].tool_call_id: is missing; name the call that the message answers")]
+#[case::no_call(json!({ "messages": [{ "role": "tool", "tool_call_id": "c", "content": "a" }] }), 400,
+    "messages: has a tool message at index 0 whose tool_call_id \"c\" names no open call before it")]
+#[case::arguments(json!({ "messages": [{ "role": "assistant", "tool_calls": [{ "id": "c", "function": { "name": "a", "arguments": "[" } }] }] }), 400,
+    "messages[0].tool_calls[0].function.arguments: is not an object of JSON")]
 #[case::role(json!({ "messages": [{ "role": "bot", "content": "a" }] }), 400,
-    "messages[0].role: \"bot\" is not a role; use \"system\", \"user\" or \"assistant\"")]
+    "messages[0].role: \"bot\" is not a role; use \"system\", \"user\", \"assistant\" or \"tool\"")]
 #[case::content(json!({ "messages": [{ "role": "user" }] }), 400,
     "messages[0].content: is missing; write the message's text")]
 #[case::image(json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }] }), 400,
-    "messages[0].content[0].type: \"image_url\" with its content cannot be read; send parts of type \"text\"")]
+    "messages[0].content[0].type: is \"image_url\", and this agent reads text alone; send parts of type \"text\"")]
 #[case::tools(json!({ "tools": [{ "type": "function" }] }), 400,
-    "tools: is not supported; tools are part of the agent's configuration and run on the server")]
+    "tools: is not supported: this agent's prompts are ReAct transcripts, which have no place for it; leave it out, or")]
+#[case::functions(json!({ "functions": [{ "name": "a" }] }), 400, "functions: is not supported; send tools")]
 #[case::format(json!({ "response_format": { "type": "json_object" } }), 400,
-    "response_format: is not supported; the agent answers in text; leave the field out")]
-#[case::stop(json!({ "stop": ["x"] }), 400, "stop: is not supported; the agent's grammar sets the stop words")]
+    "response_format: is not supported: this agent's prompts are ReAct transcripts")]
+#[case::format_of_no_type(json!({ "response_format": { "type": "yaml" } }), 400,
+    "response_format.type: \"yaml\" is not a format; send \"text\", \"json_object\" or \"json_schema\"")]
+#[case::stops(json!({ "stop": ["a", "b", "c", "d", "e"] }), 400, "stop: has 5; send at most 4")]
+#[case::no_stop(json!({ "stop": "" }), 400, "stop: has an empty text or one beyond 256 characters")]
+#[case::stop_of_another_type(json!({ "stop": 5 }), 400, "stop: has another shape than it should")]
+#[case::logprobs(json!({ "logprobs": true }), 400, "logprobs: is not supported: this agent's engine does not report them")]
+#[case::top_logprobs(json!({ "top_logprobs": 3 }), 400, "top_logprobs: needs logprobs: true")]
+#[case::too_many_logprobs(json!({ "logprobs": true, "top_logprobs": 21 }), 400, "top_logprobs: is 21; send at most 20")]
+#[case::choice_without_tools(json!({ "tool_choice": "required" }), 400,
+    "tool_choice: is \"required\" without tools; it means tools of yours")]
 #[case::n(json!({ "n": 2 }), 400, "n: the agent gives one answer; leave the field out or send 1")]
 #[case::max_tokens(json!({ "max_tokens": 0 }), 400, "max_tokens: is 0; must be at least 1")]
 #[case::wrong_type(json!({ "stream": "yes" }), 400, "stream: invalid type: string \"yes\", expected a boolean at line 1")]

@@ -77,7 +77,7 @@ fn of_batch(tensor: InferInputTensor) -> InferInputTensor {
 }
 
 fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
-    Piece { text: text.into(), prompt_tokens: None, output_tokens, finish }
+    Piece { text: text.into(), output_tokens, finish, ..Piece::default() }
 }
 
 fn tensor(name: &str, datatype: &str, contents: InferTensorContents) -> InferInputTensor {

@@ -82,6 +82,11 @@ impl ScriptedBackend {
         self.state.borrow().generations.iter().map(|generation| generation.prompt.clone()).collect()
     }
 
+    /// Looks at the engine's state.
+    pub fn look(&self, see: impl FnOnce(&EngineState)) {
+        see(&self.state.borrow());
+    }
+
     /// Returns once the engine is in such a state.
     pub async fn until(&self, is_so: impl FnMut(&EngineState) -> bool) {
         self.state.subscribe().wait_for(is_so).await.expect("the engine lives as long as the test");
@@ -141,7 +146,8 @@ impl Backend for ScriptedBackend {
                 clock.advance(Duration::from_millis(10));
                 let text_so_far = &text[..cut];
                 let output_tokens = tokens(text_so_far);
-                yield Ok(Piece { text: text_so_far[written..].into(), prompt_tokens, output_tokens, finish: None });
+                let text = text_so_far[written..].into();
+                yield Ok(Piece { text, prompt_tokens, output_tokens, ..Piece::default() });
                 written = cut;
             }
             let second = &text[written..];
@@ -149,7 +155,8 @@ impl Backend for ScriptedBackend {
             if finish.is_some() {
                 guard.is_over();
             }
-            yield Ok(Piece { text: second.into(), prompt_tokens, output_tokens: tokens(text), finish });
+            let output_tokens = tokens(text);
+            yield Ok(Piece { text: second.into(), prompt_tokens, output_tokens, finish, ..Piece::default() });
             if let Reply::SaysAndFails(_) = reply {
                 guard.is_over();
                 yield Err(BackendError::engine("CUDA out of memory".into()));

@@ -3,6 +3,7 @@
 mod admin;
 mod certificates;
 mod chat;
+mod chat_wishes;
 mod dialects;
 mod drain;
 mod faults;
@@ -11,6 +12,7 @@ mod fixture;
 mod layers;
 mod objectives;
 mod open_ai;
+mod open_api;
 mod parsers;
 mod process;
 mod proto;

@@ -15,7 +15,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
 use slipway_agent_runtime::backend::{
-    Backend, BackendError, EngineFault, FinishReason, Generation, OpenAi, OwnServer, Piece,
+    Backend, BackendError, EngineFault, FinishReason, Generation, Guide, OpenAi, OwnServer, Piece, TokenLogprob,
 };
 use tokio::{net::TcpListener, sync::watch};
 
@@ -161,7 +161,7 @@ fn usage(tokens: u32) -> Vec<u8> {
 }
 
 fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
-    Piece { text: text.into(), prompt_tokens: None, output_tokens, finish }
+    Piece { text: text.into(), output_tokens, finish, ..Piece::default() }
 }
 
 /// The same from a server that has counted the prompt's tokens by then.
@@ -337,6 +337,54 @@ async fn a_prompt_beyond_the_context_is_the_clients_fault() {
     assert_eq!((error.fault(), error.kind(), limits), (EngineFault::ContextLength, "context_length", vec![7]));
     let other = generate(StandIn::new(Behavior::Refuses(StatusCode::BAD_REQUEST, "no such LoRA"))).await;
     assert_eq!(other.expect_err("it is refused").fault(), EngineFault::Engine);
+}
+
+/// Asks a server with a format and probabilities, and gives the request and the outcome.
+async fn ask_with_wishes(of: OwnServer, behavior: Behavior) -> (Value, Result<Vec<Piece>, BackendError>) {
+    let server = StandIn::new(behavior);
+    let seen = server.seen.subscribe();
+    let generation = Generation {
+        id: "run-1".into(),
+        prompt: "?".into(),
+        max_tokens: 7,
+        guide: Some(Guide::JsonSchema(json!({ "type": "object" }))),
+        logprobs: Some(2),
+        ..Generation::default()
+    };
+    let pieces: Vec<_> = or_hang(start_as(of, server).await.generate(generation).collect()).await;
+    let body = seen.borrow().requests[0].1.clone();
+    (body, pieces.into_iter().collect())
+}
+
+#[tokio::test]
+async fn formats_and_probabilities_are_asked_for_in_the_servers_words() {
+    let likely = json!({
+        "choices": [{
+            "index": 0, "text": "{}", "finish_reason": "stop",
+            "logprobs": { "tokens": ["{}"], "token_logprobs": [-0.25], "top_logprobs": [{ "a": -2, "{}": -0.25 }] },
+        }],
+        "usage": { "prompt_tokens": 4, "completion_tokens": 1, "prompt_tokens_details": { "cached_tokens": 3 } },
+    });
+    let (body, pieces) = ask_with_wishes(OwnServer::Vllm, Behavior::Sends(vec![event(likely)])).await;
+    let named = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": { "type": "object" } } });
+    assert_eq!((&body["response_format"], &body["logprobs"]), (&named, &json!(2)));
+    let number = |value: Value| value.as_number().expect("a number").clone();
+    let top = vec![("{}".to_owned(), number(json!(-0.25))), ("a".to_owned(), number(json!(-2)))];
+    let token = TokenLogprob { token: "{}".into(), logprob: number(json!(-0.25)), top };
+    let piece = Piece { cached_tokens: Some(3), logprobs: vec![token], ..counted("{}", 1, Some(FinishReason::Stop)) };
+    assert_eq!(pieces.expect("the generation succeeds"), [piece]);
+    let sent = vec![chunk("{}", 1, Some("stop")), event("[DONE]")];
+    let (body, _) = ask_with_wishes(OwnServer::SgLang, Behavior::Sends(sent)).await;
+    assert_eq!(body["json_schema"], json!("{\"type\":\"object\"}"));
+}
+
+#[tokio::test]
+async fn a_wish_that_the_server_refuses_is_the_clients_fault() {
+    let text = r#"{"error": {"message": "The schema has no grammar.", "code": 400}}"#;
+    let (_, refused) = ask_with_wishes(OwnServer::Vllm, Behavior::Refuses(StatusCode::BAD_REQUEST, text)).await;
+    assert_eq!(refused.expect_err("it is refused").fault(), EngineFault::Wish);
+    let (_, died) = ask_with_wishes(OwnServer::Vllm, Behavior::Refuses(StatusCode::INTERNAL_SERVER_ERROR, text)).await;
+    assert_eq!(died.expect_err("it is refused").fault(), EngineFault::Engine);
 }
 
 #[tokio::test]

@@ -109,11 +109,11 @@ async fn what_a_reader_did_not_take_in_time_is_joined_and_complete() {
         serde_json::from_str(data).expect("the data is JSON")
     };
     let events: Vec<_> = body.trim_end().split("\n\n").collect();
-    let deltas: Vec<_> = events.iter().filter(|event| event.starts_with("event: answer.delta")).collect();
-    let answer: String = deltas.iter().map(|event| data(event)["text"].as_str().expect("a text").to_owned()).collect();
+    let deltas: Vec<_> = events.iter().filter(|event| data(event)["type"] == "TEXT_MESSAGE_CONTENT").collect();
+    let answer: String = deltas.iter().map(|event| data(event)["delta"].as_str().expect("a text").to_owned()).collect();
     assert_eq!(answer, "one two three four five six seven");
     assert!(deltas.len() < 20, "the engine wrote {} pieces", text.len());
-    assert_eq!(data(events.last().expect("there are events"))["answer"], json!(answer));
+    assert_eq!(data(events.last().expect("there are events"))["result"]["answer"], json!(answer));
 }
 
 #[tokio::test]

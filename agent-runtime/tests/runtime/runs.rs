@@ -124,7 +124,7 @@ async fn a_client_that_goes_away_cancels_the_run_and_frees_its_place() {
         .expect("the request is well formed");
     let mut body = api.clone().oneshot(request).await.expect("a router does not fail").into_body().into_data_stream();
     body.next().await.expect("the run begins").expect("the body arrives");
-    body.next().await.expect("the model answers").expect("the body arrives");
+    sidecar.engine.until(|engine| engine.generations.len() == 1).await;
     drop(body);
     or_hang(sidecar.engine.until(|engine| engine.cancelled == 1)).await;
     assert_eq!(post(&api, PATH, json!({ "input": "?" })).await.status, StatusCode::OK);
@@ -151,6 +151,76 @@ async fn a_bad_request_names_the_field(#[case] request: Value, #[case] message: 
     let answer = post(&sidecar([]).app.api(), PATH, request).await;
     let error = answer.error();
     assert_eq!((answer.status, error.starts_with(message)), (StatusCode::BAD_REQUEST, true), "{error}");
+}
+
+#[tokio::test]
+async fn a_run_can_be_read_while_it_runs_and_after_its_end() {
+    let sidecar = sidecar([Reply::WaitsAndSays("Answer: 1\n\n")]);
+    let api = sidecar.app.api();
+    let running = tokio::spawn({
+        let api = api.clone();
+        async move { post(&api, PATH, json!({ "input": "?" })).await.json() }
+    });
+    sidecar.engine.until(|engine| engine.generations.len() == 1).await;
+    let path = "/v1/runs/run-support-1-649ce3d40a000-0feed000000000000";
+    assert_eq!(get(&api, path).await.json()["status"], json!("running"));
+    sidecar.engine.release();
+    let run = or_hang(running).await.expect("the run ends");
+    assert_eq!(get(&api, path).await.json(), run);
+    sidecar.time.advance(Duration::from_secs(16 * 60));
+    let gone = get(&api, path).await;
+    assert_eq!((gone.status, gone.json()["error"]["code"].as_str()), (StatusCode::NOT_FOUND, Some("unknown_run")));
+}
+
+#[tokio::test]
+async fn a_run_that_its_client_cancels_says_so_and_is_no_error() {
+    let sidecar = sidecar([Reply::SaysAndHangs("Answer: on and")]);
+    let api = sidecar.app.api();
+    let events = tokio::spawn({
+        let api = api.clone();
+        async move { post_for_events(&api, PATH, json!({ "input": "?" })).await }
+    });
+    sidecar.engine.until(|engine| engine.generations.len() == 1).await;
+    let path = "/v1/runs/run-support-1-649ce3d40a000-0feed000000000000";
+    let answer = post(&api, &format!("{path}/cancel"), json!({})).await;
+    assert_eq!((answer.status, &answer.json()["status"]), (StatusCode::OK, &json!("cancelling")));
+    let body = or_hang(events).await.expect("the run ends").body;
+    let last = body.trim_end().rsplit_once("data: ").expect("there are events").1;
+    let last: Value = serde_json::from_str(last).expect("an event is JSON");
+    assert_eq!((&last["type"], &last["outcome"]), (&json!("RUN_FINISHED"), &json!({ "type": "cancelled" })));
+    assert_eq!(get(&api, path).await.json()["status"], json!("cancelled"));
+    or_hang(sidecar.engine.until(|engine| engine.cancelled == 1)).await;
+    let metrics = get(&sidecar.app.admin(), "/metrics").await.body;
+    assert!(metrics.contains("slipway_runs_total{outcome=\"cancelled\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_run_as_ag_ui_asks_for_it_has_its_thread_and_is_told_in_events() {
+    let sidecar = sidecar([Reply::Says("Answer: 4\n\n")]);
+    let body = json!({
+        "threadId": "t", "runId": "r", "state": {}, "tools": [], "forwardedProps": {},
+        "context": [{ "description": "Language", "value": "French" }],
+        "messages": [
+            { "id": "1", "role": "reasoning", "content": "Hm." },
+            { "id": "2", "role": "user", "content": "2+2?" },
+        ],
+    });
+    let answer = post(&sidecar.app.api(), PATH, body).await;
+    let events = answer.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = events.map(|data| serde_json::from_str(data).expect("an event is JSON")).collect();
+    let kinds: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    let expected = [
+        "RUN_STARTED",
+        "STEP_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "STEP_FINISHED",
+        "RUN_FINISHED",
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!((&events[0]["threadId"], &events[0]["runId"]), (&json!("t"), &json!("r")));
+    assert_eq!(sidecar.engine.prompts(), ["System: Language: French\nQuestion: 2+2?\n"]);
 }
 
 #[tokio::test]

@@ -28,10 +28,10 @@ use tempfile::TempDir;
 use crate::fixture::{Answer, Reply, START, calculator, or_hang, post, post_for_events, serve, sidecar_with};
 
 const RECORDED: &str = include_str!("templates/recorded.json");
-const QWEN3: &str = include_str!("templates/qwen3.jinja");
+pub const QWEN3: &str = include_str!("templates/qwen3.jinja");
 const LLAMA31: &str = include_str!("templates/llama31.jinja");
 
-fn checkpoint(template: &str) -> TempDir {
+pub fn checkpoint(template: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("chat_template.jinja"), template).expect("it is written");
     let config = json!({ "bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>" });
@@ -42,7 +42,7 @@ fn checkpoint(template: &str) -> TempDir {
     folder
 }
 
-fn use_template(config: &mut RuntimeConfig, folder: &TempDir) {
+pub fn use_template(config: &mut RuntimeConfig, folder: &TempDir) {
     let folder = folder.path().to_str().expect("a path is text").to_owned();
     config.chat_template = Some(ChatTemplate { folder, dialect: None });
 }
@@ -245,10 +245,11 @@ async fn the_parts_of_a_streamed_answer_are_the_answer() {
     let events: Vec<Value> = events.map(|data| serde_json::from_str(data).expect("an event is JSON")).collect();
     let parts: String = events
         .iter()
-        .filter_map(|event| event.as_object().filter(|event| event.len() == 1)?["text"].as_str())
+        .filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT")
+        .filter_map(|event| event["delta"].as_str())
         .collect();
-    assert_eq!(parts, "Let me see.\n\nIt is\n\n2.");
-    assert_eq!(events.last().expect("the run's end")["answer"], parts);
+    assert_eq!(parts, "Let me see.It is\n\n2.");
+    assert_eq!(events.last().expect("the run's end")["result"]["answer"], "Let me see.\n\nIt is\n\n2.");
 }
 
 #[tokio::test]

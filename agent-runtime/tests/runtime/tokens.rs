@@ -78,7 +78,7 @@ async fn collect(behavior: Behavior) -> Result<Vec<Piece>, BackendError> {
 
 fn piece(text: &str, output_tokens: u32, finish: Option<FinishReason>) -> Piece {
     // The demo's tokenizer makes one of every byte.
-    Piece { text: text.into(), prompt_tokens: Some(4), output_tokens, finish }
+    Piece { text: text.into(), prompt_tokens: Some(4), output_tokens, finish, ..Piece::default() }
 }
 
 #[tokio::test]

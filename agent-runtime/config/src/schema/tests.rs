@@ -107,3 +107,22 @@ fn texts_become_what_their_argument_may_be() {
     assert_eq!(schema.value_of("lines", "a, b"), json!("a, b"));
     assert_eq!(schema.value_of("unit", "7"), json!("7"));
 }
+
+#[test]
+fn an_object_without_properties_may_hold_objects() {
+    let schema = json!({ "type": "object", "properties": { "extra": { "type": "object" } } });
+    let schema = Schema::of_tool(&schema).expect("the schema is usable");
+    let arguments = json!({ "extra": { "deep": { "deeper": [{ "a": 1 }] } } });
+    assert_eq!(schema.check(arguments.as_object().expect("an object")), Ok(()));
+}
+
+#[test]
+fn any_value_may_have_a_schema_and_unknown_keywords_may_be_left_to_others() {
+    let schema = json!({ "type": "array", "items": { "type": "string", "pattern": "a" } });
+    let strict = Schema::of_value(&schema, "schema", Unknown::Refused).expect_err("pattern is not checked");
+    assert_eq!(strict.to_string(), "schema.items.pattern is not supported; leave it out and say it in description");
+    let lenient = Schema::of_value(&schema, "schema", Unknown::Unchecked).expect("the schema is usable");
+    assert_eq!(lenient.check_value(&json!(["b"])), Ok(()));
+    let problem = lenient.check_value(&json!("b")).expect_err("it is no array");
+    assert_eq!(problem.to_string(), "the whole is \"b\"; it must be an array");
+}

@@ -106,6 +106,8 @@ enum Reader {
 pub struct Turn {
     reader: Reader,
     thoughts: String,
+    /// Up to where the thoughts were handed out.
+    thoughts_given: usize,
     calls: Vec<WrittenCall>,
     problem: Option<String>,
     /// White space that is text only if more text follows.
@@ -134,7 +136,15 @@ impl Turn {
             ToolCallDialect::Harmony => Reader::Harmony(Harmony::default()),
             other => Reader::Scanner(Scanner::new(other, prompt)),
         };
-        Self { reader, thoughts: String::new(), calls: Vec::new(), problem: None, held: String::new(), has_text: false }
+        Self {
+            reader,
+            thoughts: String::new(),
+            thoughts_given: 0,
+            calls: Vec::new(),
+            problem: None,
+            held: String::new(),
+            has_text: false,
+        }
     }
 
     /// Takes the next piece and gives the new part of the text, if there is one.
@@ -166,6 +176,20 @@ impl Turn {
     /// What the model thought, so far.
     pub fn thoughts(&self) -> &str {
         self.thoughts.trim()
+    }
+
+    /// Bytes of thoughts so far, white space at their ends included.
+    pub fn thought_bytes(&self) -> usize {
+        self.thoughts.len()
+    }
+
+    /// The thoughts since the last question for them; put together they are all thoughts.
+    pub fn new_thoughts(&mut self) -> Option<String> {
+        let begin = self.thoughts.len() - self.thoughts.trim_start().len();
+        let end = self.thoughts.trim_end().len();
+        let new = self.thoughts.get(self.thoughts_given.max(begin)..end).filter(|new| !new.is_empty())?.to_owned();
+        self.thoughts_given = end;
+        Some(new)
     }
 
     fn take(&mut self, parts: Parts) -> Option<String> {

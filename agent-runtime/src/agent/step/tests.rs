@@ -34,7 +34,8 @@ impl Run {
 
     fn writes(&mut self, text: &str, finish: Option<FinishReason>) -> Vec<Action> {
         let output_tokens = self.state.steps.last().map_or(0, |step| step.output_tokens) + 10;
-        self.happens(EventKind::Piece(Piece { text: text.into(), prompt_tokens: Some(4), output_tokens, finish }))
+        let piece = Piece { text: text.into(), prompt_tokens: Some(4), output_tokens, finish, ..Piece::default() };
+        self.happens(EventKind::Piece(piece))
     }
 
     fn does_not_fit(&mut self) -> Vec<Action> {
@@ -64,7 +65,7 @@ impl Run {
     fn failure(&self) -> String {
         match self.outcome() {
             Outcome::Failed(failure) => failure.to_string(),
-            Outcome::Answered { .. } => "answered".into(),
+            Outcome::Answered { .. } | Outcome::Called { .. } => "answered".into(),
         }
     }
 }

@@ -4,29 +4,27 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use slipway_runtime_config::Sampling;
 
-use crate::agent::{Conversation, Message, Role};
+use crate::agent::{ClientCall, Conversation, Message, Role, Wishes};
 
-use super::super::{
-    error::ApiError,
-    sampling::{self, Asked},
+use super::{
+    super::{
+        error::ApiError,
+        sampling::{self, Asked},
+        service::Abilities,
+    },
+    wishes,
 };
 
 /// Fields that would change the answer and cannot be honored; each with what to do instead. A value that asks for
 /// nothing (null, false, an empty list) is accepted, because clients send those by default.
-const REFUSED: [(&str, &str); 13] = [
-    ("tools", "tools are part of the agent's configuration and run on the server"),
-    ("tool_choice", "the agent chooses its tools"),
-    ("functions", "tools are part of the agent's configuration and run on the server"),
-    ("function_call", "the agent chooses its tools"),
-    ("response_format", "the agent answers in text; leave the field out"),
-    ("stop", "the agent's grammar sets the stop words"),
-    ("logprobs", "the engine does not report them"),
-    ("top_logprobs", "the engine does not report them"),
+const REFUSED: [(&str, &str); 7] = [
+    ("functions", "send tools"),
+    ("function_call", "send tool_choice"),
     ("logit_bias", "the engine does not take it"),
     ("modalities", "the agent answers in text; leave the field out"),
     ("audio", "the agent answers in text; leave the field out"),
     ("prediction", "the engine does not take it"),
-    ("web_search_options", "tools are part of the agent's configuration and run on the server"),
+    ("web_search_options", "searching is a tool of the agent's configuration"),
 ];
 
 /// Most names that an answer lists of the fields that had no effect, and the longest of them: they come from the
@@ -59,6 +57,38 @@ pub(in crate::api) struct ChatRequest {
 pub(in crate::api) struct ChatMessage {
     role: String,
     content: Option<Content>,
+    reasoning_content: Option<String>,
+    #[serde(alias = "toolCalls")]
+    tool_calls: Option<Vec<CallBody>>,
+    #[serde(alias = "toolCallId")]
+    tool_call_id: Option<String>,
+}
+
+impl ChatMessage {
+    /// Instructions.
+    pub(in crate::api) fn system(text: String) -> Self {
+        let content = Some(Content::Text(text));
+        Self { role: "system".to_owned(), content, reasoning_content: None, tool_calls: None, tool_call_id: None }
+    }
+
+    /// Whether it is something that was said. AG-UI has messages of what clients show beside it.
+    pub(in crate::api) fn is_said(&self) -> bool {
+        !matches!(self.role.as_str(), "reasoning" | "activity")
+    }
+}
+
+/// A call that the assistant ended with.
+#[derive(Debug, Deserialize)]
+struct CallBody {
+    id: String,
+    function: CalledFunction,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledFunction {
+    name: String,
+    #[serde(default)]
+    arguments: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -73,6 +103,7 @@ struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
+    refusal: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -87,6 +118,7 @@ pub(super) struct Chat {
     pub(super) conversation: Conversation,
     pub(super) max_tokens: Option<u32>,
     pub(super) sampling: Sampling,
+    pub(super) wishes: Wishes,
     /// Present when the answer is to be streamed.
     pub(super) streaming: Option<UsageChunk>,
     /// Fields that have no effect: the engine decodes as its configuration says, nothing is stored, and clients add
@@ -102,17 +134,18 @@ pub(super) enum UsageChunk {
 }
 
 impl ChatRequest {
-    /// Checks every field; how tokens are chosen has an effect only where the engine takes it.
+    /// Checks every field, for an agent of these abilities.
     ///
     /// # Errors
     /// 400 that names the field and what to do.
-    pub(super) fn validate(self, takes_sampling: bool) -> Result<Chat, ApiError> {
+    pub(super) fn validate(self, abilities: &Abilities) -> Result<Chat, ApiError> {
         let Self { model, messages, stream, stream_options, max_completion_tokens, max_tokens, n, .. } = self;
-        let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, others, .. } = self;
+        let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, mut others, .. } = self;
         let asked = Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed };
+        let wishes = wishes::take(&mut others)?.read(abilities)?;
         let mut ignored = read_others(others)?;
-        let sampling = if takes_sampling { sampling::read(asked)? } else { Sampling::default() };
-        if !takes_sampling {
+        let sampling = if abilities.takes_sampling { sampling::read(asked)? } else { Sampling::default() };
+        if !abilities.takes_sampling {
             ignored.extend(asked.names().map(str::to_owned));
             ignored.sort();
         }
@@ -130,6 +163,7 @@ impl ChatRequest {
             conversation: read_conversation(messages)?,
             max_tokens: max_completion_tokens.or(max_tokens),
             sampling,
+            wishes,
             streaming: stream.unwrap_or(false).then_some(usage),
             ignored,
         })
@@ -161,7 +195,7 @@ fn asks_for_nothing(field: &str, value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::Array(items) => items.is_empty() || (field == "modalities" && value == &serde_json::json!(["text"])),
-        Value::Object(map) => map.is_empty() || (field == "response_format" && value["type"] == "text"),
+        Value::Object(map) => map.is_empty(),
         Value::String(text) => text == "none" || text == "auto",
         Value::Number(number) => number.as_u64() == Some(0),
         Value::Bool(true) => false,
@@ -176,20 +210,18 @@ pub(in crate::api) fn read_conversation(messages: Vec<ChatMessage>) -> Result<Co
 }
 
 fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
-    let role = match message.role.as_str() {
+    let ChatMessage { role, content, reasoning_content, tool_calls, tool_call_id } = message;
+    let role = match role.as_str() {
         "user" => Role::User,
         "assistant" => Role::Assistant,
         "system" | "developer" => Role::System,
-        "tool" | "function" => {
-            let problem = "tools run on the server; send system, user and assistant messages only";
-            return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
-        }
+        "tool" => Role::Tool,
         other => {
-            let problem = format!("{other:?} is not a role; use \"system\", \"user\" or \"assistant\"");
+            let problem = format!("{other:?} is not a role; use \"system\", \"user\", \"assistant\" or \"tool\"");
             return Err(ApiError::invalid(&format!("messages[{i}].role"), problem));
         }
     };
-    let text = match message.content {
+    let text = match content {
         Some(Content::Text(text)) => text,
         Some(Content::Parts(parts)) => read_parts(i, parts)?,
         // As clients send an assistant's turn back that had no text.
@@ -198,14 +230,43 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
             return Err(ApiError::invalid(&format!("messages[{i}].content"), "is missing; write the message's text"));
         }
     };
-    Ok(Message { role, text })
+    let calls = match role {
+        Role::Assistant => read_calls(i, tool_calls.unwrap_or_default())?,
+        Role::System | Role::User | Role::Tool => Vec::new(),
+    };
+    let answers = match (role, tool_call_id) {
+        (Role::Tool, Some(id)) => id,
+        (Role::Tool, None) => {
+            let problem = "is missing; name the call that the message answers";
+            return Err(ApiError::invalid(&format!("messages[{i}].tool_call_id"), problem));
+        }
+        (Role::System | Role::User | Role::Assistant, _) => String::new(),
+    };
+    Ok(Message { role, text, thoughts: reasoning_content.unwrap_or_default(), calls, answers })
+}
+
+/// A template may write the arguments as an object, so they have to be one.
+fn read_calls(i: usize, calls: Vec<CallBody>) -> Result<Vec<ClientCall>, ApiError> {
+    let read = |(j, CallBody { id, function: CalledFunction { name, arguments } }): (usize, CallBody)| {
+        let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
+        if serde_json::from_str::<Map<String, Value>>(&arguments).is_err() {
+            let field = format!("messages[{i}].tool_calls[{j}].function.arguments");
+            return Err(ApiError::invalid(&field, "is not an object of JSON"));
+        }
+        Ok(ClientCall { id, name, arguments })
+    };
+    calls.into_iter().enumerate().map(read).collect()
 }
 
 fn read_parts(i: usize, parts: Vec<Part>) -> Result<String, ApiError> {
     let mut texts = Vec::new();
-    for (j, Part { kind, text }) in parts.into_iter().enumerate() {
-        match (kind.as_str(), text) {
-            ("text", Some(text)) => texts.push(text),
+    for (j, Part { kind, text, refusal }) in parts.into_iter().enumerate() {
+        match (kind.as_str(), text.or(refusal)) {
+            ("text" | "refusal", Some(text)) => texts.push(text),
+            ("image_url" | "input_audio" | "file" | "video_url", _) => {
+                let problem = format!("is {kind:?}, and this agent reads text alone; send parts of type \"text\"");
+                return Err(ApiError::invalid(&format!("messages[{i}].content[{j}].type"), problem));
+            }
             (kind, _) => {
                 let problem = format!("{kind:?} with its content cannot be read; send parts of type \"text\"");
                 return Err(ApiError::invalid(&format!("messages[{i}].content[{j}].type"), problem));

@@ -2,8 +2,12 @@
 
 use futures::{Stream, StreamExt, future, stream};
 use serde::Serialize;
+use serde_json::{Number, Value, json};
 
-use crate::{agent::RunEvent, backend::FinishReason};
+use crate::{
+    agent::{ClientCall, RunEvent, State},
+    backend::{FinishReason, TokenLogprob},
+};
 
 use super::{super::in_flight::Lost, answer_of, request::UsageChunk};
 
@@ -19,8 +23,20 @@ pub(super) struct Completion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) text: String,
-    pub(super) finish: FinishReason,
+    pub(super) thoughts: String,
+    /// Calls of the client's tools, named.
+    pub(super) calls: Vec<ClientCall>,
+    /// Nothing where they were not asked for.
+    pub(super) logprobs: Option<Vec<TokenLogprob>>,
+    pub(super) finish: Finish,
     pub(super) usage: Usage,
+}
+
+/// Why an answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finish {
+    Of(FinishReason),
+    ToolCalls,
 }
 
 #[derive(Serialize)]
@@ -37,13 +53,19 @@ pub(super) struct WholeAnswer {
 struct Choice {
     index: u32,
     message: AssistantMessage,
+    logprobs: Option<Value>,
     finish_reason: &'static str,
 }
 
 #[derive(Serialize)]
 struct AssistantMessage {
     role: &'static str,
-    content: String,
+    content: Option<String>,
+    refusal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
 }
 
 /// Tokens of all model calls of a run. Where the engine's entry does not count those of the prompts, neither they nor a
@@ -51,10 +73,25 @@ struct AssistantMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Usage {
     #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_tokens: Option<u32>,
-    completion_tokens: u32,
+    pub(super) prompt_tokens: Option<u32>,
+    pub(super) completion_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    total_tokens: Option<u32>,
+    pub(super) total_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_tokens_details: Option<PromptTokens>,
+    pub(super) completion_tokens_details: CompletionTokens,
+}
+
+/// What is known of the tokens of prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct PromptTokens {
+    pub(super) cached_tokens: u32,
+}
+
+/// What is known of the tokens of turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct CompletionTokens {
+    pub(super) reasoning_tokens: u32,
 }
 
 #[derive(Serialize)]
@@ -72,6 +109,8 @@ struct Chunk<'a> {
 struct ChunkChoice {
     index: u32,
     delta: Delta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Value>,
     finish_reason: Option<&'static str>,
 }
 
@@ -81,32 +120,44 @@ struct Delta {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
-}
-
-impl Answer {
-    /// An answer of which the limit on tokens left nothing.
-    pub(super) fn cut_short(usage: Usage) -> Self {
-        Self { text: String::new(), finish: FinishReason::Length, usage }
-    }
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
 }
 
 impl Usage {
-    pub(super) fn new(prompt_tokens: Option<u32>, completion_tokens: u32) -> Self {
-        let total_tokens = prompt_tokens.map(|prompt_tokens| prompt_tokens.saturating_add(completion_tokens));
-        Self { prompt_tokens, completion_tokens, total_tokens }
+    /// The usage of a run.
+    pub(super) fn of(state: &State) -> Self {
+        let (prompt_tokens, completion_tokens) = (state.prompt_tokens(), state.output_tokens());
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens.map(|prompt_tokens| prompt_tokens.saturating_add(completion_tokens)),
+            prompt_tokens_details: state.cached_tokens().map(|cached_tokens| PromptTokens { cached_tokens }),
+            completion_tokens_details: CompletionTokens { reasoning_tokens: state.reasoning_tokens() },
+        }
     }
 }
 
 impl Completion {
     /// The answer in one piece.
     pub(super) fn whole(&self, answer: &Answer) -> WholeAnswer {
-        let message = AssistantMessage { role: "assistant", content: answer.text.clone() };
+        let has_calls = !answer.calls.is_empty();
+        let message = AssistantMessage {
+            role: "assistant",
+            content: Some(answer.text.clone()).filter(|text| !(has_calls && text.is_empty())),
+            refusal: None,
+            reasoning_content: Some(answer.thoughts.clone()).filter(|thoughts| !thoughts.is_empty()),
+            tool_calls: answer.calls.iter().map(call).collect(),
+        };
+        let logprobs = answer.logprobs.as_deref().map(logprobs);
         WholeAnswer {
             id: self.id.clone(),
             object: "chat.completion",
             created: self.created,
             model: self.model.clone(),
-            choices: [Choice { index: 0, message, finish_reason: finish_reason(answer.finish) }],
+            choices: [Choice { index: 0, message, logprobs, finish_reason: finish_reason(answer.finish) }],
             usage: answer.usage,
         }
     }
@@ -118,8 +169,8 @@ impl Completion {
         events: impl Stream<Item = Result<RunEvent, Lost>> + Send + 'static,
         usage: UsageChunk,
     ) -> impl Stream<Item = Result<String, Lost>> + Send + 'static {
-        let role = Delta { role: Some("assistant"), content: Some(String::new()) };
-        let opening = self.chunk(Some((role, None)), None);
+        let role = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
+        let opening = self.delta(role);
         let data = move |event: Result<RunEvent, Lost>| match event {
             Ok(event) => self.data(&event, usage).into_iter().map(Ok).collect(),
             Err(lost) => vec![Err(lost)],
@@ -131,11 +182,17 @@ impl Completion {
     fn data(&self, event: &RunEvent, usage: UsageChunk) -> Vec<String> {
         match event {
             RunEvent::AnswerDelta(text) => {
-                vec![self.chunk(Some((Delta { role: None, content: Some(text.clone()) }, None)), None)]
+                vec![self.delta(Delta { content: Some(text.clone()), ..Delta::default() })]
             }
-            RunEvent::Finished(_) => match answer_of(event) {
+            RunEvent::ThoughtsDelta(text) => {
+                vec![self.delta(Delta { reasoning_content: Some(text.clone()), ..Delta::default() })]
+            }
+            RunEvent::Finished(_) => match answer_of(&self.id, event) {
                 Ok(answer) => {
-                    let mut data = vec![self.chunk(Some((Delta::default(), Some(finish_reason(answer.finish)))), None)];
+                    let mut data: Vec<_> = answer.calls.iter().enumerate().map(|call| self.call(call)).collect();
+                    let logprobs = answer.logprobs.as_deref().map(logprobs);
+                    let end = (Delta::default(), logprobs, Some(finish_reason(answer.finish)));
+                    data.push(self.chunk(Some(end), None));
                     if usage == UsageChunk::Yes {
                         data.push(self.chunk(None, Some(answer.usage)));
                     }
@@ -152,8 +209,19 @@ impl Completion {
         }
     }
 
-    fn chunk(&self, choice: Option<(Delta, Option<&'static str>)>, usage: Option<Usage>) -> String {
-        let choice = choice.map(|(delta, finish_reason)| ChunkChoice { index: 0, delta, finish_reason });
+    fn delta(&self, delta: Delta) -> String {
+        self.chunk(Some((delta, None, None)), None)
+    }
+
+    fn call(&self, (index, called): (usize, &ClientCall)) -> String {
+        let mut part = call(called);
+        part["index"] = json!(index);
+        self.delta(Delta { tool_calls: vec![part], ..Delta::default() })
+    }
+
+    fn chunk(&self, choice: Option<(Delta, Option<Value>, Option<&'static str>)>, usage: Option<Usage>) -> String {
+        let choice =
+            choice.map(|(delta, logprobs, finish_reason)| ChunkChoice { index: 0, delta, logprobs, finish_reason });
         to_json(&Chunk {
             id: &self.id,
             object: "chat.completion.chunk",
@@ -165,11 +233,27 @@ impl Completion {
     }
 }
 
-fn finish_reason(finish: FinishReason) -> &'static str {
+fn finish_reason(finish: Finish) -> &'static str {
     match finish {
-        FinishReason::Stop => "stop",
-        FinishReason::Length => "length",
+        Finish::Of(FinishReason::Stop) => "stop",
+        Finish::Of(FinishReason::Length) => "length",
+        Finish::ToolCalls => "tool_calls",
     }
+}
+
+fn call(call: &ClientCall) -> Value {
+    let ClientCall { id, name, arguments } = call;
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+}
+
+fn logprobs(tokens: &[TokenLogprob]) -> Value {
+    let one = |token: &str, logprob: &Number| json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes() });
+    let each = tokens.iter().map(|TokenLogprob { token, logprob, top }| {
+        let mut whole = one(token, logprob);
+        whole["top_logprobs"] = top.iter().map(|(token, logprob)| one(token, logprob)).collect();
+        whole
+    });
+    json!({ "content": each.collect::<Vec<_>>(), "refusal": null })
 }
 
 fn to_json(value: &impl Serialize) -> String {

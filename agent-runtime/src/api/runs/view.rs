@@ -1,11 +1,10 @@
 //! What a client sees of a run. Pure.
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::{
     agent::{
-        CallId, Observation, Outcome, RunEvent, State,
+        Failure, Observation, Outcome, State,
         state::{Call, CallResult, Step},
         timings,
     },
@@ -102,6 +101,8 @@ impl Viewer {
             Some((Outcome::Answered { text, finish }, _)) => {
                 ("succeeded", Some(text.clone()), Some(name_of(*finish)), None)
             }
+            Some((Outcome::Called { text, .. }, _)) => ("succeeded", Some(text.clone()), Some("tool_calls"), None),
+            Some((Outcome::Failed(Failure::Cancelled), _)) => ("cancelled", None, None, None),
             Some((Outcome::Failed(failure), _)) => {
                 ("failed", None, None, Some(ApiError::of_run(failure, state.side_effects()).body))
             }
@@ -128,35 +129,6 @@ impl Viewer {
             },
         }
     }
-
-    /// The name and the data of the server-sent event for something that happened; nothing for what clients do not see.
-    pub(super) fn event(&self, event: &RunEvent) -> Option<(&'static str, String)> {
-        let (name, data): (_, Value) = match event {
-            RunEvent::Progress(_) => return None,
-            RunEvent::StepStarted(step) => ("step.started", json!({ "run": self.id, "step": step })),
-            RunEvent::AnswerDelta(text) => ("answer.delta", json!({ "text": text })),
-            RunEvent::ModelFinished(step) => ("model.finished", model_view(step)),
-            RunEvent::ToolStarted(CallId { step, index }, call) => {
-                ("tool.started", json!({ "step": step, "index": index, "name": call.name, "input": call.input }))
-            }
-            RunEvent::ToolFinished(CallId { step, index }, call) => {
-                let end = call.end.as_ref().map_or(call.started_at, |end| end.at);
-                ("tool.finished", json!({ "step": step, "index": index, "call": call_view(call, end) }))
-            }
-            RunEvent::Finished(state) => ("run.finished", json!(self.run(state))),
-        };
-        Some((name, data.to_string()))
-    }
-}
-
-fn model_view(step: &Step) -> Value {
-    let end = step.model_finished_at.unwrap_or(step.sent_at);
-    json!({
-        "step": step.number,
-        "text": step.text,
-        "outputTokens": step.output_tokens,
-        "modelMicroseconds": timings::model_time(step, end),
-    })
 }
 
 fn step_view(step: &Step, end: Timestamp) -> StepView {
@@ -171,11 +143,12 @@ fn step_view(step: &Step, end: Timestamp) -> StepView {
 }
 
 fn call_view(call: &Call, end: Timestamp) -> CallView {
-    let (status, observation) = match call.end.as_ref().map(|end| &end.result) {
-        Some(CallResult::Answered(observation @ Observation::Result(_))) => ("ok", Some(observation.to_string())),
-        Some(CallResult::Answered(observation @ Observation::Error { .. })) => ("error", Some(observation.to_string())),
-        Some(CallResult::Cancelled) | None => ("cancelled", None),
+    let status = match call.end.as_ref().map(|end| &end.result) {
+        Some(CallResult::Answered(Observation::Result(_))) => "ok",
+        Some(CallResult::Answered(Observation::Error { .. })) => "error",
+        Some(CallResult::Cancelled) | None => "cancelled",
     };
+    let observation = call_result(call);
     let end = call.end.as_ref().map_or(end, |end| end.at);
     CallView {
         name: call.call.name.clone(),
@@ -184,6 +157,14 @@ fn call_view(call: &Call, end: Timestamp) -> CallView {
         observation,
         left_out: call.is_left_out,
         microseconds: end.micros_since(call.started_at),
+    }
+}
+
+/// What a call gave.
+pub(super) fn call_result(call: &Call) -> Option<String> {
+    match call.end.as_ref().map(|end| &end.result) {
+        Some(CallResult::Answered(observation)) => Some(observation.to_string()),
+        Some(CallResult::Cancelled) | None => None,
     }
 }
 

@@ -4,9 +4,10 @@
 //! `continuous_usage_stats`; the last has it in any case, and `[DONE]` follows.
 
 use serde::Deserialize;
+use serde_json::{Map, Number, Value};
 
 use crate::backend::{
-    BackendError, FinishReason, Piece,
+    BackendError, FinishReason, Piece, TokenLogprob,
     tokens::{Passed, StopWords},
 };
 
@@ -19,7 +20,10 @@ pub struct Reader {
     /// Stop words at which the text is cut here.
     stop_words: StopWords,
     prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
     output_tokens: u32,
+    /// Probabilities that no piece has yet.
+    logprobs: Vec<TokenLogprob>,
     /// The piece with the reason of the end, until all tokens are counted.
     last: Option<Piece>,
 }
@@ -47,6 +51,19 @@ struct Choice {
     text: String,
     #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
+    logprobs: Option<Logprobs>,
+}
+
+/// Lists of one length: the tokens of an event.
+#[derive(Deserialize)]
+struct Logprobs {
+    #[serde(default)]
+    tokens: Vec<String>,
+    #[serde(default)]
+    token_logprobs: Vec<Option<Number>>,
+    #[serde(default)]
+    top_logprobs: Option<Vec<Option<Map<String, Value>>>>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +71,14 @@ struct Usage {
     #[serde(default)]
     prompt_tokens: Option<u32>,
     completion_tokens: u32,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptTokens>,
+}
+
+#[derive(Deserialize)]
+struct PromptTokens {
+    #[serde(default)]
+    cached_tokens: Option<u32>,
 }
 
 /// An error in place of an answer: later versions put it below `error`.
@@ -95,13 +120,16 @@ impl Reader {
             .map_err(|error| BackendError::Protocol { problem: format!("an event is not a completion: {error}") })?;
         let choice = choices.into_iter().next();
         self.prompt_tokens = usage.as_ref().and_then(|usage| usage.prompt_tokens).or(self.prompt_tokens);
+        let details = usage.as_ref().and_then(|usage| usage.prompt_tokens_details.as_ref());
+        self.cached_tokens = details.and_then(|details| details.cached_tokens).or(self.cached_tokens);
         self.output_tokens = match (usage, &choice) {
             (Some(usage), _) => usage.completion_tokens,
             // A server that does not count sends an event for each step.
             (None, Some(_)) => self.output_tokens.saturating_add(1),
             (None, None) => self.output_tokens,
         };
-        let Some(Choice { text, finish_reason }) = choice else { return Ok(None) };
+        let Some(Choice { text, finish_reason, logprobs }) = choice else { return Ok(None) };
+        self.logprobs.extend(logprobs.into_iter().flat_map(Logprobs::of_tokens));
         let finish = finish_reason.as_deref().map(finish_of).transpose()?;
         let text = match self.stop_words.push(&text) {
             Passed::Text(text) => text,
@@ -120,12 +148,37 @@ impl Reader {
     /// The answer has ended.
     pub fn end(&mut self) -> Result<Piece, BackendError> {
         let piece = self.last.take().ok_or(BackendError::EndedEarly)?;
-        Ok(Piece { prompt_tokens: self.prompt_tokens, output_tokens: self.output_tokens, ..piece })
+        let Self { prompt_tokens, cached_tokens, output_tokens, .. } = *self;
+        Ok(Piece { prompt_tokens, cached_tokens, output_tokens, ..piece })
     }
 
-    fn piece(&self, text: String, finish: Option<FinishReason>) -> Piece {
-        Piece { text, prompt_tokens: self.prompt_tokens, output_tokens: self.output_tokens, finish }
+    fn piece(&mut self, text: String, finish: Option<FinishReason>) -> Piece {
+        let logprobs = std::mem::take(&mut self.logprobs);
+        let Self { prompt_tokens, cached_tokens, output_tokens, .. } = *self;
+        Piece { text, prompt_tokens, cached_tokens, output_tokens, logprobs, finish }
     }
+}
+
+impl Logprobs {
+    /// Tokens of which the server knows no probability are left out.
+    fn of_tokens(self) -> impl Iterator<Item = TokenLogprob> {
+        let Self { tokens, token_logprobs, top_logprobs } = self;
+        let tops = top_logprobs.unwrap_or_default().into_iter().chain(std::iter::repeat(None));
+        let each = tokens.into_iter().zip(token_logprobs).zip(tops);
+        each.filter_map(|((token, logprob), top)| Some(TokenLogprob { token, logprob: logprob?, top: likeliest(top) }))
+    }
+}
+
+/// The likeliest first.
+fn likeliest(top: Option<Map<String, Value>>) -> Vec<(String, Number)> {
+    let pairs = top.unwrap_or_default().into_iter().filter_map(|(token, logprob)| match logprob {
+        Value::Number(logprob) => Some((token, logprob)),
+        _ => None,
+    });
+    let mut pairs: Vec<_> = pairs.collect();
+    let value = |number: &Number| number.as_f64().unwrap_or(f64::NEG_INFINITY);
+    pairs.sort_by(|(_, one), (_, other)| value(other).total_cmp(&value(one)));
+    pairs
 }
 
 fn finish_of(name: &str) -> Result<FinishReason, BackendError> {

@@ -6,7 +6,7 @@ use std::mem;
 ///
 /// The first word is the one that is complete first, and among those the one that began first. So the result does not
 /// depend on the pieces in which the text arrives.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopWords {
     words: Vec<String>,
     held: String,

@@ -30,7 +30,7 @@ pub struct Reader {
 /// The request of a generation, and what reads its responses.
 pub fn begin(model: &str, generation: Generation) -> (ModelInferRequest, Reader) {
     // These tensors have no place for how tokens are chosen; the operator refuses it for them.
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _ } = generation.without_begin();
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation.without_begin();
     let limit = i32::try_from(max_tokens).unwrap_or(i32::MAX);
     let inputs = vec![
         texts("text_input", vec![prompt]),
@@ -80,6 +80,6 @@ impl Reader {
     }
 
     fn piece(&self, text: String, finish: Option<FinishReason>) -> Piece {
-        Piece { text, prompt_tokens: None, output_tokens: self.output_tokens, finish }
+        Piece { text, output_tokens: self.output_tokens, finish, ..Piece::default() }
     }
 }

@@ -15,7 +15,7 @@ use crate::backend::{
 /// The request of a generation.
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
     // These tensors have no place for how tokens are chosen; the operator refuses it for them.
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _ } = generation.without_begin();
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation.without_begin();
     let max_tokens = i32::try_from(max_tokens).unwrap_or(i32::MAX);
     let mut inputs =
         vec![texts("text_input", vec![prompt]), integers("max_tokens", &[1], vec![max_tokens]), on("stream", &[1])];
@@ -36,7 +36,7 @@ pub fn read(response: &ModelInferResponse) -> Result<Read, BackendError> {
         other => return Err(protocol(format!("finish_reason is {other:?}; expected \"\", \"stop\" or \"length\""))),
     };
     let is_last = finish.is_some();
-    let piece = Piece { text, prompt_tokens: None, output_tokens, finish };
+    let piece = Piece { text, output_tokens, finish, ..Piece::default() };
     Ok(if is_last { Read::Last(piece, END_TIMEOUT) } else { Read::More(piece) })
 }
 

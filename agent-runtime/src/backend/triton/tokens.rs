@@ -32,7 +32,7 @@ pub fn begin(
 ) -> Result<(ModelInferRequest, Reader), BackendError> {
     let special = if generation.wants_special_tokens() { SpecialTokens::Written } else { SpecialTokens::LeftOut };
     // These tensors have no place for how tokens are chosen; the operator refuses it for them.
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _ } = generation;
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: _, .. } = generation;
     let prompt = tokenizer.encode(&prompt).map_err(|error| BackendError::Tokens(Box::new(error)))?;
     let inputs = inputs(&prompt, max_tokens, &stop_words, tokenizer);
     let request = ModelInferRequest { model_name: model.into(), model_version: String::new(), id, inputs };
@@ -85,7 +85,8 @@ impl Reader {
 
     fn read_part(&self, part: Part) -> Read {
         let Part { text, output_tokens, over } = part;
-        let piece = |finish| Piece { text, prompt_tokens: Some(self.prompt_tokens), output_tokens, finish };
+        let piece =
+            |finish| Piece { text, prompt_tokens: Some(self.prompt_tokens), output_tokens, finish, ..Piece::default() };
         match over {
             None => Read::More(piece(None)),
             Some(Over::End) => Read::Last(piece(Some(FinishReason::Stop)), END_TIMEOUT),

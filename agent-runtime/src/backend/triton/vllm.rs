@@ -27,7 +27,7 @@ pub struct Reader {
 pub fn request(model: &str, generation: Generation) -> ModelInferRequest {
     let is_rendered = generation.wants_special_tokens();
     let generation = generation.without_begin();
-    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: chosen } = generation;
+    let Generation { id, prompt, max_tokens, stop_words, form: _, sampling: chosen, .. } = generation;
     // vLLM samples at temperature 1 unless told otherwise; the other entries take the likeliest token.
     let mut sampling = json!({"max_tokens": max_tokens});
     sampling::write(chosen, &mut sampling);
@@ -57,7 +57,7 @@ impl Reader {
         };
         self.output_tokens = self.output_tokens.saturating_add(new.cast_unsigned());
         let finish = finish_reason(&read_text(response, "finish_reason")?)?;
-        let piece = Piece { text, prompt_tokens: None, output_tokens: self.output_tokens, finish };
+        let piece = Piece { text, output_tokens: self.output_tokens, finish, ..Piece::default() };
         Ok(if finish.is_some() { Read::Last(piece, END_TIMEOUT) } else { Read::More(piece) })
     }
 }

@@ -1,0 +1,179 @@
+//! The tools that the model of a run may call: the agent's, and those of the client. Pure.
+
+use std::collections::BTreeMap;
+
+use minijinja::Value;
+use slipway_runtime_config::{Schema, SchemaError, Tool, ToolKind, Unknown};
+
+use crate::{
+    agent::{
+        dialect::{Arguments, MAX_CALLS_PER_TURN, WrittenCall},
+        grammar::ToolCall,
+        tool_list,
+        wishes::{ClientTool, Wishes},
+    },
+    chat_template::{self, JsonError},
+};
+
+/// The argument of the calculator.
+pub(in crate::agent) const EXPRESSION: &str = "expression";
+
+/// The tools of a run.
+pub struct Offer {
+    known: BTreeMap<String, KnownTool>,
+    /// The agent's, as the model sees each.
+    own: Vec<String>,
+    /// All of them, for the template.
+    pub(super) shown: Option<Value>,
+    /// All of them, for instructions, where the template has no place for them.
+    pub(super) described: Option<String>,
+}
+
+/// What is known of a tool.
+#[derive(Clone)]
+struct KnownTool {
+    /// Nothing where only the client can tell what fits.
+    schema: Option<Schema>,
+    /// The only argument, where the tool takes its text.
+    sole: Option<&'static str>,
+    owner: Owner,
+}
+
+/// Who runs a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Agent,
+    Client,
+}
+
+/// The calls of a turn, by who makes them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// Of the agent's tools.
+    pub own: Vec<ToolCall>,
+    /// Of the client's.
+    pub clients: Vec<ToolCall>,
+}
+
+impl Offer {
+    /// The agent's tools alone. `has_place` tells whether the template shows tools.
+    pub(super) fn of_agent(tools: &[Tool], has_place: bool) -> Result<Self, OfferError> {
+        let known = tools.iter().map(known).collect::<Result<_, _>>()?;
+        let own = tools.iter().map(tool_list::function).collect();
+        Self { known, own, shown: None, described: None }.written(&Wishes::default(), has_place)
+    }
+
+    /// The same with the client's. Those that it has chosen against are left out.
+    pub(super) fn with_clients(&self, wishes: &Wishes, has_place: bool) -> Result<Self, OfferError> {
+        let clients = wishes.offered().map(known_to_client);
+        let known = self.known.clone().into_iter().chain(clients).collect();
+        Self { known, own: self.own.clone(), shown: None, described: None }.written(wishes, has_place)
+    }
+
+    fn written(mut self, wishes: &Wishes, has_place: bool) -> Result<Self, OfferError> {
+        if !self.known.is_empty() {
+            let list = tool_list::for_template(&self.own, wishes.offered());
+            if has_place {
+                self.shown = Some(chat_template::json(&list).map_err(OfferError::Json)?);
+            } else {
+                self.described = Some(tool_list::described(&list));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Compares calls with their tools.
+    ///
+    /// # Errors
+    /// What the model should correct.
+    pub fn check(&self, calls: Vec<WrittenCall>) -> Result<Calls, String> {
+        if calls.len() > MAX_CALLS_PER_TURN {
+            return Err(format!("{} calls in one turn; at most {MAX_CALLS_PER_TURN} are made", calls.len()));
+        }
+        let mut checked = Calls { own: Vec::new(), clients: Vec::new() };
+        for call in calls {
+            match self.check_one(call)? {
+                (Owner::Agent, call) => checked.own.push(call),
+                (Owner::Client, call) => checked.clients.push(call),
+            }
+        }
+        Ok(checked)
+    }
+
+    fn check_one(&self, call: WrittenCall) -> Result<(Owner, ToolCall), String> {
+        let WrittenCall { name, arguments } = call;
+        let Some(KnownTool { schema, sole, owner }) = self.known.get(&name) else {
+            let known = self.known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            return Err(format!("unknown tool {name:?}; the tools are {known}"));
+        };
+        let text = match arguments {
+            Arguments::Json(text) => text,
+            Arguments::Texts(texts) => written_object(schema.as_ref(), texts),
+        };
+        let unreadable = |_| format!("the arguments of {name:?} are not an object of JSON");
+        let object: serde_json::Map<_, _> = serde_json::from_str(&text).map_err(unreadable)?;
+        let checked = match (schema, owner) {
+            (None, _) => Ok(()),
+            (Some(schema), Owner::Agent) => schema.check(&object),
+            (Some(schema), Owner::Client) => schema.check_value(&serde_json::Value::Object(object.clone())),
+        };
+        checked.map_err(|problem| format!("the arguments of {name:?} do not fit: {problem}"))?;
+        let input = match sole.and_then(|sole| object.get(sole)?.as_str()) {
+            Some(sole) => sole.to_owned(),
+            None => text,
+        };
+        Ok((*owner, ToolCall { name, input }))
+    }
+
+    /// The arguments of a call, for the template.
+    pub(super) fn arguments(&self, call: &ToolCall) -> Value {
+        match self.known.get(&call.name).and_then(|tool| tool.sole) {
+            Some(sole) => Value::from_pairs([(sole, Value::from(call.input.as_str()))]),
+            None => chat_template::json(&call.input).unwrap_or_else(|_| Value::from(call.input.as_str())),
+        }
+    }
+}
+
+/// Why tools cannot be offered.
+pub(super) enum OfferError {
+    /// The schema of a tool of the agent's cannot be used.
+    Schema { tool: String, source: SchemaError },
+    /// They cannot be written.
+    Json(JsonError),
+}
+
+fn known(tool: &Tool) -> Result<(String, KnownTool), OfferError> {
+    let (schema, sole) = match (&tool.input_schema, &tool.kind) {
+        (Some(written), _) => (Schema::of_tool(written), None),
+        (None, ToolKind::Calculator) => (Ok(Schema::of_texts([EXPRESSION].into_iter())), Some(EXPRESSION)),
+        (None, ToolKind::Http(http)) => {
+            let names = http.parameters.iter().map(|parameter| parameter.name.as_str());
+            (Ok(Schema::of_texts(names)), None)
+        }
+    };
+    let schema = schema.map_err(|source| OfferError::Schema { tool: tool.name.clone(), source })?;
+    Ok((tool.name.clone(), KnownTool { schema: Some(schema), sole, owner: Owner::Agent }))
+}
+
+/// A schema that cannot be read here is the client's to check: it made the schema, and runs the tool.
+fn known_to_client(tool: &ClientTool) -> (String, KnownTool) {
+    let schema = Schema::of_value(&tool.parameters, "parameters", Unknown::Unchecked).ok();
+    (tool.name.clone(), KnownTool { schema, sole: None, owner: Owner::Client })
+}
+
+/// An object in the order of its texts.
+fn written_object(schema: Option<&Schema>, texts: Vec<(String, String)>) -> String {
+    let value = |name: &str, text: String| match schema {
+        Some(schema) => schema.value_of(name, &text),
+        None => serde_json::Value::String(text),
+    };
+    let pair =
+        |(name, text): (String, String)| format!("{}:{}", serde_json::Value::String(name.clone()), value(&name, text));
+    format!("{{{}}}", texts.into_iter().map(pair).collect::<Vec<_>>().join(","))
+}

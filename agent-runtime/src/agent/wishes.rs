@@ -1,0 +1,122 @@
+//! What a client asks of a run beside an answer: tools of its own, the answer's format, where to stop. Pure.
+
+use serde_json::Value;
+
+/// What a client asks of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Wishes {
+    /// Tools that the client runs itself. Their calls end the run.
+    pub tools: Vec<ClientTool>,
+    /// Which of these the model may or must call.
+    pub choice: ToolChoice,
+    /// Whether only one call may end the run.
+    pub is_one_call: bool,
+    /// What the answer must be.
+    pub format: AnswerFormat,
+    /// Whether the engine can hold tokens to the format.
+    pub is_guided: bool,
+    /// Texts that end the answer. They are not part of it.
+    pub stops: Vec<String>,
+    /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
+    pub logprobs: Option<u32>,
+}
+
+/// A tool that the client runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientTool {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// Which of the client's tools the model calls. The agent's own are not meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ToolChoice {
+    /// Any or none.
+    #[default]
+    Auto,
+    /// None: the model does not see them.
+    None,
+    /// At least one.
+    Required,
+    /// This one. The model sees no other.
+    Named(String),
+}
+
+/// What an answer must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AnswerFormat {
+    /// Any text.
+    #[default]
+    Text,
+    /// An object of JSON.
+    JsonObject,
+    /// A value of JSON that this schema allows.
+    JsonSchema(Value),
+}
+
+/// A call of a client's tool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientCall {
+    /// How the client knows the call; empty before it does.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// An object of JSON.
+    pub arguments: String,
+}
+
+impl Wishes {
+    /// The client's tools that the model sees.
+    pub fn offered(&self) -> impl Iterator<Item = &ClientTool> {
+        self.tools.iter().filter(|tool| match &self.choice {
+            ToolChoice::Auto | ToolChoice::Required => true,
+            ToolChoice::None => false,
+            ToolChoice::Named(name) => tool.name == *name,
+        })
+    }
+
+    /// Whether the run must end with a call.
+    pub fn demands_call(&self) -> bool {
+        match self.choice {
+            ToolChoice::Auto | ToolChoice::None => false,
+            ToolChoice::Required | ToolChoice::Named(_) => true,
+        }
+    }
+}
+
+impl AnswerFormat {
+    /// Instructions for the model; nothing for any text.
+    pub fn instruction(&self) -> Option<String> {
+        match self {
+            Self::Text => None,
+            Self::JsonObject => Some("Answer with one JSON object alone, without any other text.".to_owned()),
+            Self::JsonSchema(schema) => Some(format!(
+                "Answer with one JSON value alone, without any other text. It must fit this JSON Schema:\n{schema}"
+            )),
+        }
+    }
+}
+
+/// A text without the fence that models put around code.
+pub fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.and_then(|inner| inner.split_once('\n')).map_or(text, |(_, inner)| inner.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_fence_is_no_part_of_the_answer() {
+        assert_eq!(unfenced("```json\n{\"a\": 1}\n```\n"), "{\"a\": 1}");
+        assert_eq!(unfenced(" {\"a\": \"```\"} "), "{\"a\": \"```\"}");
+    }
+}
