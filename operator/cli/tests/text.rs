@@ -119,18 +119,20 @@ Rollout:
     assert_eq!(rollout(&object), expected);
 }
 
-/// Ten minutes of a pod whose runs take one model request each, of 0.7 to 1.4 s; so many start in a window.
+/// Ten minutes of a pod whose runs take one model request each, of 0.7 to 1.4 s; so many end in a window.
 fn ten_minutes_of(revision: &str, pod: &str, runs: u64) -> Evidence {
-    let mut buckets = Histogram::new();
-    (0..runs).for_each(|run| buckets.record(700_000 + 700_000 * run / runs));
-    let metric = |name: &str| {
-        json!({
-            "metric": name, "unit": "Run", "stratum": "", "started": runs, "newSessions": 0, "inFlight": 0,
-            "oldestInFlightMicroseconds": 0, "count": runs, "errors": 0, "sumMicroseconds": 0, "buckets": buckets,
-        })
+    let window = |id: u64| {
+        let mut buckets = Histogram::new();
+        (0..runs).for_each(|run| buckets.record(700_000 + 700_000 * ((run * 15 + id) % 60) / 60));
+        let metric = |name: &str| {
+            json!({
+                "metric": name, "unit": "Run", "stratum": "", "started": runs, "newSessions": 0, "inFlight": 0,
+                "oldestInFlightMicroseconds": 0, "count": runs, "errors": 0, "sumMicroseconds": 0, "buckets": buckets,
+            })
+        };
+        json!({"id": id, "metrics": ["AgentRunLatency", "ModelTime", "RequestLatency"].map(metric)})
     };
-    let metrics = ["AgentRunLatency", "ModelTime", "RequestLatency"].map(metric);
-    let windows: Vec<Value> = (1..=60).map(|id| json!({"id": id, "metrics": metrics})).collect();
+    let windows: Vec<Value> = (1..=60).map(window).collect();
     let evidence = json!({
         "version": 2, "revision": revision, "pod": pod, "startedAt": "2026-01-01T00:00:00Z", "windows": windows,
     });
@@ -147,7 +149,12 @@ fn an_outlook_says_from_stables_traffic_how_long_verdicts_take_and_which_steps_a
         ten_minutes_of("5b4c3d2e1f", "c", 9),
     ];
     let expected = "\
-Outlook at the traffic of the last 10 min, 4.00 runs/s on 2 pods:
+Outlook at the traffic of the last 10 min, 0.80 runs/s on 2 pods:
+  STEPS        AN EQUAL REVISION IS PROMOTED AFTER   ONE 50 % SLOWER IS ROLLED BACK WITHIN
+  33 %, 50 %   20 min                                6 min
+  50 %         10 min                                5 min
+  equal: shown to be slower by less than 10%; slower: the model calls are, and 95 of 100 are found by then
+  fewer steps are faster, and a bad revision has more users from the start
 ";
     assert_eq!(outlook(&object, &pods), expected);
 }
