@@ -3,9 +3,13 @@
 //! <https://json-schema.org/draft/2020-12/json-schema-validation>. A keyword that is not known here is refused, because
 //! arguments that it forbids would pass.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+
+use bounds::{Bounds, set_bound, within};
 
 /// The deepest nesting of a schema and of arguments.
 const MAX_DEPTH: usize = 16;
@@ -115,17 +119,6 @@ enum Others {
     Anything,
     Fit(Box<Node>),
     Forbidden,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Bounds {
-    minimum: Option<f64>,
-    maximum: Option<f64>,
-    above: Option<f64>,
-    below: Option<f64>,
-    lengths: [Option<u64>; 2],
-    counts: [Option<u64>; 2],
-    are_distinct: bool,
 }
 
 impl Schema {
@@ -322,24 +315,6 @@ impl Reader<'_> {
     }
 }
 
-fn set_bound(bounds: &mut Bounds, keyword: &str, value: &Value, path: &str) -> Result<(), SchemaError> {
-    let number = || value.as_f64().map(Some).ok_or_else(|| shape(path, "a number"));
-    let count = || value.as_u64().map(Some).ok_or_else(|| shape(path, "a whole number"));
-    match keyword {
-        "minimum" => bounds.minimum = number()?,
-        "maximum" => bounds.maximum = number()?,
-        "exclusiveMinimum" => bounds.above = number()?,
-        "exclusiveMaximum" => bounds.below = number()?,
-        "minLength" => bounds.lengths[0] = count()?,
-        "maxLength" => bounds.lengths[1] = count()?,
-        "minItems" => bounds.counts[0] = count()?,
-        "maxItems" => bounds.counts[1] = count()?,
-        "uniqueItems" => bounds.are_distinct = value.as_bool().ok_or_else(|| shape(path, "true or false"))?,
-        _ => return Err(SchemaError::Unsupported { path: path.to_owned() }),
-    }
-    Ok(())
-}
-
 impl Node {
     fn check(&self, value: &Value, path: &str, depth: usize) -> Result<(), InvalidArguments> {
         if depth > MAX_DEPTH {
@@ -406,21 +381,6 @@ impl Node {
     }
 }
 
-impl Bounds {
-    fn check_number(&self, value: f64, path: &str) -> Result<(), InvalidArguments> {
-        let refused = [
-            (self.minimum, "at least", self.minimum.is_some_and(|bound| value < bound)),
-            (self.maximum, "at most", self.maximum.is_some_and(|bound| value > bound)),
-            (self.above, "above", self.above.is_some_and(|bound| value <= bound)),
-            (self.below, "below", self.below.is_some_and(|bound| value >= bound)),
-        ];
-        match refused.into_iter().find(|(_, _, is_refused)| *is_refused) {
-            Some((Some(bound), words, _)) => Err(invalid(path, format!("is {value}; it must be {words} {bound}"))),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl Type {
     const ALL: [(&'static str, Self); 7] = [
         ("null", Self::Null),
@@ -478,14 +438,6 @@ fn text(value: &Value, path: &str) -> Result<String, SchemaError> {
 
 fn shape(path: &str, expected: &'static str) -> SchemaError {
     SchemaError::Shape { path: path.to_owned(), expected }
-}
-
-fn within([least, most]: [Option<u64>; 2], count: u64) -> Result<(), String> {
-    match (least, most) {
-        (Some(least), _) if count < least => Err(format!("at least {least}")),
-        (_, Some(most)) if count > most => Err(format!("at most {most}")),
-        _ => Ok(()),
-    }
 }
 
 fn invalid(path: &str, problem: String) -> InvalidArguments {
