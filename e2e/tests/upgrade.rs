@@ -1,5 +1,5 @@
-//! Operator and CRDs of an earlier tree are exchanged for those of this one, beside agents that serve: nothing starts,
-//! and the pods of today come with the next revision, judged like any. `e2e/upgrade.sh` installs the earlier tree.
+//! Operator and CRDs of an earlier tree are replaced by those of this one, beside agents that serve. Nothing starts.
+//! Today's pods come with the next revision, which is judged like any. `e2e/upgrade.sh` installs the earlier tree.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 

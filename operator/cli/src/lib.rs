@@ -1,8 +1,8 @@
 //! Slipway from the command line.
 //!
-//! The output is made by pure functions of what was read ([`overview`], [`candidates`], [`mod@explain`],
-//! [`progress`], [`mod@outlook`], [`conversation`], [`report`], [`decision`]). [`cluster`] does the IO, and [`args`] and
-//! [`wait`] put the two together.
+//! Pure functions of what was read make the output: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
+//! [`mod@outlook`], [`conversation`], [`report`], [`decision`]. [`cluster`] does the IO, and [`args`] and [`wait`] put
+//! the two together.
 
 pub mod args;
 pub mod candidates;

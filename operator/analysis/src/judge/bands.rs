@@ -1,7 +1,7 @@
 //! Which units of stable a canary's are held against where the loads of their pods are unlike. Pure.
 //!
-//! At a small weight a pod of the canary has fewer units in flight than one of stable, so that for hours no unit of
-//! either may be admitted under the other's load. A unit is not slower for having fewer beside it. So the canary's may
+//! At a small weight a pod of the canary has fewer units in flight than one of stable. For hours no unit of either may
+//! be admitted under the other's load. A unit is not slower for having fewer beside it. So the canary's may
 //! be held against stable's of a higher band: that finds less harm than there is, never more.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -31,8 +31,8 @@ pub(super) fn alike(arms: &Arms) -> Vec<Held<'_>> {
     arms.canary.strata.iter().map(|(stratum, canary)| (stratum.as_str(), canary)).filter_map(both).collect()
 }
 
-/// Holds each of the canary's strata against the nearest of stable's, of its own band or a busier one, that has at least
-/// as many units in this window. Where none has, it is the fullest. Only counts choose, never latencies.
+/// Holds each of the canary's strata against the nearest of stable's, of its own band or a busier one, that has at
+/// least as many units in this window. Where none has, it is the fullest. Only counts choose, never latencies.
 pub(super) fn or_busier(arms: &Arms) -> Vec<Held<'_>> {
     let mut held = BTreeMap::<&str, Held<'_>>::new();
     for (stratum, canary) in &arms.canary.strata {
