@@ -102,7 +102,7 @@ impl Neighbours {
         Arc::clone(namespaces.entry(name.to_owned()).or_default())
     }
 
-    /// A look of at most this age, whoever asked for it.
+    /// A look of at most this age, for any Engine.
     async fn look(&self, reader: &Reader, name: &str, age: Duration) -> Result<Arc<Seen>, ReadError> {
         let namespace = self.namespace(name);
         let asked = Instant::now();
