@@ -81,6 +81,7 @@ fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str)
 #[case("README.md")]
 #[case("e2e/manifests/demo/agent.yaml")]
 #[case("e2e/manifests/demo/gpu.yaml")]
+#[case("e2e/manifests/demo/gpu-rollout.yaml")]
 #[case("e2e/manifests/demo/latency.yaml")]
 #[case("e2e/manifests/demo/throughput.yaml")]
 fn a_manifest_to_be_copied_breaks_no_rule(#[case] file: &str) {
