@@ -130,7 +130,8 @@ fn ten_minutes_of(revision: &str, pod: &str, runs: u64) -> Evidence {
                 "oldestInFlightMicroseconds": 0, "count": runs, "errors": 0, "sumMicroseconds": 0, "buckets": buckets,
             })
         };
-        json!({"id": id, "metrics": ["AgentRunLatency", "ModelTime", "RequestLatency"].map(metric)})
+        let metrics = ["AgentRunLatency", "ModelTime", "RequestLatency"].map(metric);
+        json!({"id": id, "metrics": metrics})
     };
     let windows: Vec<Value> = (1..=60).map(window).collect();
     let evidence = json!({
