@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     controllers::{run_agent_deployments, run_engines, run_profiles},
-    engine::neighbours::Neighbours,
+    kube_io::neighbours::Neighbours,
     kube_io::{
         client::{ClientError, connect},
         read::Reader,

@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
-    agent_deployment,
-    engine::{self, neighbours::Neighbours},
+    agent_deployment, engine,
+    kube_io::neighbours::Neighbours,
     kube_io::record::RecordError,
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},

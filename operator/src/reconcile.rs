@@ -26,9 +26,9 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::{
-    engine::neighbours::Neighbours,
     kube_io::{
         apply::{self, ApplyError},
+        neighbours::Neighbours,
         read::{ReadError, Reader},
         record::{self, RecordError},
     },

@@ -1,6 +1,6 @@
 //! Slipway from the command line.
 //!
-//! Pure functions of what was read make the output: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
+//! The output is made by pure functions of what was read: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
 //! [`mod@outlook`], [`conversation`], [`report`], [`decision`]. [`cluster`] does the IO, and [`args`] and [`wait`] put
 //! the two together.
 

@@ -1,4 +1,3 @@
 //! The controller of Engines.
 
-pub mod neighbours;
 pub mod reconcile;

@@ -18,7 +18,7 @@ use slipway_operator_core::{
 };
 use slipway_worker_contract::FailureClass;
 
-use super::neighbours::Neighbours;
+use crate::kube_io::neighbours::Neighbours;
 use crate::{
     kube_io::{
         jobs::job_views,

@@ -5,5 +5,6 @@ pub mod client;
 pub mod deadline;
 pub mod difference;
 pub mod jobs;
+pub mod neighbours;
 pub mod read;
 pub mod record;

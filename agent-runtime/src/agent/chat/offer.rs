@@ -43,7 +43,7 @@ struct KnownTool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Agent,
-    Client,
+    Caller,
 }
 
 /// The calls of a turn, by who makes them.
@@ -99,7 +99,7 @@ impl Offer {
         for call in calls {
             match self.check_one(call)? {
                 (Owner::Agent, call) => checked.own.push(call),
-                (Owner::Client, call) => checked.clients.push(call),
+                (Owner::Caller, call) => checked.clients.push(call),
             }
         }
         Ok(checked)
@@ -121,7 +121,7 @@ impl Offer {
         let checked = match (schema, owner) {
             (None, _) => Ok(()),
             (Some(schema), Owner::Agent) => schema.check(&object),
-            (Some(schema), Owner::Client) => schema.check_value(&serde_json::Value::Object(object.clone())),
+            (Some(schema), Owner::Caller) => schema.check_value(&serde_json::Value::Object(object.clone())),
         };
         checked.map_err(|problem| format!("the arguments of {name:?} do not fit: {problem}"))?;
         let input = match sole.and_then(|sole| object.get(sole)?.as_str()) {
@@ -164,7 +164,7 @@ fn known(tool: &Tool) -> Result<(String, KnownTool), OfferError> {
 /// A schema that cannot be read here is the client's to check: it made the schema, and runs the tool.
 fn known_to_client(tool: &ClientTool) -> (String, KnownTool) {
     let schema = Schema::of_value(&tool.parameters, "parameters", Unknown::Unchecked).ok();
-    (tool.name.clone(), KnownTool { schema, sole: None, owner: Owner::Client })
+    (tool.name.clone(), KnownTool { schema, sole: None, owner: Owner::Caller })
 }
 
 /// An object in the order of its texts.

@@ -28,7 +28,7 @@ use slipway_operator_core::{
 };
 use tokio::time::Instant;
 
-use crate::kube_io::read::{ReadError, Reader};
+use super::read::{ReadError, Reader};
 
 /// How old a look may be that finds an Engine in use. A pod that misses an artifact ends it at once.
 const SHARED: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ impl Neighbours {
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub(super) async fn use_of(&self, reader: &Reader, namespace: &str, engine: &str) -> Result<Use, ReadError> {
+    pub(crate) async fn use_of(&self, reader: &Reader, namespace: &str, engine: &str) -> Result<Use, ReadError> {
         for age in [SHARED, Duration::ZERO] {
             let seen = self.look(reader, namespace, age).await?;
             match &seen.engines {
@@ -88,7 +88,7 @@ impl Neighbours {
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub(super) async fn missed(&self, reader: &Reader, namespace: &str) -> Result<Vec<Missed>, ReadError> {
+    pub(crate) async fn missed(&self, reader: &Reader, namespace: &str) -> Result<Vec<Missed>, ReadError> {
         Ok(self.look(reader, namespace, SHARED).await?.missed.clone())
     }
 
