@@ -16,7 +16,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{
         Controller,
-        controller::{Action, Config},
+        controller::{self, Action, Config},
         reflector::{ObjectRef, Store},
         watcher,
     },
@@ -28,7 +28,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{agent_deployment::wakes, engine::lost};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::{
     agent_deployment, engine,
@@ -165,7 +165,7 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
         .watches(Api::<Service>::all(client), ours(), |object: Service| labelled_agent_deployment(&object))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, agent_deployment::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })
+        .for_each(|result| async move { log(result) })
         .await;
 }
 
@@ -180,7 +180,7 @@ pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
         })
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })
+        .for_each(|result| async move { log(result) })
         .await;
 }
 
@@ -193,15 +193,24 @@ pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
         .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_profile(&pod))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, profile::reconcile::reconcile), back_off, context)
-        .for_each(|result| async move { log(result.map(|(object, _)| object.name)) })
+        .for_each(|result| async move { log(result) })
         .await;
 }
 
-/// Failures of reconciliations are logged where their waiting time is decided; here only those of the queue itself are
-/// left.
-fn log<E: Error>(result: Result<String, E>) {
+/// A failed reconciliation is logged where its waiting time is decided. A failed watch is logged here: the controller
+/// sees no changes until the watch is back.
+fn log<K: Resource>(result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, watcher::Error>>) {
+    use controller::Error as Failure;
     match result {
-        Ok(name) => debug!(name, "reconciled"),
-        Err(error) => debug!(%error, "a reconciliation ended with an error"),
+        Ok((object, _)) => debug!(name = object.name, "reconciled"),
+        Err(error @ (Failure::ReconcilerFailed(..) | Failure::ObjectNotFound(_))) => {
+            debug!(%error, "a reconciliation ended with an error");
+        }
+        Err(Failure::QueueError(error)) => {
+            warn!(error = &error as &dyn Error, "a watch failed; it is tried again");
+        }
+        Err(Failure::RunnerError(error)) => {
+            error!(error = &error as &dyn Error, "the queue of a controller failed");
+        }
     }
 }

@@ -29,6 +29,24 @@ pub enum ToolKind {
     Http(HttpTool),
 }
 
+impl ToolKind {
+    /// The arguments of a tool without a schema, in the order in which the model writes them. All are texts.
+    pub fn argument_names(&self) -> Vec<&str> {
+        match self {
+            Self::Calculator => self.plain_argument().into_iter().collect(),
+            Self::Http(http) => http.parameters.iter().map(|parameter| parameter.name.as_str()).collect(),
+        }
+    }
+
+    /// The argument whose text alone is the input of a call, for a tool that reads no JSON.
+    pub fn plain_argument(&self) -> Option<&'static str> {
+        match self {
+            Self::Calculator => Some("expression"),
+            Self::Http(_) => None,
+        }
+    }
+}
+
 /// An HTTP service as a tool.
 ///
 /// The host is part of the configuration and no argument can change it; redirects to another host are not followed.

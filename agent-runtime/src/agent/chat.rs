@@ -23,7 +23,6 @@ use super::{
 };
 
 pub use client::Mistake;
-pub(super) use offer::EXPRESSION;
 use offer::OfferError;
 pub use offer::{Calls, Offer};
 

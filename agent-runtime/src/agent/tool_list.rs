@@ -1,9 +1,9 @@
 //! Tools as models are trained to see them: the JSON of OpenAI's API, its keys in the usual order. Pure.
 
 use serde_json::{Map, Value, json};
-use slipway_runtime_config::{Tool, ToolKind};
+use slipway_runtime_config::Tool;
 
-use super::{chat::EXPRESSION, wishes::ClientTool};
+use super::wishes::ClientTool;
 
 /// Keys of a schema that come first, in this order; the others follow in that of their letters.
 const ORDER: [&str; 6] = ["type", "description", "enum", "items", "properties", "required"];
@@ -25,12 +25,9 @@ pub(super) fn described(list: &str) -> String {
 
 /// One of the agent's tools, as JSON.
 pub(super) fn function(tool: &Tool) -> String {
-    let parameters = match (&tool.input_schema, &tool.kind) {
-        (Some(schema), _) => schema.clone(),
-        (None, ToolKind::Calculator) => texts(&[EXPRESSION]),
-        (None, ToolKind::Http(http)) => {
-            texts(&http.parameters.iter().map(|parameter| parameter.name.as_str()).collect::<Vec<_>>())
-        }
+    let parameters = match &tool.input_schema {
+        Some(schema) => schema.clone(),
+        None => texts(&tool.kind.argument_names()),
     };
     written(&tool.name, &tool.description, &parameters)
 }

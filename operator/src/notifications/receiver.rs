@@ -67,7 +67,7 @@ impl Receiver {
     pub fn wants(&self, announcement: &Announcement) -> bool {
         let is_news = announcement.happening.role() == Role::Tells;
         let can_take_it = !(is_news && matches!(self.settings.receiver_type(), Some(ReceiverType::PagerDuty(_))));
-        let wanted = self.settings.happenings.as_ref();
+        let wanted = self.settings.events.as_ref();
         let is_asked_for = wanted.is_none_or(|wanted| wanted.contains(&announcement.happening));
         announcement.receivers.contains(&self.settings.name) && can_take_it && is_asked_for
     }

@@ -335,7 +335,7 @@ async fn what_hangs_is_not_settled_and_what_nobody_wants_is() {
 #[tokio::test]
 async fn only_what_is_asked_for_is_sent_and_only_to_those_who_are_named() {
     let mut server = StandIn::start(&[Manner::Status(200)]).await;
-    let operator = Operator::start("happenings: [RolledBack], slack: {urlFile: url}", &server.url, policy());
+    let operator = Operator::start("events: [RolledBack], slack: {urlFile: url}", &server.url, policy());
     operator.tell(missed());
     operator.tell(Announcement {
         receivers: vec!["others".to_owned()],

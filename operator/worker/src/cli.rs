@@ -420,7 +420,7 @@ impl ProfileArgs {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let (store, target, work) = (absolute(&self.store), absolute(&self.target), absolute(&self.work));
         Ok(Setup {
-            engine: materialize::Order {
+            engine: materialize::MaterializeTask {
                 engine: task.engine.clone(),
                 store,
                 target: target.clone(),
@@ -453,8 +453,8 @@ impl ProfileArgs {
 
 impl MaterializeArgs {
     /// Returns the order that the options describe.
-    pub fn order(&self) -> materialize::Order {
-        materialize::Order {
+    pub fn order(&self) -> materialize::MaterializeTask {
+        materialize::MaterializeTask {
             engine: EngineRef { identity: self.identity.clone(), manifest_digest: self.manifest_digest.clone() },
             store: self.store.clone(),
             target: self.target.clone(),

@@ -29,7 +29,7 @@ const PARTIAL_MARKER: &str = ".slipway-partial";
 
 /// What to put where.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct MaterializeTask {
     /// The artifact.
     pub engine: EngineRef,
     /// Root of the store's volume.
@@ -122,7 +122,7 @@ impl Classify for MaterializeError {
 ///
 /// # Errors
 /// [`MaterializeError`]; the target is then not marked as verified.
-pub fn run(order: &Order) -> Result<MaterializeResult, MaterializeError> {
+pub fn run(order: &MaterializeTask) -> Result<MaterializeResult, MaterializeError> {
     let started = Instant::now();
     let artifact = order.store.join(paths::engine(&order.engine));
     let manifest = read_manifest(order, &artifact)?;
@@ -141,7 +141,7 @@ pub fn run(order: &Order) -> Result<MaterializeResult, MaterializeError> {
     })
 }
 
-fn read_manifest(order: &Order, artifact: &Path) -> Result<Manifest, MaterializeError> {
+fn read_manifest(order: &MaterializeTask, artifact: &Path) -> Result<Manifest, MaterializeError> {
     let path = artifact.join(paths::MANIFEST_FILE);
     let bytes =
         fs::read(&path).map_err(|source| MaterializeError::NotInStore { engine: order.engine.clone(), source })?;
@@ -152,12 +152,12 @@ fn read_manifest(order: &Order, artifact: &Path) -> Result<Manifest, Materialize
     Manifest::parse(&bytes).map_err(|source| MaterializeError::Manifest { path, source })
 }
 
-fn config_path(order: &Order) -> String {
+fn config_path(order: &MaterializeTask) -> String {
     format!("{}/{}/{CONFIG_FILE}", paths::MODEL_REPOSITORY, order.model)
 }
 
 /// Trusts an earlier start's work if its marker names this manifest and all sizes still fit.
-fn is_verified(order: &Order, manifest: &Manifest) -> bool {
+fn is_verified(order: &MaterializeTask, manifest: &Manifest) -> bool {
     let marker = fs::read_to_string(order.target.join(VERIFIED_MARKER)).unwrap_or_default();
     let config = config_path(order);
     marker.trim() == order.engine.manifest_digest.as_str()
@@ -191,7 +191,7 @@ fn prepare(target: &Path) -> Result<(), MaterializeError> {
     Ok(())
 }
 
-fn mark_verified(order: &Order, manifest: &Manifest) -> Result<(), MaterializeError> {
+fn mark_verified(order: &MaterializeTask, manifest: &Manifest) -> Result<(), MaterializeError> {
     let write = |name: &str, bytes: &[u8]| {
         let path = order.target.join(name);
         fs::write(&path, bytes).map_err(|source| MaterializeError::Target { path, source })
@@ -203,7 +203,7 @@ fn mark_verified(order: &Order, manifest: &Manifest) -> Result<(), MaterializeEr
 }
 
 /// Writes the model's configuration from the store, verified, with the plan's overrides.
-fn configure(order: &Order, artifact: &Path, manifest: &Manifest) -> Result<(), MaterializeError> {
+fn configure(order: &MaterializeTask, artifact: &Path, manifest: &Manifest) -> Result<(), MaterializeError> {
     let relative = config_path(order);
     let Some(file) = manifest.files.iter().find(|file| file.path == relative) else { return Ok(()) };
     let (from, to) = (artifact.join(&relative), order.target.join(&relative));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value;
-use slipway_runtime_config::{Schema, SchemaError, Tool, ToolKind, Unknown};
+use slipway_runtime_config::{Schema, SchemaError, Tool, Unknown};
 
 use crate::{
     agent::{
@@ -14,9 +14,6 @@ use crate::{
     },
     chat_template::{self, JsonError},
 };
-
-/// The argument of the calculator.
-pub(in crate::agent) const EXPRESSION: &str = "expression";
 
 /// The tools of a run.
 pub struct Offer {
@@ -149,13 +146,9 @@ pub(super) enum OfferError {
 }
 
 fn known(tool: &Tool) -> Result<(String, KnownTool), OfferError> {
-    let (schema, sole) = match (&tool.input_schema, &tool.kind) {
-        (Some(written), _) => (Schema::of_tool(written), None),
-        (None, ToolKind::Calculator) => (Ok(Schema::of_texts([EXPRESSION].into_iter())), Some(EXPRESSION)),
-        (None, ToolKind::Http(http)) => {
-            let names = http.parameters.iter().map(|parameter| parameter.name.as_str());
-            (Ok(Schema::of_texts(names)), None)
-        }
+    let (schema, sole) = match &tool.input_schema {
+        Some(written) => (Schema::of_tool(written), None),
+        None => (Ok(Schema::of_texts(tool.kind.argument_names().into_iter())), tool.kind.plain_argument()),
     };
     let schema = schema.map_err(|source| OfferError::Schema { tool: tool.name.clone(), source })?;
     Ok((tool.name.clone(), KnownTool { schema: Some(schema), sole, owner: Owner::Agent }))

@@ -46,11 +46,11 @@ pub enum BuildJobError {
     Steps(StepsError),
     /// What the engine would be told.
     #[error("{0}")]
-    Order(OrderError),
+    NoBuild(OrderError),
 }
 
 /// What is done in the vendor's image.
-enum Order {
+enum BuildRecipe {
     /// The user's builder does it all.
     Custom,
     /// TensorRT-LLM's tools build.
@@ -59,13 +59,13 @@ enum Order {
     NoBuild(NoBuild),
 }
 
-impl Order {
+impl BuildRecipe {
     fn of(world: &EngineWorld) -> Result<Self, BuildJobError> {
-        if let Some(order) = no_build::order_of(&world.spec).map_err(BuildJobError::Order)? {
-            return Ok(Self::NoBuild(order));
+        if let Some(recipe) = no_build::order_of(&world.spec).map_err(BuildJobError::NoBuild)? {
+            return Ok(Self::NoBuild(recipe));
         }
-        let order = tensorrt_llm::order_of(&world.spec).map_err(BuildJobError::Steps)?;
-        Ok(order.map_or(Self::Custom, Self::TensorRtLlm))
+        let recipe = tensorrt_llm::order_of(&world.spec).map_err(BuildJobError::Steps)?;
+        Ok(recipe.map_or(Self::Custom, Self::TensorRtLlm))
     }
 }
 
@@ -75,26 +75,26 @@ impl Order {
 /// When the spec's source digest is no digest, or TensorRT-LLM's tools cannot make the engine.
 pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), BuildJobError> {
     let source_digest: Digest = world.spec.build.source_digest.parse().map_err(BuildJobError::SourceDigest)?;
-    let order = Order::of(world)?;
+    let recipe = BuildRecipe::of(world)?;
     let mut container = worker_container(&world.settings, "finish-build", &["finish-build"]);
     container.volume_mounts = Some(vec![
         read_only(mount(TASK_VOLUME, TASK_FOLDER)),
         mount(OUTPUT_VOLUME, paths::OUTPUT_DIR),
         mount(STORE_VOLUME, paths::STORE_DIR),
     ]);
-    let config_map = config_map(world, name, &order);
+    let config_map = config_map(world, name, &recipe);
     let mut volumes = vec![
         task::volume(&config_map),
         empty_dir(OUTPUT_VOLUME),
         claim_volume(STORE_VOLUME, artifact_store::CLAIM, false),
     ];
-    let in_order = match &order {
-        Order::Custom => vec![builder(world, &source_digest)],
-        Order::TensorRtLlm(order) => {
+    let in_order = match &recipe {
+        BuildRecipe::Custom => vec![builder(world, &source_digest)],
+        BuildRecipe::TensorRtLlm(recipe) => {
             volumes.extend(tool_volumes(world));
-            tools(world, order, &source_digest)
+            tools(world, recipe, &source_digest)
         }
-        Order::NoBuild(_) => {
+        BuildRecipe::NoBuild(_) => {
             volumes.extend(tool_volumes(world));
             vec![install_worker(&world.settings), assemble(world, &source_digest)]
         }
@@ -128,14 +128,14 @@ fn check_checkpoint(world: &EngineWorld, source_digest: &Digest) -> Container {
 
 /// TensorRT-LLM's tools, each in a container of the vendor's image under our worker, which explains how one failed; at
 /// last the worker puts the serving repository beside the engine.
-fn tools(world: &EngineWorld, order: &TensorRtLlmBuild, source_digest: &Digest) -> Vec<Container> {
+fn tools(world: &EngineWorld, recipe: &TensorRtLlmBuild, source_digest: &Digest) -> Vec<Container> {
     let of_step = |step: &ToolStep| {
         let argument = format!("--step={}", step.name);
         let container = in_vendor_image(world, source_digest, (&step.name, &["tool", &argument]));
         Container { resources: Some(world.spec.placement.resources.to_requirements()), ..container }
     };
     std::iter::once(install_worker(&world.settings))
-        .chain(order.steps.iter().map(of_step))
+        .chain(recipe.steps.iter().map(of_step))
         .chain(std::iter::once(assemble(world, source_digest)))
         .collect()
 }
@@ -210,17 +210,17 @@ fn builder(world: &EngineWorld, source_digest: &Digest) -> Container {
     }
 }
 
-fn config_map(world: &EngineWorld, name: &str, order: &Order) -> ConfigMap {
-    let (tensorrt_llm, no_build) = match order {
-        Order::Custom => (None, None),
-        Order::TensorRtLlm(order) => (Some(order.clone()), None),
-        Order::NoBuild(order) => (None, Some(order.clone())),
+fn config_map(world: &EngineWorld, name: &str, recipe: &BuildRecipe) -> ConfigMap {
+    let (tensorrt_llm, no_build) = match recipe {
+        BuildRecipe::Custom => (None, None),
+        BuildRecipe::TensorRtLlm(recipe) => (Some(recipe.clone()), None),
+        BuildRecipe::NoBuild(recipe) => (None, Some(recipe.clone())),
     };
     let model = world.spec.build.served_by().model().to_owned();
     let task = BuildTask { identity: world.name.clone(), model, quality: None, tensorrt_llm, no_build };
-    let files = match order {
-        Order::Custom => BTreeMap::from([("build.json".to_owned(), custom_build(world))]),
-        Order::TensorRtLlm(_) | Order::NoBuild(_) => BTreeMap::new(),
+    let files = match recipe {
+        BuildRecipe::Custom => BTreeMap::from([("build.json".to_owned(), custom_build(world))]),
+        BuildRecipe::TensorRtLlm(_) | BuildRecipe::NoBuild(_) => BTreeMap::new(),
     };
     let (namespace, owner) = (world.namespace.as_str(), &world.owner);
     let parts = TaskParts { job: name, namespace, component: Component::Build, owner, files };

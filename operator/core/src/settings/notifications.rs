@@ -49,8 +49,9 @@ pub struct ReceiverSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<Vec<String>>,
     /// What it is told; absent means everything, and for PagerDuty everything that opens or closes an incident.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub happenings: Option<Vec<Happening>>,
+    /// Earlier charts call it `happenings`.
+    #[serde(default, alias = "happenings", skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<Happening>>,
     /// A Slack channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack: Option<SlackSettings>,
@@ -80,7 +81,7 @@ impl ReceiverSettings {
     }
 
     fn types(&self) -> [Option<ReceiverType<'_>>; 3] {
-        let Self { name: _, allowed_namespaces: _, happenings: _, slack, pager_duty, webhook } = self;
+        let Self { name: _, allowed_namespaces: _, events: _, slack, pager_duty, webhook } = self;
         [
             slack.as_ref().map(ReceiverType::Slack),
             pager_duty.as_ref().map(ReceiverType::PagerDuty),
@@ -192,7 +193,7 @@ fn check_receiver(field: &str, receiver: &ReceiverSettings) -> Result<(), Invali
         _ => return invalid(field, "has more than one type: keep one of slack, pagerDuty and webhook"),
     };
     let pages = matches!(receiver_type, ReceiverType::PagerDuty(_));
-    check_happenings(field, receiver.happenings.as_deref(), pages)?;
+    check_events(field, receiver.events.as_deref(), pages)?;
     match receiver_type {
         ReceiverType::Slack(slack) => check_template(&format!("{field}.slack"), slack.template.as_deref()),
         ReceiverType::PagerDuty(pager_duty) => {
@@ -215,13 +216,13 @@ fn check_namespaces(field: &str, allowed: Option<&[String]>) -> Result<(), Inval
     }
 }
 
-fn check_happenings(field: &str, happenings: Option<&[Happening]>, pages: bool) -> Result<(), InvalidSetting> {
-    let Some(happenings) = happenings else { return Ok(()) };
-    let field = format!("{field}.happenings");
-    if happenings.is_empty() {
+fn check_events(field: &str, events: Option<&[Happening]>, pages: bool) -> Result<(), InvalidSetting> {
+    let Some(events) = events else { return Ok(()) };
+    let field = format!("{field}.events");
+    if events.is_empty() {
         return invalid(field, "is empty: name events to send, or leave it out");
     }
-    match happenings.iter().find(|happening| pages && happening.role() == Role::Tells) {
+    match events.iter().find(|happening| pages && happening.role() == Role::Tells) {
         Some(news) => invalid(
             field,
             format!("sends {} to PagerDuty, but no later event resolves it: leave it out", news.as_str()),

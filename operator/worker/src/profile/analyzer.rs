@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use slipway_worker_contract::{FailureClass, Gpu, ModelAnalyzerRow};
 use tokio::{process::Command, sync::watch};
 
-use super::shim::{GROUP_FILE, ORDER_ENV, OUTCOME_FILE, Order, Outcome};
+use super::shim::{GROUP_FILE, LevelTask, ORDER_ENV, OUTCOME_FILE, Outcome};
 use crate::failure::Classify;
 
 /// Beyond the level's own time: start of Model Analyzer, warm-up, one slow chunk, reports.
@@ -171,7 +171,7 @@ pub async fn run(
     tools: &Tools,
     model: &str,
     level: u32,
-    order: &Order,
+    order: &LevelTask,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Measured, AnalyzerError> {
     let folder = order.folder.clone();
@@ -206,7 +206,13 @@ pub async fn run(
     }
 }
 
-fn prepare(tools: &Tools, model: &str, level: u32, order: &Order, timeout: Duration) -> Result<Command, AnalyzerError> {
+fn prepare(
+    tools: &Tools,
+    model: &str,
+    level: u32,
+    order: &LevelTask,
+    timeout: Duration,
+) -> Result<Command, AnalyzerError> {
     let folder = &order.folder;
     let path = |name: &str| folder.join(name);
     let file = |path: PathBuf| move |source| AnalyzerError::File { path, source };

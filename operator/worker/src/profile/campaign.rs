@@ -292,7 +292,7 @@ impl Campaign<'_> {
             };
         }
         triton.unload_all(&models).await.map_err(refused)?;
-        let order = materialize::Order { serve: arm.config.clone(), ..self.setup.engine.clone() };
+        let order = materialize::MaterializeTask { serve: arm.config.clone(), ..self.setup.engine.clone() };
         let work = tokio::task::spawn_blocking(move || materialize::run(&order)).await;
         let materialized = work.map_err(|source| LevelError::Fatal(ProfileError::Interrupted(source)))?;
         let configure = |source| ProfileError::Configure { arm: arm.id.clone(), source };
@@ -304,7 +304,7 @@ impl Campaign<'_> {
         let folder = self.setup.work.join(format!("{}-{level}", arm.id));
         // Left by an earlier container of this pod.
         let _ = fs::remove_dir_all(&folder);
-        let order = shim::Order {
+        let order = shim::LevelTask {
             perf_analyzer: self.setup.perf_analyzer.clone(),
             folder: folder.clone(),
             workloads: self.task.workloads.clone(),

@@ -42,7 +42,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The engine and where it lies; its serving configuration is replaced by each arm's.
-    pub engine: materialize::Order,
+    pub engine: materialize::MaterializeTask,
     /// Model Analyzer and Triton's addresses.
     pub tools: Tools,
     /// The real perf_analyzer.

@@ -27,17 +27,17 @@ use crate::entry::Spoken;
 
 /// The environment variable that makes the worker a shim; names the order.
 pub const ORDER_ENV: &str = "SLIPWAY_SHIM";
-/// Holds the shim's process group while it runs, below the order's folder.
+/// Holds the shim's process group while it runs, below the task's folder.
 pub const GROUP_FILE: &str = "group";
-/// Holds how many requests are kept so far, below the order's folder.
+/// Holds how many requests are kept so far, below the task's folder.
 const KEPT_FILE: &str = "kept";
-/// Holds the [`Outcome`], below the order's folder.
+/// Holds the [`Outcome`], below the task's folder.
 pub const OUTCOME_FILE: &str = "outcome.json";
 
 /// What the worker wants of one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Order {
+pub struct LevelTask {
     /// The real perf_analyzer.
     pub perf_analyzer: PathBuf,
     /// Where chunks and the outcome go; empty at the start.
@@ -85,8 +85,8 @@ pub enum Outcome {
 /// Says why a level was not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
-    /// The order cannot be read.
-    #[error("failed to read the order {}", path.display())]
+    /// The task cannot be read.
+    #[error("failed to read the task {}", path.display())]
     Order {
         /// The order's file.
         path: PathBuf,
@@ -255,12 +255,12 @@ fn complain(error: &ShimError) -> u8 {
     1
 }
 
-fn read_order(path: &Path) -> Result<Order, ShimError> {
+fn read_order(path: &Path) -> Result<LevelTask, ShimError> {
     let read = || serde_json::from_slice(&fs::read(path)?).map_err(io::Error::from);
     read().map_err(|source| ShimError::Order { path: path.to_owned(), source })
 }
 
-fn write_outcome(order: &Order, outcome: &Outcome) -> Result<(), ShimError> {
+fn write_outcome(order: &LevelTask, outcome: &Outcome) -> Result<(), ShimError> {
     let text = serde_json::to_vec(outcome).expect("an outcome is plain data");
     write(&order.folder.join(OUTCOME_FILE), &text)
 }
@@ -269,7 +269,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), ShimError> {
     fs::write(path, bytes).map_err(|source| ShimError::File { path: path.to_owned(), source })
 }
 
-fn measure(order: &Order, arguments: &[String]) -> Result<Outcome, ShimError> {
+fn measure(order: &LevelTask, arguments: &[String]) -> Result<Outcome, ShimError> {
     let call = parse_call(arguments)?;
     // Model Analyzer gave this process a session of its own, so its id is the group's.
     write(&order.folder.join(GROUP_FILE), std::process::id().to_string().as_bytes())?;
@@ -314,7 +314,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// One call of Model Analyzer.
 struct Level<'a> {
-    order: &'a Order,
+    order: &'a LevelTask,
     call: &'a Call,
     traffic: Traffic,
     entry: Entry,

@@ -9,7 +9,7 @@ use std::{
 use slipway_worker::{
     failure::{self, Classify},
     finish_build::{self, Folders},
-    materialize::{self, Order},
+    materialize::{self, MaterializeTask},
 };
 use slipway_worker_contract::{
     BuildResult, BuildTask, CHUNK_BYTES, Digest, EngineRef, FailureClass, Manifest, QualityMetric, QualityTask,
@@ -73,8 +73,8 @@ impl Bench {
         }
     }
 
-    fn order(&self, manifest_digest: Digest) -> Order {
-        Order {
+    fn order(&self, manifest_digest: Digest) -> MaterializeTask {
+        MaterializeTask {
             engine: EngineRef { identity: "eng-1".into(), manifest_digest },
             store: self.path("store"),
             target: self.path("engine"),

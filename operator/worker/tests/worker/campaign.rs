@@ -169,7 +169,7 @@ impl Bench {
 
     fn setup(&self) -> Setup {
         Setup {
-            engine: materialize::Order {
+            engine: materialize::MaterializeTask {
                 engine: self.engine.clone(),
                 store: self.path("store"),
                 target: self.path("engine"),

@@ -12,7 +12,7 @@ use slipway_worker::{
     failure::{self, Classify},
     finish_build::{self, Folders},
     hash,
-    materialize::{self, Order},
+    materialize::{self, MaterializeTask},
     no_build::{self, Parts},
 };
 use slipway_worker_contract::{
@@ -138,7 +138,7 @@ fn a_checkpoint_and_its_repository_are_one_artifact(#[case] backend: NoBuildBack
     assert_eq!(inode(&placed), inode(&bench.checkpoint().join(weights)), "the store holds the weights once");
 
     let target = bench.path("engine");
-    let order = Order {
+    let order = MaterializeTask {
         engine,
         store: bench.path("store"),
         target: target.clone(),
@@ -168,7 +168,7 @@ fn an_engines_own_server_has_a_file_of_options_and_no_repository(#[case] backend
 
     let (store, target) = (bench.path("store"), bench.path("engine"));
     let (model, serve) = ("agent".into(), ServeConfig::default());
-    materialize::run(&Order { engine, store, target: target.clone(), model, serve, threads: 2 }).unwrap();
+    materialize::run(&MaterializeTask { engine, store, target: target.clone(), model, serve, threads: 2 }).unwrap();
     assert_eq!(fs::read_to_string(target.join("server/config.yaml")).unwrap(), ARGUMENTS);
 }
 

@@ -18,7 +18,7 @@ const GOOD: &str = "
   cluster: production
   receivers:
   - {name: team, slack: {urlFile: slack-url}}
-  - {name: on-call, happenings: [RolledBack, Recovered], pagerDuty: {routingKeyFile: routing-key}}
+  - {name: on-call, events: [RolledBack, Recovered], pagerDuty: {routingKeyFile: routing-key}}
   - name: audit
     webhook:
       url: https://audit.example.com/slipway
@@ -33,6 +33,12 @@ fn every_type_of_receiver_can_be_configured() {
     let known: Vec<bool> =
         ["team", "on-call", "audit", "nobody"].map(|name| settings.notifications.knows(name, "support")).into();
     assert_eq!(known, [true, true, true, false]);
+}
+
+/// A release's values stay when its chart is upgraded.
+#[test]
+fn events_of_a_receiver_are_read_under_their_earlier_name() {
+    assert_eq!(settings(&GOOD.replace("events:", "happenings:")), settings(GOOD));
 }
 
 /// Otherwise anyone who may write an AgentDeployment could page anybody.
@@ -72,14 +78,10 @@ fn a_receiver_may_be_for_some_namespaces_alone() {
     "[0]",
     "has more than one type: keep one of slack, pagerDuty and webhook"
 )]
+#[case("{name: a, events: [], slack: {urlFile: f}}", "[0].events", "is empty: name events to send, or leave it out")]
 #[case(
-    "{name: a, happenings: [], slack: {urlFile: f}}",
-    "[0].happenings",
-    "is empty: name events to send, or leave it out"
-)]
-#[case(
-    "{name: a, happenings: [RolloutOpened], pagerDuty: {routingKeyFile: k}}",
-    "[0].happenings",
+    "{name: a, events: [RolloutOpened], pagerDuty: {routingKeyFile: k}}",
+    "[0].events",
     "sends RolloutOpened to PagerDuty, but no later event resolves it: leave it out"
 )]
 #[case(
@@ -133,8 +135,8 @@ fn a_cluster_has_a_short_name() {
 }
 
 #[test]
-fn a_happening_that_does_not_exist_is_named_with_those_that_do() {
-    let yaml = "images: {worker: w, agentRuntime: r}\nnotifications: {receivers: [{name: a, happenings: [Broken]}]}";
-    let error = serde_norway::from_str::<Settings>(yaml).expect_err("no such happening").to_string();
+fn an_event_that_does_not_exist_is_named_with_those_that_do() {
+    let yaml = "images: {worker: w, agentRuntime: r}\nnotifications: {receivers: [{name: a, events: [Broken]}]}";
+    let error = serde_norway::from_str::<Settings>(yaml).expect_err("no such event").to_string();
     assert!(error.contains("unknown variant `Broken`, expected one of `RolloutOpened`"), "{error}");
 }
