@@ -299,6 +299,7 @@ impl Judge {
             skipped: if self.last_seconds == 0 { 0 } else { since_last.saturating_sub(1) },
             ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
             share: self.compared_share(window) as f32,
+            sharing: seen.sharing,
         };
         let idle = Arms::default();
         for guard in &mut self.guards {
