@@ -161,7 +161,7 @@ fn sharing_after(pods: &[&str], outages: &[&str]) -> Sharing {
     for window in 1..=360_u64 {
         let out = outages.get((window / 60) as usize % outages.len().max(1)).filter(|_| window % 60 < 6);
         let of = |(at, pod): (usize, &&'static str)| -> (&'static str, u64, u64) {
-            let alone = u64::from((window + 7 * at as u64) % 20 == 0);
+            let alone = u64::from((window + 7 * at as u64).is_multiple_of(20));
             (pod, 10, if out == Some(pod) { 5 } else { alone })
         };
         let pods: Vec<&'static str> = pods.iter().map(|pod| *PODS.iter().find(|name| *name == pod).unwrap()).collect();
