@@ -114,8 +114,8 @@ impl Judge {
         self.errors_within_pods().or_else(|| self.too_few_at_percentile()).or_else(|| self.not_shown_non_inferior())
     }
 
-    /// Counted by unit the canary fails more, and at least half of its errors came together on a pod. Whether that is the
-    /// pod or the revision, so few pods do not tell.
+    /// Counted by unit the canary fails more, and at least half of its errors came together on a pod. So few pods do
+    /// not tell whether that is the pod or the revision.
     fn errors_within_pods(&self) -> Option<Reason> {
         let (failed, together) = self.pods.errors_of_canary();
         let served = self.guards.iter().filter(|guard| guard.weight > 0.0 && is_served(guard.key.metric));

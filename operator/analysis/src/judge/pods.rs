@@ -1,11 +1,11 @@
-//! Pods between windows: which are still warming up, which are lost, which fail, how loaded each arm's pods are. Pure.
+//! Pods between windows: which are still warming up, which are lost, which fail. Pure.
 //!
 //! Units of one pod fail together: a node, a GPU or a connection of that pod is disturbed, and every unit on it ends
 //! with an error. Such errors are not independent draws. So a pod's errors count up to what chance brings in a minute
-//! at the rate that most pods of an arm have. They count again only after it has been quiet for a minute. A revision that
-//! fails more fails more on all its pods. What the errors left out would have shown is the task of a rule: see
-//! [`PodsFailing`]. And what fails together hits a pod, not a unit: the errors left out say how much of that there is,
-//! and so how many errors an equal canary has ([`Sharing`]).
+//! at the rate that most pods of an arm have. They count again only after it has been quiet for a minute. A revision
+//! that fails more fails more on all its pods. What the errors left out would have shown is the task of a rule: see
+//! [`PodsFailing`]. And what fails together hits a pod, not a unit. The errors left out say how much of that there is,
+//! and so how many errors an equal canary has: see [`Sharing`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,8 +93,8 @@ pub(super) struct Seen<'a> {
 }
 
 /// How many of the errors an equal canary has. Errors that come one by one hit units: its share of units has them. What
-/// fails together hits a pod, however few units it serves: the share of its pods has it. With a weight of 5 % two of six
-/// pods are the canary's, and a third of all outages.
+/// fails together hits a pod, however few units it serves: the share of its pods has it. Where two pods of six are the
+/// canary's, it has a third of all outages with a weight of 5 %, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sharing {
     /// The share of errors so far that came together with others of their pod.
@@ -188,8 +188,8 @@ impl Pods {
         seen
     }
 
-    /// What all pods of an arm have at the same time, the revision has, and does not come together on one of them: of the
-    /// errors left out in a window, the part that the pod of the arm that fails least has too.
+    /// What all pods of an arm have at the same time, the revision has: it does not come together on one of them. Of
+    /// the errors left out in a window, that is the part that the pod has which fails least.
     fn explain(&mut self, left_out: &[(u32, f32)]) {
         let share = |pod: &Pod| pod.failed / pod.finished;
         for arm in [Arm::Canary, Arm::Stable] {
@@ -401,63 +401,6 @@ pub(super) const fn is_served(metric: Metric) -> bool {
         | Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun
         | Metric::RunSuccess => true,
-    }
-}
-
-/// Units started per pod and window in each arm, since the step began.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Load {
-    /// Sums of units started: canary, stable.
-    pub started: [f32; 2],
-    /// Sums of pods that reported: canary, stable.
-    pub pods: [f32; 2],
-}
-
-/// Windows over which the loads are averaged.
-const LOAD_WINDOWS: f32 = 60.0;
-
-/// Canary pods with this much more load than stable's are overloaded; with as much less, underloaded.
-const LIKE_LOAD: f32 = 4.0 / 3.0;
-
-/// How the load of a canary pod relates to that of a stable pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loading {
-    /// Not known: compare within strata.
-    Unknown,
-    /// Lower on canary pods: for harm, a unit of the canary may be held against stable's under more load.
-    Underloaded,
-    /// Alike: the in-flight band is an outcome, not a cause, and is left out of the strata.
-    Alike,
-    /// Higher on canary pods: even within a band the canary has more in flight.
-    Overloaded,
-}
-
-impl Load {
-    /// Adds what started in a window.
-    pub fn update(&mut self, started: [u64; 2], pods: [usize; 2]) {
-        if self.pods[0] > LOAD_WINDOWS {
-            self.started = self.started.map(|sum| sum / 2.0);
-            self.pods = self.pods.map(|sum| sum / 2.0);
-        }
-        for arm in 0..2 {
-            self.started[arm] += started[arm] as f32;
-            self.pods[arm] += pods[arm] as f32;
-        }
-    }
-
-    /// What earlier windows of the step say.
-    pub fn loading(&self) -> Loading {
-        if self.pods.iter().any(|pods| *pods < 3.0) || self.started.iter().any(|started| *started <= 0.0) {
-            return Loading::Unknown;
-        }
-        let ratio = (self.started[0] / self.pods[0]) / (self.started[1] / self.pods[1]);
-        if ratio > LIKE_LOAD {
-            Loading::Overloaded
-        } else if ratio < 1.0 / LIKE_LOAD {
-            Loading::Underloaded
-        } else {
-            Loading::Alike
-        }
     }
 }
 

@@ -57,8 +57,8 @@ pub enum Reason {
         /// Seconds for which they have failed.
         seconds: u64,
     },
-    /// The canary has more errors than stable, and they came together on a pod: that may be the pod's fault. More pods, or
-    /// a longer soak, tell it from the revision's.
+    /// The canary has more errors than stable, and at least half of them came together on a pod: that may be the pod's
+    /// fault. More pods, or a longer soak, tell it from the revision's.
     ErrorsWithinPods {
         /// The metric.
         metric: Metric,

@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
 
-use super::{Load, Loading, MAX_PODS, Pods, PodsFailing, Sharing, Table};
+use super::{MAX_PODS, Pods, PodsFailing, Sharing, Table};
 use crate::judge::observation::{Arm, Observation, Window};
 
 /// A window in which pods finish units, some of them with an error; the canary's names begin with c.
@@ -153,8 +153,8 @@ fn an_outage_of_minutes_on_one_of_two_pods_counts_as_little_as_a_short_one() {
     assert!(counted <= 2, "{counted}");
 }
 
-/// How errors are shared out after an hour in which the pods named fail half of their units for a minute in ten, one
-/// after the other, and every pod fails one unit in two hundred.
+/// How errors are shared out after an hour in which every pod fails one unit in two hundred. In a minute of ten one of
+/// the pods named, in turn, fails half of its units.
 fn sharing_after(pods: &[&str], outages: &[&str]) -> Sharing {
     let mut memory = Pods::default();
     let mut sharing = Sharing::default();
@@ -229,20 +229,4 @@ fn pods_that_fail_together_for_a_minute_need_no_statistics() {
     assert_eq!(failing(60, &["c0", "c1"], &["c0", "c1"]), None, "nobody to compare with");
     assert_eq!(failing(29, &["c0", "s0"], &["c0"]), None);
     assert_eq!(failing(30, &["c0", "s0"], &["c0"]), Some(PodsFailing { failing: 1, pods: 1, seconds: 300 }));
-}
-
-#[test]
-fn loads_are_alike_when_pods_start_alike() {
-    let loading = |started: [u64; 2], pods: [usize; 2]| {
-        let mut load = Load::default();
-        for _ in 0..5 {
-            load.update(started, pods);
-        }
-        load.loading()
-    };
-    assert_eq!(loading([10, 190], [1, 4]), Loading::Underloaded);
-    assert_eq!(loading([40, 160], [1, 4]), Loading::Alike);
-    assert_eq!(loading([100, 100], [1, 4]), Loading::Overloaded);
-    assert_eq!(loading([0, 100], [1, 4]), Loading::Unknown);
-    assert_eq!(Load::default().loading(), Loading::Unknown);
 }
