@@ -13,6 +13,7 @@ use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 
 use crate::{
+    arms::arms,
     cluster::{Cluster, ClusterError, Place},
     conversation::{Run, conversation},
     decision::{Decision, NothingToDecide, word},
@@ -309,8 +310,10 @@ async fn show_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send
         return Ok(());
     }
     match cluster.evidence(name).await {
-        Ok(evidence) => write!(out, "{}", outlook(&object, &evidence)),
-        Err(error) => writeln!(out, "(how long a verdict takes is not known: {})", chain(&error)),
+        Ok(evidence) => write!(out, "{}{}", arms(&object, &evidence), outlook(&object, &evidence)),
+        Err(error) => {
+            writeln!(out, "(what the pods counted, and how long a verdict takes, is not known: {})", chain(&error))
+        }
     }
     .map_err(CommandError::Write)
 }
@@ -324,7 +327,9 @@ async fn write_report(
     let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
     let profile = profile.ok_or_else(|| CommandError::NoProfile(name.to_owned()))?;
     let engines = cluster.engines(&object).await.map_err(CommandError::Show)?;
-    let html = report(Material { object: &object, profile: &profile, engines: &engines });
+    // A report is worth having without them too.
+    let evidence = cluster.evidence(name).await.unwrap_or_default();
+    let html = report(Material { object: &object, profile: &profile, engines: &engines, evidence: &evidence });
     match output {
         None => write!(out, "{html}").map_err(CommandError::Write),
         Some(path) => match fs::write(&path, html) {

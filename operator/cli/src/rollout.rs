@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::{
     AgentDeployment,
     agent_deployment::{
-        CapacityPhase, GuardrailStatus, ProposedPlan, RejectedPlan, RolloutBaseline, RolloutCapacity, RolloutStatus,
+        CapacityPhase, GuardrailStatus, LogEvidence, ProposedPlan, RejectedPlan, RolloutBaseline, RolloutCapacity,
+        RolloutStatus,
     },
 };
 
@@ -107,14 +108,30 @@ fn evidence(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
     if rollout.evidence.is_empty() || rollout.canary.is_none() {
         return String::new();
     }
-    let bound = -object.spec.rollout.judge.false_rollback.ratio().ln();
+    let bound = rollback_bound(object);
     let rows: Vec<_> = rollout
         .evidence
         .iter()
-        .map(|entry| vec![entry.guard.clone(), entry.log_evidence.clone(), bar(&entry.log_evidence, bound)])
+        .map(|entry| {
+            let sign = if is_strongest(entry, &rollout.evidence) { " the strongest" } else { "" };
+            let bar = format!("{}{sign}", bar(&entry.log_evidence, bound));
+            vec![entry.guard.clone(), entry.log_evidence.clone(), bar]
+        })
         .collect();
     let title = format!("the canary is rolled back when their weighted mean reaches {bound:.1}");
     format!("evidence of harm, as logarithms; {title}\n{}", indented(&table(&["GUARD", "LOG", "OF THE BOUND"], &rows)))
+}
+
+/// The logarithm at which the weighted mean of the evidence rolls a canary back.
+pub fn rollback_bound(object: &AgentDeployment) -> f64 {
+    -object.spec.rollout.judge.false_rollback.ratio().ln()
+}
+
+/// Whether a guard speaks against the canary, and none does so more.
+pub fn is_strongest(entry: &LogEvidence, all: &[LogEvidence]) -> bool {
+    let value = |of: &LogEvidence| of.log_evidence.parse::<f64>().unwrap_or(0.0);
+    let most = all.iter().map(value).fold(0.0, f64::max);
+    most > 0.0 && value(entry) >= most
 }
 
 fn bar(value: &str, bound: f64) -> String {

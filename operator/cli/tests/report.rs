@@ -36,7 +36,7 @@ fn objects(campaign: &Value) -> Objects {
 
 fn reported(campaign: &Value) -> String {
     let Objects { agent, profile, engines } = objects(campaign);
-    report(Material { object: &agent, profile: &profile, engines: &engines })
+    report(Material { object: &agent, profile: &profile, engines: &engines, evidence: &[] })
 }
 
 /// What the campaign would be if its first objective bound everything.

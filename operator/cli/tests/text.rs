@@ -112,7 +112,7 @@ Rollout:
   for a revision that equals stable: about 4 min at today's traffic
   evidence of harm, as logarithms; the canary is rolled back when their weighted mean reaches 4.6
     GUARD                     LOG     OF THE BOUND
-    RequestLatency/relative   2.30    ##########
+    RequestLatency/relative   2.30    ########## the strongest
     RequestLatency/errors     -0.41
   0a0b0c0d0e was rolled back at 11:00:00 UTC: 5 of 100 runs failed
 ";

@@ -3,7 +3,7 @@
 use super::{
     config::OnInconclusive,
     guard::{Evidence, Shortfall},
-    pods::PodsFailing,
+    pods::{PodsFailing, is_served},
     rollout::{Judge, MIN_UNITS, PROMOTION_E_VALUE, SILENCE_SECONDS, ln_combined},
     verdict::{Judgement, Reason, Suspect, Verdict},
 };
@@ -111,7 +111,18 @@ impl Judge {
     }
 
     fn not_yet_non_inferior(&self) -> Option<Reason> {
-        self.too_few_at_percentile().or_else(|| self.not_shown_non_inferior())
+        self.errors_within_pods().or_else(|| self.too_few_at_percentile()).or_else(|| self.not_shown_non_inferior())
+    }
+
+    /// Counted by unit the canary fails more, and at least half of its errors came together on a pod. So few pods do
+    /// not tell whether that is the pod or the revision.
+    fn errors_within_pods(&self) -> Option<Reason> {
+        let (failed, together) = self.pods.errors_of_canary();
+        let served = self.guards.iter().filter(|guard| guard.weight > 0.0 && is_served(guard.key.metric));
+        let most = served.map(|guard| (guard.key.metric, guard.ln_errors_by_unit())).max_by(|a, b| a.1.total_cmp(&b.1));
+        let (metric, ln_e) = most?;
+        let is_suspected = ln_e >= PROMOTION_E_VALUE.ln() && together * 2 >= failed && together > 0;
+        is_suspected.then_some(Reason::ErrorsWithinPods { metric, together, failed })
     }
 
     /// Below so many units an equal canary would not be expected to pass either: one that passes has luck. Of several

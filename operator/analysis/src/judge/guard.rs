@@ -12,9 +12,10 @@ use super::{
     config::{Config, CountedObjective},
     hang::{self, Compared, Hang, Hung},
     hypergeometric::Table,
+    load::Loading,
     non_inferior::NonInferior,
     observation::{Arms, Key},
-    pods::Loading,
+    pods::{Sharing, is_served},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
     role::{Role, role},
     rollout::{OVERLOAD_BINS, PROMOTION_E_VALUE},
@@ -133,6 +134,8 @@ pub(super) struct Comparison {
     pub ends_block: bool,
     /// The share of all traffic that the arms have together.
     pub share: f32,
+    /// How errors are shared out among the arms.
+    pub sharing: Sharing,
 }
 
 impl Guard {
@@ -160,7 +163,7 @@ impl Guard {
     /// Reads a window.
     pub fn consume(&mut self, config: &Config, arms: &Arms, comparison: Comparison) {
         self.restart(config, comparison.due);
-        self.consume_errors(config, arms);
+        self.consume_errors(config, arms, comparison.sharing);
         if role(self.key.metric, config.change) == Some(Role::Errors) {
             return;
         }
@@ -227,11 +230,13 @@ impl Guard {
         }
     }
 
-    fn consume_errors(&mut self, config: &Config, arms: &Arms) {
+    fn consume_errors(&mut self, config: &Config, arms: &Arms, sharing: Sharing) {
         self.add_totals(arms);
+        let (canary, stable) = (arms.canary.count, arms.stable.count);
         let table = Table {
-            canary: arms.canary.count,
-            stable: arms.stable.count,
+            // What clients say of a task afterwards does not come together on a pod.
+            canary: if is_served(self.key.metric) { sharing.exposed(canary, stable) } else { canary },
+            stable,
             events: arms.canary.errors.saturating_add(arms.stable.errors),
             canary_events: arms.canary.errors,
         };
@@ -439,6 +444,15 @@ impl Guard {
     fn slow_ln_e(&self) -> f64 {
         let [whole, tail] = self.slow.each_ref().map(|slow| slow.ln_e(Direction::Above));
         ln_mean(&[(CHAIN_SHARES[0], whole), (CHAIN_SHARES[1], tail)])
+    }
+
+    /// The log e-value of more errors if each unit failed on its own, over the whole rollout at once.
+    pub fn ln_errors_by_unit(&self) -> f64 {
+        let events = u64::from(self.canary.errors).saturating_add(u64::from(self.stable.errors));
+        let (canary, stable) = (u64::from(self.canary.count), u64::from(self.stable.count));
+        let table = Table { canary, stable, events, canary_events: u64::from(self.canary.errors) };
+        let [mild, plain] = [ERROR_TILTS[1], ERROR_TILTS[2]].map(|psi| table.ln_e_value(psi));
+        ln_mean(&[(0.5, mild), (0.5, plain)])
     }
 
     /// The share of the canary's finished units that failed, and how many finished.

@@ -20,6 +20,7 @@ mod expected;
 pub mod guard;
 pub mod hang;
 pub mod hypergeometric;
+mod load;
 mod non_inferior;
 pub mod observation;
 mod pods;

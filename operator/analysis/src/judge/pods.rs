@@ -1,9 +1,11 @@
-//! Pods between windows: which are still warming up, which are lost, which fail, how loaded each arm's pods are. Pure.
+//! Pods between windows: which are still warming up, which are lost, which fail. Pure.
 //!
 //! Units of one pod fail together: a node, a GPU or a connection of that pod is disturbed, and every unit on it ends
 //! with an error. Such errors are not independent draws. So a pod's errors count up to what chance brings in a minute
-//! at the rate of the other pods. They count again only after it has been quiet. A revision that fails more fails more
-//! on all its pods. What the errors left out would have shown is the task of a rule: see [`PodsFailing`].
+//! at the rate that most pods of an arm have. They count again only after it has been quiet for a minute. A revision
+//! that fails more fails more on all its pods. What the errors left out would have shown is the task of a rule: see
+//! [`PodsFailing`]. And what fails together hits a pod, not a unit. The errors left out say how much of that there is,
+//! and so how many errors an equal canary has: see [`Sharing`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +35,9 @@ const LEAST_FINISHED: f32 = 2.0;
 const UNITS_TO_BELIEVE_MANY: f32 = 50.0;
 const UNITS_TO_BELIEVE_ONE: f32 = 500.0;
 
+/// Errors of which none is left out before anything is seen.
+const ERRORS_TO_BELIEVE: f32 = 2.0;
+
 /// Windows for which several pods must fail together, half of their arm or more: a minute.
 const FAILING_WINDOWS: u8 = 6;
 
@@ -60,7 +65,7 @@ pub(super) struct Pod {
     pub all_finished: f32,
     /// Those of them that failed.
     pub all_failed: f32,
-    /// Failures that counted.
+    /// Failures that counted, or that all pods of its arm had at the same time.
     pub all_admitted: f32,
     /// For how many windows it has failed at least half of its units.
     pub failing_windows: u8,
@@ -83,6 +88,29 @@ pub(super) struct Seen<'a> {
     pub oldest_counted: BTreeMap<&'a str, u64>,
     /// How the pods that were lost in this window are shared out among the arms.
     pub lost: Option<Table>,
+    /// How errors are shared out among the arms.
+    pub sharing: Sharing,
+}
+
+/// How many of the errors an equal canary has. Errors that come one by one hit units: its share of units has them. What
+/// fails together hits a pod, however few units it serves: the share of its pods has it. Where two pods of six are the
+/// canary's, it has a third of all outages with a weight of 5 %, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sharing {
+    /// The share of errors so far that came together with others of their pod.
+    pub together: f64,
+    /// The canary's share of the pods that report.
+    pub canary_pods: f64,
+}
+
+impl Sharing {
+    /// As many units of the canary as have its share of errors beside stable's: at least those that it really has. More
+    /// units make an error of the canary weaker evidence, so a test of them stays valid whichever way errors come.
+    pub fn exposed(self, canary: u64, stable: u64) -> u64 {
+        let of_units = canary as f64 / canary.saturating_add(stable).max(1) as f64;
+        let share = (self.together * self.canary_pods + (1.0 - self.together) * of_units).max(of_units).min(0.99);
+        canary.max((stable as f64 * share / (1.0 - share)).round() as u64)
+    }
 }
 
 /// Pods of the canary that fail together, where stable's do not: at least half of them fail at least half of their
@@ -128,9 +156,11 @@ impl Pods {
         let reported = reported(window);
         let now = window.end_seconds;
         let before = self.known.clone();
-        let mut seen = Seen::default();
+        let mut seen = Seen { sharing: sharing(&before, &reported), ..Seen::default() };
+        let together = seen.sharing.together as f32;
         // The canary's first: they are remembered whatever becomes of stable's.
         let canary_first = [Arm::Canary, Arm::Stable];
+        let mut left_out = Vec::new();
         let in_turn = canary_first.iter().flat_map(|arm| reported.iter().filter(move |(_, of)| of.arm == *arm));
         for (name, of) in in_turn {
             let Some(pod) = self.see(name, of.arm, now) else { continue };
@@ -140,12 +170,14 @@ impl Pods {
                 seen.warming.insert(*name);
             }
             seen.oldest_counted.insert(*name, age.saturating_sub(warm_up_seconds) / WINDOW_SECONDS);
-            let others = Others::of(pod, &before);
+            let others = Others::of(pod, &before, together);
             let admitted = pod.admit(of.finished, of.failed, others);
             if admitted < of.failed {
                 seen.admitted.insert(*name, admitted);
+                left_out.push((pod.id, (of.failed - admitted) as f32));
             }
         }
+        self.explain(&left_out);
         seen.lost = self.take_lost(now, &reported, &window.ended_pods);
         // What is written down has room for so many windows.
         let oldest = now.saturating_sub(u64::from(u16::MAX) * WINDOW_SECONDS);
@@ -154,6 +186,21 @@ impl Pods {
             pod.last_seconds = pod.last_seconds.max(oldest);
         }
         seen
+    }
+
+    /// What all pods of an arm have at the same time, the revision has: it does not come together on one of them. Of
+    /// the errors left out in a window, that is the part that the pod has which fails least.
+    fn explain(&mut self, left_out: &[(u32, f32)]) {
+        let share = |pod: &Pod| pod.failed / pod.finished;
+        for arm in [Arm::Canary, Arm::Stable] {
+            let shares: Vec<f32> =
+                self.known.iter().filter(|pod| pod.arm == arm && pod.finished >= 1.0).map(share).collect();
+            let least = shares.iter().copied().fold(f32::INFINITY, f32::min);
+            for pod in self.known.iter_mut().filter(|pod| pod.arm == arm && pod.failed > 0.0 && shares.len() > 1) {
+                let left_out = left_out.iter().find(|(id, _)| *id == pod.id).map_or(0.0, |(_, errors)| *errors);
+                pod.all_admitted += left_out * (least / share(pod)).min(1.0);
+            }
+        }
     }
 
     /// The pods that fail together, if the rule applies.
@@ -168,6 +215,14 @@ impl Pods {
         let (failing, seconds) = (lasting.len(), u64::from(windows) * WINDOW_SECONDS);
         let is_together = pods == 1 || (failing >= 2 && failing * 2 >= pods);
         (is_spared && is_together).then_some(PodsFailing { failing, pods, seconds })
+    }
+
+    /// Errors of the canary's pods, and those of them that came together with others of their pod.
+    pub fn errors_of_canary(&self) -> (u64, u64) {
+        let canary = || self.known.iter().filter(|pod| pod.arm == Arm::Canary);
+        let failed = canary().map(|pod| pod.all_failed).sum::<f32>();
+        let left_out = canary().map(Pod::left_out).sum::<f32>();
+        (failed as u64, left_out as u64)
     }
 
     /// The memory of a pod; none where there is no room for it. The canary's take the room of stable's.
@@ -230,8 +285,18 @@ impl Pod {
         }
     }
 
+    /// Errors that came together with others.
+    fn left_out(&self) -> f32 {
+        (self.all_failed - self.all_admitted).max(0.0)
+    }
+
+    /// The share of its units that failed, before much is seen half an error more.
+    fn error_rate(&self) -> f32 {
+        (self.all_failed + 0.5) / (self.all_finished + UNITS_TO_BELIEVE_MANY)
+    }
+
     /// Takes a window's counts in, and returns how many of its errors count. Chance brings so many in a minute at the
-    /// rate of the worse arm's other pods, or at its own so far.
+    /// rate of the worse arm, or at its own so far.
     fn admit(&mut self, finished: u64, failed: u64, others: Others) -> u64 {
         let own = (self.all_admitted + 0.5) / (self.all_finished + UNITS_TO_BELIEVE_ONE);
         let rate = others.rate.max(own).min(1.0);
@@ -253,25 +318,43 @@ impl Pod {
     }
 }
 
-/// What the other pods have shown before a window.
+/// What the pods have shown before a window.
 #[derive(Clone, Copy, Debug)]
 struct Others {
-    /// The share of errors, of the worse arm.
+    /// The share of errors that come one by one, of the worse arm.
     rate: f32,
-    /// Whether there is no other pod of the same arm with traffic.
+    /// Whether there is no other pod of the same arm that has had traffic.
     is_none: bool,
 }
 
 impl Others {
-    fn of(pod: &Pod, known: &[Pod]) -> Self {
-        let others = |arm: Arm| known.iter().filter(move |other| other.arm == arm && other.id != pod.id);
-        let rate = |arm: Arm| {
-            let sum = |value: fn(&Pod) -> f32| others(arm).map(value).sum::<f32>();
-            (sum(|other| other.all_failed) + 0.5) / (sum(|other| other.all_finished) + UNITS_TO_BELIEVE_MANY)
-        };
-        let is_none = others(pod.arm).all(|other| other.finished < 1.0);
-        Self { rate: rate(Arm::Canary).max(rate(Arm::Stable)), is_none }
+    fn of(pod: &Pod, known: &[Pod], together: f32) -> Self {
+        let rate = usual_rate(pod, known, Arm::Canary).max(usual_rate(pod, known, Arm::Stable));
+        let is_other = |other: &&Pod| other.arm == pod.arm && other.id != pod.id;
+        let is_none = known.iter().filter(is_other).all(|other| other.all_finished < 1.0);
+        Self { rate: rate * (1.0 - together), is_none }
     }
+}
+
+/// The share of errors that at least half of an arm's pods have: the outage of one pod does not raise it. An arm's only
+/// pod says nothing of what is usual for itself.
+fn usual_rate(pod: &Pod, known: &[Pod], arm: Arm) -> f32 {
+    let of_arm: Vec<&Pod> = known.iter().filter(|other| other.arm == arm).collect();
+    let is_alone = of_arm.iter().all(|other| other.id == pod.id);
+    let mut rates: Vec<f32> = of_arm.iter().map(|other| other.error_rate()).collect();
+    rates.sort_by(f32::total_cmp);
+    let usual = rates.get(rates.len().saturating_sub(1) / 2).filter(|_| !is_alone);
+    usual.copied().unwrap_or(0.5 / UNITS_TO_BELIEVE_MANY)
+}
+
+/// What earlier windows say of errors that come together, and how many of the pods are the canary's.
+fn sharing(before: &[Pod], reported: &BTreeMap<&str, Reported>) -> Sharing {
+    let failed: f32 = before.iter().map(|pod| pod.all_failed).sum();
+    let left_out: f32 = before.iter().map(Pod::left_out).sum();
+    let together = left_out / (failed + ERRORS_TO_BELIEVE);
+    let canary = reported.values().filter(|of| of.arm == Arm::Canary).count();
+    let canary_pods = canary as f64 / reported.len().max(1) as f64;
+    Sharing { together: f64::from(together.clamp(0.0, 1.0)), canary_pods }
 }
 
 /// Errors that chance exceeds in about one minute of a hundred when so many are expected (Poisson).
@@ -318,63 +401,6 @@ pub(super) const fn is_served(metric: Metric) -> bool {
         | Metric::ModelCallsPerRun
         | Metric::OutputTokensPerRun
         | Metric::RunSuccess => true,
-    }
-}
-
-/// Units started per pod and window in each arm, since the step began.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Load {
-    /// Sums of units started: canary, stable.
-    pub started: [f32; 2],
-    /// Sums of pods that reported: canary, stable.
-    pub pods: [f32; 2],
-}
-
-/// Windows over which the loads are averaged.
-const LOAD_WINDOWS: f32 = 60.0;
-
-/// Canary pods with this much more load than stable's are overloaded; with as much less, underloaded.
-const LIKE_LOAD: f32 = 4.0 / 3.0;
-
-/// How the load of a canary pod relates to that of a stable pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loading {
-    /// Not known: compare within strata.
-    Unknown,
-    /// Lower on canary pods: for harm, a unit of the canary may be held against stable's under more load.
-    Underloaded,
-    /// Alike: the in-flight band is an outcome, not a cause, and is left out of the strata.
-    Alike,
-    /// Higher on canary pods: even within a band the canary has more in flight.
-    Overloaded,
-}
-
-impl Load {
-    /// Adds what started in a window.
-    pub fn update(&mut self, started: [u64; 2], pods: [usize; 2]) {
-        if self.pods[0] > LOAD_WINDOWS {
-            self.started = self.started.map(|sum| sum / 2.0);
-            self.pods = self.pods.map(|sum| sum / 2.0);
-        }
-        for arm in 0..2 {
-            self.started[arm] += started[arm] as f32;
-            self.pods[arm] += pods[arm] as f32;
-        }
-    }
-
-    /// What earlier windows of the step say.
-    pub fn loading(&self) -> Loading {
-        if self.pods.iter().any(|pods| *pods < 3.0) || self.started.iter().any(|started| *started <= 0.0) {
-            return Loading::Unknown;
-        }
-        let ratio = (self.started[0] / self.pods[0]) / (self.started[1] / self.pods[1]);
-        if ratio > LIKE_LOAD {
-            Loading::Overloaded
-        } else if ratio < 1.0 / LIKE_LOAD {
-            Loading::Underloaded
-        } else {
-            Loading::Alike
-        }
     }
 }
 

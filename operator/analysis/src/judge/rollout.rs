@@ -11,8 +11,9 @@ use super::{
     config::Config,
     guard::{Comparison, Evidence, Guard},
     hypergeometric::Table,
+    load::{Load, Loading},
     observation::{Arm, Arms, Key, Observation, Taken, Window, has_in_flight_band, is_cold, without_in_flight_band},
-    pods::{Load, Loading, Pods, Seen, is_served, unit_index},
+    pods::{Pods, Seen, is_served, unit_index},
     process::{ln_add, restarts_due},
     role::{Role, role},
     sessions::{LN_SPLIT_ALARM, LN_SPLIT_KEPT, Sessions},
@@ -299,6 +300,7 @@ impl Judge {
             skipped: if self.last_seconds == 0 { 0 } else { since_last.saturating_sub(1) },
             ends_block: step_elapsed.is_multiple_of(BLOCK_SECONDS),
             share: self.compared_share(window) as f32,
+            sharing: seen.sharing,
         };
         let idle = Arms::default();
         for guard in &mut self.guards {

@@ -57,6 +57,16 @@ pub enum Reason {
         /// Seconds for which they have failed.
         seconds: u64,
     },
+    /// The canary has more errors than stable, and at least half of them came together on a pod: that may be the pod's
+    /// fault. More pods, or a longer soak, tell it from the revision's.
+    ErrorsWithinPods {
+        /// The metric.
+        metric: Metric,
+        /// Errors that came together with others of their pod.
+        together: u64,
+        /// All errors of the canary.
+        failed: u64,
+    },
     /// The canary's error rate is above `errorRateMax`.
     ErrorRateExceeded {
         /// The metric.
@@ -173,6 +183,7 @@ impl Reason {
             Self::TooFewUnits { .. } => "TooFewUnits",
             Self::HarmSuspected { .. } => "HarmSuspected",
             Self::PodsFailing { .. } => "PodsFailing",
+            Self::ErrorsWithinPods { .. } => "ErrorsWithinPods",
             Self::ErrorRateExceeded { .. } => "ErrorRateExceeded",
             Self::TooFewUnitsAtPercentile { .. } => "TooFewUnitsAtPercentile",
             Self::NotYetNonInferior { .. } => "NotYetNonInferior",
@@ -206,6 +217,13 @@ impl fmt::Display for Reason {
                 write!(
                     f,
                     "{failing} of {pods} pods of the canary fail at least half of their units for {seconds} s, by rule"
+                )
+            }
+            Self::ErrorsWithinPods { metric, together, failed } => {
+                write!(
+                    f,
+                    "{together} of {failed} errors of the canary came together on a pod; counted by unit, {metric} would \
+                     be harmed: more pods or a longer soak tell"
                 )
             }
             Self::ErrorRateExceeded { metric, rate, limit } => {

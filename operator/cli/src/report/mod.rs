@@ -3,10 +3,12 @@
 mod html;
 mod page;
 mod plot;
+mod rollout;
 mod scale;
 mod sections;
 
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+use slipway_vocabulary::evidence::Evidence;
 
 /// What a report is made of.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +19,8 @@ pub struct Material<'a> {
     pub profile: &'a Profile,
     /// Its engines, as far as they are there.
     pub engines: &'a [Engine],
+    /// What its pods counted in the last hour, as far as they answer: a rollout under way is drawn from it.
+    pub evidence: &'a [Evidence],
 }
 
 /// The report as a whole HTML document: no script, no font, no link, nothing that is loaded.

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::{Material, html::escaped, plot::plot, sections};
+use super::{Material, html::escaped, plot::plot, rollout, sections};
 use crate::study::Study;
 
 const STYLE: &str = include_str!("style.css");
@@ -13,7 +13,7 @@ pub(super) fn page(material: &Material<'_>) -> String {
     let namespace = material.object.namespace().unwrap_or_default();
     let body = match Study::of(material.profile) {
         Some(study) => sections(material, &study),
-        None => "<p>The campaign has not begun.</p>\n".to_owned(),
+        None => format!("<p>The campaign has not begun.</p>\n{}", rollout::section(material)),
     };
     let created = material.profile.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string());
     let created = created.map_or(String::new(), |time| format!(", started {}", escaped(&time)));
@@ -35,6 +35,7 @@ fn sections(material: &Material<'_>, study: &Study<'_>) -> String {
     [
         sections::decision(study),
         sections::objectives(material),
+        rollout::section(material),
         figure,
         sections::measurements(study),
         sections::not_measured(study),

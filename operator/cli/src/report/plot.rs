@@ -153,7 +153,7 @@ fn axes(study: &Study<'_>, horizontal: &Scale, vertical: &Scale) -> String {
 }
 
 /// Without digits that say nothing: `200ms`, not `200.0ms`.
-fn tick_label(microseconds: f64) -> String {
+pub(super) fn tick_label(microseconds: f64) -> String {
     match microseconds {
         0.0 => "0".to_owned(),
         value if value >= 1e6 => format!("{}s", value / 1e6),

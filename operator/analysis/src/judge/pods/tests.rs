@@ -1,7 +1,7 @@
 use pretty_assertions::assert_eq;
 use slipway_vocabulary::evidence::{Histogram, Metric, Unit};
 
-use super::{Load, Loading, MAX_PODS, Pods, PodsFailing, Table};
+use super::{MAX_PODS, Pods, PodsFailing, Sharing, Table};
 use crate::judge::observation::{Arm, Observation, Window};
 
 /// A window in which pods finish units, some of them with an error; the canary's names begin with c.
@@ -153,6 +153,61 @@ fn an_outage_of_minutes_on_one_of_two_pods_counts_as_little_as_a_short_one() {
     assert!(counted <= 2, "{counted}");
 }
 
+/// How errors are shared out after an hour in which every pod fails one unit in two hundred. In a minute of ten one of
+/// the pods named, in turn, fails half of its units.
+fn sharing_after(pods: &[&str], outages: &[&str]) -> Sharing {
+    let mut memory = Pods::default();
+    let mut sharing = Sharing::default();
+    for window in 1..=360_u64 {
+        let out = outages.get((window / 60) as usize % outages.len().max(1)).filter(|_| window % 60 < 6);
+        let of = |(at, pod): (usize, &&'static str)| -> (&'static str, u64, u64) {
+            let alone = u64::from((window + 7 * at as u64).is_multiple_of(20));
+            (pod, 10, if out == Some(pod) { 5 } else { alone })
+        };
+        let pods: Vec<&'static str> = pods.iter().map(|pod| *PODS.iter().find(|name| *name == pod).unwrap()).collect();
+        let reports: Vec<(&str, u64, u64)> = pods.iter().enumerate().map(of).collect();
+        sharing = memory.update(&report(window * 10, &reports), 0).sharing;
+    }
+    sharing
+}
+
+const PODS: [&str; 6] = ["c0", "c1", "s0", "s1", "s2", "s3"];
+
+#[test]
+fn errors_that_come_one_by_one_are_shared_out_by_units_and_outages_of_pods_by_pods() {
+    let alone = sharing_after(&PODS, &[]);
+    let by_units = alone.exposed(5, 95);
+    assert!(alone.together < 0.05 && by_units <= 6, "{alone:?} {by_units}");
+    let outages = sharing_after(&PODS, &["s0", "c0", "s1", "s2", "c1", "s3"]);
+    let by_pods = outages.exposed(5, 95);
+    assert!(outages.together > 0.5 && by_pods > 20, "{outages:?} {by_pods}");
+    assert_eq!(outages.exposed(50, 50), 50, "no fewer units than there are");
+    assert_eq!([outages.exposed(7, 0), outages.exposed(0, 0)], [7, 0]);
+}
+
+#[test]
+fn what_every_pod_of_a_revision_has_is_its_own_and_does_not_come_together_on_a_pod() {
+    let mut memory = Pods::default();
+    let mut sharing = Sharing::default();
+    for window in 1..60 {
+        let all_fail = report(window * 10, &[("c0", 2, 2), ("c1", 2, 2), ("s0", 20, 0), ("s1", 20, 0)]);
+        sharing = memory.update(&all_fail, 0).sharing;
+    }
+    assert!(sharing.together < 0.1, "{sharing:?}");
+}
+
+#[test]
+fn an_outage_of_one_pod_does_not_raise_what_is_usual() {
+    let mut memory = Pods::default();
+    let reports = |failing: &str| PODS.map(|pod| (pod, 10, if pod == failing { 10 } else { 0 }));
+    let counted = |memory: &mut Pods, window: u64, failing: &str| {
+        memory.update(&report(window * 10, &reports(failing)), 0).admitted.get(failing).copied().unwrap_or(0)
+    };
+    let first: u64 = (1..7).map(|window| counted(&mut memory, window, "s0")).sum();
+    let second: u64 = (7..13).map(|window| counted(&mut memory, window, "c0")).sum();
+    assert_eq!((first.min(2), second), (first, 1));
+}
+
 /// The rule's answer after so many windows in which each pod finishes ten units and those named fail them all.
 fn failing(windows: u64, pods: &[&str], fail: &[&str]) -> Option<PodsFailing> {
     let mut memory = Pods::default();
@@ -174,20 +229,4 @@ fn pods_that_fail_together_for_a_minute_need_no_statistics() {
     assert_eq!(failing(60, &["c0", "c1"], &["c0", "c1"]), None, "nobody to compare with");
     assert_eq!(failing(29, &["c0", "s0"], &["c0"]), None);
     assert_eq!(failing(30, &["c0", "s0"], &["c0"]), Some(PodsFailing { failing: 1, pods: 1, seconds: 300 }));
-}
-
-#[test]
-fn loads_are_alike_when_pods_start_alike() {
-    let loading = |started: [u64; 2], pods: [usize; 2]| {
-        let mut load = Load::default();
-        for _ in 0..5 {
-            load.update(started, pods);
-        }
-        load.loading()
-    };
-    assert_eq!(loading([10, 190], [1, 4]), Loading::Underloaded);
-    assert_eq!(loading([40, 160], [1, 4]), Loading::Alike);
-    assert_eq!(loading([100, 100], [1, 4]), Loading::Overloaded);
-    assert_eq!(loading([0, 100], [1, 4]), Loading::Unknown);
-    assert_eq!(Load::default().loading(), Loading::Unknown);
 }
