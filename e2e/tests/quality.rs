@@ -16,7 +16,7 @@ async fn an_engine_with_perturbed_weights_is_refused_with_its_score_and_the_othe
     namespace.give_workload().await.unwrap();
     let mut agent = facts_agent().unwrap();
     agent["spec"]["engine"]["custom"]["variants"] =
-        json!([{"name": "trained"}, {"name": "perturbed", "options": {"weightNoisePercent": "50"}}]);
+        json!([{"name": "trained"}, {"name": "perturbed", "options": {"weightNoisePercent": "100"}}]);
     agent["spec"]["slo"]["quality"] = json!({"maxDrop": "2%", "dataset": workload_source("quality.jsonl")});
     let served = namespace.wait_until_served(&namespace.apply(&agent).await.unwrap(), READY_LIMIT).await.unwrap();
 

@@ -60,10 +60,12 @@ async fn a_pod_of_another_namespace_reaches_metrics_and_no_model_control(namespa
     let (pod, _) = serving(namespace).await;
     let address = pod.status.unwrap().pod_ip.unwrap();
     let elsewhere = Namespace::create("strangers").await.unwrap();
+    // BusyBox is static, and its wget does not survive glibc's resolver. Its nc takes addresses as they are.
     let script = format!(
-        "wget -q -T 5 -O /dev/null http://{address}:8002/metrics && echo metrics; \
+        "ask() {{ printf \"$2 HTTP/1.0\\r\\n\\r\\n\" | nc -w 5 {address} $1 | head -n 1 | grep -q ' 200 '; }}; \
+         ask 8002 'GET /metrics' && echo metrics; \
          for port in 8000 8001; do nc -w 5 {address} $port </dev/null && echo open $port; done; \
-         wget -q -T 5 -O - --post-data='{{}}' http://{address}:8000/v2/repository/models/agent/unload && echo unloaded; true"
+         ask 8000 'POST /v2/repository/models/agent/unload' && echo unloaded; true"
     );
     let log = elsewhere.run_to_end(&stranger("caller", &json!({}), &script)).await.unwrap();
     let said: Vec<&str> = log.lines().filter(|line| !line.contains("onnection refused")).collect();
