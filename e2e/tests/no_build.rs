@@ -118,7 +118,8 @@ async fn an_artifact_without_a_gpu(namespace: &Namespace, agent: &str, versions:
     let selector = format!("{}=build,{}={name}", labels::APP_COMPONENT, labels::ENGINE);
     let pods = namespace.pods(&selector).await.unwrap();
     let steps: Vec<_> = pods.iter().map(containers).collect();
-    let expected = ["install-worker", "assemble", "finish-build"].map(|step| (step.to_owned(), false));
+    let expected =
+        ["check-checkpoint", "install-worker", "assemble", "finish-build"].map(|step| (step.to_owned(), false));
     assert_eq!(steps, [expected]);
 }
 
@@ -285,8 +286,8 @@ async fn what_cannot_be_served_is_refused_before_anything_is_fetched() {
     let message = namespace.wait_for_message("fp4", "Stalled", "NVFP4", LIMIT).await.unwrap();
     assert_eq!(
         message,
-        "spec.search.precision[0]: VLLM quantizes nothing and the checkpoint is not in NVFP4; use FP16, BF16 or FP8, or a \
-         checkpoint in NVFP4"
+        "spec.search.precision[0]: VLLM does not quantize, and the checkpoint is not in NVFP4; use FP16, BF16 or FP8, or \
+         a checkpoint in NVFP4"
     );
     let message = namespace.wait_for_message("argument", "Stalled", "extraArgs", LIMIT).await.unwrap();
     assert_eq!(
