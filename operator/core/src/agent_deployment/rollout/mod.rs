@@ -62,6 +62,17 @@ impl RolledOut {
 
 pub(super) fn decide(world: &World, target: Step<Target>) -> Planned<RolledOut> {
     Planned::of(|parts| {
+        let RolledOut { outcome, rollout } = parts.join(phase(world, target));
+        let Some(rollout) = rollout else { return RolledOut { outcome, rollout } };
+        // Whatever the rollout waits for, gateways and others go on with the route.
+        let route_unavailable_since = parts.join(route_patience::recorded(world));
+        let route_contest = parts.join(route_contest::recorded(world));
+        RolledOut { outcome, rollout: Some(RolloutStatus { route_contest, route_unavailable_since, ..rollout }) }
+    })
+}
+
+fn phase(world: &World, target: Step<Target>) -> Planned<RolledOut> {
+    Planned::of(|parts| {
         let stable = world.stable();
         let recorded = world.status.rollout.clone().map(|rollout| parts.join(without_expired(world, rollout)));
         let brought_back = stable.zip(recorded.as_ref()).and_then(|(stable, recorded)| {
@@ -100,11 +111,8 @@ fn roll_out(
         parts.add(record_of(world, target));
         let Turn { next, rollout } = parts.join(bring_up(world, stable, target, recorded));
         let next = next.or_else(|| route::problem(world).map(Blocked::Waiting));
-        let route_unavailable_since = parts.join(route_patience::recorded(world, next.as_ref()));
         parts.add(route::remove(world));
         parts.add(route::remove_pools(world, &parts.removals));
-        let route_contest = parts.join(route_contest::recorded(world));
-        let rollout = RolloutStatus { route_contest, route_unavailable_since, ..rollout };
         RolledOut::new(rollout.stable.clone().as_deref(), next, Some(rollout))
     })
 }

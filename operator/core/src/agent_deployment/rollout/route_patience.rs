@@ -8,30 +8,32 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::identity::content_hash;
 
+use super::route;
 use crate::{
     agent_deployment::{
         parts::{Parts, Planned},
         world::World,
     },
     plan::SOON,
-    why::{Blocked, Why},
+    why::Why,
 };
 
 /// Longest time between two looks, before it is spread.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Since when no gateway serves the route, as it is written down, and when to look again.
-pub(super) fn recorded(world: &World, next: Option<&Blocked>) -> Planned<Option<Time>> {
-    match next {
-        Some(Blocked::Waiting(Why::RouteUnavailable { .. })) => {
+/// Since when no gateway serves the route, as it is written down, and when to look again. It follows from the route
+/// alone: a rollout that waits for something else meanwhile does not make an old problem a new one.
+pub(super) fn recorded(world: &World) -> Planned<Option<Time>> {
+    match route::problem(world) {
+        Some(Why::RouteUnavailable { .. }) => {
             let known = world.status.rollout.as_ref().and_then(|rollout| rollout.route_unavailable_since.clone());
             let since = known.unwrap_or(Time(world.now));
             let wait = unavailable(world.now.duration_since(since.0), &world.owner.uid);
             Parts::look_within(wait).with(Some(since))
         }
         // Weights that somebody else has changed are restored at every look.
-        Some(Blocked::Waiting(Why::RouteContested(_))) => Parts::look_within(SOON).with(None),
-        Some(Blocked::Waiting(_) | Blocked::Stopped(_)) | None => Parts::default().with(None),
+        Some(Why::RouteContested(_)) => Parts::look_within(SOON).with(None),
+        Some(_) | None => Parts::default().with(None),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Routes that are not there, or that somebody else writes: nobody loses traffic, and no canary is given more.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pretty_assertions::assert_eq;
-use slipway_crds::v1alpha1::agent_deployment::Stage;
+use rstest::rstest;
+use slipway_crds::v1alpha1::{AgentDeploymentSpec, agent_deployment::Stage};
 
 use super::{EQUAL, ROLLOUT, Trial, Users, trial, world};
 use crate::{
@@ -22,6 +24,13 @@ impl Trial {
         let conditions = self.cluster.world.status.conditions.iter();
         let mut found = conditions.filter(|c| c.type_ == "Reconciling").map(|c| (c.reason.clone(), c.message.clone()));
         found.next_back().expect("it has one")
+    }
+
+    /// Why nothing goes on: what stops the rollout, or else what it waits for.
+    fn held_by(&self) -> String {
+        let conditions = self.cluster.world.status.conditions.iter();
+        let mut stopped = conditions.filter(|c| c.type_ == "Stalled" && c.status == "True").map(|c| c.reason.clone());
+        stopped.next().unwrap_or_else(|| self.reconciling().0)
     }
 
     fn times_told(&self, reason: &str) -> usize {
@@ -122,4 +131,53 @@ fn without_the_kind_of_routes_stable_serves_through_its_service_and_the_conditio
     assert_eq!((trial.cluster.world.serving[&stable].wanted, trial.cluster.world.serving[&stable].ready), (4, 4));
     let routes = trial.cluster.plan().children.into_iter().filter(|child| matches!(child, Child::HttpRoute(_)));
     assert_eq!(routes.count(), 0, "the API server would refuse it");
+}
+
+/// An agent whose gateway is gone for a hundred seconds.
+fn without_gateway() -> (Trial, Option<Time>) {
+    let mut trial = trial();
+    trial.serve(40 * 60, EQUAL);
+    trial.cluster.world.route = RouteView::UnknownKind;
+    trial.settle();
+    let since = Some(Time(trial.cluster.world.now));
+    assert_eq!(trial.rollout().route_unavailable_since, since);
+    trial.cluster.pass(100);
+    (trial, since)
+}
+
+/// Else each wait for something else would let the operator look at the route every five seconds again.
+#[rstest]
+#[case::before_there_is_a_plan(|spec: &mut AgentDeploymentSpec| spec.agent.max_steps = 1_000, "SpecRefused")]
+#[case::while_pods_start(
+    |spec: &mut AgentDeploymentSpec| spec.agent.system_prompt = "Be brief.".to_owned(),
+    "RevisionStarting"
+)]
+fn since_when_no_gateway_serves_is_remembered_whatever_is_waited_for(
+    #[case] edit: fn(&mut AgentDeploymentSpec),
+    #[case] held_by: &str,
+) {
+    let (mut trial, since) = without_gateway();
+    trial.cluster = trial.cluster.clone().edited(edit);
+    trial.settle();
+    assert_eq!(trial.held_by(), held_by);
+    assert_eq!(trial.rollout().route_unavailable_since, since);
+    let look = trial.cluster.plan().requeue;
+    assert!(look <= Duration::from_secs(125), "{look:?}");
+}
+
+/// Tools that fight for a route do so in rounds, and a plan may be missing meanwhile.
+#[test]
+fn a_contest_is_remembered_while_there_is_no_plan() {
+    let mut trial = trial();
+    trial.serve(40 * 60, EQUAL);
+    trial.contested_by(Some("flagger"));
+    trial.settle();
+    trial.contested_by(None);
+    trial.cluster = trial.cluster.clone().edited(|spec| spec.agent.max_steps = 1_000);
+    trial.settle();
+    let contest = trial.rollout().route_contest.map(|contest| contest.manager);
+    assert_eq!((trial.held_by().as_str(), contest), ("SpecRefused", Some("flagger".to_owned())));
+    trial.cluster.pass(301);
+    trial.settle();
+    assert_eq!(trial.rollout().route_contest, None);
 }
