@@ -35,7 +35,7 @@ fn weather() -> Value {
     json!({ "type": "function", "name": "weather", "description": "Of a city.", "parameters": parameters })
 }
 
-/// The events of a stream. Each has the name of its type, and the last line is no event.
+/// The events of a stream. Each has the name of its type, and the last line is not an event.
 fn events(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
     let (events, end) = answer.body.trim_end().rsplit_once("\n\n").expect("there are events");
