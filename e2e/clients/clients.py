@@ -147,6 +147,80 @@ class OpenAiPython:
         same(answer.choices[0].message.content, HELLO)
 
 
+class OpenAiPythonResponses:
+    """openai-python, with the Responses API."""
+
+    name = "openai-python, responses"
+
+    def __init__(self):
+        self.client = openai.OpenAI(base_url=BASE, api_key="none", max_retries=0)
+
+    def ask(self, text, **more):
+        return self.client.responses.create(model=MODEL, input=text, **more)
+
+    def plain(self):
+        answer = self.ask("Hi")
+        same((answer.output_text, answer.status), (HELLO, "completed"))
+        same(self.client.responses.retrieve(answer.id).output_text, HELLO)
+        self.client.responses.delete(answer.id)
+
+    def stream(self):
+        events = list(self.ask("Hi", stream=True))
+        deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+        same(("".join(deltas), events[-1].type), (HELLO, "response.completed"))
+        same([event.sequence_number for event in events], list(range(len(events))))
+        # The engine writes three parts.
+        assert len(deltas) == 3, "it came in other parts than the engine wrote"
+        with self.client.responses.stream(model=MODEL, input="think") as stream:
+            same(stream.get_final_response().output_text, HELLO)
+
+    def system(self):
+        same(self.ask("Write a signature.", instructions=SYSTEM).output_text, "Yours, Slipway")
+
+    def server_tools(self):
+        same(self.ask(SUM).output_text, "17*23 is 391.")
+
+    def client_tools(self):
+        tool = {"type": "function", "strict": True, **TOOL["function"]}
+        question = {"role": "user", "content": WEATHER}
+        first = self.client.responses.create(model=MODEL, input=[question], tools=[tool])
+        call = first.output[-1]
+        same((call.type, call.name, json.loads(call.arguments)), ("function_call", "get_weather", {"city": "Paris"}))
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        last = self.client.responses.create(model=MODEL, input=[question, *first.output, result], tools=[tool])
+        same(last.output_text, SUNNY)
+        last = self.client.responses.create(
+            model=MODEL, input=[result], tools=[tool], previous_response_id=first.id
+        )
+        same(last.output_text, SUNNY)
+
+    def json_schema(self):
+        same(self.client.responses.parse(model=MODEL, input=CITY, text_format=City).output_parsed, PARIS)
+
+    def usage(self):
+        usage = self.ask("Hi").usage
+        same((usage.input_tokens, usage.output_tokens, usage.total_tokens), (11, 3, 14))
+        same(usage.input_tokens_details.cached_tokens, 3)
+        last = list(self.ask("think", stream=True))[-1]
+        assert last.response.usage.output_tokens_details.reasoning_tokens > 0, last.response.usage
+
+    def error(self):
+        fails(lambda: self.ask(BREAK), openai.InternalServerError, "EngineCore died")
+
+    def overflow(self):
+        fails(lambda: self.ask(OVERFLOW), openai.BadRequestError, "input: they do not fit the model's context")
+
+    def cancel(self):
+        before = cancelled()
+        with self.ask(FOR_EVER, stream=True) as stream:
+            next(event for event in stream if event.type == "response.output_text.delta")
+        until_cancelled(before)
+
+    def retry(self):
+        client = self.client.with_options(max_retries=2)
+        same(client.responses.create(model=MODEL, input=retry()).output_text, HELLO)
+
+
 class LangChain:
     """langchain-openai."""
 
@@ -316,8 +390,10 @@ class OpenAiAgents:
     def agent(self, retries=0, **more):
         # A loop of its own for each run: a client of one loop does not work in another.
         client = openai.AsyncOpenAI(base_url=BASE, api_key="none", max_retries=retries)
-        model = self.sdk.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
-        return self.sdk.Agent(name="test", model=model, **more)
+        return self.sdk.Agent(name="test", model=self.model(client), **more)
+
+    def model(self, client):
+        return self.sdk.OpenAIChatCompletionsModel(model=MODEL, openai_client=client)
 
     def run(self, text, retries=0, **more):
         return asyncio.run(self.sdk.Runner.run(self.agent(retries, **more), text))
@@ -380,6 +456,15 @@ class OpenAiAgents:
 
     def retry(self):
         same(self.run(retry(), retries=2).final_output, HELLO)
+
+
+class OpenAiAgentsResponses(OpenAiAgents):
+    """OpenAI Agents SDK, with the Responses API, which is its default."""
+
+    name = "OpenAI Agents SDK, responses"
+
+    def model(self, client):
+        return self.sdk.OpenAIResponsesModel(model=MODEL, openai_client=client)
 
 
 class PydanticAi:
@@ -477,7 +562,15 @@ CELLS = [
 
 
 def main() -> None:
-    for kind in [OpenAiPython, LangChain, LlamaIndex, OpenAiAgents, PydanticAi]:
+    for kind in [
+        OpenAiPython,
+        OpenAiPythonResponses,
+        LangChain,
+        LlamaIndex,
+        OpenAiAgents,
+        OpenAiAgentsResponses,
+        PydanticAi,
+    ]:
         if kind.name not in sys.argv[3:]:
             continue
         client = kind()

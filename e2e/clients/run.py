@@ -25,13 +25,22 @@ HERE = pathlib.Path(__file__).resolve().parent
 TEMPLATE = HERE.parent.parent / "agent-runtime/tests/runtime/templates/qwen3.jinja"
 # LlamaIndex wants an older openai-python than the others.
 PYTHONS = {
-    "python.txt": ["openai-python", "LangChain", "OpenAI Agents SDK", "pydantic-ai"],
+    "python.txt": [
+        "openai-python",
+        "openai-python, responses",
+        "LangChain",
+        "OpenAI Agents SDK",
+        "OpenAI Agents SDK, responses",
+        "pydantic-ai",
+    ],
     "llama-index.txt": ["LlamaIndex"],
 }
 PACKAGES = {
     "openai-python": "openai",
+    "openai-python, responses": "openai",
     "LangChain": "langchain-openai",
     "OpenAI Agents SDK": "openai-agents",
+    "OpenAI Agents SDK, responses": "openai-agents",
     "pydantic-ai": "pydantic-ai-slim",
     "LlamaIndex": "llama-index-llms-openai-like",
     "openai-node": "openai",
@@ -148,7 +157,8 @@ def table(found: list[dict]) -> tuple[str, int, int]:
             if reason:
                 notes.append(f"{len(notes) + 1}. {client}, {column.replace('_', ' ')}: {' '.join(reason.split())[:300]}")
             row.append(f"no ({len(notes)})" if reason else "yes")
-        lines.append(f"| {version(client)} | " + " | ".join(row) + " |")
+        api = ", `/v1/responses`" if client.endswith(", responses") else ""
+        lines.append(f"| {version(client)}{api} | " + " | ".join(row) + " |")
     return "\n".join([*lines, "", *notes]).rstrip() + "\n", passed, len(reasons)
 
 

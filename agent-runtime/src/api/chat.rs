@@ -28,12 +28,14 @@ use super::{
     error::ApiError,
     in_flight::{Events, Lost},
     models,
-    service::{Service, Start, Started},
+    service::{Keep, Service, Start, Started},
     sse,
 };
-pub(super) use request::{ChatMessage, ChatRequest, read_conversation};
-use response::{Answer, Completion, Finish, Usage};
-pub(super) use wishes::{ToolBody, read_tools};
+use request::ChatRequest;
+pub(super) use request::{ChatMessage, Content, read_arguments, read_content, read_conversation, read_others};
+use response::Completion;
+pub(super) use response::{Answer, Finish, Usage, logprob_list};
+pub(super) use wishes::{FieldNames, ToolBody, WishFields, read_tools};
 
 /// How long the headers of a stream wait for a failure: an engine that refuses or is not there says so at once.
 const STATUS_WAIT: Duration = Duration::from_millis(250);
@@ -59,7 +61,7 @@ pub(super) async fn complete(
         sampling: chat.sampling,
         wishes: Arc::new(chat.wishes),
         key,
-        is_kept: false,
+        keep: Keep::No,
     };
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =
@@ -75,7 +77,8 @@ pub(super) async fn complete(
     Ok(list_ignored(origin.mark(response), &chat.ignored))
 }
 
-fn list_ignored(mut response: Response, fields: &[String]) -> Response {
+/// Lists fields that had no effect in a header.
+pub(super) fn list_ignored(mut response: Response, fields: &[String]) -> Response {
     if let Some(list) = (!fields.is_empty()).then(|| HeaderValue::from_str(&fields.join(", "))).and_then(Result::ok) {
         response.headers_mut().insert(IGNORED_FIELDS, list);
     }
@@ -84,7 +87,7 @@ fn list_ignored(mut response: Response, fields: &[String]) -> Response {
 
 /// Waits a moment for the first part of the answer or a failure, which then has its HTTP status. Headers do not wait
 /// longer: to clients and gateways a run of many steps would look like a server that does not answer.
-async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), ApiError> {
+pub(super) async fn until_status(mut events: Events) -> Result<(Option<RunEvent>, Events), ApiError> {
     let first = tokio::time::timeout(STATUS_WAIT, first_of_answer(&mut events)).await;
     Ok((first.ok().transpose()?, events))
 }
@@ -118,7 +121,7 @@ async fn collect(id: &str, mut events: Events) -> Result<Answer, ApiError> {
 
 /// The answer of a finished run. A spent limit on tokens is an empty answer that says so, as the OpenAI API has it for
 /// tokens spent before the first visible one.
-fn answer_of(id: &str, event: &RunEvent) -> Result<Answer, ApiError> {
+pub(super) fn answer_of(id: &str, event: &RunEvent) -> Result<Answer, ApiError> {
     let RunEvent::Finished(state) = event else { return Err(Lost.into()) };
     let answer = |text: &str, finish| Answer {
         text: text.to_owned(),

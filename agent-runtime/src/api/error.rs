@@ -73,9 +73,20 @@ impl ApiError {
         Self { status, repetition, body: ErrorBody { message, kind, param: None, code } }
     }
 
-    fn about(mut self, param: &str) -> Self {
+    pub(super) fn about(mut self, param: &str) -> Self {
         self.body.param = Some(param.into());
         self
+    }
+
+    /// The same error for an API that has another name for this field.
+    pub(super) fn with_field_as(mut self, from: &str, to: &str) -> Self {
+        if self.body.param.as_deref() != Some(from) {
+            return self;
+        }
+        if let Some(problem) = self.body.message.strip_prefix(from) {
+            self.body.message = format!("{to}{problem}");
+        }
+        self.about(to)
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// What the ids of runs begin with, by the endpoint that gave them.
-const PREFIXES: [&str; 2] = ["run-", "chatcmpl-"];
+const PREFIXES: [&str; 3] = ["run-", "chatcmpl-", "resp_"];
 /// The least score of a success.
 const LEAST_SUCCESS: f64 = 0.5;
 
@@ -80,7 +80,7 @@ fn not_counted(why: NotCounted, run: &str, serves: &str) -> ApiError {
 fn no_name(run: &str) -> ApiError {
     ApiError::invalid(
         "run",
-        format!("{run:?} is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."),
+        format!("{run:?} is not the id of a run; send the id of the answer, as in run-..., chatcmpl-... or resp_..."),
     )
 }
 

@@ -1,4 +1,4 @@
-//! Runs of `/v1/runs` that their client may read and cancel: those in flight, and the latest that have ended.
+//! Runs of `/v1/runs` and `/v1/responses` that their client may read: those in flight, and the latest that have ended.
 //!
 //! They stay in this pod's memory for a while, as outcomes of keys do. A run's name is known to its client alone.
 
@@ -8,9 +8,13 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::State, clock::Timestamp};
+use crate::{
+    agent::{Message, State},
+    clock::Timestamp,
+};
 
 /// How long a run is kept after its end.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
@@ -26,9 +30,32 @@ pub struct KeptRuns(Mutex<Runs>);
 struct Runs {
     in_flight: HashMap<String, CancellationToken>,
     ended: HashMap<String, Arc<State>>,
+    /// Of responses: when they were admitted, and what is needed to show and continue them.
+    remembered: HashMap<String, (Timestamp, Arc<Remembered>)>,
     /// Names of ended runs in the order of their ends, each with its end and its bytes.
     order: VecDeque<(String, Timestamp, usize)>,
     bytes: usize,
+}
+
+/// What is needed to show and continue a response beside its run.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    /// What was said before it, without the request's own instructions.
+    pub messages: Vec<Message>,
+    /// The request's fields that the response repeats.
+    pub echo: Map<String, Value>,
+}
+
+impl Remembered {
+    /// About what it takes.
+    fn bytes(&self) -> usize {
+        let message = |message: &Message| message.text.len() + message.thoughts.len() + call_bytes(message);
+        self.messages.iter().map(message).sum::<usize>() + Value::Object(self.echo.clone()).to_string().len()
+    }
+}
+
+fn call_bytes(message: &Message) -> usize {
+    message.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum()
 }
 
 /// What is known of a run.
@@ -42,9 +69,13 @@ pub enum KeptRun {
 
 impl KeptRuns {
     /// Keeps a run that begins, and gives what cancels it.
-    pub fn begin(&self, id: &str) -> CancellationToken {
+    pub fn begin(&self, id: &str, at: Timestamp, remembered: Option<Arc<Remembered>>) -> CancellationToken {
         let cancel = CancellationToken::new();
-        self.runs().in_flight.insert(id.to_owned(), cancel.clone());
+        let mut runs = self.runs();
+        runs.in_flight.insert(id.to_owned(), cancel.clone());
+        if let Some(remembered) = remembered {
+            runs.remembered.insert(id.to_owned(), (at, remembered));
+        }
         cancel
     }
 
@@ -54,8 +85,12 @@ impl KeptRuns {
         if runs.in_flight.remove(id).is_none() {
             return;
         }
+        if state.is_none() {
+            runs.remembered.remove(id);
+        }
         if let Some(state) = state {
-            let bytes = state.bytes();
+            let remembered = runs.remembered.get(id).map_or(0, |(_, remembered)| remembered.bytes());
+            let bytes = state.bytes() + remembered;
             runs.bytes += bytes;
             runs.order.push_back((id.to_owned(), now, bytes));
             runs.ended.insert(id.to_owned(), Arc::new(state.clone()));
@@ -69,6 +104,24 @@ impl KeptRuns {
         runs.tidy(now);
         let ended = runs.ended.get(id).cloned().map(KeptRun::Ended);
         ended.or_else(|| runs.in_flight.contains_key(id).then_some(KeptRun::Running))
+    }
+
+    /// What is known of a response: when it was admitted, what was asked, and its run.
+    pub fn response(&self, id: &str, now: Timestamp) -> Option<(Timestamp, Arc<Remembered>, KeptRun)> {
+        let run = self.get(id, now)?;
+        let (at, remembered) = self.runs().remembered.get(id).cloned()?;
+        Some((at, remembered, run))
+    }
+
+    /// Forgets a response that has ended. One in flight stays; its client ends it by leaving.
+    pub fn forget_response(&self, id: &str, now: Timestamp) -> Option<KeptRun> {
+        let (_, _, run) = self.response(id, now)?;
+        if let KeptRun::Ended(_) = run {
+            let mut runs = self.runs();
+            runs.remembered.remove(id);
+            runs.ended.remove(id);
+        }
+        Some(run)
     }
 
     /// Cancels a run that is in flight, and gives what is known of it.
@@ -94,6 +147,7 @@ impl Runs {
             if let Some((id, _, bytes)) = self.order.pop_front() {
                 self.bytes -= bytes;
                 self.ended.remove(&id);
+                self.remembered.remove(&id);
             }
         }
     }

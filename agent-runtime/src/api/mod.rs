@@ -9,6 +9,7 @@ pub mod idempotency;
 pub mod in_flight;
 pub mod kept_runs;
 mod models;
+mod responses;
 pub mod run_names;
 mod runs;
 mod sampling;
@@ -35,10 +36,12 @@ pub const REVISION_HEADER: HeaderName = HeaderName::from_static("x-slipway-revis
 /// A conversation beyond this fits no model's context.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// The API of the agent: OpenAI-compatible chat, runs, feedback on them, models.
+/// The API of the agent: OpenAI-compatible chat and responses, runs, feedback on them, models.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
         .route("/v1/runs", post(runs::run))
         .route("/v1/runs/{id}", get(runs::get))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))

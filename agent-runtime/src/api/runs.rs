@@ -24,7 +24,7 @@ use super::{
     in_flight::{Events, Lost},
     kept_runs::KeptRun,
     sampling::{self, Asked},
-    service::{Abilities, Service, Start, Started},
+    service::{Abilities, Keep, Service, Start, Started},
     sse,
 };
 use ag_ui::{Thread, Writer};
@@ -184,7 +184,7 @@ impl RunBody {
         };
         let tools = read_tools(tools.unwrap_or_default(), abilities)?;
         let wishes = Arc::new(Wishes { tools, ..Wishes::default() });
-        Ok(Start { conversation, max_tokens, sampling, wishes, key: None, is_kept: true })
+        Ok(Start { conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run })
     }
 }
 

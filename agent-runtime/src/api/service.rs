@@ -19,7 +19,7 @@ use super::{
     error::ApiError,
     idempotency::{self, Claim, Key, Outcomes},
     in_flight::{self, Counted, Events},
-    kept_runs::KeptRuns,
+    kept_runs::{KeptRuns, Remembered},
     run_names::{NotCounted, RunNames},
 };
 
@@ -81,8 +81,19 @@ pub struct Start {
     pub wishes: Arc<Wishes>,
     /// Names the request where it may be sent again.
     pub key: Option<Key>,
-    /// Whether the client may read and cancel the run by its name.
-    pub is_kept: bool,
+    /// Whether the client may read and end the run by its name later.
+    pub keep: Keep,
+}
+
+/// Whether a run can be read by its name.
+#[derive(Clone, Debug)]
+pub enum Keep {
+    /// It cannot.
+    No,
+    /// It can.
+    Run,
+    /// It can, and be continued with what was said before it.
+    Response(Arc<Remembered>),
 }
 
 /// A run that was admitted.
@@ -124,7 +135,7 @@ impl Service {
     /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
     /// full, 503 if it does not serve.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens, sampling, wishes, key, is_kept } = start;
+        let Start { conversation, max_tokens, sampling, wishes, key, keep } = start;
         let at = self.clock.now();
         let opening = self.agent.prompt.open(&conversation, &wishes, at);
         let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
@@ -140,7 +151,11 @@ impl Service {
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
         let unit = self.recorder().start(at, stratum, session);
-        let cancel = if is_kept { self.kept_runs.begin(&id) } else { CancellationToken::new() };
+        let cancel = match keep {
+            Keep::No => CancellationToken::new(),
+            Keep::Run => self.kept_runs.begin(&id, at, None),
+            Keep::Response(remembered) => self.kept_runs.begin(&id, at, Some(remembered)),
+        };
         let shutdown = self.cut.clone();
         let request = RunRequest { id: id.clone(), opening, max_tokens, sampling, wishes, shutdown, cancel };
         let events = Arc::clone(&self.agent).run(request);

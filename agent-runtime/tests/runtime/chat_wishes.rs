@@ -12,12 +12,12 @@ use crate::{
 };
 
 const PATH: &str = "/v1/chat/completions";
-const CALL: &str =
+pub const CALL: &str =
     "Let me look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
-const SUM: &str = "<tool_call>{\"name\": \"calc\", \"arguments\": {\"expression\": \"2+2\"}}</tool_call>";
+pub const SUM: &str = "<tool_call>{\"name\": \"calc\", \"arguments\": {\"expression\": \"2+2\"}}</tool_call>";
 
 /// A sidecar whose prompts Qwen3's template writes.
-fn qwen(replies: impl IntoIterator<Item = Reply>, change: impl FnOnce(&mut RuntimeConfig)) -> Sidecar {
+pub fn qwen(replies: impl IntoIterator<Item = Reply>, change: impl FnOnce(&mut RuntimeConfig)) -> Sidecar {
     let folder = checkpoint(QWEN3);
     sidecar_with(replies, |config| {
         use_template(config, &folder);
@@ -137,7 +137,7 @@ fn city() -> Value {
     json!({ "response_format": { "type": "json_schema", "json_schema": { "name": "city", "schema": schema } } })
 }
 
-const PARIS: &str = "{\"name\": \"Paris\", \"population\": 2100000}";
+pub const PARIS: &str = "{\"name\": \"Paris\", \"population\": 2100000}";
 
 #[tokio::test]
 async fn an_answer_in_another_format_is_written_again() {

@@ -50,11 +50,11 @@ async fn feedback_on_runs_and_completions_is_counted() {
 #[case::beyond(json!({"run": "run-support-1-1-1", "score": 5}), "score: is 5; must be from 0 to 1")]
 #[case::no_parts(
     json!({"run": "run-42", "success": true}),
-    "run: \"run-42\" is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."
+    "run: \"run-42\" is not the id of a run; send the id of the answer, as in run-..., chatcmpl-... or resp_..."
 )]
 #[case::no_run(
     json!({"run": "42", "success": true}),
-    "run: \"42\" is not the id of a run; send the id of the answer, as in run-... or chatcmpl-..."
+    "run: \"42\" is not the id of a run; send the id of the answer, as in run-..., chatcmpl-... or resp_..."
 )]
 #[tokio::test]
 async fn feedback_that_says_nothing_is_refused(#[case] body: Value, #[case] message: &str) {

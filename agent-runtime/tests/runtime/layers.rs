@@ -19,7 +19,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 46] = [
+const PURE: [&str; 49] = [
     "agent/conversation.rs",
     "agent/chat.rs",
     "agent/dialect/calls.rs",
@@ -48,6 +48,9 @@ const PURE: [&str; 46] = [
     "agent/step.rs",
     "agent/timings.rs",
     "api/chat/request.rs",
+    "api/responses/items.rs",
+    "api/responses/request.rs",
+    "api/responses/writer.rs",
     "api/runs/view.rs",
     "backend/overflow.rs",
     "backend/tokens/answer.rs",

@@ -19,6 +19,7 @@ mod proto;
 mod readers;
 mod readiness;
 mod repeats;
+mod responses;
 mod runs;
 mod templates;
 mod tokens;

@@ -41,7 +41,14 @@ async fn answers_have_the_shapes_of_the_document() {
     let folder = checkpoint(QWEN3);
     let call = "<think>Hm.</think><tool_call>{\"name\": \"w\", \"arguments\": {}}</tool_call>";
     let sum = "<tool_call>{\"name\": \"calc\", \"arguments\": {\"expression\": \"1/0\"}}</tool_call>";
-    let replies = [Reply::Says("Hi."), Reply::Says(call), Reply::Says(sum), Reply::Says("No."), Reply::Says("")];
+    let replies = [
+        Reply::Says("Hi."),
+        Reply::Says(call),
+        Reply::Says(sum),
+        Reply::Says("No."),
+        Reply::Says(""),
+        Reply::Says(call),
+    ];
     let sidecar = sidecar_with(replies, |config| use_template(config, &folder));
     let api = sidecar.app.api();
     let chat = "/v1/chat/completions";
@@ -62,6 +69,16 @@ async fn answers_have_the_shapes_of_the_document() {
         compare(&document, "post", "/v1/runs/{id}/cancel", &cancelled);
     }
     assert_eq!(get(&api, &format!("/v1/runs/{run}")).await.status, StatusCode::OK);
+    let response = json!({ "input": "?", "tools": [{ "type": "function", "name": "w" }] });
+    for body in [response, json!({}), json!({ "model": "a", "input": "?" })] {
+        compare(&document, "post", "/v1/responses", &post(&api, "/v1/responses", body).await);
+    }
+    for id in ["resp_support-1-649ce3d40a000-4feed000000000004", "resp_a"] {
+        let path = format!("/v1/responses/{id}");
+        compare(&document, "get", "/v1/responses/{id}", &get(&api, &path).await);
+        let deleted = send(&api, Request::delete(&path), String::new()).await;
+        compare(&document, "delete", "/v1/responses/{id}", &deleted);
+    }
     for body in [json!({ "run": run, "success": true }), json!({ "run": run, "success": true }), json!({ "run": "a" })]
     {
         compare(&document, "post", "/v1/feedback", &post(&api, "/v1/feedback", body).await);
@@ -105,6 +122,10 @@ async fn a_request_that_the_document_forbids_is_refused() {
         ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "stop": ["a", "b", "c", "d", "e"] })),
         ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "top_logprobs": 21 })),
         ("/v1/chat/completions", "ChatRequest", json!({ "messages": user, "stream": "yes" })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": [] })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": "?", "max_output_tokens": 0 })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": "?", "truncation": "auto" })),
+        ("/v1/responses", "ResponseRequest", json!({ "input": "?", "store": "yes" })),
         ("/v1/runs", "RunRequest", json!({ "input": "?", "maxTokens": 0 })),
         ("/v1/feedback", "Feedback", json!({ "run": "run-a", "score": 2 })),
     ] {

@@ -32,6 +32,9 @@ const REFUSED: [(&str, &str); 7] = [
 const MAX_IGNORED: usize = 32;
 const MAX_IGNORED_LENGTH: usize = 64;
 
+/// Kinds of parts that are no text.
+const MEDIA: [&str; 7] = ["image_url", "input_audio", "file", "video_url", "input_image", "input_file", "input_video"];
+
 /// The body as it is sent.
 #[derive(Debug, Deserialize)]
 pub(in crate::api) struct ChatRequest {
@@ -91,15 +94,17 @@ struct CalledFunction {
     arguments: String,
 }
 
+/// A text, or parts of one.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Content {
+pub(in crate::api) enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
+/// A part of a message.
 #[derive(Debug, Deserialize)]
-struct Part {
+pub(in crate::api) struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -143,7 +148,7 @@ impl ChatRequest {
         let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed, mut others, .. } = self;
         let asked = Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed };
         let wishes = wishes::take(&mut others)?.read(abilities)?;
-        let mut ignored = read_others(others)?;
+        let mut ignored = read_others(others, &REFUSED)?;
         let sampling = if abilities.takes_sampling { sampling::read(asked)? } else { Sampling::default() };
         if !abilities.takes_sampling {
             ignored.extend(asked.names().map(str::to_owned));
@@ -171,10 +176,13 @@ impl ChatRequest {
 }
 
 /// Refuses what would change the answer, and names the rest.
-fn read_others(others: Map<String, Value>) -> Result<Vec<String>, ApiError> {
+pub(in crate::api) fn read_others(
+    others: Map<String, Value>,
+    refusals: &[(&str, &str)],
+) -> Result<Vec<String>, ApiError> {
     let mut ignored = Vec::new();
     for (field, value) in others {
-        if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| *refused == field) {
+        if let Some((_, remedy)) = refusals.iter().find(|(refused, _)| *refused == field) {
             if !asks_for_nothing(&field, &value) {
                 return Err(ApiError::invalid(&field, format!("is not supported; {remedy}")));
             }
@@ -222,8 +230,7 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
         }
     };
     let text = match content {
-        Some(Content::Text(text)) => text,
-        Some(Content::Parts(parts)) => read_parts(i, parts)?,
+        Some(content) => read_content(&format!("messages[{i}].content"), content, &["text", "refusal"])?,
         // As clients send an assistant's turn back that had no text.
         None if role == Role::Assistant => String::new(),
         None => {
@@ -245,31 +252,48 @@ fn read_message(i: usize, message: ChatMessage) -> Result<Message, ApiError> {
     Ok(Message { role, text, thoughts: reasoning_content.unwrap_or_default(), calls, answers })
 }
 
-/// A template may write the arguments as an object, so they have to be one.
 fn read_calls(i: usize, calls: Vec<CallBody>) -> Result<Vec<ClientCall>, ApiError> {
     let read = |(j, CallBody { id, function: CalledFunction { name, arguments } }): (usize, CallBody)| {
-        let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
-        if serde_json::from_str::<Map<String, Value>>(&arguments).is_err() {
-            let field = format!("messages[{i}].tool_calls[{j}].function.arguments");
-            return Err(ApiError::invalid(&field, "is not an object of JSON"));
-        }
+        let arguments = read_arguments(&format!("messages[{i}].tool_calls[{j}].function.arguments"), arguments)?;
         Ok(ClientCall { id, name, arguments })
     };
     calls.into_iter().enumerate().map(read).collect()
 }
 
-fn read_parts(i: usize, parts: Vec<Part>) -> Result<String, ApiError> {
+/// Reads the arguments of a call. A template may write them as an object, so they have to be one.
+///
+/// # Errors
+/// 400 that names the field.
+pub(in crate::api) fn read_arguments(field: &str, arguments: String) -> Result<String, ApiError> {
+    let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
+    match serde_json::from_str::<Map<String, Value>>(&arguments) {
+        Ok(_) => Ok(arguments),
+        Err(_) => Err(ApiError::invalid(field, "is not an object of JSON")),
+    }
+}
+
+/// Reads a text. Its parts are of these kinds, of which the first is the usual one.
+///
+/// # Errors
+/// 400 that names the part.
+pub(in crate::api) fn read_content(path: &str, content: Content, kinds: &[&str]) -> Result<String, ApiError> {
+    let parts = match content {
+        Content::Text(text) => return Ok(text),
+        Content::Parts(parts) => parts,
+    };
+    let usual = kinds.first().copied().unwrap_or_default();
     let mut texts = Vec::new();
     for (j, Part { kind, text, refusal }) in parts.into_iter().enumerate() {
+        let field = format!("{path}[{j}].type");
         match (kind.as_str(), text.or(refusal)) {
-            ("text" | "refusal", Some(text)) => texts.push(text),
-            ("image_url" | "input_audio" | "file" | "video_url", _) => {
-                let problem = format!("is {kind:?}, and this agent reads text alone; send parts of type \"text\"");
-                return Err(ApiError::invalid(&format!("messages[{i}].content[{j}].type"), problem));
+            (kind, Some(text)) if kinds.contains(&kind) => texts.push(text),
+            (kind, _) if MEDIA.contains(&kind) => {
+                let problem = format!("is {kind:?}, and this agent reads text alone; send parts of type {usual:?}");
+                return Err(ApiError::invalid(&field, problem));
             }
             (kind, _) => {
-                let problem = format!("{kind:?} with its content cannot be read; send parts of type \"text\"");
-                return Err(ApiError::invalid(&format!("messages[{i}].content[{j}].type"), problem));
+                let problem = format!("{kind:?} with its content cannot be read; send parts of type {usual:?}");
+                return Err(ApiError::invalid(&field, problem));
             }
         }
     }

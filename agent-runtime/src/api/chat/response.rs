@@ -21,20 +21,20 @@ pub(super) struct Completion {
 
 /// The answer of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) text: String,
-    pub(super) thoughts: String,
+pub(in crate::api) struct Answer {
+    pub(in crate::api) text: String,
+    pub(in crate::api) thoughts: String,
     /// Calls of the client's tools, named.
-    pub(super) calls: Vec<ClientCall>,
+    pub(in crate::api) calls: Vec<ClientCall>,
     /// Nothing where they were not asked for.
-    pub(super) logprobs: Option<Vec<TokenLogprob>>,
-    pub(super) finish: Finish,
-    pub(super) usage: Usage,
+    pub(in crate::api) logprobs: Option<Vec<TokenLogprob>>,
+    pub(in crate::api) finish: Finish,
+    pub(in crate::api) usage: Usage,
 }
 
 /// Why an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(in crate::api) enum Finish {
     Of(FinishReason),
     ToolCalls,
 }
@@ -71,27 +71,27 @@ struct AssistantMessage {
 /// Tokens of all model calls of a run. Where the engine's entry does not count those of the prompts, neither they nor a
 /// total are made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Usage {
+pub(in crate::api) struct Usage {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) prompt_tokens: Option<u32>,
-    pub(super) completion_tokens: u32,
+    pub(in crate::api) prompt_tokens: Option<u32>,
+    pub(in crate::api) completion_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) total_tokens: Option<u32>,
+    pub(in crate::api) total_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) prompt_tokens_details: Option<PromptTokens>,
-    pub(super) completion_tokens_details: CompletionTokens,
+    pub(in crate::api) prompt_tokens_details: Option<PromptTokens>,
+    pub(in crate::api) completion_tokens_details: CompletionTokens,
 }
 
 /// What is known of the tokens of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct PromptTokens {
-    pub(super) cached_tokens: u32,
+pub(in crate::api) struct PromptTokens {
+    pub(in crate::api) cached_tokens: u32,
 }
 
 /// What is known of the tokens of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct CompletionTokens {
-    pub(super) reasoning_tokens: u32,
+pub(in crate::api) struct CompletionTokens {
+    pub(in crate::api) reasoning_tokens: u32,
 }
 
 #[derive(Serialize)]
@@ -128,7 +128,7 @@ struct Delta {
 
 impl Usage {
     /// The usage of a run.
-    pub(super) fn of(state: &State) -> Self {
+    pub(in crate::api) fn of(state: &State) -> Self {
         let (prompt_tokens, completion_tokens) = (state.prompt_tokens(), state.output_tokens());
         Self {
             prompt_tokens,
@@ -247,13 +247,18 @@ fn call(call: &ClientCall) -> Value {
 }
 
 fn logprobs(tokens: &[TokenLogprob]) -> Value {
+    json!({ "content": logprob_list(tokens), "refusal": null })
+}
+
+/// Tokens with their probabilities, and the likeliest others beside each.
+pub(in crate::api) fn logprob_list(tokens: &[TokenLogprob]) -> Vec<Value> {
     let one = |token: &str, logprob: &Number| json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes() });
     let each = tokens.iter().map(|TokenLogprob { token, logprob, top }| {
         let mut whole = one(token, logprob);
         whole["top_logprobs"] = top.iter().map(|(token, logprob)| one(token, logprob)).collect();
         whole
     });
-    json!({ "content": each.collect::<Vec<_>>(), "refusal": null })
+    each.collect()
 }
 
 fn to_json(value: &impl Serialize) -> String {

@@ -21,13 +21,38 @@ const MAX_STOP: usize = 256;
 /// The fields, as they are sent.
 #[derive(Debug, Default, Deserialize)]
 pub(in crate::api) struct WishFields {
-    tools: Option<Vec<ToolBody>>,
-    tool_choice: Option<Value>,
-    parallel_tool_calls: Option<bool>,
-    response_format: Option<Value>,
-    stop: Option<Stop>,
-    logprobs: Option<bool>,
-    top_logprobs: Option<u32>,
+    pub(in crate::api) tools: Option<Vec<ToolBody>>,
+    pub(in crate::api) tool_choice: Option<Value>,
+    pub(in crate::api) parallel_tool_calls: Option<bool>,
+    pub(in crate::api) response_format: Option<Value>,
+    pub(in crate::api) stop: Option<Stop>,
+    pub(in crate::api) logprobs: Option<bool>,
+    pub(in crate::api) top_logprobs: Option<u32>,
+}
+
+/// How an API names fields whose names differ between APIs.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::api) struct FieldNames {
+    /// The answer's format.
+    pub(in crate::api) format: &'static str,
+    /// Its kind.
+    pub(in crate::api) format_kind: &'static str,
+    /// Its schema.
+    pub(in crate::api) format_schema: &'static str,
+    /// Where the schema stands in the format.
+    pub(in crate::api) schema_pointer: &'static str,
+    /// What asks for probabilities.
+    pub(in crate::api) logprobs: &'static str,
+}
+
+impl FieldNames {
+    const CHAT: Self = Self {
+        format: "response_format",
+        format_kind: "response_format.type",
+        format_schema: "response_format.json_schema.schema",
+        schema_pointer: "/json_schema/schema",
+        logprobs: "logprobs",
+    };
 }
 
 /// A tool of the client's.
@@ -49,9 +74,10 @@ struct Function {
     parameters: Option<Value>,
 }
 
+/// Where an answer ends.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Stop {
+pub(in crate::api) enum Stop {
     One(String),
     Several(Vec<String>),
 }
@@ -62,10 +88,18 @@ impl WishFields {
     /// # Errors
     /// 400 that names the field and what to do.
     pub(super) fn read(self, abilities: &Abilities) -> Result<Wishes, ApiError> {
+        self.read_as(&FieldNames::CHAT, abilities)
+    }
+
+    /// The same for an API with other names of fields.
+    ///
+    /// # Errors
+    /// 400 that names the field and what to do.
+    pub(in crate::api) fn read_as(self, names: &FieldNames, abilities: &Abilities) -> Result<Wishes, ApiError> {
         let Self { tools, tool_choice, parallel_tool_calls, response_format, stop, logprobs, top_logprobs } = self;
         let tools = read_tools(tools.unwrap_or_default(), abilities)?;
         let choice = read_choice(tool_choice.unwrap_or_default(), &tools)?;
-        let format = read_format(response_format.unwrap_or_default(), abilities)?;
+        let format = read_format(&response_format.unwrap_or_default(), names, abilities)?;
         Ok(Wishes {
             tools,
             choice,
@@ -73,7 +107,7 @@ impl WishFields {
             is_guided: abilities.takes_formats && format != AnswerFormat::Text,
             format,
             stops: read_stops(stop)?,
-            logprobs: read_logprobs(logprobs.unwrap_or(false), top_logprobs, abilities)?,
+            logprobs: read_logprobs(names.logprobs, logprobs.unwrap_or(false), top_logprobs, abilities)?,
         })
     }
 }
@@ -102,29 +136,51 @@ pub(in crate::api) fn read_tools(tools: Vec<ToolBody>, abilities: &Abilities) ->
     }
     let mut read: Vec<ClientTool> = Vec::new();
     for (i, tool) in tools.into_iter().enumerate() {
-        let tool = read_tool(&format!("tools[{i}]"), tool)?;
-        check_name(&format!("tools[{i}].function.name"), &tool.name, &read, abilities)?;
+        let path = tool.path(i);
+        let tool = read_tool(i, tool)?;
+        check_name(&format!("{path}.name"), &tool.name, &read, abilities)?;
         read.push(tool);
     }
     Ok(read)
 }
 
-fn read_tool(path: &str, tool: ToolBody) -> Result<ClientTool, ApiError> {
+impl ToolBody {
+    /// Whether it says which tool it is.
+    pub(in crate::api) fn is_named(&self) -> bool {
+        self.function.is_some() || self.name.is_some()
+    }
+
+    /// Whether it is a function, as far as it says what it is.
+    pub(in crate::api) fn is_function(&self) -> bool {
+        self.kind.as_deref().is_none_or(|kind| kind == "function")
+    }
+
+    /// Where the name and parameters of the tool at this index stand.
+    fn path(&self, index: usize) -> String {
+        match (&self.function, &self.name) {
+            (None, Some(_)) => format!("tools[{index}]"),
+            (Some(_), _) | (None, None) => format!("tools[{index}].function"),
+        }
+    }
+}
+
+fn read_tool(i: usize, tool: ToolBody) -> Result<ClientTool, ApiError> {
+    let path = tool.path(i);
     let ToolBody { kind, function, name, description, parameters } = tool;
     let function = function.or_else(|| name.map(|name| Function { name, description, parameters }));
     let kind = kind.unwrap_or_else(|| "function".to_owned());
     if kind != "function" {
         let problem = format!("is {kind:?}; tools that a client brings are of type \"function\"");
-        return Err(ApiError::invalid(&format!("{path}.type"), problem));
+        return Err(ApiError::invalid(&format!("tools[{i}].type"), problem));
     }
     let Some(Function { name, description, parameters }) = function else {
-        return Err(ApiError::invalid(&format!("{path}.function"), "is missing; give the tool's name and parameters"));
+        return Err(ApiError::invalid(&path, "is missing; give the tool's name and parameters"));
     };
     let parameters = parameters.filter(|parameters| !parameters.is_null());
     let parameters = parameters.unwrap_or_else(|| json!({ "type": "object", "properties": {} }));
     if !parameters.is_object() {
         let problem = "is not an object; write the JSON Schema of the tool's arguments";
-        return Err(ApiError::invalid(&format!("{path}.function.parameters"), problem));
+        return Err(ApiError::invalid(&format!("{path}.parameters"), problem));
     }
     Ok(ClientTool { name, description: description.unwrap_or_default(), parameters })
 }
@@ -153,7 +209,8 @@ fn read_choice(choice: Value, tools: &[ClientTool]) -> Result<ToolChoice, ApiErr
             "required" => ToolChoice::Required,
             other => return Err(no_choice(&format!("{other:?}"))),
         },
-        other => match other.pointer("/function/name").and_then(Value::as_str) {
+        // The Responses API has no envelope around the name.
+        other => match other.pointer("/function/name").or_else(|| other.get("name")).and_then(Value::as_str) {
             Some(name) if tools.iter().any(|tool| tool.name == name) => ToolChoice::Named(name.to_owned()),
             Some(name) => return Err(ApiError::invalid("tool_choice", format!("{name:?} is none of the tools"))),
             None => return Err(no_choice("of another shape")),
@@ -172,8 +229,8 @@ fn no_choice(found: &str) -> ApiError {
     ApiError::invalid("tool_choice", problem)
 }
 
-fn read_format(format: Value, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
-    let kind = match &format {
+fn read_format(format: &Value, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
+    let kind = match format {
         Value::Null => return Ok(AnswerFormat::Text),
         Value::Object(format) if format.is_empty() => return Ok(AnswerFormat::Text),
         format => format["type"].as_str().unwrap_or_default(),
@@ -181,23 +238,23 @@ fn read_format(format: Value, abilities: &Abilities) -> Result<AnswerFormat, Api
     let format = match kind {
         "text" => return Ok(AnswerFormat::Text),
         "json_object" => AnswerFormat::JsonObject,
-        "json_schema" => read_schema(&format, abilities)?,
+        "json_schema" => read_schema(format, names, abilities)?,
         other => {
             let problem = format!("{other:?} is not a format; send \"text\", \"json_object\" or \"json_schema\"");
-            return Err(ApiError::invalid("response_format.type", problem));
+            return Err(ApiError::invalid(names.format_kind, problem));
         }
     };
-    needs_chat_template("response_format", abilities)?;
+    needs_chat_template(names.format, abilities)?;
     Ok(format)
 }
 
 /// Checks a schema where the answer will be compared with it. An engine that is held to one knows more keywords.
-fn read_schema(format: &Value, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
-    const FIELD: &str = "response_format.json_schema.schema";
-    let schema = format.pointer("/json_schema/schema").filter(|schema| schema.is_object());
-    let Some(schema) = schema else { return Err(ApiError::invalid(FIELD, "is missing; write a JSON Schema")) };
+fn read_schema(format: &Value, names: &FieldNames, abilities: &Abilities) -> Result<AnswerFormat, ApiError> {
+    let field = names.format_schema;
+    let schema = format.pointer(names.schema_pointer).filter(|schema| schema.is_object());
+    let Some(schema) = schema else { return Err(ApiError::invalid(field, "is missing; write a JSON Schema")) };
     if !abilities.takes_formats {
-        let refused = |error: slipway_runtime_config::SchemaError| ApiError::invalid(FIELD, error);
+        let refused = |error: slipway_runtime_config::SchemaError| ApiError::invalid(field, error);
         Schema::of_value(schema, "schema", Unknown::Refused).map_err(refused)?;
     }
     Ok(AnswerFormat::JsonSchema(schema.clone()))
@@ -218,7 +275,12 @@ fn read_stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
     Ok(stops)
 }
 
-fn read_logprobs(is_asked: bool, top: Option<u32>, abilities: &Abilities) -> Result<Option<u32>, ApiError> {
+fn read_logprobs(
+    field: &str,
+    is_asked: bool,
+    top: Option<u32>,
+    abilities: &Abilities,
+) -> Result<Option<u32>, ApiError> {
     if let Some(top) = top.filter(|top| *top > MAX_TOP_LOGPROBS) {
         return Err(ApiError::invalid("top_logprobs", format!("is {top}; send at most {MAX_TOP_LOGPROBS}")));
     }
@@ -227,9 +289,9 @@ fn read_logprobs(is_asked: bool, top: Option<u32>, abilities: &Abilities) -> Res
         (false, _) => Ok(None),
         (true, _) if !abilities.takes_formats => {
             let problem = "is not supported: this agent's engine does not report them; leave it out";
-            Err(ApiError::invalid("logprobs", problem))
+            Err(ApiError::invalid(field, problem))
         }
-        (true, top) => needs_chat_template("logprobs", abilities).map(|()| Some(top.unwrap_or(0))),
+        (true, top) => needs_chat_template(field, abilities).map(|()| Some(top.unwrap_or(0))),
     }
 }
 
