@@ -36,7 +36,8 @@ connect_network() { ip link set "$(host_link)p" netns "$1"; }
 
 remove_network() {
   [[ -n $(get slot) ]] || return 0
-  ! ip link show "$(host_link)" >/dev/null 2>&1 || ip link delete "$(host_link)"
+  # The kernel removes the pair itself once the cluster's namespace has ended, perhaps at this moment.
+  ip link delete "$(host_link)" 2>/dev/null || ! ip link show "$(host_link)" >/dev/null 2>&1
 }
 
 # Inside the namespaces. There is no way out but the host itself: an address of
