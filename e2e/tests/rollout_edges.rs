@@ -21,7 +21,7 @@ use slipway_e2e::{
     load::report::NO_REVISION,
     rollouts::{
         AGENT, Bench, rollout_of,
-        room::free_millicores,
+        room::{free_millicores, remove_other_scenarios},
         watch::{Watch, shares_of},
     },
 };
@@ -188,6 +188,7 @@ async fn without_traffic_a_canary_is_held_and_judged_once_traffic_comes() {
 #[tokio::test]
 async fn on_a_node_without_room_stable_goes_on_until_it_is_told_to_make_some() {
     let namespace = namespace_with_servers("rollout-no-room").await.unwrap();
+    remove_other_scenarios(&namespace).unwrap();
     // More than half of what is left: one pod fits, two do not.
     let cpu = format!("{}m", free_millicores(&namespace).await.unwrap() * 6 / 10);
     let bench = Bench::start_in(namespace, |manifest| {

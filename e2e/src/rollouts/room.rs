@@ -6,7 +6,21 @@ use k8s_openapi::{
 };
 use kube::{Api, api::ListParams};
 
-use crate::namespace::{Namespace, Outcome, ScenarioError};
+use crate::{
+    cluster,
+    namespace::{Namespace, Outcome, ScenarioError},
+};
+
+/// Removes what earlier scenarios left, and waits until it has gone: their pods would give up room later.
+///
+/// # Errors
+/// When kubectl refuses, in its own words, or when something is still there after two minutes.
+pub fn remove_other_scenarios(namespace: &Namespace) -> Result<(), String> {
+    let others = format!("metadata.name!={}", namespace.name());
+    let arguments = ["delete", "namespaces", "--selector", "e2e.slipway.dev/scenario", "--field-selector", &others];
+    let output = cluster::kubectl(&[&arguments[..], &["--timeout", "120s"]].concat()).map_err(|e| e.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
 
 /// Thousandths of a core that no pod has asked for, on all nodes together.
 ///
