@@ -276,11 +276,13 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
     let has_node = |pod: &&&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let crash = lasting().filter(|pod| !view::is_disrupted(pod)).filter_map(|pod| view::latest_crash(pod));
     let failure = own.iter().find_map(|pod| pod_failure(pod)).or_else(|| refused_pods(&status));
+    let ready = status.ready_replicas.unwrap_or_default();
     let view = ServingView {
         wanted,
         updated: status.updated_replicas.unwrap_or_default(),
         scheduled: i32::try_from(lasting().filter(has_node).count()).unwrap_or(i32::MAX),
-        ready: status.ready_replicas.unwrap_or_default(),
+        ready,
+        settling: (ready - status.available_replicas.unwrap_or_default()).max(0),
         is_observed: status.observed_generation == deployment.metadata.generation,
         is_past_deadline,
         failure,

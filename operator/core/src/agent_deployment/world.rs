@@ -328,6 +328,8 @@ pub struct ServingView {
     pub scheduled: i32,
     /// Pods that are ready.
     pub ready: i32,
+    /// Those of them that have not been ready for the Deployment's `minReadySeconds` yet.
+    pub settling: i32,
     /// Whether the Deployment controller has seen the current template.
     pub is_observed: bool,
     /// Whether the Deployment has made no progress within its deadline.

@@ -41,6 +41,7 @@ pub(super) fn pairs(canary: &ServingView, baseline: &ServingView) -> Option<Serv
         // Of places that one of them has beyond the other, half are for the other.
         scheduled: (scheduled(canary) + scheduled(baseline)) / 2,
         ready: canary.ready.min(baseline.ready),
+        settling: canary.settling.max(baseline.settling),
         is_observed: canary.is_observed && baseline.is_observed,
         is_past_deadline: canary.is_past_deadline || baseline.is_past_deadline,
         failure: canary.failure.clone().or_else(|| baseline.failure.clone()),

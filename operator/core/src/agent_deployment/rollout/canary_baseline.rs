@@ -5,7 +5,7 @@ use slipway_crds::{
     v1alpha1::agent_deployment::{CapacityPhase, RolloutBaseline},
 };
 
-use super::{baseline::is_asked_for, build, canary::Canary, progress::progress, revision::baseline_of};
+use super::{baseline::is_asked_for, build, canary::Canary, progress::settled, revision::baseline_of};
 use crate::{
     agent_deployment::parts::Parts,
     plan::{Child, Note},
@@ -74,9 +74,9 @@ impl Canary<'_> {
     /// How far the pods of the canary have come, and after them those of the baseline.
     pub(super) fn progress(&self) -> Step<()> {
         let (serving, wanted) = (&self.world.serving, self.wanted());
-        progress(&self.target.hash, serving.get(&self.target.hash), wanted)?;
+        settled(&self.target.hash, serving.get(&self.target.hash), wanted)?;
         let Some(baseline) = self.baseline() else { return Ok(()) };
-        progress(&baseline, serving.get(&baseline), wanted).map_err(|blocked| blocked.map(with_remedy))
+        settled(&baseline, serving.get(&baseline), wanted).map_err(|blocked| blocked.map(with_remedy))
     }
 
     /// What the baseline needs.

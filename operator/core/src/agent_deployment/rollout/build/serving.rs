@@ -31,6 +31,9 @@ pub const SERVICE_PORT: i32 = 80;
 const NO_REVISION: &str = "none";
 /// Seconds in which a new pod must become ready before its revision counts as failed.
 pub const PROGRESS_DEADLINE_SECONDS: i32 = 600;
+/// Seconds for which a pod is ready before a canary counts it. A busy kubelet was seen to take readiness back within
+/// 0.2 s, and a request of the share that had been given meanwhile found no server.
+const MIN_READY_SECONDS: i32 = 5;
 
 /// Everything that a revision of so many pods needs, in the order in which it is applied: what a pod mounts comes
 /// before the pod.
@@ -67,6 +70,7 @@ fn deployment(world: &World, hash: &str, plan: &RevisionPlan, replicas: i32) -> 
         metadata: owned(world, name.clone(), labels.clone()),
         spec: Some(DeploymentSpec {
             replicas: Some(replicas),
+            min_ready_seconds: Some(MIN_READY_SECONDS),
             progress_deadline_seconds: Some(PROGRESS_DEADLINE_SECONDS),
             // A revision's template never changes; its records are ours, not the Deployment's.
             revision_history_limit: Some(1),
