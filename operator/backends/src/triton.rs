@@ -1,4 +1,4 @@
-//! Which of Triton's doors are open. Pure.
+//! Which of Triton's doors are open, and what its words say of its processes. Pure.
 //!
 //! `--model-control-mode=explicit` comes with APIs that load code and unload models, and asks nobody for a key. So
 //! Triton listens on loopback, where only containers of its pod reach it. Its metrics, which only tell, stay on all
@@ -33,4 +33,34 @@ pub fn only_inference() -> Vec<String> {
         format!("--http-restricted-api={CONTROL}:{NO_HEADER}"),
         format!("--grpc-restricted-protocol={CONTROL}:{NO_HEADER}"),
     ]
+}
+
+/// Whether Triton says that a process of its Python backend is gone or stuck. The server lives on and starts the
+/// process again, so its health does not tell.
+///
+/// Words: triton-inference-server/python_backend, src/python_be.cc and src/stub_launcher.cc.
+#[must_use]
+pub fn lost_a_process(words: &str) -> bool {
+    let says_so = |line: &str| {
+        (line.contains("Stub process") && line.contains("is not healthy"))
+            || line.contains("Failed to obtain the health mutex")
+    };
+    words.lines().any(says_so)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lost_a_process;
+
+    #[test]
+    fn a_process_of_the_python_backend_that_is_gone_is_told_by_tritons_words() {
+        let lost = [
+            "Stub process 'tensorrt_llm_bls_0_1' is not healthy.",
+            "Failed to process the request(s) for model instance 'agent_0', message: Stub process is not healthy.",
+            "in bls: Failed to obtain the health mutex.",
+        ];
+        assert!(lost.into_iter().all(lost_a_process));
+        let answered = ["prompt length 9000 exceeds 4096", "Stub process started\nthe model is not healthy food", ""];
+        assert!(!answered.into_iter().any(lost_a_process));
+    }
 }

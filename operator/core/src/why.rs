@@ -112,6 +112,8 @@ pub enum Why {
         class: &'static str,
         /// What happened.
         failure: String,
+        /// Attempts that failed so, where the failure is one that is tried again; absent of one attempt.
+        attempts: Option<i32>,
     },
     /// Engines are being built.
     EnginesBuilding {
@@ -373,8 +375,8 @@ impl fmt::Display for Why {
             Self::JobRetrying { job, next_attempt, max_attempts, failure } => {
                 write!(f, "Job {job} failed ({failure}); attempt {next_attempt} of {max_attempts} follows")
             }
-            Self::JobFailed { job, class, failure } => {
-                write!(f, "Job {job} failed ({class}): {failure}. Delete the Job to try again")
+            Self::JobFailed { job, class, failure, attempts } => {
+                write!(f, "{}. Delete the Job to try again", job.failed(class, failure, *attempts))
             }
             Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
             Self::BuildingAgain { manifest, state } => {

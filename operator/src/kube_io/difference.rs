@@ -22,6 +22,27 @@ pub fn holds(wanted: &Value, observed: &Value) -> bool {
     }
 }
 
+/// The first field of `wanted` that `kept` lacks, as a path. The API server drops what its schema does not have.
+pub fn dropped(wanted: &Value, kept: &Value) -> Option<String> {
+    let below = |name: &str, path: Option<String>| match path {
+        Some(path) if path.is_empty() => Some(name.to_owned()),
+        path => path.map(|path| format!("{name}.{path}")),
+    };
+    match (wanted, kept) {
+        (wanted, _) if is_empty(wanted) => None,
+        (_, Value::Null) => Some(String::new()),
+        (Value::Object(wanted), Value::Object(kept)) => {
+            wanted.iter().find_map(|(key, value)| below(key, dropped(value, kept.get(key).unwrap_or(&Value::Null))))
+        }
+        (Value::Array(wanted), Value::Array(kept)) => wanted
+            .iter()
+            .zip(kept)
+            .enumerate()
+            .find_map(|(at, (wanted, kept))| below(&at.to_string(), dropped(wanted, kept))),
+        _ => None,
+    }
+}
+
 /// Fields whose members are quantities, which the API server writes in a canonical form: `0.5` becomes `500m`.
 fn is_resource_list(key: &str) -> bool {
     matches!(key, "limits" | "requests")
@@ -110,5 +131,20 @@ mod tests {
         #[case] expected: bool,
     ) {
         assert_eq!(holds(&wanted, &observed), expected);
+    }
+
+    #[rstest]
+    #[case::kept(json!({"a": {"b": 1}}), json!({"a": {"b": 1}, "c": 2}), None)]
+    #[case::changed_since(json!({"a": 1}), json!({"a": 2}), None)]
+    #[case::empty_is_absent(json!({"a": [], "b": null}), json!({}), None)]
+    #[case::without_a_schema(json!({"a": 1}), json!(null), Some(""))]
+    #[case::member(json!({"a": 1, "b": {"c": 1, "d": 2}}), json!({"a": 1, "b": {"c": 1}}), Some("b.d"))]
+    #[case::of_a_list(json!({"a": [{"b": 1}, {"b": 1, "c": 2}]}), json!({"a": [{"b": 1}, {"b": 1}]}), Some("a.1.c"))]
+    fn the_first_field_that_was_not_kept_is_named(
+        #[case] wanted: Value,
+        #[case] kept: Value,
+        #[case] expected: Option<&str>,
+    ) {
+        assert_eq!(dropped(&wanted, &kept).as_deref(), expected);
     }
 }

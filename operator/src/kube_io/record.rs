@@ -9,9 +9,12 @@ use kube::{
     runtime::events::{Event, EventType, Recorder},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use slipway_crds::labels;
 use slipway_operator_core::plan::{Note, Severity};
 use thiserror::Error;
+
+use super::difference;
 
 /// Why a status or an event is not recorded.
 #[derive(Debug, Error)]
@@ -75,6 +78,15 @@ where
     written.map(Some).map_err(refused)
 }
 
+/// The first field of a status that was not kept: the CRD of the cluster is older than this operator. Decisions follow
+/// from the status, so what is lost is decided, written and told again at each look.
+pub fn lost<K: Serialize, S: Serialize>(wanted: &S, written: &K) -> Option<String> {
+    let wanted = serde_json::to_value(wanted).ok()?;
+    let written = serde_json::to_value(written).ok()?;
+    let field = difference::dropped(&wanted, written.get("status").unwrap_or(&Value::Null))?;
+    Some(if field.is_empty() { "status".to_owned() } else { format!("status.{field}") })
+}
+
 /// Most bytes of an event's note (`ValidateEventCreate` in Kubernetes' pkg/apis/core/validation/events.go).
 const NOTE_BYTES: usize = 1024;
 
@@ -113,7 +125,19 @@ where
 
 #[cfg(test)]
 mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_crd_that_is_older_than_the_operator_is_found_by_what_it_does_not_keep() {
+        let wanted = json!({"phase": "Serving", "told": [{"reason": "Stalled"}]});
+        let lost_of = |written: Value| lost(&wanted, &written);
+        assert_eq!(lost_of(json!({"status": wanted.clone()})), None);
+        assert_eq!(lost_of(json!({"status": {"phase": "Serving"}})).as_deref(), Some("status.told"));
+        assert_eq!(lost_of(json!({})).as_deref(), Some("status"));
+    }
 
     #[test]
     fn a_note_is_cut_by_its_bytes_between_two_characters() {

@@ -115,7 +115,7 @@ fn foreign_result(world: &EngineWorld, name: String) -> Why {
         "it reported the result of another task: check that {worker} is the worker of this \
                            release"
     );
-    Why::JobFailed { job: JobRef { kind: JobKind::Build, name }, class: "ImageMismatch", failure }
+    Why::JobFailed { job: JobRef { kind: JobKind::Build, name }, class: "ImageMismatch", failure, attempts: None }
 }
 
 fn is_stalled_already(world: &EngineWorld) -> bool {

@@ -94,8 +94,11 @@ pub fn decide(attempts: Attempts<'_>) -> AttemptStep {
         JobPhase::Failed { class, failure, finished_at } => {
             // An engine that the store lost is built again meanwhile.
             let comes_back = *class == FailureClass::MissingArtifact;
-            if !(class.retries() || comes_back) || recorded >= max_attempts {
-                return AttemptStep::GivenUp(Why::JobFailed { job, class: class.as_str(), failure: failure.clone() });
+            let is_tried_again = class.retries() || comes_back;
+            if !is_tried_again || recorded >= max_attempts {
+                let attempts = (is_tried_again && recorded > 1).then_some(recorded);
+                let (class, failure) = (class.as_str(), failure.clone());
+                return AttemptStep::GivenUp(Why::JobFailed { job, class, failure, attempts });
             }
             let waited = finished_at.map_or(SignedDuration::MAX, |end| now.duration_since(end));
             if waited >= back_off(recorded) {

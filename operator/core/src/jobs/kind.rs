@@ -39,6 +39,14 @@ pub struct JobRef {
     pub name: String,
 }
 
+impl JobRef {
+    /// How it failed for good, for people. `attempts` are those that failed so, where there were several.
+    pub fn failed(&self, class: &str, failure: &str, attempts: Option<i32>) -> String {
+        let tries = attempts.map(|count| format!(", the last of {count} attempts")).unwrap_or_default();
+        format!("Job {self} failed ({class}){tries}: {failure}")
+    }
+}
+
 impl fmt::Display for JobRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)

@@ -102,10 +102,23 @@ struct Cell<'a> {
 enum LevelError {
     /// The row says so, and the campaign goes on.
     Row(FailureClass, String),
+    /// The server failed: nothing was measured.
+    ServerFailed(ProfileError),
     /// The Job was asked to end.
     Cancelled,
     /// The campaign cannot go on.
     Fatal(ProfileError),
+}
+
+impl LevelError {
+    /// How a campaign of one level ends with it.
+    fn of_the_only_level(self) -> Result<Ended, ProfileError> {
+        match self {
+            Self::Row(class, reason) => Err(ProfileError::AllFailed { class, reason }),
+            Self::Fatal(error) | Self::ServerFailed(error) => Err(error),
+            Self::Cancelled => Ok(Ended::interrupted()),
+        }
+    }
 }
 
 /// A campaign under way.
@@ -123,6 +136,8 @@ impl Campaign<'_> {
     pub(super) async fn explore(&self, search: &dyn Search) -> Result<Ended, ProfileError> {
         let mut loaded: Option<usize> = None;
         let mut class = FailureClass::BadModel;
+        // Since when a level is measured at which the server failed.
+        let mut disturbed: Option<Instant> = None;
         let ended = loop {
             let rows = self.rows();
             let (position, level) = match search.next(&rows) {
@@ -133,22 +148,29 @@ impl Campaign<'_> {
                     None => (arm, level),
                 },
             };
-            let (arm, started) = (&self.arms[position], Instant::now());
+            let (arm, started) = (&self.arms[position], disturbed.unwrap_or_else(Instant::now));
             let loading = loaded != Some(position);
             loaded = None;
             let cell = Cell { arm, level, started: &started, loading, to_beat: search.to_beat(&rows) };
-            match self.level(&cell).await {
+            let (its_class, reason) = match self.level(&cell).await {
                 Ok(row) => {
-                    loaded = Some(position);
+                    (loaded, disturbed) = (Some(position), None);
                     self.add(row)?;
+                    continue;
                 }
-                Err(LevelError::Row(its_class, reason)) => {
-                    class = its_class;
-                    self.add(self.failed(arm, level, &started, reason))?;
+                Err(LevelError::Row(its_class, reason)) => (its_class, reason),
+                // Once may be an accident. What the server does not survive twice fails the level, not the campaign.
+                Err(LevelError::ServerFailed(error)) if disturbed.is_none() => {
+                    tracing::warn!(arm = arm.id, level, error = failure::chain(&error), "measured once more");
+                    disturbed = Some(started);
+                    continue;
                 }
+                Err(LevelError::ServerFailed(error)) => (error.class(), failure::chain(&error)),
                 Err(LevelError::Cancelled) => break Ended::interrupted(),
                 Err(LevelError::Fatal(error)) => return Err(error),
-            }
+            };
+            (class, disturbed) = (its_class, None);
+            self.add(self.failed(arm, level, &started, reason))?;
         };
         self.board.leave_out(search.not_measured(&self.rows(), ended.end));
         self.conclude(ended, class)
@@ -168,11 +190,18 @@ impl Campaign<'_> {
         }
         match &self.load {
             Load::ModelAnalyzer => {
-                let measured = self.analyze(arm, level, to_beat).await.map_err(|error| match error {
-                    AnalyzerError::Cancelled => LevelError::Cancelled,
-                    error if error.is_of_this_level() => LevelError::Row(error.class(), failure::chain(&error)),
-                    source => LevelError::Fatal(ProfileError::Analyzer { arm: arm.id.clone(), level, source }),
-                })?;
+                let measured = match self.analyze(arm, level, to_beat).await {
+                    Ok(measured) => measured,
+                    Err(AnalyzerError::Cancelled) => return Err(LevelError::Cancelled),
+                    Err(error) if error.is_of_this_level() => {
+                        let words = failure::chain(&error);
+                        self.unless_stopped(self.survived(arm, level, &words)).await?;
+                        return Err(LevelError::Row(error.class(), words));
+                    }
+                    Err(source) => {
+                        return Err(LevelError::Fatal(ProfileError::Analyzer { arm: arm.id.clone(), level, source }));
+                    }
+                };
                 self.row(arm, level, started, measured).map_err(LevelError::Fatal)
             }
             Load::Agent(agent) => self.unless_stopped(self.agents(agent, cell)).await,
@@ -189,7 +218,25 @@ impl Campaign<'_> {
         let seed = seed(&self.task.input_hash, &arm.id, *level);
         let watch = Watch::new(&drivers::measurable(self.task), LatencyMetric::AgentRunLatency, *level);
         let driven = agent.closed_loop(*level, measure, watch.against(to_beat.as_ref()), seed).await;
+        self.survived_runs(arm, *level, &driven).await?;
         self.agent_row(arm, *level, started, driven).map_err(LevelError::Fatal)
+    }
+
+    /// Looks whether a level failed because the server did: that says nothing of the configuration, unless memory was
+    /// what it lacked.
+    async fn survived(&self, arm: &Arm, level: u32, words: &str) -> Result<(), LevelError> {
+        let models = entry::models(&self.task.model, self.task.entry);
+        let Err(source) = self.setup.triton.survived(&models, words).await else { return Ok(()) };
+        let class = source.class();
+        let error = ProfileError::ServerFailed { arm: arm.id.clone(), level, words: words.to_owned(), source };
+        Err(match class.retries() {
+            true => LevelError::ServerFailed(error),
+            false => LevelError::Row(class, failure::chain(&error)),
+        })
+    }
+
+    async fn survived_runs(&self, arm: &Arm, level: u32, driven: &Driven) -> Result<(), LevelError> {
+        if driven.errors == 0 { Ok(()) } else { self.survived(arm, level, &driven.reason).await }
     }
 
     /// Drops work once the Job is asked to end: a model that is slow to load or unload must not hold it.
@@ -205,11 +252,8 @@ impl Campaign<'_> {
     pub(super) async fn confirm(&self, point: &Point<'_>) -> Result<Ended, ProfileError> {
         let Load::Agent(agent) = &self.load else { return Err(ProfileError::Task(TaskProblem::ConfirmDriver)) };
         let (arm, started) = (point.arm, Instant::now());
-        match self.unless_stopped(self.load(arm)).await {
-            Ok(()) => {}
-            Err(LevelError::Row(class, reason)) => return Err(ProfileError::AllFailed { class, reason }),
-            Err(LevelError::Fatal(error)) => return Err(error),
-            Err(LevelError::Cancelled) => return Ok(Ended::interrupted()),
+        if let Err(error) = self.unless_stopped(self.load(arm)).await {
+            return error.of_the_only_level();
         }
         self.warm_up(agent, point.level, self.task.measure.warm_up).await?;
         self.board.enter(Phase::Measuring { arm: arm.id.clone(), level: point.level, count: 0 });
@@ -219,6 +263,9 @@ impl Campaign<'_> {
             driven = agent.open_loop(point.level, point.arrivals_per_kilosecond, point.length, seed) => driven,
             _ = stop.wait_for(|stop| *stop) => return Ok(Ended::interrupted()),
         };
+        if let Err(error) = self.unless_stopped(self.survived_runs(arm, point.level, &driven)).await {
+            return error.of_the_only_level();
+        }
         let row = self.agent_row(arm, point.level, &started, driven)?;
         let reason = format!("the point was run at {} arrivals in 1,000 s", point.arrivals_per_kilosecond);
         self.add(row)?;
@@ -279,11 +326,16 @@ impl Campaign<'_> {
             TritonError::Load { .. } | TritonError::Ended { .. } => {
                 LevelError::Row(error.class(), failure::chain(&error))
             }
-            TritonError::NotLive { .. } | TritonError::Unload { .. } | TritonError::Connection(_) => {
-                LevelError::Fatal(ProfileError::Triton(error))
-            }
+            TritonError::NotLive { .. }
+            | TritonError::Unload { .. }
+            | TritonError::Connection(_)
+            | TritonError::Died { .. }
+            | TritonError::Restarted { .. }
+            | TritonError::LostProcess => LevelError::Fatal(ProfileError::Triton(error)),
         };
         let (triton, models) = (&self.setup.triton, entry::models(&self.task.model, self.task.entry));
+        // A server that died starts again by itself.
+        triton.wait_live().await.map_err(refused)?;
         if self.task.loaded_at_start {
             return if arm.config == ServeConfig::default() {
                 triton.ensure_all(&models).await.map_err(refused)

@@ -104,6 +104,19 @@ pub enum ProfileError {
     /// Triton does not do what it is asked.
     #[error("what serves the engine cannot be used")]
     Triton(#[source] TritonError),
+    /// The server failed, and the measurement with it.
+    #[error("the server failed while arm {arm:?} was measured at level {level} ({words})")]
+    ServerFailed {
+        /// The arm.
+        arm: String,
+        /// Requests in flight.
+        level: u32,
+        /// What was said of the measurement.
+        words: String,
+        /// How the server failed.
+        #[source]
+        source: TritonError,
+    },
     /// Model Analyzer cannot be used.
     #[error("failed to measure arm {arm:?} at level {level}")]
     Analyzer {
@@ -149,7 +162,7 @@ impl Classify for ProfileError {
             Self::Task(_) | Self::Workload(_) | Self::Trace(_) => FailureClass::BadModel,
             Self::NoProgram { .. } => FailureClass::ImageMismatch,
             Self::Configure { source, .. } => source.class(),
-            Self::Triton(source) => source.class(),
+            Self::Triton(source) | Self::ServerFailed { source, .. } => source.class(),
             Self::Analyzer { source, .. } => source.class(),
             Self::AllFailed { class, .. } => *class,
             Self::Agent { .. }

@@ -10,7 +10,7 @@ use std::{
 
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
-use slipway_backends::no_build;
+use slipway_backends::{no_build, triton::lost_a_process};
 use slipway_vocabulary::serving::Server;
 use slipway_worker_contract::{FailureClass, Message, NoBuildBackend, paths};
 
@@ -18,6 +18,8 @@ use crate::failure::Classify;
 
 /// How often a state is polled.
 const POLL: Duration = Duration::from_millis(200);
+/// How long a server that just failed a request may take to say that it lives.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A Triton with explicit model control, or an engine's own server in its place.
 #[derive(Clone, Debug)]
@@ -115,16 +117,49 @@ pub enum TritonError {
     /// The connection failed.
     #[error("the connection to Triton failed")]
     Connection(#[source] reqwest::Error),
+    /// It served, and answers no longer.
+    #[error("{server} at {url} died: see its container's log")]
+    Died {
+        /// What served.
+        server: String,
+        /// The address.
+        url: String,
+    },
+    /// It served a model, and lives without it.
+    #[error("Triton no longer serves {model:?}, as after a restart: see its container's log")]
+    Restarted {
+        /// The model.
+        model: String,
+    },
+    /// It lives, and a process of its Python backend does not.
+    #[error("Triton lost a process of its Python backend: see its container's log")]
+    LostProcess,
 }
 
 impl Classify for TritonError {
     fn class(&self) -> FailureClass {
         match self {
             Self::Load { reason, .. } if is_memory(reason) => FailureClass::InsufficientMemory,
+            Self::Load { reason, .. } if lost_a_process(reason) => FailureClass::Infrastructure,
             Self::Load { .. } => FailureClass::BadModel,
             Self::Ended { class, .. } => *class,
-            Self::NotLive { .. } | Self::Unload { .. } | Self::Connection(_) => FailureClass::Infrastructure,
+            Self::NotLive { .. }
+            | Self::Unload { .. }
+            | Self::Connection(_)
+            | Self::Died { .. }
+            | Self::Restarted { .. }
+            | Self::LostProcess => FailureClass::Infrastructure,
         }
+    }
+}
+
+/// A server that had loaded its model did not refuse it, whatever its last lines say.
+fn while_it_served(error: TritonError) -> TritonError {
+    match error {
+        TritonError::Ended { class: FailureClass::BadModel, text } => {
+            TritonError::Ended { class: FailureClass::Infrastructure, text }
+        }
+        error => error,
     }
 }
 
@@ -167,6 +202,33 @@ impl Triton {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+
+    /// Looks whether a request failed because the server did. `words` are what was said of the request.
+    ///
+    /// # Errors
+    /// [`TritonError::Ended`], [`TritonError::Died`], [`TritonError::Restarted`] or [`TritonError::LostProcess`]. None
+    /// of them is a bad model, since the server had loaded it.
+    pub async fn survived(&self, models: &[String], words: &str) -> Result<(), TritonError> {
+        self.kind.ended().map_err(while_it_served)?;
+        let (server, health) = self.kind.health();
+        if !self.says_yes(health).await {
+            return Err(TritonError::Died { server, url: self.url.clone() });
+        }
+        if let ServerKind::Own { .. } = self.kind {
+            return Ok(());
+        }
+        for model in models {
+            if !self.says_yes(&format!("v2/models/{model}/ready")).await {
+                return Err(TritonError::Restarted { model: model.clone() });
+            }
+        }
+        if lost_a_process(words) { Err(TritonError::LostProcess) } else { Ok(()) }
+    }
+
+    async fn says_yes(&self, path: &str) -> bool {
+        let question = self.client.get(format!("{}/{path}", self.url)).timeout(HEALTH_TIMEOUT);
+        question.send().await.is_ok_and(|answer| answer.status().is_success())
     }
 
     /// Unloads a model and waits until its memory is free; nothing happens if it is not loaded.

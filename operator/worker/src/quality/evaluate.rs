@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::{OutputLine, QualityError, lines};
 use crate::{
     entry::{Spoken, models},
-    failure::Classify,
+    failure::{self, Classify},
     profile::triton::{ServerKind, Triton, TritonError},
 };
 
@@ -59,6 +59,17 @@ pub enum EvaluateError {
         #[source]
         source: BackendError,
     },
+    /// The server failed, and the question with it.
+    #[error("the server failed while it answered question {id:?} ({answer})")]
+    ServerFailed {
+        /// The question.
+        id: String,
+        /// What came in place of its answer.
+        answer: String,
+        /// How the server failed.
+        #[source]
+        source: TritonError,
+    },
     /// A question's task was lost.
     #[error("a question was interrupted")]
     Interrupted(#[source] JoinError),
@@ -77,7 +88,7 @@ impl Classify for EvaluateError {
     fn class(&self) -> FailureClass {
         match self {
             Self::Questions(source) => source.class(),
-            Self::Triton(source) => source.class(),
+            Self::Triton(source) | Self::ServerFailed { source, .. } => source.class(),
             Self::Connect(ConnectError::Tokenizer(_)) => FailureClass::BadModel,
             Self::Engine { source, .. } => class_of(source),
             Self::Connect(ConnectError::Triton(_) | ConnectError::OpenAi(_))
@@ -106,9 +117,21 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     let prompts = read.and_then(|bytes| lines(path, &bytes)).map_err(EvaluateError::Questions)?;
     let engine = engine(order)?;
     serve(order).await.map_err(EvaluateError::Triton)?;
-    let answers = ask_all(&engine, prompts, order.in_flight).await?;
+    let answers = match ask_all(&engine, prompts, order.in_flight).await {
+        Err(EvaluateError::Engine { id, source }) => return Err(blamed(order, id, source).await),
+        asked => asked?,
+    };
     tracing::info!(answers = answers.len(), "evaluated");
     write(order, &answers)
+}
+
+/// What failed: the engine, or the server that serves it. A server that died is no bad model.
+async fn blamed(order: &Evaluation, id: String, source: BackendError) -> EvaluateError {
+    let answer = failure::chain(&source);
+    match order.triton.survived(&models(&order.model, order.entry), &answer).await {
+        Ok(()) => EvaluateError::Engine { id, source },
+        Err(server) => EvaluateError::ServerFailed { id, answer, source: server },
+    }
 }
 
 /// The server to query: Triton, or what serves in its place.

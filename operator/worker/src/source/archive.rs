@@ -21,6 +21,10 @@ use super::{
 };
 use crate::{hash, http::body_error};
 
+/// Most bytes of a configuration: it is held in memory, and those of models have some kilobytes.
+const MAX_CONFIG_BYTES: u64 = 32 << 20;
+/// Most files: the list of them is held in memory. The largest checkpoints have some hundred.
+const MAX_FILES: usize = 10_000;
 /// Chunks in flight between the network and the decoder.
 const CHUNKS_IN_FLIGHT: usize = 16;
 
@@ -125,6 +129,9 @@ fn read(from: impl Read, sink: &Sink) -> io::Result<Contents> {
             Head::Safetensors(header) => drop(contents.headers.insert(path.clone(), header)),
         }
         contents.files.push(file);
+        if contents.files.len() > MAX_FILES {
+            return Err(io::Error::other(format!("it holds more than {MAX_FILES} files: pack the model alone")));
+        }
     }
     if contents.files.is_empty() {
         return Err(io::Error::other("it holds no files"));
@@ -175,7 +182,11 @@ fn read_entry(mut entry: impl Read, path: &str, sink: &Sink) -> io::Result<(Sour
     let mut head = Vec::new();
     let is_config = matches!(path.rsplit('/').next(), Some("config.json" | QUANT_CONFIG));
     if is_config {
-        entry.read_to_end(&mut head)?;
+        entry.by_ref().take(MAX_CONFIG_BYTES + 1).read_to_end(&mut head)?;
+        if head.len() as u64 > MAX_CONFIG_BYTES {
+            let most = MAX_CONFIG_BYTES >> 20;
+            return Err(io::Error::other(format!("{path} has more than {most} MiB: it is no model's configuration")));
+        }
     } else if path.ends_with(".safetensors") {
         entry.by_ref().take(8).read_to_end(&mut head)?;
         if let Ok(length) = header_length(path, &head) {
@@ -223,5 +234,39 @@ impl Read for ChunkReader {
         buffer[..n].copy_from_slice(&self.current[self.position..self.position + n]);
         self.position += n;
         Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive of files of spaces.
+    fn archive(files: impl IntoIterator<Item = (String, u64)>) -> Vec<u8> {
+        let mut archive = tar::Builder::new(Vec::new());
+        for (path, size) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(size);
+            header.set_mode(0o644);
+            archive.append_data(&mut header, path, io::repeat(b' ').take(size)).unwrap();
+        }
+        archive.into_inner().unwrap()
+    }
+
+    fn refusal(archive: &[u8]) -> String {
+        read(archive, &Sink::Nowhere).map(|contents| contents.files.len()).unwrap_err().to_string()
+    }
+
+    /// The worker would end for its memory limit, and nobody would know why.
+    #[test]
+    fn a_configuration_is_read_no_further_than_its_bound() {
+        let larger = archive([("m/config.json".to_owned(), MAX_CONFIG_BYTES + 1)]);
+        assert_eq!(refusal(&larger), "m/config.json has more than 32 MiB: it is no model's configuration");
+    }
+
+    #[test]
+    fn an_archive_of_too_many_files_is_refused() {
+        let many = archive((0..=MAX_FILES).map(|number| (format!("{number}.txt"), 0)));
+        assert_eq!(refusal(&many), "it holds more than 10000 files: pack the model alone");
     }
 }

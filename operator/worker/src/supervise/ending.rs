@@ -74,6 +74,9 @@ impl Ending {
             "unable to find backend",
         ]) {
             FailureClass::ImageMismatch
+        } else if self.signal.is_some() {
+            // A refusal is an exit. What a crash left in the log may be about a model that was refused long before.
+            FailureClass::Infrastructure
         } else if says(&["failed to load", "invalid argument", "model configuration", "unrecognized arguments"]) {
             FailureClass::BadModel
         } else {
@@ -118,6 +121,15 @@ mod tests {
         let Some(Message::Failed { class, text }) = ending.message() else { panic!("a failure") };
         assert_eq!(class, FailureClass::InsufficientMemory);
         assert_eq!(text, "tritonserver was ended by signal 9; its last output was: loading | loading more");
+    }
+
+    /// Triton's log still had the refusal of a configuration that was tried before.
+    #[test]
+    fn a_crash_is_no_refusal_of_the_model() {
+        let tail = ["E1121 model_lifecycle.cc:642] failed to load 'agent' version 1", "Signal (11) received."];
+        let ending = ended(None, Some(11), &tail);
+        let text = format!("tritonserver was ended by signal 11; its last output was: {}", tail[0]);
+        assert_eq!(ending.message(), Some(Message::Failed { class: FailureClass::Infrastructure, text }));
     }
 
     #[test]

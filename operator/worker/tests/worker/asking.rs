@@ -12,6 +12,7 @@ use std::{
 use axum::{
     Json, Router,
     extract::{self, State},
+    http::StatusCode,
     routing::{get, post},
 };
 use futures::{Stream, stream};
@@ -41,6 +42,17 @@ struct Server {
     /// State of the engine's model and its reason, in the index.
     engine: Option<(&'static str, &'static str)>,
     loads: Arc<Mutex<Vec<String>>>,
+    health: Arc<Mutex<Health>>,
+}
+
+/// What is left of a server after a question.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Health {
+    #[default]
+    Serves,
+    /// It lives, without its models.
+    Restarted,
+    Dead,
 }
 
 struct Bench {
@@ -66,14 +78,15 @@ impl Bench {
     async fn new(engine: Option<(&'static str, &'static str)>) -> Self {
         let server = Server { engine, ..Server::default() };
         let router = Router::new()
-            .route("/v2/health/live", get(|| async {}))
+            .route("/v2/health/live", get(live))
             .route("/v2/repository/index", post(index))
             .route("/v2/repository/models/{model}/load", post(load))
-            .route("/v2/models/{model}/ready", get(|| async {}))
+            .route("/v2/models/{model}/ready", get(ready))
             .with_state(server.clone());
         let (repository, url) = listener().await;
         let (asked, endpoint) = listener().await;
-        let engine = tonic::transport::Server::builder().add_service(GrpcInferenceServiceServer::new(Echo));
+        let echo = GrpcInferenceServiceServer::new(Echo(Arc::clone(&server.health)));
+        let engine = tonic::transport::Server::builder().add_service(echo);
         let tasks = [
             tokio::spawn(async move { axum::serve(repository, router).await.unwrap() }),
             tokio::spawn(async move { engine.serve_with_incoming(TcpListenerStream::new(asked)).await.unwrap() }),
@@ -134,11 +147,38 @@ async fn load(State(server): State<Server>, extract::Path(model): extract::Path<
     server.loads.lock().unwrap().push(model);
 }
 
+async fn live(State(server): State<Server>) -> StatusCode {
+    if *server.health.lock().unwrap() == Health::Dead { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+}
+
+async fn ready(State(server): State<Server>) -> StatusCode {
+    if *server.health.lock().unwrap() == Health::Serves { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+}
+
 /// Tokens of the longest prompt that the engine takes.
 const LONGEST_PROMPT: usize = 8;
 
-/// An engine that repeats the tokens of the prompt and continues with bytes, which are tokens too.
-struct Echo;
+/// An engine that repeats the tokens of the prompt and continues with bytes, which are tokens too. Some texts are too
+/// much for its server.
+struct Echo(Arc<Mutex<Health>>);
+
+impl Echo {
+    /// What comes in place of an answer where a text harms the server.
+    fn harmed(&self, text: &[u8]) -> Option<Result<ModelStreamInferResponse, Status>> {
+        let (left, answer) = match text {
+            b"crash" => (Health::Dead, Err(Status::internal("h2 protocol error: connection reset"))),
+            b"restart" => (Health::Restarted, Err(Status::unknown("transport error"))),
+            b"kill the stub" => (Health::Serves, Ok(failed("Stub process 'bls_0_1' is not healthy."))),
+            _ => return None,
+        };
+        *self.0.lock().unwrap() = left;
+        Some(answer)
+    }
+}
+
+fn failed(words: &str) -> ModelStreamInferResponse {
+    ModelStreamInferResponse { error_message: words.to_owned(), infer_response: None }
+}
 
 #[tonic::async_trait]
 impl GrpcInferenceService for Echo {
@@ -159,12 +199,15 @@ impl GrpcInferenceService for Echo {
         let request = request.into_inner().message().await?.expect("a stream carries a request");
         if let Some(prompt) = request.inputs.iter().find(|input| input.name == "text_input") {
             let text = prompt.contents.as_ref().expect("a tensor has contents").bytes_contents[0].clone();
+            if let Some(answer) = self.harmed(&text) {
+                return Ok(Response::new(Box::pin(stream::iter([answer]))));
+            }
             let pieces = [text, b"\n".to_vec(), b"\nand more".to_vec()].map(|piece| Ok(text_answer(&piece)));
             return Ok(Response::new(Box::pin(stream::iter(pieces))));
         }
         let prompt = integers(&request, "input_ids");
         let answer = if prompt.len() > LONGEST_PROMPT {
-            ModelStreamInferResponse { error_message: "prompt length 9000 exceeds 4096".into(), infer_response: None }
+            failed("prompt length 9000 exceeds 4096")
         } else {
             answer(&[prompt, bytes("\n\nand more")].concat())
         };
@@ -266,6 +309,34 @@ async fn a_question_that_the_engine_refuses_leaves_no_answers_behind() {
     assert!(!bench.outputs().exists());
 }
 
+/// None of these is a bad model: the same engine may answer another attempt.
+#[tokio::test]
+async fn a_server_that_fails_while_its_engine_is_scored_is_worth_another_attempt() {
+    for (prompt, answer, how) in [
+        ("crash", "the engine failed: h2 protocol error: connection reset", "Triton at URL died"),
+        (
+            "restart",
+            "the engine failed: transport error",
+            "Triton no longer serves \"preprocessing\", as after a restart",
+        ),
+        (
+            "kill the stub",
+            "the engine failed: Stub process 'bls_0_1' is not healthy.",
+            "Triton lost a process of its Python backend",
+        ),
+    ] {
+        let mut bench = Bench::new(None).await;
+        (bench.evaluation.model, bench.evaluation.entry) = ("ensemble".to_owned(), EngineEntry::Ensemble);
+        let error = bench.ask(&["1+1?", prompt]).await.unwrap_err();
+        assert_eq!(error.class(), FailureClass::Infrastructure, "{prompt}");
+        let how = how.replace("URL", &bench.evaluation.triton.url);
+        let text =
+            format!("the server failed while it answered question \"q1\" ({answer}): {how}: see its container's log");
+        assert_eq!(failure::chain(&error), text);
+        assert!(!bench.outputs().exists());
+    }
+}
+
 #[tokio::test]
 async fn an_engine_without_a_tokenizer_is_not_asked() {
     let mut bench = Bench::new(None).await;
@@ -279,16 +350,29 @@ async fn an_engine_without_a_tokenizer_is_not_asked() {
     assert_eq!(bench.loads(), Vec::<String>::new());
 }
 
-/// vLLM's own server: it has no health until it has one, and repeats the prompt.
+/// vLLM's own server: it has no health until it has one, and repeats the prompt. Before it fails at one, it says how
+/// it ends, as its supervisor does.
 async fn open_ai(bench: &mut Bench, is_up: bool) -> JoinHandle<()> {
     let (listener, url) = listener().await;
+    let ended = bench.dir.path().join("server-ended.json");
+    let left = ended.clone();
     let complete = |Json(body): Json<Value>| async move {
+        let class = match body["prompt"].as_str() {
+            Some("crash") => Some(FailureClass::BadModel),
+            Some("fill the memory") => Some(FailureClass::InsufficientMemory),
+            _ => None,
+        };
+        if let Some(class) = class {
+            let words = Message::Failed { class, text: "vllm was ended by signal 6".to_owned() };
+            fs::write(left, serde_json::to_vec(&words).unwrap()).unwrap();
+            return (StatusCode::INTERNAL_SERVER_ERROR, "EngineCore encountered an issue".to_owned());
+        }
         let choice = json!({"index": 0, "text": body["prompt"], "finish_reason": "stop"});
-        format!("data: {}\n\ndata: [DONE]\n\n", json!({"choices": [choice], "usage": {"completion_tokens": 4}}))
+        let answer = json!({"choices": [choice], "usage": {"completion_tokens": 4}});
+        (StatusCode::OK, format!("data: {answer}\n\ndata: [DONE]\n\n"))
     };
     let router = Router::new().route("/v1/completions", post(complete));
     let router = if is_up { router.route("/health", get(|| async {})) } else { router };
-    let ended = bench.dir.path().join("server-ended.json");
     bench.evaluation.triton =
         Triton { url, kind: ServerKind::Own { product: "vLLM", ended }, ..bench.evaluation.triton.clone() };
     bench.evaluation.no_build = Some(NoBuildBackend::VLLMOpenAI);
@@ -318,6 +402,22 @@ async fn a_server_that_ended_before_it_was_healthy_says_how() {
         (FailureClass::InsufficientMemory, format!("the engine cannot be asked: {text}"))
     );
     server.abort();
+}
+
+/// Its last lines may read like a refusal, but it had loaded the model.
+#[tokio::test]
+async fn a_server_of_its_own_that_ends_while_it_is_asked_refuses_no_model() {
+    for (prompt, class) in
+        [("crash", FailureClass::Infrastructure), ("fill the memory", FailureClass::InsufficientMemory)]
+    {
+        let mut bench = Bench::new(None).await;
+        let server = open_ai(&mut bench, true).await;
+        let error = bench.ask(&[prompt]).await.unwrap_err();
+        let text = "the server failed while it answered question \"q0\" (the engine failed: HTTP status 500: \
+                    EngineCore encountered an issue): vllm was ended by signal 6";
+        assert_eq!((error.class(), failure::chain(&error).as_str()), (class, text));
+        server.abort();
+    }
 }
 
 #[tokio::test]

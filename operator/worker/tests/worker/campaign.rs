@@ -89,15 +89,18 @@ struct Repository {
     loaded: Arc<Mutex<bool>>,
     /// The models, as they were loaded; a minus stands before those that were unloaded.
     loads: Arc<Mutex<Vec<String>>>,
+    /// While it is there, Triton is just back from a crash, without its models.
+    crashed: PathBuf,
 }
 
 impl FakeTriton {
-    async fn start(config: PathBuf) -> Self {
-        let repository = Repository { config, loaded: Arc::default(), loads: Arc::default() };
+    async fn start(dir: &Path) -> Self {
+        let (config, crashed) = (dir.join("engine/model_repository/agent/config.pbtxt"), dir.join("crashed"));
+        let repository = Repository { config, loaded: Arc::default(), loads: Arc::default(), crashed };
         let (loaded, loads) = (Arc::clone(&repository.loaded), Arc::clone(&repository.loads));
         let router = Router::new()
             .route("/v2/health/live", get(|| async {}))
-            .route("/v2/models/{model}/ready", get(|| async {}))
+            .route("/v2/models/{model}/ready", get(ready))
             .route("/v2/repository/models/{model}/load", post(load))
             .route("/v2/repository/models/{model}/unload", post(unload))
             .route("/v2/repository/index", post(index))
@@ -106,6 +109,10 @@ impl FakeTriton {
         let url = format!("http://{}", listener.local_addr().unwrap());
         Self { url, loaded, loads, task: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }) }
     }
+}
+
+async fn ready(State(repository): State<Repository>) -> StatusCode {
+    if repository.crashed.exists() { StatusCode::BAD_REQUEST } else { StatusCode::OK }
 }
 
 async fn load(
@@ -117,6 +124,7 @@ async fn load(
         return (StatusCode::BAD_REQUEST, Json(json!({"error": words})));
     }
     *repository.loaded.lock().unwrap() = true;
+    let _ = fs::remove_file(&repository.crashed);
     repository.loads.lock().unwrap().push(model);
     (StatusCode::OK, Json(json!({})))
 }
@@ -144,7 +152,7 @@ impl Bench {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let engine = publish(dir.path());
-        let triton = FakeTriton::start(dir.path().join("engine/model_repository/agent/config.pbtxt")).await;
+        let triton = FakeTriton::start(dir.path()).await;
         let prompts = dir.path().join("prompts.jsonl");
         fs::write(&prompts, r#"{"id":"1","prompt":"Question: {{word}} {{number}}?\n","maxTokens":4}"#).unwrap();
         let task = task(engine.clone(), &prompts);
@@ -197,6 +205,16 @@ impl Bench {
             replay: SocketAddr::from(([127, 0, 0, 1], 0)),
             hold: Duration::ZERO,
         }
+    }
+
+    /// perf_analyzer whose requests crash the server where the shell's condition holds.
+    fn crashes_where(&self, condition: &str) {
+        let (sound, crashed) = (self.perf_analyzer(), self.path("crashed"));
+        let crash = format!(
+            "#!/bin/sh\nif {condition}; then touch {}; echo 'error: Socket closed'; exit 99; fi\n",
+            crashed.display()
+        );
+        self.script("perf_analyzer", &sound.replacen("#!/bin/sh\n", &crash, 1));
     }
 
     pub async fn run(&self) -> Result<ProfileResult, ProfileError> {
@@ -395,6 +413,47 @@ async fn an_arm_that_triton_cannot_load_is_a_failed_row_and_the_others_go_on() {
     let error = bench.run().await.unwrap_err();
     assert_eq!(error.class(), FailureClass::BadModel);
     assert_eq!(failure::chain(&error), format!("no configuration could be measured; the first: {words}"));
+}
+
+#[tokio::test]
+async fn a_level_at_which_the_server_died_is_measured_once_more() {
+    let bench = Bench::new().await;
+    let undisturbed = bench.run().await.unwrap().rows;
+    bench.triton.loads.lock().unwrap().clear();
+    bench.crashes_where(&format!("mkdir {} 2>/dev/null", bench.path("once").display()));
+    let rows = bench.run().await.unwrap().rows;
+    assert_eq!(summary(&rows), summary(&undisturbed));
+    assert_eq!(bench.triton.loads.lock().unwrap()[..4], ["-agent", "agent", "-agent", "agent"], "loaded again");
+}
+
+#[tokio::test]
+async fn a_level_that_no_server_survives_is_a_failed_row_and_the_others_go_on() {
+    let bench = Bench::new().await;
+    bench.crashes_where("[ \"$(echo \"$*\" | grep -c 'concurrency-range 4')\" = 1 ]");
+    let rows = bench.run().await.unwrap().rows;
+    let expected = [
+        ("instances-1", 1, MeasurementVerdict::Feasible, 20_000),
+        ("instances-2", 1, MeasurementVerdict::Feasible, 20_000),
+        ("instances-1", 4, MeasurementVerdict::Failed, 0),
+        ("instances-2", 4, MeasurementVerdict::Failed, 0),
+    ];
+    assert_eq!(summary(&rows), expected);
+    let words = "the server failed while arm \"instances-1\" was measured at level 4 (perf_analyzer ended with exit \
+                 status: 99: error: Socket closed): Triton no longer serves \"agent\", as after a restart: see its \
+                 container's log";
+    assert_eq!(rows[2].reason, words);
+}
+
+/// The Job's attempts bound it.
+#[tokio::test]
+async fn a_server_that_dies_at_every_level_is_worth_another_attempt() {
+    let bench = Bench::new().await;
+    bench.crashes_where("true");
+    let error = bench.run().await.unwrap_err();
+    assert_eq!(error.class(), FailureClass::Infrastructure);
+    let start = "no configuration could be measured; the first: the server failed while arm \"instances-1\" was \
+                 measured at level 1 (perf_analyzer ended";
+    assert!(failure::chain(&error).starts_with(start), "{error}");
 }
 
 #[tokio::test]

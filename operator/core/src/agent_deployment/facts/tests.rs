@@ -39,7 +39,7 @@ fn the_codes_of_stops_stay() {
         Why::EngineRefused { field: text("engine.backend"), problem: problem.clone(), others: 2 },
         Why::EngineUnbuildable { problem: problem.clone() },
         Why::DatasetUnusable { config_map: text("evaluation"), problem: problem.clone() },
-        Why::JobFailed { job, class: "BadModel", failure: problem.clone() },
+        Why::JobFailed { job, class: "BadModel", failure: problem.clone(), attempts: None },
         Why::NoEngine { total: 2, failure: problem.clone() },
         Why::ProfilingFailed { profile: text("support-5f0c2a"), failure: problem.clone() },
         Why::NoFeasibleConfiguration { profile: text("support-5f0c2a"), answer: problem.clone() },

@@ -126,9 +126,14 @@ fn the_waiting_time_doubles_up_to_a_limit(#[case] attempt: i32, #[case] seconds:
 
 #[test]
 fn the_last_attempt_is_the_last() {
-    let why =
-        Why::JobFailed { job: fetch("fetch-1f-3"), class: "Infrastructure", failure: "connection reset".to_owned() };
-    let message = "Job fetch-1f-3 failed (Infrastructure): connection reset. Delete the Job to try again";
+    let why = Why::JobFailed {
+        job: fetch("fetch-1f-3"),
+        class: "Infrastructure",
+        failure: "connection reset".to_owned(),
+        attempts: Some(3),
+    };
+    let message = "Job fetch-1f-3 failed (Infrastructure), the last of 3 attempts: connection reset. Delete the Job \
+                   to try again";
     assert_eq!(why.to_string(), message);
     assert_eq!(task(3).failed(FailureClass::Infrastructure).next(3_600), AttemptStep::GivenUp(why));
 }
@@ -139,7 +144,8 @@ fn the_last_attempt_is_the_last() {
 #[case(FailureClass::BadModel, "BadModel")]
 #[case(FailureClass::ImageMismatch, "ImageMismatch")]
 fn what_no_repetition_mends_is_not_repeated(#[case] class: FailureClass, #[case] name: &'static str) {
-    let why = Why::JobFailed { job: fetch("fetch-1f-1"), class: name, failure: "connection reset".to_owned() };
+    let failure = "connection reset".to_owned();
+    let why = Why::JobFailed { job: fetch("fetch-1f-1"), class: name, failure, attempts: None };
     assert_eq!(task(1).failed(class).next(3_600), AttemptStep::GivenUp(why));
 }
 

@@ -85,7 +85,7 @@ pub fn run(
                 ended(world, &status, scope, Ended { outcome: *outcome, prefix: &prefix, attempt: recorded })
             }
             (AttemptStep::GivenUp(why), _) => given_up(match why {
-                Why::JobFailed { job, class, failure } => format!("Job {job} failed ({class}): {failure}"),
+                Why::JobFailed { job, class, failure, attempts } => job.failed(class, &failure, attempts),
                 other => other.to_string(),
             }),
         })
