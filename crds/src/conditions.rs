@@ -27,6 +27,9 @@ pub enum ConditionType {
     /// The current revision serves like work worse than on its first day (AgentDeployment). Absent while unknown, and
     /// while the workload has changed.
     BehaviorDrift,
+    /// Pods of stable that are dealt into two arms are called harm no more often than
+    /// `spec.rollout.judge.falseRollback` promises (AgentDeployment). Absent where nothing is judged.
+    JudgeTrusted,
     /// The operator knows every receiver of `spec.alerts` (AgentDeployment). It does not affect serving.
     ReceiversResolved,
     /// The load is known by which `spec.serving.autoscaling` scales (AgentDeployment).
@@ -48,6 +51,7 @@ impl ConditionType {
             Self::Profiling => "Profiling",
             Self::WorkloadDrift => "WorkloadDrift",
             Self::BehaviorDrift => "BehaviorDrift",
+            Self::JudgeTrusted => "JudgeTrusted",
             Self::ReceiversResolved => "ReceiversResolved",
             Self::ScalingActive => "ScalingActive",
             Self::ReplicasContested => "ReplicasContested",
@@ -144,6 +148,16 @@ reasons! {
     BehaviorChanged,
     /// The baseline of drift restarted; earlier counts are no longer used.
     DriftBaselineRestarted,
+    /// The judge keeps its promise among stable's own pods.
+    SelfCheckPassed,
+    /// It called harm more often than is promised, but chance explains that.
+    SelfCheckUnclear,
+    /// It calls harm among stable's own pods more often than chance explains.
+    SelfCheckFailed,
+    /// Stable has too few pods for the judge's self-check.
+    TooFewPods,
+    /// Stable has finished too few runs for the judge's self-check.
+    TooLittleTraffic,
     /// The data of a workload cannot be used.
     WorkloadUnusable,
     /// No configuration meets the objectives.

@@ -106,6 +106,7 @@ const NO_RULE: &[&str] = &[
     "bad-baseline",
     "bad-capacity",
     "bad-capacity-deadline",
+    "bad-cost",
     "bad-duration-without-unit",
     "bad-empty-axis",
     "bad-min-of-none",
@@ -217,6 +218,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[case("bad-percentile", "unknown variant `p55`")]
 #[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
 #[case("bad-baseline", "unknown variant `Fresh`, expected `Stable` or `MirrorBaseline`")]
+#[case("bad-cost", "unknown variant `Dollars`, expected `ModelCallsPerRun` or `OutputTokensPerRun`")]
 #[case("bad-on-drift", "unknown variant `Ignore`, expected `Report` or `Reprofile`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
 #[case(

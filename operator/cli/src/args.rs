@@ -309,6 +309,7 @@ async fn show_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send
     if !is_judged(&object) {
         return Ok(());
     }
+    write!(out, "{}", rollout::self_check(&object)).map_err(CommandError::Write)?;
     match cluster.evidence(name).await {
         Ok(evidence) => write!(out, "{}{}", arms(&object, &evidence), outlook(&object, &evidence)),
         Err(error) => {

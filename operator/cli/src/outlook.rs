@@ -3,10 +3,8 @@
 //! Stable's pods have counted an hour of their own latencies. That says when a revision that equals stable would be
 //! promoted, and when a slower one would be found, under the steps of the spec and under fewer of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use slipway_analysis::judge::{
-    Arm, Config, CountedObjective, Expectation, Observation, Reference, Step, Window,
+    Config, CostGuard, CountedObjective, Expectation, Observation, Reference, Step, Window,
     config::{MAX_OBJECTIVES, margin_bins},
     power::{CanaryPods, Outlook, Plan, outlooks},
 };
@@ -16,7 +14,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_vocabulary::{
     LatencyObjective,
-    evidence::{Evidence, Metric, WINDOW_SECONDS, window_end},
+    evidence::{Evidence, Metric, WINDOW_SECONDS},
 };
 
 use crate::table::{counted, indented, table};
@@ -41,7 +39,7 @@ pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
     let status = object.status.as_ref().and_then(|status| status.rollout.as_ref());
     let stable = status.and_then(|rollout| rollout.stable.as_ref());
     let pods: Vec<&Evidence> = pods.iter().filter(|pod| stable.is_none_or(|stable| pod.revision == *stable)).collect();
-    let windows = windows(&pods);
+    let windows = Window::of_stable(pods.iter().copied());
     let plan = plan(&object.spec.rollout, pods.len());
     if !is_judged(object) || windows.is_empty() || plan.steps.is_empty() {
         return String::new();
@@ -68,26 +66,6 @@ fn traffic(windows: &[Window], pods: usize) -> String {
     let runs: u64 = observed.filter_map(|observation| observation.started).fold(0, u64::saturating_add);
     let rate = runs as f64 / seconds as f64;
     format!("the last {} min, {rate:.2} runs/s on {}", seconds.div_ceil(60), counted(pods as u64, "pod"))
-}
-
-/// The windows of all pods, put together in the order of time.
-fn windows(pods: &[&Evidence]) -> Vec<Window> {
-    let mut by_id: BTreeMap<u64, Vec<Observation>> = BTreeMap::new();
-    for pod in pods {
-        let name = format!("{}@{}", pod.pod, pod.started_at);
-        for window in &pod.windows {
-            let observed = window.metrics.iter().map(|metric| Observation::from_evidence(Arm::Stable, &name, metric));
-            by_id.entry(window.id).or_default().extend(observed);
-        }
-    }
-    let window = |(id, observations)| Window {
-        end_seconds: window_end(id),
-        weight_percent: None,
-        reference_percent: None,
-        observations,
-        ended_pods: BTreeSet::new(),
-    };
-    by_id.into_iter().map(window).collect()
 }
 
 /// The steps before the canary takes over, as the operator plans them where there is room for all pods.
@@ -130,11 +108,16 @@ fn share(traffic: TrafficType, weight: i32, stable_pods: usize) -> f64 {
 fn config(object: &AgentDeployment, plan: &Plan) -> Config {
     let judge = &object.spec.rollout.judge;
     let objectives = object.spec.slo.objectives.iter().take(MAX_OBJECTIVES).map(LatencyObjective::from);
+    let costs = judge
+        .costs
+        .iter()
+        .map(|guard| CostGuard { metric: guard.metric.into(), margin_bins: margin_bins(guard.max_increase.ratio()) });
     Config {
         steps: plan.steps.clone(),
         margin_bins: margin_bins(judge.max_regression.ratio()),
-        alpha: judge.false_rollback.ratio().max(1e-6),
+        alpha: judge.false_rollback_probability(),
         objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
+        cost_guards: costs.collect(),
         ..Config::default()
     }
 }

@@ -1,11 +1,14 @@
 //! A rollout as people look at it: who has the traffic, what the judge says and by which evidence. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::v1alpha1::{
-    AgentDeployment,
-    agent_deployment::{
-        CapacityPhase, GuardrailStatus, LogEvidence, ProposedPlan, RejectedPlan, RolloutBaseline, RolloutCapacity,
-        RolloutStatus,
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use slipway_crds::{
+    conditions::ConditionType,
+    v1alpha1::{
+        AgentDeployment,
+        agent_deployment::{
+            CapacityPhase, GuardrailStatus, LogEvidence, ProposedPlan, RejectedPlan, RolloutBaseline, RolloutCapacity,
+            RolloutStatus,
+        },
     },
 };
 
@@ -36,6 +39,20 @@ pub fn rollout(object: &AgentDeployment) -> String {
         rollout.proposed.as_ref().map_or(String::new(), |proposed| proposal(object, proposed)),
     ];
     format!("Rollout:\n{}", indented(&parts.concat()))
+}
+
+/// Gives what the judge's self-check says, where there was one.
+pub fn self_check(object: &AgentDeployment) -> String {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let mut found = conditions.filter(|condition| condition.type_ == ConditionType::JudgeTrusted.as_str());
+    found.next().map_or(String::new(), |Condition { status, reason, message, .. }| {
+        let trusted = match status.as_str() {
+            "True" => "can be trusted here",
+            "False" => "cannot be trusted here",
+            _ => "may or may not be trusted here",
+        };
+        format!("The judge {trusted} ({reason}):\n  {message}\n")
+    })
 }
 
 fn status(object: &AgentDeployment) -> Option<&RolloutStatus> {
@@ -124,7 +141,7 @@ fn evidence(object: &AgentDeployment, rollout: &RolloutStatus) -> String {
 
 /// The logarithm at which the weighted mean of the evidence rolls a canary back.
 pub fn rollback_bound(object: &AgentDeployment) -> f64 {
-    -object.spec.rollout.judge.false_rollback.ratio().ln()
+    -object.spec.rollout.judge.false_rollback_probability().ln()
 }
 
 /// Whether a guard speaks against the canary, and none does so more.

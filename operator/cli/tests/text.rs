@@ -11,7 +11,7 @@ use kubectl_slipway::{
     outlook::outlook,
     overview::overview,
     progress::{Look, Narrator, Progress, progress},
-    rollout::{is_under_way, rollout},
+    rollout::{is_under_way, rollout, self_check},
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -117,6 +117,27 @@ Rollout:
   0a0b0c0d0e was rolled back at 11:00:00 UTC: 5 of 100 runs failed
 ";
     assert_eq!(rollout(&object), expected);
+}
+
+#[test]
+fn a_rollout_says_whether_its_judge_can_be_trusted_where_that_was_checked() {
+    let mut object = rolling_out(json!({"stable": "1f2e3d4c5b"}));
+    assert_eq!(self_check(&object), "");
+    let conditions = [
+        condition("JudgeTrusted", "True", "SelfCheckPassed", "0 of 10 shuffles"),
+        condition("JudgeTrusted", "False", "SelfCheckFailed", "4 of 10 shuffles"),
+        condition("JudgeTrusted", "Unknown", "TooFewPods", "3 pods"),
+    ];
+    let said = conditions.map(|condition| {
+        object.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
+        self_check(&object)
+    });
+    let expected = [
+        "The judge can be trusted here (SelfCheckPassed):\n  0 of 10 shuffles\n",
+        "The judge cannot be trusted here (SelfCheckFailed):\n  4 of 10 shuffles\n",
+        "The judge may or may not be trusted here (TooFewPods):\n  3 pods\n",
+    ];
+    assert_eq!(said, expected);
 }
 
 /// Ten minutes of a pod whose runs take one model request each, of 0.7 to 1.4 s; so many end in a window.

@@ -17,10 +17,29 @@ pub struct Draft {
     pub message: String,
 }
 
+/// A condition of which it may be unknown whether it holds, before it is given its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its type.
+    pub condition: ConditionType,
+    /// Whether it holds; absent while nobody knows.
+    pub holds: Option<bool>,
+    /// Why, or why it is not known.
+    pub reason: Reason,
+    /// The same in words.
+    pub message: String,
+}
+
+impl From<Draft> for Answer {
+    fn from(Draft { condition, is_true, reason, message }: Draft) -> Self {
+        Self { condition, holds: Some(is_true), reason, message }
+    }
+}
+
 /// A condition with its times: the transition keeps its time as long as the status stays the same.
-pub fn dated(draft: Draft, previous: &[Condition], (generation, now): (i64, Timestamp)) -> Condition {
-    let Draft { condition, is_true, reason, message } = draft;
-    let status = if is_true { "True" } else { "False" };
+pub fn dated(answer: impl Into<Answer>, previous: &[Condition], (generation, now): (i64, Timestamp)) -> Condition {
+    let Answer { condition, holds, reason, message } = answer.into();
+    let status = holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
     let since = previous
         .iter()
         .find(|previous| previous.type_ == condition.as_str() && previous.status == status)

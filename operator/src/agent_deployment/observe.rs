@@ -28,7 +28,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     agent_deployment::{
-        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives},
+        monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
         rollout::revision::Revision,
         world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
     },
@@ -98,7 +98,7 @@ pub async fn observe(
     let load = ObservedLoad::of(asked.values().flatten().map(|pod| pod.evidence.as_ref()));
     let memory = drift::memory(&config_maps, name);
     let compared = compared_rollout(&object);
-    let is_due = compared.is_none() && drift::is_due(&memory, now);
+    let is_due = compared.is_none() && (drift::is_due(&memory, now) || is_check_due(&object, now));
     let live = of_stable.filter(|_| is_due).map(|asked| drift::live(asked, &judged)).unwrap_or_default();
     let kinds = KnownKinds::ask(reader).await?;
     let route = route::observe(reader, kinds, &mine, &object).await?;
@@ -197,6 +197,13 @@ async fn observe_workloads(
 
 fn rollout_of(object: &AgentDeployment) -> Option<&RolloutStatus> {
     object.status.as_ref()?.rollout.as_ref()
+}
+
+/// Whether the judge is to check itself on the pods of stable.
+fn is_check_due(object: &AgentDeployment, now: Timestamp) -> bool {
+    let known = object.status.as_ref().and_then(|status| status.self_check.as_ref());
+    let stable = rollout_of(object).and_then(|rollout| rollout.stable.as_ref());
+    stable.is_some_and(|stable| self_check::is_due(&object.spec, known, stable, now))
 }
 
 /// The rollout whose canary has traffic.

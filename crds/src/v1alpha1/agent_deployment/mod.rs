@@ -13,6 +13,7 @@ mod profiling;
 mod reprofiling;
 mod rollout;
 mod rollout_status;
+mod self_check;
 mod serving;
 mod slo;
 mod status;
@@ -45,13 +46,14 @@ pub use reprofiling::{
     AdoptedCampaign, MonthlyUse, ReprofilingCause, ReprofilingResult, ReprofilingRun, ReprofilingStatus,
 };
 pub use rollout::{
-    Capacity, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings, OnInconclusive,
-    PickerFailureMode, Rollout, RolloutStep, Traffic, TrafficType,
+    Capacity, CostGuard, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings,
+    OnInconclusive, PickerFailureMode, Rollout, RolloutStep, RunCost, Traffic, TrafficType,
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
     RolloutStatus, RolloutVerdict, RouteContest,
 };
+pub use self_check::{JudgeCheck, SelfCheckStatus, UncheckedJudge};
 pub use serving::{Hardware, Serving};
 pub use slo::{
     ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator, QualityObjective,

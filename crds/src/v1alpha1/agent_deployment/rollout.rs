@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::OnInconclusive;
+use slipway_vocabulary::evidence::Metric;
 
 use super::{Guardrail, baseline::Baseline};
 use crate::values::{DurationText, Percent};
@@ -272,9 +273,53 @@ pub struct JudgeSettings {
     /// Time for which the counts of a new pod are ignored.
     #[serde(default = "default_warm_up")]
     pub warm_up: DurationText,
+    /// What runs of the canary may cost, compared with those of stable. Each is judged like a latency, with a margin of
+    /// its own. A canary whose runs cost more by the margin is rolled back, and a promotion needs evidence that they do
+    /// not. Absent means that costs only tell why a canary is slower.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, b.metric == a.metric))")
+        .message("costs bounds the same metric twice: keep one of them"))]
+    pub costs: Vec<CostGuard>,
+}
+
+/// A bound on what a run costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostGuard {
+    /// What is bounded.
+    pub metric: RunCost,
+    /// Tolerated increase against stable. Less than 9.05% counts as 9.05%. The distributions of both revisions are
+    /// compared, not their means. Calls are whole numbers: for runs with three calls each, a fourth call is an increase
+    /// of 33%.
+    pub max_increase: Percent,
+}
+
+/// What a run costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum RunCost {
+    /// Calls of the model that a run makes.
+    ModelCallsPerRun,
+    /// Tokens that the model writes in a run.
+    OutputTokensPerRun,
+}
+
+impl From<RunCost> for Metric {
+    fn from(cost: RunCost) -> Self {
+        match cost {
+            RunCost::ModelCallsPerRun => Self::ModelCallsPerRun,
+            RunCost::OutputTokensPerRun => Self::OutputTokensPerRun,
+        }
+    }
 }
 
 impl JudgeSettings {
+    /// Gives the probability of rolling back a harmless revision that the judge works with: at least one in a million.
+    pub fn false_rollback_probability(&self) -> f64 {
+        self.false_rollback.ratio().max(1e-6)
+    }
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -286,6 +331,7 @@ impl Default for JudgeSettings {
             max_regression: default_max_regression(),
             false_rollback: default_false_rollback(),
             warm_up: default_warm_up(),
+            costs: Vec::new(),
         }
     }
 }

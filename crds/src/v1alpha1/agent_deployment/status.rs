@@ -11,6 +11,7 @@ use super::{
     notified::{ToldFact, UndeliveredNotification},
     reprofiling::ReprofilingStatus,
     rollout_status::RolloutStatus,
+    self_check::SelfCheckStatus,
     slo::{LatencyMetric, ThroughputUnit},
 };
 use crate::{
@@ -75,6 +76,10 @@ pub struct AgentDeploymentStatus {
     /// Drift of the revision that serves. Absent before the first traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftStatus>,
+    /// What the judge says of stable's own pods, which are alike. Absent where nothing is judged, and before the first
+    /// look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub self_check: Option<SelfCheckStatus>,
     /// Campaigns by schedule and after drift. Absent if there never was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reprofiling: Option<ReprofilingStatus>,

@@ -25,6 +25,8 @@ pub struct Config {
     pub on_inconclusive: OnInconclusive,
     /// Latency objectives.
     pub objectives: Vec<CountedObjective>,
+    /// What runs cost, as far as it guards the rollout: at most one for each of [`COSTS`].
+    pub cost_guards: Vec<CostGuard>,
     /// The largest tolerated share of errors.
     pub error_rate_max: Option<f64>,
     /// What the confirm runs predict of a metric where the serving plan changed.
@@ -72,6 +74,18 @@ impl From<&LatencyObjective> for CountedObjective {
             max_microseconds: objective.max_microseconds,
         }
     }
+}
+
+/// What a run costs and pods count.
+pub const COSTS: [Metric; 2] = [Metric::ModelCallsPerRun, Metric::OutputTokensPerRun];
+
+/// A guard on what a run costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CostGuard {
+    /// What is counted, one of [`COSTS`].
+    pub metric: Metric,
+    /// Buckets within the largest tolerated relative increase, at least [`MIN_MARGIN_BINS`].
+    pub margin_bins: u16,
 }
 
 /// The ratio of canary to stable that the confirm runs predict; below one it counts as one.
@@ -181,6 +195,22 @@ pub enum ConfigError {
         /// The metric.
         metric: Metric,
     },
+    /// A guard is on a metric that no run costs.
+    #[error("costGuards[{index}].metric: {metric} is no cost of a run; use ModelCallsPerRun or OutputTokensPerRun")]
+    NoCost {
+        /// Position of the guard.
+        index: usize,
+        /// The metric.
+        metric: Metric,
+    },
+    /// Two guards have the same metric.
+    #[error("costGuards[{index}]: {metric} is guarded twice; keep one of them")]
+    DuplicateCost {
+        /// Position of the second.
+        index: usize,
+        /// The metric.
+        metric: Metric,
+    },
     /// A predicted ratio is zero or absurd.
     #[error("predictions[{index}].ratioPercent: {ratio} is not in 1..=100000 (200 is twice as slow)")]
     Ratio {
@@ -211,6 +241,7 @@ impl Default for Config {
             warm_up_seconds: 0,
             on_inconclusive: OnInconclusive::Pause,
             objectives: Vec::new(),
+            cost_guards: Vec::new(),
             error_rate_max: None,
             predictions: Vec::new(),
             change: Change::Any,
@@ -241,12 +272,31 @@ impl Config {
                 return Err(ConfigError::Duplicate { index, metric });
             }
         }
+        for (index, CostGuard { metric, .. }) in self.cost_guards.iter().enumerate() {
+            let metric = *metric;
+            if !COSTS.contains(&metric) {
+                return Err(ConfigError::NoCost { index, metric });
+            }
+            if self.cost_guards[..index].iter().any(|other| other.metric == metric) {
+                return Err(ConfigError::DuplicateCost { index, metric });
+            }
+        }
         for (index, prediction) in self.predictions.iter().enumerate() {
             if !(1..=100_000).contains(&prediction.ratio_percent) {
                 return Err(ConfigError::Ratio { index, ratio: prediction.ratio_percent });
             }
         }
         Ok(self)
+    }
+
+    /// The guard on a cost, where there is one.
+    pub(super) fn cost_guard(&self, metric: Metric) -> Option<CostGuard> {
+        self.cost_guards.iter().find(|guard| guard.metric == metric).copied()
+    }
+
+    /// Buckets within the largest tolerated increase of a metric.
+    pub(super) fn margin_bins_of(&self, metric: Metric) -> u16 {
+        self.cost_guard(metric).map_or(self.margin_bins, |guard| guard.margin_bins)
     }
 
     /// Buckets by which the reference of a metric lies above stable: the predicted ratio, never less than none. A user

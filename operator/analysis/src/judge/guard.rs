@@ -13,11 +13,11 @@ use super::{
     hang::{self, Compared, Hang, Hung},
     hypergeometric::Table,
     load::Loading,
-    non_inferior::NonInferior,
+    non_inferior::{NonInferior, compared_at},
     observation::{Arms, Key},
     pods::{Sharing, is_served},
     process::{Direction, Mixture, RestartProduct, SequentialT, ln_add},
-    role::{Role, role},
+    role::Role,
     rollout::{OVERLOAD_BINS, PROMOTION_E_VALUE},
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
@@ -164,7 +164,7 @@ impl Guard {
     pub fn consume(&mut self, config: &Config, arms: &Arms, comparison: Comparison) {
         self.restart(config, comparison.due);
         self.consume_errors(config, arms, comparison.sharing);
-        if role(self.key.metric, config.change) == Some(Role::Errors) {
+        if config.role(self.key.metric) == Some(Role::Errors) {
             return;
         }
         let hung = self.consume_hanging(config, arms, comparison.skipped);
@@ -212,7 +212,7 @@ impl Guard {
         if config.is_first_revision {
             self.errors_above_limit.restart(due);
         }
-        if role(self.key.metric, config.change) != Some(Role::Errors) {
+        if config.role(self.key.metric) != Some(Role::Errors) {
             self.fast.restart(due);
             self.slow.iter_mut().for_each(|slow| slow.restart(due));
             if hang::has_cohorts(self.key) {
@@ -253,7 +253,8 @@ impl Guard {
             return Hung::default();
         }
         let limit = self.objectives(config).map(|(_, objective)| objective.max_microseconds).max().unwrap_or(0);
-        let margin = FAST_MARGIN_FACTOR * config.margin_bins + config.predicted_bins(self.key.metric);
+        let margin =
+            FAST_MARGIN_FACTOR * config.margin_bins_of(self.key.metric) + config.predicted_bins(self.key.metric);
         let slowest = self.strata.highest_edge().and_then(|edge| bucket::upper_edge(edge.saturating_add(margin)));
         let slow = slowest.or((limit > 0).then_some(limit)).map(|slow| slow.max(limit));
         self.hang.skip(skipped);
@@ -285,15 +286,16 @@ impl Guard {
 
     /// Whatever the loads, only units that were admitted under alike ones say that the canary is not slower.
     fn consume_non_inferiority(&mut self, config: &Config, arms: &Arms) {
-        if role(self.key.metric, config.change) != Some(Role::Guard) {
+        if config.role(self.key.metric) != Some(Role::Guard) {
             return;
         }
         let level = nearest_level(Quantile::from(self.percentile(config)));
-        let margin = config.margin_bins + config.predicted_bins(self.key.metric);
+        let margin = config.margin_bins_of(self.key.metric) + config.predicted_bins(self.key.metric);
         let has_objective = !self.absolutes.is_empty();
         for Held { stratum, canary, stable } in bands::alike(arms) {
             if let Some(stratum) = self.strata.get(stratum) {
-                self.non_inferior.add(&Split::new(stratum, &canary, stable, margin), level, has_objective);
+                let stratum = compared_at(config, self.key.metric, stratum);
+                self.non_inferior.add(&Split::new(&stratum, &canary, stable, margin), level, has_objective);
             }
         }
         if has_objective {
@@ -326,7 +328,8 @@ impl Guard {
         let level = nearest_level(Quantile::from(self.percentile(config)));
         for (name, stable) in &arms.stable.strata {
             if let Some(stratum) = self.strata.get(name) {
-                let split = Split::new(stratum, stable, stable, config.margin_bins);
+                let stratum = compared_at(config, self.key.metric, stratum);
+                let split = Split::new(&stratum, stable, stable, config.margin_bins_of(self.key.metric));
                 let (excess, variance) = split.excess(0);
                 self.pace.excess += excess as f32;
                 self.pace.variance += variance as f32;
@@ -343,7 +346,8 @@ impl Guard {
     /// that this does; where it shows nothing, or too much, lane S rests.
     fn margins(&self, config: &Config, arms: &Arms, loading: Loading) -> Margins {
         let predicted = config.predicted_bins(self.key.metric);
-        let (fast, slow) = (FAST_MARGIN_FACTOR * config.margin_bins + predicted, config.margin_bins + predicted);
+        let margin = config.margin_bins_of(self.key.metric);
+        let (fast, slow) = (FAST_MARGIN_FACTOR * margin + predicted, margin + predicted);
         match loading {
             Loading::Unknown | Loading::Underloaded | Loading::Alike => {
                 Margins { fast, slow: Some(slow), is_load_alike: true }
@@ -370,7 +374,7 @@ impl Guard {
 
     /// Every e-value of the guard, with its weight in the mean.
     pub fn evidence(&self, config: &Config) -> Vec<Evidence> {
-        let Some(role) = role(self.key.metric, config.change) else { return Vec::new() };
+        let Some(role) = config.role(self.key.metric) else { return Vec::new() };
         let guards = |roles: &[Role]| roles.contains(&role);
         let first = config.is_first_revision;
         let mut evidence = Vec::new();

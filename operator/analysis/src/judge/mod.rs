@@ -29,13 +29,14 @@ pub mod process;
 pub mod quantile;
 mod role;
 pub mod rollout;
+pub mod self_check;
 mod sessions;
 pub(crate) mod split;
 pub mod state;
 pub(crate) mod strata;
 pub mod verdict;
 
-pub use config::{Change, Config, ConfigError, CountedObjective, OnInconclusive, Prediction, Step};
+pub use config::{Change, Config, ConfigError, CostGuard, CountedObjective, OnInconclusive, Prediction, Step};
 pub use expected::{Expectation, Reference};
 pub use guard::{Evidence, Harm};
 pub use observation::{Arm, Key, Observation, Window};

@@ -5,11 +5,17 @@
 //! compares units that were admitted under like load, or under more load on the canary, which can only hide that it is
 //! fast.
 
+use std::borrow::Cow;
+
+use slipway_vocabulary::evidence::Metric;
+
 use super::{
     at_percentile::AtPercentile,
+    config::Config,
     guard::{CHAIN_SHARES, SMALLEST_VARIANCE, add, ln_mean},
     process::{Direction, ln_sequential_t},
     split::Split,
+    strata::Stratum,
 };
 
 /// What a guard keeps of it.
@@ -69,5 +75,15 @@ impl NonInferior {
             ln_sequential_t(blocks, sum.into(), squares.into(), Direction::Below)
         });
         ln_mean(&[(CHAIN_SHARES[0], whole), (CHAIN_SHARES[1], tail)])
+    }
+}
+
+/// The thresholds at which non-inferiority is looked for. Calls and tokens are whole numbers. Where nearly all runs of
+/// stable have the same, none lies above the quantile, and nothing could be compared there. So the quantile itself
+/// counts as above it, in both arms alike.
+pub(super) fn compared_at<'a>(config: &Config, metric: Metric, stratum: &'a Stratum) -> Cow<'a, Stratum> {
+    match config.cost_guard(metric) {
+        Some(_) => Cow::Owned(stratum.one_bucket_lower()),
+        None => Cow::Borrowed(stratum),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use slipway_vocabulary::evidence::{Histogram, MOST_UNITS, Metric, MetricWindow, Unit};
+use slipway_vocabulary::evidence::{Evidence, Histogram, MOST_UNITS, Metric, MetricWindow, Unit, window_end};
 
 /// The side of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,6 +60,24 @@ pub struct Window {
     /// is no harm. A name without what follows an `@` stands for every process of the pod. To be said once, or as often
     /// as it is true.
     pub ended_pods: BTreeSet<String>,
+}
+
+impl Window {
+    /// The windows of stable's pods, put together in the order of time. A restarted container counts from zero: it has
+    /// another name.
+    #[must_use]
+    pub fn of_stable<'a>(pods: impl IntoIterator<Item = &'a Evidence>) -> Vec<Self> {
+        let mut by_id: BTreeMap<u64, Vec<Observation>> = BTreeMap::new();
+        for pod in pods {
+            let name = format!("{}@{}", pod.pod, pod.started_at);
+            for window in &pod.windows {
+                let observed = window.metrics.iter().map(|of| Observation::from_evidence(Arm::Stable, &name, of));
+                by_id.entry(window.id).or_default().extend(observed);
+            }
+        }
+        let window = |(id, observations)| Self { end_seconds: window_end(id), observations, ..Self::default() };
+        by_id.into_iter().map(window).collect()
+    }
 }
 
 impl Observation {

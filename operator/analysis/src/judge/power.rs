@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use slipway_vocabulary::evidence::{Histogram, Metric, WINDOW_SECONDS, bucket};
 
 use super::{
-    config::{Config, Step},
+    config::{Config, Step, is_latency},
     expected::{Expectation, Reference},
     guard::{CHAIN_SHARES, FAST_MARGIN_FACTOR, FAST_SHARE, SLOW_SHARE, ln_mean},
     observation::{Arm, Window},
     process::{Direction, ln_add, ln_sequential_t},
-    role::{Role, role},
+    role::Role,
     rollout::{BLOCK_SECONDS, Judge, OVERLOAD_BINS},
     split::{CHAINS, MIXTURE, Split, TILTS},
     strata::Stratum,
@@ -239,7 +239,7 @@ impl Traffic {
 
     /// Values of the metrics that a slower model moves, as they are and slower.
     fn slower(&self, config: &Config, ratio: f64) -> Vec<(Histogram, Histogram)> {
-        let is_guard = |metric: Metric| role(metric, config.change) == Some(Role::Guard);
+        let is_guard = |metric: Metric| is_latency(metric) && config.role(metric) == Some(Role::Guard);
         let guards = || self.values.iter().filter(|(metric, values)| is_guard(**metric) && !values.is_empty());
         let of_model = |metric: Metric| metric != Metric::AgentRunLatency;
         let has_model = guards().any(|(metric, _)| of_model(*metric));
@@ -249,7 +249,7 @@ impl Traffic {
     }
 
     fn weighed(&self, config: &Config) -> usize {
-        let roles = self.started.keys().filter_map(|metric| role(*metric, config.change));
+        let roles = self.started.keys().filter_map(|metric| config.role(*metric));
         roles.filter(|role| *role != Role::Diagnostic).count()
     }
 }

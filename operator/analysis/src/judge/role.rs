@@ -2,7 +2,7 @@
 
 use slipway_vocabulary::evidence::Metric;
 
-use super::config::Change;
+use super::config::{Change, Config};
 
 /// What a metric's evidence may decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,15 @@ pub(super) enum Role {
     Diagnostic,
 }
 
-/// The role of a metric under a change; `None` for metrics that are not judged.
-pub(super) fn role(metric: Metric, change: Change) -> Option<Role> {
+impl Config {
+    /// The role of a metric; `None` for metrics that are not judged. What a run costs guards where it is asked for.
+    pub(super) fn role(&self, metric: Metric) -> Option<Role> {
+        if self.cost_guard(metric).is_some() { Some(Role::Guard) } else { role(metric, self.change) }
+    }
+}
+
+/// The role of a metric under a change.
+fn role(metric: Metric, change: Change) -> Option<Role> {
     match metric {
         // Runs take as long as their tools, too: an engine is held to their objectives only.
         Metric::AgentRunLatency | Metric::TimeToFirstToken => {

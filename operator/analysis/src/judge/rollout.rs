@@ -15,7 +15,7 @@ use super::{
     observation::{Arm, Arms, Key, Observation, Taken, Window, has_in_flight_band, is_cold, without_in_flight_band},
     pods::{Pods, Seen, is_served, unit_index},
     process::{ln_add, restarts_due},
-    role::{Role, role},
+    role::Role,
     sessions::{LN_SPLIT_ALARM, LN_SPLIT_KEPT, Sessions},
     strata::hash,
     verdict::{Blame, Judgement, Verdict, blame},
@@ -37,8 +37,9 @@ pub const SILENCE_SECONDS: u64 = 60;
 /// Within an in-flight band of one octave, latency can still grow by about its square root, 16 buckets.
 pub const OVERLOAD_BINS: u16 = 16;
 
-/// The most metrics that are judged; each metric has one unit in practice, and nine are judged.
-pub const MAX_GUARDS: usize = 10;
+/// The most metrics that are judged; each metric has one unit in practice, and eleven have a role. What clients say
+/// comes after everything else.
+pub const MAX_GUARDS: usize = 11;
 
 /// The share of weight that the metrics of the first window share; later ones halve what is left.
 const FIRST_SHARE: f32 = 0.95;
@@ -183,7 +184,7 @@ impl Judge {
     /// would never end.
     pub(super) fn promotion_guards(&self) -> impl Iterator<Item = &Guard> + '_ {
         let most = self.guards.iter().map(Guard::stable_successes).max().unwrap_or(0);
-        let is_compared = |guard: &&Guard| role(guard.key.metric, self.config.change) == Some(Role::Guard);
+        let is_compared = |guard: &&Guard| self.config.role(guard.key.metric) == Some(Role::Guard);
         self.guards.iter().filter(is_compared).filter(move |guard| guard.has_reference() || most < MIN_UNITS)
     }
 
@@ -241,11 +242,11 @@ impl Judge {
             .observations
             .iter()
             .map(key)
-            .filter(|key| role(key.metric, self.config.change).is_some() && !known.contains(key))
+            .filter(|key| self.config.role(key.metric).is_some() && !known.contains(key))
             .collect();
         let is_weighed = |key: &Key| {
             let has_objective = self.config.objectives.iter().any(|objective| objective.metric == key.metric);
-            has_objective || role(key.metric, self.config.change) != Some(Role::Diagnostic)
+            has_objective || self.config.role(key.metric) != Some(Role::Diagnostic)
         };
         let weighed = new.iter().filter(|key| is_weighed(key)).count();
         let share = if self.guards.is_empty() { FIRST_SHARE } else { self.left_share / 2.0 };

@@ -28,7 +28,7 @@ use super::{
     observation::Key,
     pods::{MAX_PODS, Pod, Pods},
     process::{RestartProduct, SequentialT},
-    role::{Role, role},
+    role::Role,
     rollout::Judge,
     sessions::{self, Sessions},
     split,
@@ -163,12 +163,12 @@ impl Judge {
 
 /// Whether a guard looks at values beside errors.
 fn has_values(metric: Metric, config: &Config) -> bool {
-    role(metric, config.change) != Some(Role::Errors)
+    config.role(metric) != Some(Role::Errors)
 }
 
 /// Whether a promotion needs a guard's non-inferiority.
 fn is_guard(metric: Metric, config: &Config) -> bool {
-    role(metric, config.change) == Some(Role::Guard)
+    config.role(metric) == Some(Role::Guard)
 }
 
 impl Guard {

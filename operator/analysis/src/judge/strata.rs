@@ -38,6 +38,11 @@ impl Stratum {
         (f64::from(self.fine[level]) / FINE).round() as u16
     }
 
+    /// The same with each threshold a bucket lower.
+    pub fn one_bucket_lower(&self) -> Self {
+        Self { fine: self.fine.map(|fine| fine.saturating_sub(FINE as u16)), ..self.clone() }
+    }
+
     pub fn learn_first(id: u32, stable: &Histogram) -> Self {
         let fine = LEVELS.map(|level| to_fine(edge_above(stable, level)));
         Self { id, units: memory(stable.count()), fine }

@@ -16,6 +16,7 @@ use super::{
     rollout::BLOCK_SECONDS,
 };
 
+mod costs;
 mod fullest_state;
 mod outages;
 

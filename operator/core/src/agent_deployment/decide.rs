@@ -11,7 +11,7 @@ use slipway_crds::{
 
 use super::{
     facts,
-    monitoring::{alerts, announcements, autoscaling, drift, scaling, undelivered},
+    monitoring::{alerts, announcements, autoscaling, drift, scaling, self_check, undelivered},
     outcome::{Background, Outcome, unknown_receivers},
     parts::{Halt, Parts, Planned},
     pipeline,
@@ -51,8 +51,9 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     outcome.background = repeated.background;
     let autoscaling = parts.join(autoscaling::decide(world));
     let reprofiling = repeated.reprofiling;
+    let self_check = self_check::decide(world, rollout.as_ref());
     let found = std::mem::take(&mut parts.found).into_status(world.status.clone());
-    let found = AgentDeploymentStatus { rollout, drift, reprofiling, autoscaling, ..found };
+    let found = AgentDeploymentStatus { rollout, drift, reprofiling, autoscaling, self_check, ..found };
     parts.add(profiling::forget_old(world, found.profile.as_ref()));
     parts.add(alerts::decide(world));
     let status = status::complete(world, &outcome, found);

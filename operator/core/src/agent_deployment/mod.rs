@@ -10,6 +10,7 @@ pub mod engine_users;
 pub mod engines;
 mod facts;
 mod job_step;
+mod judge_config;
 mod metadata;
 pub mod monitoring;
 pub mod outcome;

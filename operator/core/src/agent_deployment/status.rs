@@ -13,12 +13,12 @@ use slipway_crds::{
 
 use super::{
     facts,
-    monitoring::{drift, error_budget, objectives, scaling},
+    monitoring::{drift, error_budget, objectives, scaling, self_check},
     outcome::{Background, Outcome, left_to_people, unknown_receivers},
     world::{ServingView, World},
 };
 use crate::{
-    conditions::{Draft, dated},
+    conditions::{Answer, Draft, dated},
     jobs::kind::JobKind,
     why::{Blocked, Why},
 };
@@ -70,7 +70,9 @@ fn conditions(
         .chain(status.drift.iter().flat_map(|drift| drift::conditions(world, drift)))
         .chain(receivers_condition(world))
         .chain(scaling::conditions(world, status.autoscaling.as_ref()));
-    drafts.map(|draft| dated(draft, &world.status.conditions, (world.generation, world.now))).collect()
+    let trusted = status.self_check.as_ref().map(|known| self_check::condition(&world.spec, known));
+    let answers = drafts.map(Answer::from).chain(trusted);
+    answers.map(|answer| dated(answer, &world.status.conditions, (world.generation, world.now))).collect()
 }
 
 /// Canary pods with traffic that replace drained pods of the serving revision.

@@ -22,6 +22,7 @@ mod quality;
 mod reprofiling;
 mod rollouts;
 mod routing;
+mod self_check;
 mod shown;
 mod stories;
 mod tensorrt_llm;

@@ -1,6 +1,8 @@
 //! Generated alerting rules as Prometheus evaluates them: `scenarios.yaml` says what alerts when, and Prometheus' own
 //! promtool plays it against the rules that the operator generates from `objectives.yaml`.
 
+mod operator;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -44,6 +46,8 @@ impl Folder {
         let rules = serde_norway::to_string(&generated()).expect("rules are YAML");
         fs::write(folder.join("rules.yaml"), rules).expect("the rules are written");
         fs::write(folder.join("scenarios.yaml"), read("tests/alerts/scenarios.yaml")).expect("and the scenarios");
+        fs::write(folder.join("operator-rules.yaml"), read(operator::RULES)).expect("the operator's too");
+        fs::write(folder.join("operator-scenarios.yaml"), read(operator::SCENARIOS)).expect("with their scenarios");
         Self(folder)
     }
 
@@ -170,8 +174,10 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let folder = fs::read_dir(file("../../docs/runbooks")).expect("a folder of runbooks");
     let runbooks: BTreeSet<_> =
         folder.map(|entry| entry.expect("a readable entry").file_name().to_string_lossy().into_owned()).collect();
-    let named: BTreeSet<_> =
-        alerting().iter().map(|rule| rule.annotations["runbook_url"].trim_start_matches(RUNBOOKS).to_owned()).collect();
+    let named =
+        alerting().into_iter().map(|rule| rule.annotations["runbook_url"].trim_start_matches(RUNBOOKS).to_owned());
+    // The chart's template names those of the operator in the same way.
+    let named: BTreeSet<_> = named.chain(operator::alerts().iter().map(|rule| format!("{}.md", rule.alert))).collect();
     assert_eq!(runbooks, named);
     for name in &runbooks {
         let text = read(&format!("../../docs/runbooks/{name}"));

@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_vocabulary::{Percentile, evidence::Metric};
 
-use super::{Config, CountedObjective, OnInconclusive, Prediction, Step};
+use super::{Config, CostGuard, CountedObjective, OnInconclusive, Prediction, Step};
 
 fn message(text: &str) -> String {
     serde_json::from_str::<Config>(text).unwrap_err().to_string()
@@ -22,6 +22,7 @@ fn a_full_configuration_is_read_as_people_write_it() {
         r#"{"steps":[{"weightPercent":10,"minSoakSeconds":60,"maxSoakSeconds":900}],"maxRegression":"14%",
             "falseRollback":"0.5%","warmUpSeconds":30,"onInconclusive":"Rollback",
             "objectives":[{"metric":"RequestLatency","percentile":"p99.9","maxMicroseconds":500000}],
+            "costGuards":[{"metric":"OutputTokensPerRun","maxIncrease":"20%"}],
             "errorRateMax":"1%","predictions":[{"metric":"RequestLatency","ratioPercent":200}]}"#,
     )
     .unwrap();
@@ -36,6 +37,7 @@ fn a_full_configuration_is_read_as_people_write_it() {
             percentile: Percentile::P99_9,
             max_microseconds: 500_000,
         }],
+        cost_guards: vec![CostGuard { metric: Metric::OutputTokensPerRun, margin_bins: 8 }],
         error_rate_max: Some(0.01),
         predictions: vec![Prediction { metric: Metric::RequestLatency, ratio_percent: 200 }],
         ..Config::default()
@@ -82,6 +84,18 @@ fn a_margin_is_floored_to_buckets_and_never_below_four() {
 #[case(
     r#"{"predictions":[{"metric":"ModelTime","ratioPercent":0}]}"#,
     "predictions[0].ratioPercent: 0 is not in 1..=100000"
+)]
+#[case(
+    r#"{"costGuards":[{"metric":"ModelTime","maxIncrease":"20%"}]}"#,
+    "costGuards[0].metric: ModelTime is no cost of a run; use ModelCallsPerRun or OutputTokensPerRun"
+)]
+#[case(
+    r#"{"costGuards":[{"metric":"ModelCallsPerRun","maxIncrease":"20%"},{"metric":"ModelCallsPerRun","maxIncrease":"9%"}]}"#,
+    "costGuards[1]: ModelCallsPerRun is guarded twice; keep one of them"
+)]
+#[case(
+    r#"{"costGuards":[{"metric":"ModelCallsPerRun","maxIncrease":"a fifth"}]}"#,
+    "maxIncrease: \"a fifth\" is not a percentage between 0% and 1000%"
 )]
 #[case(r#"{"maxRegresion":"10%"}"#, "unknown field `maxRegresion`")]
 fn a_bad_configuration_names_its_field(#[case] text: &str, #[case] expected: &str) {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 use slipway_vocabulary::{Percentile, evidence::Metric};
 
 use super::{
-    Change, Config, ConfigError, CountedObjective, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS, OnInconclusive,
-    Prediction, Step, margin_bins,
+    Change, Config, ConfigError, CostGuard, CountedObjective, DEFAULT_MAX_SOAK_SECONDS, DEFAULT_SOAK_SECONDS,
+    OnInconclusive, Prediction, Step, margin_bins,
 };
 
 /// The configuration as it is written; every field may be absent.
@@ -18,6 +18,7 @@ struct Written {
     warm_up_seconds: u64,
     on_inconclusive: OnInconclusive,
     objectives: Vec<WrittenObjective>,
+    cost_guards: Vec<WrittenCostGuard>,
     error_rate_max: Option<Percent>,
     predictions: Vec<Prediction>,
     change: Change,
@@ -38,6 +39,13 @@ struct WrittenObjective {
     metric: Metric,
     percentile: WrittenPercentile,
     max_microseconds: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenCostGuard {
+    metric: Metric,
+    max_increase: Percent,
 }
 
 /// A percentage: `"10%"` as people write it, or a bare fraction.
@@ -61,6 +69,10 @@ impl TryFrom<Written> for Config {
 
     fn try_from(written: Written) -> Result<Self, ConfigError> {
         let defaults = Self::default();
+        let cost_guards = written.cost_guards.into_iter().map(|guard| {
+            let increase = guard.max_increase.fraction("maxIncrease", 0.0, 1_000.0)?;
+            Ok(CostGuard { metric: guard.metric, margin_bins: margin_bins(increase) })
+        });
         let steps = written.steps.map_or(defaults.steps, |steps| steps.into_iter().map(Step::from).collect());
         let margin_bins = match written.max_regression {
             None => defaults.margin_bins,
@@ -83,6 +95,7 @@ impl TryFrom<Written> for Config {
             warm_up_seconds: written.warm_up_seconds,
             on_inconclusive: written.on_inconclusive,
             objectives: objectives.collect::<Result<_, _>>()?,
+            cost_guards: cost_guards.collect::<Result<_, ConfigError>>()?,
             error_rate_max,
             predictions: written.predictions,
             change: written.change,

@@ -8,7 +8,7 @@ use slipway_vocabulary::evidence::{Metric, Quantile};
 use crate::{
     drift::baseline::{Baseline, Counts},
     judge::{
-        config::{Change, Config, CountedObjective, OnInconclusive, Prediction, Step},
+        config::{Change, Config, CostGuard, CountedObjective, OnInconclusive, Prediction, Step},
         strata::hash,
     },
 };
@@ -32,16 +32,23 @@ fn config_text(config: &Config) -> String {
         warm_up_seconds,
         on_inconclusive,
         objectives,
+        cost_guards,
         error_rate_max,
         predictions,
         change,
         is_first_revision,
     } = config;
+    // A configuration without them has the text of releases that did not know them.
+    let cost_guards = if cost_guards.is_empty() {
+        String::new()
+    } else {
+        format!(", cost_guards: [{}]", joined(cost_guards, cost_guard))
+    };
     let error_rate_max = error_rate_max.map_or_else(|| "None".to_owned(), |max| format!("Some({max:?})"));
     format!(
         "Config {{ steps: [{}], margin_bins: {margin_bins}, alpha: {alpha:?}, warm_up_seconds: {warm_up_seconds}, \
          on_inconclusive: {}, objectives: [{}], error_rate_max: {error_rate_max}, predictions: [{}], change: {}, \
-         is_first_revision: {is_first_revision} }}",
+         is_first_revision: {is_first_revision}{cost_guards} }}",
         joined(steps, step),
         match on_inconclusive {
             OnInconclusive::Pause => "Pause",
@@ -68,6 +75,10 @@ fn step(Step { weight_percent, min_soak_seconds, max_soak_seconds }: &Step) -> S
 fn objective(CountedObjective { metric, percentile, max_microseconds }: &CountedObjective) -> String {
     let (metric, parts) = (word(*metric), Quantile::from(*percentile).parts_per_ten_thousand());
     format!("Objective {{ metric: {metric}, percentile: Quantile({parts}), max_microseconds: {max_microseconds} }}")
+}
+
+fn cost_guard(CostGuard { metric, margin_bins }: &CostGuard) -> String {
+    format!("CostGuard {{ metric: {}, margin_bins: {margin_bins} }}", word(*metric))
 }
 
 fn prediction(Prediction { metric, ratio_percent }: &Prediction) -> String {
@@ -151,6 +162,14 @@ mod tests {
                     Some(0.02), predictions: [Prediction { metric: RequestLatency, ratio_percent: 120 }], change: \
                     Engine, is_first_revision: false }";
         assert_eq!(config_text(&config()), text);
+    }
+
+    #[test]
+    fn what_a_run_may_cost_is_part_of_the_text_where_it_is_guarded() {
+        let guard = CostGuard { metric: Metric::OutputTokensPerRun, margin_bins: 8 };
+        let text = config_text(&Config { cost_guards: vec![guard], ..config() });
+        let end = "is_first_revision: false, cost_guards: [CostGuard { metric: OutputTokensPerRun, margin_bins: 8 }] }";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is watched of an AgentDeployment while it serves: objectives, error budgets, load, drift, and notifications.
-//! Pure.
+//! What is watched of an AgentDeployment while it serves: objectives, error budgets, load, drift, the judge
+//! itself, and notifications. Pure.
 
 pub mod alerts;
 pub mod announcements;
@@ -12,4 +12,5 @@ pub mod load;
 pub mod objectives;
 pub mod observed_objectives;
 pub mod scaling;
+pub mod self_check;
 pub(super) mod undelivered;

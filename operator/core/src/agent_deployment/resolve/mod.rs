@@ -149,7 +149,8 @@ fn record(world: &World, step: &JobStep<'_>, result: ResolveResult, custom: Cust
     let seen = world.jobs.get(&job.name).and_then(|job| job.image_digests.get(&custom.builder_image).cloned());
     let Some(builder_image_digest) = pinned.or(seen) else {
         let failure = format!("the kubelet reported no digest for {}", custom.builder_image);
-        return Parts::default().with(Err(Blocked::Stopped(Why::JobFailed { job, class: "Infrastructure", failure })));
+        let why = Why::JobFailed { job, class: "Infrastructure", failure, attempts: None };
+        return Parts::default().with(Err(Blocked::Stopped(why)));
     };
     let ResolveResult { uri: pinned_uri, commit, source_digest, tokenizer_digest, files, bytes, shape } = result;
     let model = ResolvedModel {
@@ -223,5 +224,6 @@ pub(super) fn foreign_result(step: &JobStep<'_>, world: &World) -> Why {
             "it reported the result of another task: check that {} is the worker of this release",
             world.settings.images.worker
         ),
+        attempts: None,
     }
 }

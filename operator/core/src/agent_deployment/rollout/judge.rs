@@ -6,20 +6,22 @@ use std::{cell::LazyCell, ops::Deref, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::{
-    Arm, Blame, Change, Config, CountedObjective, Expectation, Judge, Judgement, Observation, Reference, StateError,
-    Step, Suspect, Verdict, Window, config,
+    Arm, Blame, Change, Config, Expectation, Judge, Judgement, Observation, Reference, StateError, Step, Suspect,
+    Verdict, Window,
 };
 use slipway_crds::{
     conditions::Reason,
     v1alpha1::agent_deployment::{LogEvidence, RolloutStatus, TrafficType},
 };
-use slipway_vocabulary::{
-    LatencyObjective,
-    evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id},
+use slipway_vocabulary::evidence::{
+    Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id,
 };
 
 use super::{baseline, prediction, revision::RevisionPlan, steps::PlannedStep};
-use crate::agent_deployment::world::{PodEvidence, World};
+use crate::agent_deployment::{
+    judge_config::judge_config,
+    world::{PodEvidence, World},
+};
 
 /// Seconds after a change of weights whose windows are left out: gateways take the new weights in within that time.
 const SETTLE_SECONDS: u64 = 5;
@@ -137,27 +139,18 @@ impl Case<'_> {
     }
 
     fn config(&self) -> Config {
-        let spec = &self.world.spec;
-        let rollout = &spec.rollout;
         let stable = self.world.revision(self.stable).map(|revision| &revision.plan);
         let steps = self.schedule.iter().map(|step| Step {
             weight_percent: step.share,
             min_soak_seconds: step.min_soak_seconds,
             max_soak_seconds: step.max_soak_seconds,
         });
-        let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(LatencyObjective::from);
         Config {
-            steps: steps.collect(),
-            margin_bins: config::margin_bins(rollout.judge.max_regression.ratio()),
-            alpha: rollout.judge.false_rollback.ratio().max(1e-6),
-            warm_up_seconds: rollout.judge.warm_up.seconds_rounded_up(),
-            on_inconclusive: rollout.on_inconclusive,
-            objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
-            error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
             predictions: stable.map(|stable| prediction::ratios(self.world, stable, self.plan)).unwrap_or_default(),
             change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),
             // Where no stable pod is left there is nothing to compare with.
             is_first_revision: self.schedule.iter().all(|step| step.weight == 100),
+            ..judge_config(&self.world.spec, steps.collect())
         }
     }
 
