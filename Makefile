@@ -88,9 +88,9 @@ test-charts: ## Render the operator's chart with the values of earlier charts, a
 	e2e/charts/test.sh
 
 .PHONY: test-alerts
-test-alerts: ## Evaluate generated alerting rules and budget queries with Prometheus itself (root if it is not installed).
+test-alerts: ## Evaluate alerting rules, and queries of budgets and dashboards, with Prometheus itself (root if it is not installed).
 	e2e/cluster/prerequisites.sh promtool
-	cargo test --workspace --locked --test alerts --test budgets -- --include-ignored
+	cargo test --workspace --locked --test alerts --test budgets --test metrics -- --include-ignored
 
 .PHONY: test-api
 test-api: ## Test against a real API server, in a cluster of its own (root).

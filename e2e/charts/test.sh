@@ -32,6 +32,26 @@ check() {
     --set prometheus.url=http://prometheus.monitoring:9090) || fail "$values" "it does not render with new features"
   grep -q 'port: 6443' <<<"$objects" || fail "$values" "the operator's policy keeps it from the API server"
   if grep -nE '<no value>|: null$' <<<"$objects"; then fail "$values" "a missing value shows with new features"; fi
+  check_monitoring "$values"
+}
+
+# check_monitoring VALUES: what watches Slipway is off by default, and whole where it is on.
+check_monitoring() {
+  local values=$1 objects kinds of_monitoring='^kind: (ServiceMonitor|PodMonitor|PrometheusRule)$'
+  objects=$(render "$values")
+  if grep -qE "$of_monitoring|grafana_dashboard" <<<"$objects"; then fail "$values" "monitoring is on by default"; fi
+  objects=$(render "$values" --set monitoring.enabled=true --set monitoring.dashboards.enabled=true \
+    --set monitoring.labels.release=stack --set alerts.runbookUrl=https://runbooks.example/) ||
+    fail "$values" "it does not render with monitoring"
+  kinds=$(grep -E "$of_monitoring" <<<"$objects" | sort | tr '\n' ' ')
+  [[ $kinds == "kind: PodMonitor kind: PrometheusRule kind: ServiceMonitor " ]] || fail "$values" "it watches by $kinds"
+  [[ $(grep -c '^    release: stack$' <<<"$objects") == 2 ]] || fail "$values" "a monitor lacks its label"
+  [[ $(grep -c 'grafana_dashboard: "1"' <<<"$objects") == $(ls charts/slipway/files/dashboards | wc -l) ]] ||
+    fail "$values" "a dashboard is missing"
+  [[ $(grep -c 'runbook_url: https://runbooks.example/Slipway' <<<"$objects") == $(grep -c -- '- alert:' charts/slipway/files/alerts.yaml) ]] ||
+    fail "$values" "an alert lacks its runbook"
+  # Keys in quotes are those of the dashboards, where null is a value.
+  if grep -nE '<no value>|[A-Za-z]: null$' <<<"$objects"; then fail "$values" "a missing value shows with monitoring"; fi
 }
 
 count=0

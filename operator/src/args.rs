@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    controllers::{run_agent_deployments, run_engines, run_profiles},
+    controllers::{run_agent_deployments, run_engines, run_profiles, watch_jobs},
     kube_io::neighbours::Neighbours,
     kube_io::{
         client::{ClientError, connect},
@@ -156,6 +156,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
     let mut engines = tokio::spawn(run_engines(context.clone(), stop.clone()));
     let mut profiles = tokio::spawn(run_profiles(context.clone(), stop.clone()));
+    let jobs = tokio::spawn(watch_jobs(context.clone(), stop.clone()));
     // Outlives the controllers, for their last notifications.
     let told = CancellationToken::new();
     let leadership = context.leadership.clone();
@@ -173,7 +174,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     info!("ending: reconciliations in flight are finished, then the lease is given back");
     stop.cancel();
     // A task that has panicked has been reported by the runtime.
-    drop(tokio::join!(agent_deployments, engines, profiles));
+    drop(tokio::join!(agent_deployments, engines, profiles, jobs));
     told.cancel();
     if tokio::time::timeout(LAST_NOTIFICATIONS, notifications).await.is_err() {
         warn!("receivers do not answer: notifications that wait for them are lost");

@@ -15,9 +15,9 @@ use kube::{
     Api, Resource, ResourceExt,
     core::DeserializeGuard,
     runtime::{
-        Controller,
+        Controller, WatchStreamExt,
         controller::{self, Action, Config},
-        reflector::{ObjectRef, Store},
+        reflector::{self, ObjectRef, Store},
         watcher,
     },
 };
@@ -62,7 +62,12 @@ where
             if let Err(error @ ReconcileError::Panicked { .. }) = &result {
                 publish_panic(&context, object, error).await;
             }
-            let outcome = result.as_ref().map_or_else(ReconcileError::kind, |_| "success");
+            let outcome = match &result {
+                Ok(_) => "success",
+                // Nothing failed: somebody else wrote the object first.
+                Err(error) if is_conflict(error) => "conflict",
+                Err(error) => error.kind(),
+            };
             context.metrics.reconciled(&K::kind(&()), outcome, started.elapsed());
             result
         }
@@ -172,7 +177,9 @@ pub async fn run_agent_deployments(context: Arc<Context>, shutdown: Cancellation
 /// Runs the controller of Engines until `shutdown`.
 pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
     let (client, woken) = (context.client.clone(), Arc::clone(&context));
-    Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default())
+    let controller = Controller::new(Api::<DeserializeGuard<Engine>>::all(client.clone()), watcher::Config::default());
+    context.metrics.show_engines(controller.store());
+    controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_engine(&job))
         .watches(Api::<Pod>::all(client), ours(), move |pod: Pod| {
@@ -187,13 +194,35 @@ pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
 /// Runs the controller of Profiles until `shutdown`.
 pub async fn run_profiles(context: Arc<Context>, shutdown: CancellationToken) {
     let client = context.client.clone();
-    Controller::new(Api::<DeserializeGuard<Profile>>::all(client.clone()), watcher::Config::default())
+    let controller = Controller::new(Api::<DeserializeGuard<Profile>>::all(client.clone()), watcher::Config::default());
+    context.metrics.show_profiles(controller.store());
+    controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches(Api::<Job>::all(client.clone()), ours(), |job: Job| labelled_profile(&job))
         .watches(Api::<Pod>::all(client), ours(), |pod: Pod| labelled_profile(&pod))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, profile::reconcile::reconcile), back_off, context)
         .for_each(|result| async move { log(result) })
+        .await;
+}
+
+/// Keeps the Jobs that the metrics count until `shutdown`, without their templates.
+pub async fn watch_jobs(context: Arc<Context>, shutdown: CancellationToken) {
+    let (jobs, writer) = reflector::store();
+    context.metrics.show_jobs(jobs);
+    watcher(Api::<Job>::all(context.client.clone()), ours())
+        .default_backoff()
+        .modify(|job| {
+            job.spec = None;
+            job.metadata.managed_fields = None;
+        })
+        .reflect(writer)
+        .take_until(shutdown.cancelled_owned())
+        .for_each(|event| async move {
+            if let Err(error) = event {
+                warn!(error = &error as &dyn Error, "the watch that counts Jobs failed; it is tried again");
+            }
+        })
         .await;
 }
 

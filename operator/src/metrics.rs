@@ -1,6 +1,11 @@
 //! The operator's own counters, for Prometheus.
 
 mod conditions;
+mod engines;
+mod gauges;
+mod jobs;
+mod objectives;
+mod profiles;
 mod rollouts;
 
 use std::{
@@ -9,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::batch::v1::Job;
+use kube::runtime::reflector::Store;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -17,6 +24,10 @@ use prometheus_client::{
 
 use self::{
     conditions::{Agents, Conditions},
+    engines::{EngineBuilds, Engines},
+    jobs::Jobs,
+    objectives::Objectives,
+    profiles::{Campaigns, Profiles},
     rollouts::Rollouts,
 };
 
@@ -55,8 +66,31 @@ pub struct Metrics {
     leading: Gauge,
     notifications: Family<NotificationLabels, Counter>,
     waiting: Family<ReceiverLabels, Gauge>,
+    shown: Shown,
+}
+
+/// What is read from objects when metrics are asked for.
+#[derive(Clone, Default)]
+struct Shown {
     conditions: Conditions,
+    objectives: Objectives,
     rollouts: Rollouts,
+    engines: EngineBuilds,
+    campaigns: Campaigns,
+    jobs: Jobs,
+}
+
+impl Shown {
+    fn register(&self, registry: &mut Registry) {
+        // No `..`: what is not registered is not shown.
+        let Self { conditions, objectives, rollouts, engines, campaigns, jobs } = self.clone();
+        registry.register_collector(Box::new(conditions));
+        registry.register_collector(Box::new(objectives));
+        registry.register_collector(Box::new(rollouts));
+        registry.register_collector(Box::new(engines));
+        registry.register_collector(Box::new(campaigns));
+        registry.register_collector(Box::new(jobs));
+    }
 }
 
 impl Metrics {
@@ -80,20 +114,9 @@ impl Metrics {
         let waiting = Family::<ReceiverLabels, Gauge>::default();
         registry.register("notifications", "Notifications by receiver and outcome", notifications.clone());
         registry.register("notifications_waiting", "Notifications that wait for a receiver", waiting.clone());
-        let conditions = Conditions::default();
-        registry.register_collector(Box::new(conditions.clone()));
-        let rollouts = Rollouts::default();
-        registry.register_collector(Box::new(rollouts.clone()));
-        Self {
-            registry: Arc::new(registry),
-            reconciliations,
-            durations,
-            leading,
-            notifications,
-            waiting,
-            conditions,
-            rollouts,
-        }
+        let shown = Shown::default();
+        shown.register(&mut registry);
+        Self { registry: Arc::new(registry), reconciliations, durations, leading, notifications, waiting, shown }
     }
 
     /// Counts a reconciliation.
@@ -113,10 +136,26 @@ impl Metrics {
         self.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Names the AgentDeployments whose conditions and rollouts are shown.
+    /// Names the AgentDeployments whose conditions, objectives and rollouts are shown.
     pub fn show(&self, agents: Agents) {
-        self.conditions.of(agents.clone());
-        self.rollouts.of(agents);
+        self.shown.conditions.of(agents.clone());
+        self.shown.objectives.of(agents.clone());
+        self.shown.rollouts.of(agents);
+    }
+
+    /// Names the Engines that are shown.
+    pub fn show_engines(&self, engines: Engines) {
+        self.shown.engines.of(engines);
+    }
+
+    /// Names the Profiles that are shown.
+    pub fn show_profiles(&self, profiles: Profiles) {
+        self.shown.campaigns.of(profiles);
+    }
+
+    /// Names the Jobs that are shown.
+    pub fn show_jobs(&self, jobs: Store<Job>) {
+        self.shown.jobs.of(jobs);
     }
 
     /// Says that this process leads from now on.

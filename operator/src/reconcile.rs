@@ -119,7 +119,7 @@ pub async fn carry_out<K, S>(
     plan: Plan<S>,
 ) -> Result<Action, ReconcileError>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug,
     S: Serialize + PartialEq + Conditioned,
 {
     // No `..`: a new part of a plan must be carried out here.
@@ -129,6 +129,9 @@ where
     let first = refusal::kept(observed, &status);
     let written = record::status(&context.client, object, observed, &first).await.map_err(ReconcileError::Record)?;
     let recorded = written.as_ref().unwrap_or(object);
+    if let Some(field) = written.as_ref().and_then(|written| record::lost(&first, written)) {
+        warn!(object = key(object), field, "the cluster's CRD lacks a field: install the CRDs of this release");
+    }
     context.notifier.offer_once(object.meta().uid.as_deref().unwrap_or_default(), announcements);
     // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all,
     // nor the other way.

@@ -267,6 +267,9 @@ impl Counted {
 
     fn count(&self, completion: Completion, label: RunOutcome) {
         let now = self.service.clock.now();
+        if let Completion::Succeeded(RunValues { first_token_micros: Some(micros), .. }) = &completion {
+            self.service.metrics.answer_began(*micros);
+        }
         let judged = self.service.recorder().finish(now, self.unit, completion);
         self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);
     }

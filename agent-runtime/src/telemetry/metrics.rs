@@ -49,6 +49,7 @@ pub struct Metrics {
     slo_targets: ObjectiveGauges,
     slo_thresholds: ObjectiveGauges,
     invoke_agent: Histograms<AgentLabels>,
+    answer_began: Histogram,
     model_call: Histograms<ModelLabels>,
     first_token: Histograms<ModelLabels>,
     inter_token: Histograms<ModelLabels>,
@@ -191,6 +192,12 @@ impl Metrics {
             invoke_agent: histograms(r, "gen_ai_invoke_agent_duration_seconds", "Duration of agent runs", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
+            answer_began: register(
+                r,
+                "slipway_run_time_to_first_token_seconds",
+                "Time from the admission of an answered run to the first token of its answer",
+                Histogram::new(DURATION_BOUNDS),
+            ),
             model_call: histograms(r, "gen_ai_client_operation_duration_seconds", "Duration of model calls", || {
                 Histogram::new(DURATION_BOUNDS)
             }),
@@ -246,6 +253,9 @@ impl Metrics {
         for outcome in RunOutcome::ALL {
             drop(self.runs.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }));
         }
+        for success in GOOD {
+            drop(self.tasks.get_or_create(&TaskLabels { success }));
+        }
         for reason in RefusalReason::ALL {
             drop(self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }));
         }
@@ -288,6 +298,11 @@ impl Metrics {
             let good = if *is_good { yes } else { no };
             self.slo_events.get_or_create(&SloLabels { objective: objective.clone(), good }).inc();
         }
+    }
+
+    /// Counts the wait for the first token of an answer, in microseconds.
+    pub fn answer_began(&self, micros: u64) {
+        self.answer_began.observe(seconds(micros));
     }
 
     /// Counts a model call.

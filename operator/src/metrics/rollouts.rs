@@ -11,10 +11,11 @@ use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
+    registry::Unit,
 };
-use slipway_crds::v1alpha1::agent_deployment::RolloutStatus;
+use slipway_crds::v1alpha1::agent_deployment::{GuardrailStatus, RolloutStatus};
 
-use super::conditions::Agents;
+use super::{conditions::Agents, gauges::Family};
 
 /// There are as many names as AgentDeployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,6 +42,22 @@ struct GuardLabels {
     guard: String,
 }
 
+/// Guardrails are those of `spec.rollout.guardrails`: at most eight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GuardrailLabels {
+    namespace: String,
+    name: String,
+    guardrail: String,
+}
+
+/// A rollout with what its evidence is compared with.
+struct UnderWay {
+    labels: Labels,
+    rollout: RolloutStatus,
+    /// Natural logarithm of the evidence at which a canary is rolled back.
+    threshold: f64,
+}
+
 /// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of
 /// plans are no labels: every edit would be a series of its own.
 #[derive(Debug, Clone, Default)]
@@ -53,15 +70,17 @@ impl Rollouts {
     }
 
     /// Those with a canary, by namespace and name.
-    fn under_way(&self) -> Vec<(Labels, RolloutStatus)> {
+    fn under_way(&self) -> Vec<UnderWay> {
         let objects = self.0.get().map(Store::state).unwrap_or_default();
         let agents = objects.iter().filter_map(|object| object.0.as_ref().ok());
         let rollouts = agents.filter_map(|agent| {
             let rollout = agent.status.as_ref()?.rollout.clone().filter(|rollout| rollout.canary.is_some())?;
-            Some((Labels { namespace: agent.namespace().unwrap_or_default(), name: agent.name_any() }, rollout))
+            let labels = Labels { namespace: agent.namespace().unwrap_or_default(), name: agent.name_any() };
+            let threshold = -agent.spec.rollout.judge.false_rollback_probability().ln();
+            Some(UnderWay { labels, rollout, threshold })
         });
         let mut rollouts: Vec<_> = rollouts.collect();
-        rollouts.sort_by(|(a, _), (b, _)| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        rollouts.sort_by(|a, b| (&a.labels.namespace, &a.labels.name).cmp(&(&b.labels.namespace, &b.labels.name)));
         rollouts
     }
 }
@@ -71,20 +90,32 @@ impl Collector for Rollouts {
         let rollouts = self.under_way();
         let help = "Share of the traffic that a canary has, in percent";
         let mut family = encoder.encode_descriptor("rollout_canary_weight_percent", help, None, MetricType::Gauge)?;
-        for (labels, rollout) in &rollouts {
+        for UnderWay { labels, rollout, .. } in &rollouts {
             ConstGauge::new(i64::from(rollout.weight.unwrap_or(0))).encode(family.encode_family(labels)?)?;
         }
         let help = "What the judge said last of a canary: 1 for its verdict and reason";
         let mut family = encoder.encode_descriptor("rollout_verdict", help, None, MetricType::Gauge)?;
-        for labels in rollouts.iter().filter_map(|(labels, rollout)| verdict(labels, rollout)) {
+        for labels in rollouts.iter().filter_map(|of| verdict(&of.labels, &of.rollout)) {
             ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
         }
         let help = "Natural logarithm of the evidence that a canary does harm, guard by guard";
-        let mut family = encoder.encode_descriptor("rollout_log_evidence", help, None, MetricType::Gauge)?;
-        for (labels, value) in rollouts.iter().flat_map(|(labels, rollout)| guards(labels, rollout)) {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        Family { name: "rollout_log_evidence", help, unit: None }
+            .encode(&mut encoder, rollouts.iter().flat_map(|of| guards(&of.labels, &of.rollout)))?;
+        let help = "Natural logarithm at which the weighted mean of all guards' evidence rolls a canary back";
+        Family { name: "rollout_log_evidence_threshold", help, unit: None }
+            .encode(&mut encoder, rollouts.iter().map(|of| (of.labels.clone(), of.threshold)))?;
+        let help = "Expected duration of the whole rollout at stable's traffic";
+        let expected = rollouts.iter().filter_map(|of| Some((of.labels.clone(), of.rollout.expected_verdict_seconds?)));
+        Family { name: "rollout_expected_verdict", help, unit: Some(&Unit::Seconds) }
+            .encode(&mut encoder, expected.map(|(labels, seconds)| (labels, seconds as f64)))?;
+        let help = "Last value of a guardrail for the canary";
+        Family { name: "rollout_guardrail_value", help, unit: None }.encode(
+            &mut encoder,
+            rollouts.iter().flat_map(|of| guardrails(of, |guardrail| guardrail.value_millionths)),
+        )?;
+        let help = "Largest value of a guardrail";
+        Family { name: "rollout_guardrail_limit", help, unit: None }
+            .encode(&mut encoder, rollouts.iter().flat_map(|of| guardrails(of, |guardrail| guardrail.limit_millionths)))
     }
 }
 
@@ -103,6 +134,15 @@ fn guards(labels: &Labels, rollout: &RolloutStatus) -> Vec<(GuardLabels, f64)> {
         .evidence
         .iter()
         .filter_map(|evidence| Some((guard(&evidence.guard), evidence.log_evidence.parse().ok()?)));
+    numbers.collect()
+}
+
+fn guardrails(of: &UnderWay, millionths: fn(&GuardrailStatus) -> Option<i64>) -> Vec<(GuardrailLabels, f64)> {
+    let numbers = of.rollout.guardrails.iter().filter_map(|guardrail| {
+        let Labels { namespace, name } = of.labels.clone();
+        let labels = GuardrailLabels { namespace, name, guardrail: guardrail.name.clone() };
+        Some((labels, millionths(guardrail)? as f64 / 1e6))
+    });
     numbers.collect()
 }
 
@@ -156,6 +196,7 @@ mod tests {
             r#"slipway_operator_rollout_verdict{namespace="team",name="support",verdict="Hold",reason="Soaking"} 1"#,
             r#"slipway_operator_rollout_log_evidence{namespace="team",name="support",guard="AgentRunLatency/relative"} -1.25"#,
             r#"slipway_operator_rollout_log_evidence{namespace="team",name="support",guard="RunSuccess/errors"} 0.0"#,
+            r#"slipway_operator_rollout_log_evidence_threshold{namespace="team",name="support"} 4.605170185988091"#,
         ];
         assert_eq!(lines(vec![agent("support", &rollout)]), expected);
     }
@@ -164,7 +205,10 @@ mod tests {
     fn a_canary_without_a_verdict_has_none_and_an_agent_without_a_canary_is_in_no_metric() {
         let starting = agent("starting", &json!({"stable": "0a", "canary": "1b", "weight": 0}));
         let at_rest = agent("at-rest", &json!({"stable": "0a", "verdict": "Promote", "reason": "NonInferior"}));
-        let expected = [r#"slipway_operator_rollout_canary_weight_percent{namespace="team",name="starting"} 0"#];
+        let expected = [
+            r#"slipway_operator_rollout_canary_weight_percent{namespace="team",name="starting"} 0"#,
+            r#"slipway_operator_rollout_log_evidence_threshold{namespace="team",name="starting"} 4.605170185988091"#,
+        ];
         assert_eq!(lines(vec![starting, at_rest]), expected);
     }
 }

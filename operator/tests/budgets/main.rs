@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 mod real;
+mod server;
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,13 +17,12 @@ use axum::{
 };
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_operator::{
-    promql::{AskError, Prometheus, Series},
-    settings_file,
-};
+use slipway_operator::promql::{AskError, Series};
 use slipway_vocabulary::failure::chain;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+
+use self::server::configured;
 
 /// What the stand-in was asked: the authorization and the form.
 type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
@@ -41,16 +41,6 @@ async fn stand_in(status: StatusCode, body: &'static str) -> (String, Asked) {
     let router = Router::new().route("/api/v1/query", post(answer));
     tokio::spawn(async move { axum::serve(listener, router).await });
     (url, asked)
-}
-
-/// The Prometheus of a configuration file with this block.
-fn configured(folder: &TempDir, prometheus: &str) -> Result<Prometheus, String> {
-    let file = folder.path().join("config.yaml");
-    let path = folder.path().display();
-    let yaml = format!("images: {{worker: w, agentRuntime: r}}\nprometheus: {{folder: {path}, {prometheus}}}\n");
-    std::fs::write(&file, yaml).unwrap();
-    let settings = settings_file::read(&file).map_err(|error| chain(&error))?;
-    Ok(Prometheus::connect(&settings.prometheus).map_err(|error| chain(&error))?.unwrap())
 }
 
 const VECTOR: &str = r#"{"status": "success", "data": {"resultType": "vector", "result": [

@@ -2,38 +2,17 @@
 
 use std::{
     fmt::Write,
-    fs,
-    net::TcpListener,
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use slipway_crds::v1alpha1::agent_deployment::Baseline;
-use slipway_operator::promql::{Prometheus, Series};
+use slipway_operator::promql::Series;
 use slipway_operator_core::agent_deployment::monitoring::build::alerts::{Scope, budget_queries};
-use tempfile::TempDir;
 
-use super::configured;
+use super::server::Server;
 
-/// How long Prometheus may take to come up.
-const LIMIT: Duration = Duration::from_secs(60);
 /// Seconds of samples.
 const SPAN: u64 = 3 * 3_600;
-
-/// A Prometheus that ends with the test.
-struct Server {
-    process: Child,
-    folder: TempDir,
-    address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
 
 /// Samples a minute apart of a counter that goes up evenly to `total`, up to now.
 fn rising(series: &str, total: f64, now: u64) -> String {
@@ -65,47 +44,6 @@ fn samples(now: u64) -> String {
     .concat()
 }
 
-fn import(folder: &Path, now: u64) {
-    fs::write(folder.join("samples.txt"), samples(now)).unwrap();
-    let arguments = ["tsdb", "create-blocks-from", "openmetrics", "samples.txt", "data"];
-    let output = Command::new("promtool").args(arguments).current_dir(folder).output();
-    let output = output.expect("`make test-alerts` installs promtool");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn start() -> Server {
-    let folder = TempDir::new().unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    import(folder.path(), now);
-    fs::write(folder.path().join("prometheus.yaml"), "{}").unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let process = Command::new("prometheus")
-        .args(["--config.file=prometheus.yaml", "--storage.tsdb.path=data"])
-        .arg(format!("--web.listen-address={address}"))
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(folder.path().join("log")).unwrap())
-        .spawn()
-        .expect("`make test-alerts` installs Prometheus");
-    Server { process, folder, address }
-}
-
-impl Server {
-    /// The client, once the server answers.
-    async fn client(&self) -> Prometheus {
-        // One that has failed is left alone for a minute: until it is up, each question is somebody else's.
-        let anew = || configured(&self.folder, &format!("url: 'http://{}'", self.address)).unwrap();
-        let up = async {
-            while anew().ask("team", "vector(1)").await.is_err() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        let log = || fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        tokio::time::timeout(LIMIT, up).await.unwrap_or_else(|_| panic!("{}", log()));
-        anew()
-    }
-}
-
 fn runs(series: &[Series], objective: &str, good: &str) -> f64 {
     let is_it = |series: &&Series| series.labels["objective"] == objective && series.labels["good"] == good;
     series.iter().find(is_it).unwrap_or_else(|| panic!("{series:?}")).value
@@ -114,7 +52,8 @@ fn runs(series: &[Series], objective: &str, good: &str) -> f64 {
 #[tokio::test]
 #[ignore = "needs Prometheus: make test-alerts"]
 async fn prometheus_counts_the_runs_of_the_agents_own_pods() {
-    let server = start();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let server = Server::start(&samples(now));
     let prometheus = server.client().await;
     let (runbooks, baseline) = (None, Baseline::Stable);
     let queries = budget_queries(&Scope { namespace: "team", name: "support", replicas: 1, runbooks, baseline });
