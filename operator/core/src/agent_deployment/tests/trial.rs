@@ -71,13 +71,17 @@ pub(super) fn trial() -> Trial {
 }
 
 pub(super) fn trial_with(rollout: &str) -> Trial {
-    let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
-    let cluster = cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned());
-    let mut trial = Trial::on(cluster);
+    let mut trial = Trial::on(edited(rollout));
     trial.settle();
     trial.cluster.ready_pods();
     trial.settle();
     trial
+}
+
+/// An agent of four pods whose prompt has just been changed.
+pub(super) fn edited(rollout: &str) -> Cluster {
+    let cluster = world().edited(|spec| with_rollout(spec, rollout)).serving();
+    cluster.edited(|spec| spec.agent.system_prompt = "Think, then answer.".to_owned())
 }
 
 /// A time in the shape of a latency: the same sequence for every pod, shifted a little from window to window.

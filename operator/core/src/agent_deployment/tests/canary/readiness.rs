@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pretty_assertions::assert_eq;
 
-use super::super::trial::{EQUAL, ROLLOUT, Trial, trial, trial_with};
+use super::super::trial::{EQUAL, ROLLOUT, Trial, edited, trial, trial_with};
 use crate::agent_deployment::world::Crash;
 
 fn shares(trial: &Trial) -> Vec<(String, i32)> {
@@ -32,6 +32,22 @@ fn a_canary_without_a_ready_pod_gives_its_share_to_stable_until_it_has_one() {
     assert_eq!(trial.cluster.weights, expected);
     trial.serve(60 * 60, EQUAL);
     assert_eq!(trial.stable(), canary, "nothing of it is held against the canary: {:?}", trial.rollout());
+}
+
+#[test]
+fn a_canary_gets_its_first_share_only_after_its_pods_have_been_ready_for_a_while() {
+    let mut trial = Trial::on(edited(ROLLOUT));
+    trial.settle();
+    let (stable, canary) = (trial.stable(), trial.cluster.canary());
+    trial.cluster.ready_pods();
+    let view = trial.cluster.world.serving.get_mut(&canary).expect("it has a Deployment");
+    view.settling = view.wanted;
+    trial.settle();
+    assert_eq!(shares(&trial), [(format!("support-{stable}"), 100)]);
+    trial.cluster.ready_pods();
+    trial.settle();
+    let expected = BTreeMap::from([(format!("support-{stable}"), 80), (format!("support-{canary}"), 20)]);
+    assert_eq!(trial.cluster.weights, expected);
 }
 
 #[test]
