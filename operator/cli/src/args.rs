@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::{
     arms::arms,
+    check::{self, File, Unfit},
     cluster::{Cluster, ClusterError, Place},
     conversation::{Run, conversation},
     decision::{Decision, NothingToDecide, word},
@@ -51,6 +52,19 @@ struct PlaceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    OfCluster(ClusterCommand),
+    /// Checks manifests as the API server would, without a cluster, and says what they will take. Exit code 1: refused.
+    Check {
+        /// Files of YAML or JSON; - is standard input.
+        #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// What needs a cluster.
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
     /// Shows stage, conditions, engines with their quality, the choice, and objectives with their measured values.
     Status {
         /// Name of the AgentDeployment.
@@ -183,6 +197,18 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
+    /// A manifest cannot be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Manifests are not fit to be applied.
+    #[error("failed to check")]
+    Check(#[source] Unfit),
     /// The output cannot be written.
     #[error("failed to write")]
     Write(#[source] io::Error),
@@ -207,6 +233,8 @@ impl CommandError {
             | Self::NoProfile(_)
             | Self::Explain { .. }
             | Self::Report { .. }
+            | Self::Read { .. }
+            | Self::Check(_)
             | Self::Write(_) => 1,
         }
     }
@@ -218,45 +246,71 @@ impl Args {
     /// # Errors
     /// When the cluster cannot be reached, or the command fails.
     pub async fn run(self) -> Result<(), CommandError> {
-        let PlaceArgs { kubeconfig, context, namespace } = self.place;
-        let place = Place { kubeconfig, context, namespace };
-        let cluster = Cluster::connect(place).await.map_err(CommandError::Connect)?;
-        let mut out = io::stdout();
         match self.command {
-            Command::Status { name, watch: true } => {
+            Command::Check { files } => check_files(&files, &mut io::stdout()),
+            Command::OfCluster(command) => {
+                let PlaceArgs { kubeconfig, context, namespace } = self.place;
+                let place = Place { kubeconfig, context, namespace };
+                command.run(Cluster::connect(place).await.map_err(CommandError::Connect)?).await
+            }
+        }
+    }
+}
+
+impl ClusterCommand {
+    async fn run(self, cluster: Cluster) -> Result<(), CommandError> {
+        let mut out = io::stdout();
+        match self {
+            Self::Status { name, watch: true } => {
                 wait(&cluster, &name, Duration::MAX, &mut out).await.map_err(CommandError::Wait)?;
                 show(&cluster, &name, &mut out).await
             }
-            Command::Status { name, watch: false } => show(&cluster, &name, &mut out).await,
-            Command::Wait { name, timeout } => {
+            Self::Status { name, watch: false } => show(&cluster, &name, &mut out).await,
+            Self::Wait { name, timeout } => {
                 let limit = Duration::from_micros(timeout.microseconds());
                 wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
             }
-            Command::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
-            Command::Explain { name, candidate } => {
+            Self::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
+            Self::Explain { name, candidate } => {
                 let object = cluster.get(&name).await.map_err(CommandError::Show)?;
                 let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
                 let text = explain(&object, profile.as_ref(), candidate.as_deref());
                 let text = text.map_err(|source| CommandError::Explain { name, source })?;
                 write!(out, "{text}").map_err(CommandError::Write)
             }
-            Command::Rollout { name, watch: true } => {
+            Self::Rollout { name, watch: true } => {
                 follow_rollout(&cluster, &name, &mut out).await.map_err(CommandError::Wait)
             }
-            Command::Rollout { name, watch: false } => show_rollout(&cluster, &name, &mut out).await,
-            Command::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
-            Command::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
-            Command::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
-            Command::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
-            Command::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
-            Command::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
-            Command::Ask { name, question } => {
+            Self::Rollout { name, watch: false } => show_rollout(&cluster, &name, &mut out).await,
+            Self::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
+            Self::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
+            Self::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
+            Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
+            Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
+            Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
+            Self::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
                 judged(&run)
             }
         }
     }
+}
+
+/// Checks files, and prints an answer for each object in them.
+fn check_files(paths: &[PathBuf], out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
+    let files = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let checked = check::check(&files).map_err(CommandError::Check)?;
+    write!(out, "{}", checked.text).map_err(CommandError::Write)?;
+    checked.verdict(&files).map_err(CommandError::Check)
+}
+
+fn read(path: &Path) -> Result<File, CommandError> {
+    let is_standard_input = path.as_os_str() == "-";
+    let name = if is_standard_input { "standard input".to_owned() } else { path.display().to_string() };
+    let text = if is_standard_input { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let text = text.map_err(|source| CommandError::Read { path: path.to_owned(), source })?;
+    Ok(File { name, text })
 }
 
 /// Writes a decision into the spec, and prints it with a hint for GitOps.

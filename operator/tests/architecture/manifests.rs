@@ -13,11 +13,12 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 15] = [
+const ARROWS: [(&str, Place); 16] = [
     ("crds/vocabulary", Place::Vocabulary),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
     ("crds", Place::Above(&["slipway-vocabulary"])),
+    ("crds/manifest", Place::Above(&["slipway-crds"])),
     ("operator/analysis", Place::Above(&["slipway-vocabulary"])),
     ("operator/trace", Place::Above(&[])),
     ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-vocabulary"])),
@@ -52,7 +53,7 @@ const ARROWS: [(&str, Place); 15] = [
         "operator",
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-vocabulary"])),
+    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-manifest", "slipway-vocabulary"])),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 

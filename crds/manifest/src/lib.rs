@@ -1,0 +1,114 @@
+//! What an API server says of an object of slipway.dev, without one. Pure.
+//!
+//! [`Definitions::check`] does what the API server does with a new object, in its order. It removes nulls, holds the
+//! object to the structural schema ([`schema`]) and its metadata to the rules of names ([`metadata`]), fills in
+//! defaults, and evaluates the rules in CEL ([`rules`]). Problems are told in the API server's words, so that what a
+//! person reads here and there is the same.
+
+pub mod metadata;
+mod nulls;
+pub mod problem;
+pub mod rules;
+pub mod schema;
+
+use std::collections::BTreeMap;
+
+use kube_cel::apply_defaults;
+use serde_json::Value;
+use thiserror::Error;
+
+pub use self::problem::{Finding, Problem};
+
+/// An object that is as the API server would accept it, its defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted(pub Value);
+
+/// Why an object is not accepted.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Refused {
+    /// Its group is not this one: there is nothing to say.
+    #[error("{api_version} {kind} is not of slipway.dev")]
+    Foreign {
+        /// As the object has it.
+        api_version: String,
+        /// As the object has it.
+        kind: String,
+    },
+    /// The group has no such kind, or not in this version.
+    #[error("no kind {kind:?} in {api_version}: write {known}")]
+    UnknownKind {
+        /// As the object has it.
+        api_version: String,
+        /// As the object has it.
+        kind: String,
+        /// What may be written.
+        known: String,
+    },
+    /// What is wrong with it, in the order of its fields.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Invalid(Vec<Finding>),
+}
+
+/// The schemas of slipway.dev, by apiVersion and kind.
+#[derive(Debug, Clone)]
+pub struct Definitions(BTreeMap<(String, String), Value>);
+
+const GROUP: &str = "slipway.dev";
+
+impl Default for Definitions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Definitions {
+    /// The definitions of this release.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut schemas = BTreeMap::new();
+        for definition in slipway_crds::definitions() {
+            let (group, kind) = (&definition.spec.group, &definition.spec.names.kind);
+            for version in &definition.spec.versions {
+                let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+                let schema = schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default();
+                schemas.insert((format!("{group}/{}", version.name), kind.clone()), schema);
+            }
+        }
+        Self(schemas)
+    }
+
+    /// What the API server makes of a new object.
+    ///
+    /// # Errors
+    /// When it would refuse the object, or when the object is of another group.
+    pub fn check(&self, object: &Value) -> Result<Accepted, Refused> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let Some(schema) = self.0.get(&(api_version.clone(), kind.clone())) else {
+            return Err(self.without_schema(api_version, kind));
+        };
+        let mut object = object.clone();
+        // A new object's status is not its author's: the API server drops it.
+        object.as_object_mut().map(|members| members.remove("status"));
+        nulls::remove(schema, &mut object);
+        let mut findings = metadata::findings(&object["metadata"]);
+        findings.extend(schema::findings(schema, &object));
+        if !findings.is_empty() {
+            return Err(Refused::Invalid(findings));
+        }
+        let object = apply_defaults(schema, &object);
+        match rules::findings(schema, &object).as_slice() {
+            [] => Ok(Accepted(object)),
+            findings => Err(Refused::Invalid(findings.to_vec())),
+        }
+    }
+
+    fn without_schema(&self, api_version: String, kind: String) -> Refused {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        if group != GROUP {
+            return Refused::Foreign { api_version, kind };
+        }
+        let known = self.0.keys().map(|(version, kind)| format!("{kind} of {version}")).collect::<Vec<_>>();
+        Refused::UnknownKind { api_version, kind, known: known.join(", ") }
+    }
+}
