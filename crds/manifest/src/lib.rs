@@ -45,8 +45,13 @@ pub enum Refused {
         known: String,
     },
     /// What is wrong with it, in the order of its fields.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Invalid(Vec<Finding>),
+    #[error("{}{}", lines(findings), if *has_unchecked_rules { UNCHECKED } else { "" })]
+    Invalid {
+        /// At least one.
+        findings: Vec<Finding>,
+        /// Whether its rules could not be evaluated, because a value that they read is not what it should be.
+        has_unchecked_rules: bool,
+    },
 }
 
 /// The schemas of slipway.dev, by apiVersion and kind.
@@ -54,6 +59,8 @@ pub enum Refused {
 pub struct Definitions(BTreeMap<(String, String), Value>);
 
 const GROUP: &str = "slipway.dev";
+const UNCHECKED: &str = "\nsome validation rules were not checked because the object was invalid; correct the existing \
+                         errors to complete validation";
 
 impl Default for Definitions {
     fn default() -> Self {
@@ -93,14 +100,12 @@ impl Definitions {
         nulls::remove(schema, &mut object);
         let mut findings = metadata::findings(&object["metadata"]);
         findings.extend(schema::findings(schema, &object));
-        if !findings.is_empty() {
-            return Err(Refused::Invalid(findings));
-        }
         let object = apply_defaults(schema, &object);
-        match rules::findings(schema, &object).as_slice() {
-            [] => Ok(Accepted(object)),
-            findings => Err(Refused::Invalid(findings.to_vec())),
+        let has_unchecked_rules = findings.iter().any(|finding| finding.problem.keeps_rules_unchecked());
+        if !has_unchecked_rules {
+            findings.extend(rules::findings(schema, &object));
         }
+        if findings.is_empty() { Ok(Accepted(object)) } else { Err(Refused::Invalid { findings, has_unchecked_rules }) }
     }
 
     fn without_schema(&self, api_version: String, kind: String) -> Refused {
@@ -111,4 +116,8 @@ impl Definitions {
         let known = self.0.keys().map(|(version, kind)| format!("{kind} of {version}")).collect::<Vec<_>>();
         Refused::UnknownKind { api_version, kind, known: known.join(", ") }
     }
+}
+
+fn lines(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

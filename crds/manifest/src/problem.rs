@@ -106,6 +106,23 @@ pub enum Problem {
     },
 }
 
+impl Problem {
+    /// Whether the API server evaluates no rule of an object with this problem
+    /// (`k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go`: `hasBlockingErr`).
+    #[must_use]
+    pub fn keeps_rules_unchecked(&self) -> bool {
+        match self {
+            Self::Required | Self::Type { .. } | Self::Unsupported { .. } | Self::TooMuch(_) => true,
+            Self::UnknownField { .. }
+            | Self::Range { .. }
+            | Self::Pattern { .. }
+            | Self::Duplicate(_)
+            | Self::Name { .. }
+            | Self::Rule { .. } => false,
+        }
+    }
+}
+
 /// A bound that a value is held to.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Bound {
