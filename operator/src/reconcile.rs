@@ -62,6 +62,8 @@ pub struct Context {
     pub neighbours: Neighbours,
     /// Failures in a row, by object.
     pub failures: FailureCounts,
+    /// The time of day.
+    pub clock: fn() -> Timestamp,
 }
 
 /// Why a reconciliation came to no end.
@@ -168,7 +170,7 @@ where
 {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     let generation = object.meta().generation.unwrap_or_default();
-    let status = refusal::refused(written, note.message.clone(), (generation, Timestamp::now()));
+    let status = refusal::refused(written, note.message.clone(), (generation, (context.clock)()));
     let recorded = record::status(&context.client, object, Some(written), &status).await.map(drop);
     let published = record::events(&context.recorder, object, &[note]).await;
     if let Err(error) = recorded.and(published) {
@@ -202,7 +204,7 @@ where
     let told = match (context.leadership.check(), serde_json::to_value(object)) {
         (Ok(()), Ok(value)) => {
             let generation = object.meta().generation.unwrap_or_default();
-            let status = panicked_status(value, &note.message, (generation, Timestamp::now()));
+            let status = panicked_status(value, &note.message, (generation, (context.clock)()));
             record::status(&context.client, object, None, &status).await.map(drop)
         }
         (Err(_), _) | (_, Err(_)) => return,
