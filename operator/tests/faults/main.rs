@@ -1,7 +1,8 @@
 //! The operator's own reconciliations against a strict API server in memory, with a fault at every write.
 //!
-//! A story is told once undisturbed. Then it is told again for every write and every fault, and for every list that
-//! shows the past: it must come to the same end, create and delete the same objects as often, and never let users down.
+//! A story is told once undisturbed. Then each of its acts is played again for every write and every fault, and for
+//! every list that shows the past. It must come to the same end, create and delete the same objects as often, and never
+//! let users down.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
@@ -15,12 +16,65 @@ mod story;
 mod users;
 
 use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
 
-use story::{Act, tell};
+use story::{Act, Played, tell};
+
+fn prompt(words: &str) -> Act {
+    Act::Edit(json!({"agent": {"systemPrompt": words}}))
+}
+
+/// All at once: each edit takes over once its pods are ready, or never does.
+fn blue_green() -> Vec<Act> {
+    let minutes = |minutes: i64| Act::Wait(minutes * 60);
+    let broken = prompt(cluster::BROKEN);
+    vec![Act::Create, prompt("Think."), broken, minutes(12), prompt("Think twice."), Act::Delete, minutes(8 * 24 * 60)]
+}
+
+/// Step by step, judged by what users meet: one canary takes over, a slower one is rolled back.
+fn canary() -> Vec<Act> {
+    let rollout = json!({
+        "traffic": {"type": "GatewayAPI", "gatewayAPI": {"parentRefs": [{"name": "agents"}]}},
+        "steps": [{"weight": 50, "minSoak": "1m", "maxSoak": "30m"}], "judge": {"warmUp": "0s"},
+    });
+    let routed = Act::Edit(json!({"rollout": rollout, "serving": {"replicas": 2}}));
+    vec![Act::Create, routed, prompt("Think."), prompt(users::SLOW), Act::Delete]
+}
+
+/// Stages and violations after each act.
+fn seen(told: &[Played]) -> (Vec<String>, Vec<String>) {
+    let stages = told.iter().map(|played| story::stages(&played.end).join(" ")).collect();
+    (stages, told.iter().flat_map(|played| played.violations.clone()).collect())
+}
 
 #[tokio::test]
-async fn an_agent_is_created_and_becomes_ready() {
-    let told = tell(&[Act::Create], None).await;
-    assert_eq!(told.violations, Vec::<String>::new());
-    assert_eq!(story::stages(&told.ends[0]), ["Serving"]);
+async fn an_agent_is_promoted_all_at_once_refused_and_deleted_without_a_trace() {
+    let started = std::time::Instant::now();
+    let told = tell(&blue_green()).await;
+    let (stages, violations) = seen(&told);
+    for played in &told { eprintln!("{} writes {} lists {}", played.writes.len(), played.lists, played.end.objects.len()); }
+    eprintln!("{:?}", started.elapsed());
+    let left: Vec<String> = told.last().unwrap().end.objects.keys().map(|key| format!("{} {}", key.kind.kind, key.name)).collect();
+    eprintln!("{left:?}");
+    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(stages, ["Serving", "Serving", "RolledBack", "RolledBack", "Serving", "", ""]);
+}
+
+#[tokio::test]
+async fn a_canary_takes_over_and_a_slower_one_is_rolled_back() {
+    let started = std::time::Instant::now();
+    let told = tell(&canary()).await;
+    let (stages, violations) = seen(&told);
+    for played in &told { eprintln!("{} writes {} lists {}", played.writes.len(), played.lists, played.end.objects.len()); }
+    eprintln!("{:?}", started.elapsed());
+    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(stages, ["Serving", "Serving", "Serving", "RolledBack", ""]);
+}
+
+#[tokio::test]
+async fn no_fault_of_a_creation_changes_what_becomes_of_it() {
+    let started = std::time::Instant::now();
+    let findings = plans::try_all(&[Act::Create]).await;
+    eprintln!("{} plans {:?}\n{}", findings.plans, started.elapsed(), findings.lines());
+    assert!(findings.wrong.is_empty());
 }

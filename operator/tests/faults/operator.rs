@@ -66,8 +66,8 @@ pub enum Looked {
 }
 
 impl Operator {
-    /// Starts it; it leads from then on.
-    pub async fn start(server: &ApiServer, settings: &Arc<Settings>) -> Self {
+    /// Starts it; it leads from then on. For all pods somebody answers at this address.
+    pub async fn start(server: &ApiServer, settings: &Arc<Settings>, pods: &str) -> Self {
         let client = server.client();
         let leadership = Leadership::default();
         let candidate =
@@ -84,7 +84,7 @@ impl Operator {
             recorder: Recorder::new(client.clone(), reporter),
             reader: Reader::new(client.clone()),
             client,
-            http: reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap(),
+            http: reqwest::Client::builder().proxy(reqwest::Proxy::http(pods).unwrap()).tls_certs_only([]).build().unwrap(),
             prometheus: None,
             settings: settings.clone(),
             leadership,

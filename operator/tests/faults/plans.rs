@@ -1,51 +1,58 @@
 //! Every fault of a story, one after the other, and what differs from the story without it.
+//!
+//! A fault is played in its act alone: where the act comes to the end that it has without the fault, the next one
+//! begins where it always begins.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     api::fault::{FAULTS, Lying, Plan, Site},
     end,
-    story::{Act, Told, tell},
+    story::{Act, Played, Scene, tell},
 };
 
 /// What was tried, and what was found.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Plans, each told once.
+    /// Plans, each played once.
     pub plans: usize,
     /// What is wrong, by plan.
     pub wrong: BTreeMap<String, Vec<String>>,
 }
 
+/// Lines that are shown of a plan.
+const SHOWN: usize = 8;
+
 impl Findings {
     /// The findings as lines, the first few of each plan.
     pub fn lines(&self) -> String {
         self.wrong.iter().fold(String::new(), |mut text, (plan, wrong)| {
-            let more = wrong.len().saturating_sub(8);
-            let first: Vec<&str> = wrong.iter().take(8).map(String::as_str).collect();
+            let more = wrong.len().saturating_sub(SHOWN);
+            let first: Vec<&str> = wrong.iter().take(SHOWN).map(String::as_str).collect();
             write!(text, "{plan}:\n  {}\n  ({more} more)\n", first.join("\n  ")).unwrap();
             text
         })
     }
 }
 
-/// Tells a story with each fault of each of its writes and lists.
+/// Plays each act of a story with each fault of each of its writes, and with each list that shows the past.
 pub async fn try_all(acts: &[Act]) -> Findings {
-    let reference = tell(acts, None).await;
     let mut findings = Findings::default();
-    for (at, site) in reference.writes.iter().enumerate() {
-        for fault in FAULTS {
-            let name = format!("{fault:?} at write {at}, {}", described(site));
-            findings.add(name, &reference, &tell(acts, Some(Plan::Write(at, fault))).await);
+    let mut scene = Scene::first();
+    for (at, (act, reference)) in acts.iter().zip(tell(acts).await).enumerate() {
+        for (plan, name) in plans(&reference) {
+            let played = scene.play(act, Some(plan)).await;
+            findings.add(format!("act {at}: {name}"), &reference, &played);
         }
-    }
-    for at in 0..reference.lists {
-        for lying in [Lying::OneBehind, Lying::FarBehind] {
-            let name = format!("{lying:?} at list {at}");
-            findings.add(name, &reference, &tell(acts, Some(Plan::List(at, lying))).await);
-        }
+        scene = reference.after;
     }
     findings
+}
+
+fn plans(reference: &Played) -> Vec<(Plan, String)> {
+    let of_write = |(at, site)| FAULTS.map(|fault| (Plan::Write(at, fault), format!("{fault:?} at write {at}, {}", described(site))));
+    let of_list = |at| [Lying::OneBehind, Lying::FarBehind].map(|lying| (Plan::List(at, lying), format!("{lying:?} at list {at}")));
+    reference.writes.iter().enumerate().flat_map(of_write).chain((0..reference.lists).flat_map(of_list)).collect()
 }
 
 fn described(site: &Site) -> String {
@@ -54,20 +61,17 @@ fn described(site: &Site) -> String {
 }
 
 impl Findings {
-    fn add(&mut self, plan: String, reference: &Told, told: &Told) {
+    fn add(&mut self, plan: String, reference: &Played, played: &Played) {
         self.plans += 1;
-        let mut wrong = told.violations.clone();
-        for (act, (expected, found)) in reference.ends.iter().zip(&told.ends).enumerate() {
-            let lines = end::differences(expected, found);
-            wrong.extend(lines.into_iter().map(|line| format!("after act {act}: {line}")));
-        }
-        for (what, times) in &told.commits {
+        let mut wrong = played.violations.clone();
+        wrong.extend(end::differences(&reference.end, &played.end));
+        for (what, times) in &played.commits {
             let expected = reference.commits.get(what).copied().unwrap_or_default();
             if *times != expected {
                 wrong.push(format!("{:?} {} {}: {times} times, not {expected}", what.0, what.1.kind.kind, what.1.name));
             }
         }
-        for (what, times) in reference.commits.iter().filter(|(what, _)| !told.commits.contains_key(*what)) {
+        for (what, times) in reference.commits.iter().filter(|(what, _)| !played.commits.contains_key(*what)) {
             wrong.push(format!("{:?} {} {}: never, not {times} times", what.0, what.1.kind.kind, what.1.name));
         }
         if !wrong.is_empty() {

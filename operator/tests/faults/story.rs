@@ -13,11 +13,12 @@ use crate::{
         fault::{Plan, Site},
         kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS, SERVICES},
         request::Asked,
-        store::{Change, Happened, Key, Writer},
+        store::{Change, Happened, Key, Store, Writer},
     },
     cluster,
     end::{self, End},
     operator::{self, Looked, Operator},
+    users::{Users, WINDOW},
 };
 
 /// Namespace and name of the agent of every story.
@@ -25,11 +26,13 @@ pub const NAMESPACE: &str = "team";
 pub const AGENT: &str = "support";
 
 /// Seconds between two looks of the operator's.
-const LOOK: i64 = 5;
+const LOOK: i64 = WINDOW;
+/// Seconds of which pods remember what users sent.
+const MOST_SECONDS_OF_USERS: i64 = 3_600;
 /// Longer than anything waits but for a deadline.
 const WAIT: i64 = 65;
 /// Looks after which a story must have come to rest.
-const MOST_LOOKS: usize = 150;
+const MOST_LOOKS: usize = 250;
 
 /// What a person does.
 #[derive(Debug, Clone)]
@@ -44,11 +47,20 @@ pub enum Act {
     Wait(i64),
 }
 
-/// What became of a story.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    /// What is there at the end of each act.
-    pub ends: Vec<End>,
+/// Everything between two acts.
+#[derive(Clone)]
+pub struct Scene {
+    store: Store,
+    now: Timestamp,
+    /// Whether the agent has been ready, and nobody has deleted it.
+    was_ready: bool,
+    users: Users,
+}
+
+/// What became of an act.
+pub struct Played {
+    /// What is there at the end.
+    pub end: End,
     /// Objects that the operator created and deleted, and how often.
     pub commits: BTreeMap<(Happened, Key), usize>,
     /// What must never be, and was.
@@ -57,14 +69,17 @@ pub struct Told {
     pub writes: Vec<Site>,
     /// Lists that were asked for.
     pub lists: usize,
+    /// Where the next act begins.
+    pub after: Scene,
 }
 
 /// A cluster with the operator in it.
-pub struct World {
+struct World {
     server: ApiServer,
     settings: Arc<Settings>,
     operator: Operator,
-    /// Whether the agent has been ready, and nobody has deleted it.
+    pods: String,
+    users: Users,
     was_ready: bool,
     violations: Vec<String>,
 }
@@ -88,36 +103,56 @@ pub fn agent() -> Value {
     })
 }
 
-/// Tells a story, with a fault in it.
-pub async fn tell(acts: &[Act], plan: Option<Plan>) -> Told {
-    operator::set_now("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap());
-    let server = ApiServer::new(operator::now);
-    server.state().faults.plan = plan;
-    let settings = settings();
-    let operator = Operator::start(&server, &settings).await;
-    let mut world = World { server, settings, operator, was_ready: false, violations: Vec::new() };
-    let mut ends = Vec::new();
-    for act in acts {
+impl Scene {
+    /// An empty cluster.
+    pub fn first() -> Self {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        Self { store: Store::default(), now, was_ready: false, users: Users::default() }
+    }
+
+    /// Plays an act with a fault in it, by an operator that has just started, until everything has come to rest.
+    pub async fn play(&self, act: &Act, plan: Option<Plan>) -> Played {
+        operator::set_now(self.now);
+        let (server, settings, users) = (ApiServer::new(operator::now), settings(), self.users.fork());
+        let pods = users.answer().await;
+        server.state().store = self.store.clone();
+        let operator = Operator::start(&server, &settings, &pods).await;
+        server.state().faults.plan = plan;
+        let (was_ready, violations) = (self.was_ready, Vec::new());
+        let mut world = World { server, settings, operator, pods, users, was_ready, violations };
         world.act(act);
         world.rest().await;
-        ends.push(end::of(&world.server.state().store));
+        world.played(self.store.changes.len())
     }
-    world.told(ends)
+}
+
+/// Plays the acts of a story one after the other, without any fault.
+pub async fn tell(acts: &[Act]) -> Vec<Played> {
+    let mut told: Vec<Played> = Vec::new();
+    for act in acts {
+        let scene = told.last().map_or_else(Scene::first, |played| played.after.clone());
+        told.push(scene.play(act, None).await);
+    }
+    told
 }
 
 impl World {
-    fn told(mut self, ends: Vec<End>) -> Told {
+    fn played(self, before: usize) -> Played {
+        let mut violations = self.violations;
         let state = self.server.state();
         let mut commits: BTreeMap<(Happened, Key), usize> = BTreeMap::new();
-        let own = state.store.changes.iter().filter(|change| change.writer == Writer::Client && is_of_story(change));
+        let news = state.store.changes.iter().skip(before);
+        let own = news.filter(|change| change.writer == Writer::Client && is_of_story(change));
         for change in own.filter(|change| change.happened != Happened::Modified) {
             *commits.entry((change.happened, change.key.clone())).or_default() += 1;
         }
         let faults = &state.faults;
-        self.violations.extend(faults.careless.iter().map(|site| format!("deletes without a precondition: {site:?}")));
-        self.violations.extend(faults.invalid.iter().map(|refused| format!("asks for the impossible: {refused}")));
+        violations.extend(faults.careless.iter().map(|site| format!("deletes without a precondition: {site:?}")));
+        violations.extend(faults.invalid.iter().map(|refused| format!("asks for the impossible: {refused}")));
         let (writes, lists) = (faults.writes.clone(), faults.lists);
-        Told { ends, commits, violations: self.violations, writes, lists }
+        let store = state.store.clone();
+        let after = Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users };
+        Played { end: end::of(&after.store), commits, violations, writes, lists, after }
     }
 
     /// What a person asks for, as `kubectl` does.
@@ -132,7 +167,7 @@ impl World {
                 self.was_ready = false;
                 (Method::DELETE, object, "application/json", json!({"propagationPolicy": "Background"}))
             }
-            Act::Wait(seconds) => return operator::pass(*seconds),
+            Act::Wait(seconds) => return self.pass(*seconds),
         };
         let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
@@ -146,12 +181,20 @@ impl World {
         for _ in 0..MOST_LOOKS {
             quiet = if self.round().await { 0 } else { quiet + 1 };
             match quiet {
-                0 => operator::pass(LOOK),
-                1 | 2 => operator::pass(WAIT),
+                0 => self.pass(LOOK),
+                1 | 2 => self.pass(WAIT),
                 _ => return,
             }
         }
         self.violations.push(format!("no rest after {MOST_LOOKS} looks"));
+    }
+
+    /// Lets time pass, in which users send.
+    fn pass(&self, seconds: i64) {
+        let from = operator::now().as_second();
+        let of_users = seconds.min(MOST_SECONDS_OF_USERS);
+        self.users.send(&self.server.state().store, from + seconds - of_users, from + seconds);
+        operator::pass(seconds);
     }
 
     /// A look of the operator's and a step of the cluster's. Says whether anything happened.
@@ -159,7 +202,7 @@ impl World {
         let before = self.news();
         let looked = self.operator.look(&self.server).await;
         if looked == Looked::Crashed {
-            self.operator = Operator::start(&self.server, &self.settings).await;
+            self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
         }
         self.check();
         cluster::step(&mut self.server.state());

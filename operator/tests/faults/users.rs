@@ -21,6 +21,8 @@ use crate::{
 /// The word in a prompt by which the runs of its revision take twice as long.
 pub const SLOW: &str = "SLOW";
 
+/// Windows that a pod remembers: an hour.
+const KEPT: usize = 360;
 /// Runs in ten seconds.
 const RUNS: u64 = 400;
 
@@ -29,6 +31,11 @@ const RUNS: u64 = 400;
 pub struct Users(Arc<Mutex<BTreeMap<String, Evidence>>>);
 
 impl Users {
+    /// The same counts, which go their own way from here.
+    pub fn fork(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
+
     /// Answers for all pods, as a proxy. Gives its address.
     pub async fn answer(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -64,6 +71,8 @@ impl Users {
                 windows: Vec::new(),
             });
             evidence.windows.push(window(id, runs, slowdown));
+            let old = evidence.windows.len().saturating_sub(KEPT);
+            evidence.windows.drain(..old);
         }
     }
 }

@@ -104,12 +104,6 @@ impl State {
         (self.clock)()
     }
 
-    /// The store, for a writer of the cluster's own.
-    pub fn write(&mut self) -> Write<'_> {
-        let now = self.now();
-        Write { store: &mut self.store, now, writer: Writer::Cluster }
-    }
-
     /// Answers a request, with the fault that is planned for it.
     fn outcome(&mut self, asked: &Asked) -> Outcome {
         // The lease of the leader is renewed in time, and not as part of any story.

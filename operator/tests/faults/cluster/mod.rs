@@ -13,7 +13,7 @@ use slipway_crds::identity::content_hash;
 
 use crate::api::{
     State,
-    kinds::{CLAIMS, DEPLOYMENTS, JOBS, Kind, PODS, ROUTES},
+    kinds::{CLAIMS, JOBS, Kind, PODS, ROUTES},
     store::{Key, Store, Writer, is_going},
     write::seconds,
 };
@@ -135,9 +135,4 @@ pub fn ready_pods(store: &Store, selector: &Value) -> usize {
         wanted.all(|(key, value)| pod["metadata"]["labels"][key] == *value)
     };
     store.of_kind(PODS).filter(|(_, pod)| has_labels(pod) && !is_going(pod) && kubelet::is_ready(pod)).count()
-}
-
-/// Deployments by name.
-pub fn deployments(store: &Store) -> Vec<String> {
-    store.of_kind(DEPLOYMENTS).map(|(key, _)| key.name.clone()).collect()
 }
