@@ -110,7 +110,7 @@ impl ReconcileError {
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed
 /// ends there. Children are applied in the order of the plan; nothing is removed before all of them are there.
-/// A refused one is a condition until a plan has been carried out to its end.
+/// A refused one is a condition until a plan has been carried out to its end, and nothing becomes ready before that.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -128,7 +128,7 @@ where
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
     context.leadership.check().map_err(ReconcileError::Leadership)?;
-    let first = refusal::kept(observed, &status);
+    let first = refusal::not_yet_ready(observed, refusal::kept(observed, &status));
     let written = record::status(&context.client, object, observed, &first).await.map_err(ReconcileError::Record)?;
     let recorded = written.as_ref().unwrap_or(object);
     if let Some(field) = written.as_ref().and_then(|written| record::lost(&first, written)) {
