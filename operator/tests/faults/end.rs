@@ -32,15 +32,13 @@ pub fn of(store: &Store) -> End {
 }
 
 /// Members that tell when and how often, and not what.
-const MASKED: [&str; 7] =
-    ["uid", "resourceVersion", "creationTimestamp", "time", "clusterIP", "clusterIPs", "buildMilliseconds"];
+const MASKED: [&str; 2] = ["resourceVersion", "buildMilliseconds"];
 
 fn masked(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             let mask = |(name, value): (&String, &Value)| {
-                let is_masked = MASKED.contains(&name.as_str()) || name.ends_with("/controller-uid");
-                (name.clone(), if is_masked { json!("...") } else { masked(value) })
+                (name.clone(), if MASKED.contains(&name.as_str()) { json!("...") } else { masked(value) })
             };
             Value::Object(members.iter().map(mask).collect())
         }

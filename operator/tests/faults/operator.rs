@@ -97,6 +97,11 @@ impl Operator {
         Self { context: Arc::new(context), lease }
     }
 
+    /// What it knows of a namespace is old: its own clock for that does not follow the test's.
+    pub fn forget(&self, namespace: &str) {
+        self.context.neighbours.forget(namespace);
+    }
+
     /// Reconciles everything that there is, once.
     pub async fn look(&self, server: &ApiServer) -> Looked {
         let crash = server.state().faults.crash.clone();

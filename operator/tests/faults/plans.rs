@@ -1,14 +1,19 @@
 //! Every fault of a story, one after the other, and what differs from the story without it.
 //!
-//! A fault is played in its act alone: where the act comes to the end that it has without the fault, the next one
-//! begins where it always begins.
+//! A fault is played from the look in which it strikes, with an operator that has just started. It is played to the
+//! end of its act, or to a moment that the act has without the fault, at least two looks later: from there on the same
+//! happens. Moments are alike when nothing differs but times and versions.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use crate::{
     api::fault::{FAULTS, Lying, Plan, Site},
     end,
-    story::{Act, Played, Scene, tell},
+    story::{Act, Commits, Continued, Played, Round, tell},
+    world::since,
 };
 
 /// What was tried, and what was found.
@@ -35,24 +40,41 @@ impl Findings {
     }
 }
 
-/// Plays each act of a story with each fault of each of its writes, and with each list that shows the past.
-pub async fn try_all(acts: &[Act]) -> Findings {
+/// Plays each act of a story, from one on, with each fault of each of its writes, and with each list that shows the
+/// past.
+pub async fn try_all(acts: &[Act], from: usize) -> Findings {
     let mut findings = Findings::default();
-    let mut scene = Scene::first();
-    for (at, (act, reference)) in acts.iter().zip(tell(acts).await).enumerate() {
-        for (plan, name) in plans(&reference) {
-            let played = scene.play(act, Some(plan)).await;
-            findings.add(format!("act {at}: {name}"), &reference, &played);
+    for (at, reference) in tell(acts).await.iter().enumerate().skip(from) {
+        for (plan, name) in plans(reference) {
+            findings.add(format!("act {at}: {name}"), reference, plan).await;
         }
-        scene = reference.after;
     }
     findings
 }
 
 fn plans(reference: &Played) -> Vec<(Plan, String)> {
-    let of_write = |(at, site)| FAULTS.map(|fault| (Plan::Write(at, fault), format!("{fault:?} at write {at}, {}", described(site))));
-    let of_list = |at| [Lying::OneBehind, Lying::FarBehind].map(|lying| (Plan::List(at, lying), format!("{lying:?} at list {at}")));
+    let of_write = |(at, site)| {
+        FAULTS.map(|fault| (Plan::Write(at, fault), format!("{fault:?} at write {at}, {}", described(site))))
+    };
+    let of_list = |at| {
+        [Lying::OneBehind, Lying::FarBehind].map(|lying| (Plan::List(at, lying), format!("{lying:?} at list {at}")))
+    };
     reference.writes.iter().enumerate().flat_map(of_write).chain((0..reference.lists).flat_map(of_list)).collect()
+}
+
+/// The round in which a fault strikes, and the plan as it is counted from there.
+fn start(reference: &Played, plan: Plan) -> (usize, Plan) {
+    let last = |is_before: &dyn Fn(&Round) -> bool| reference.rounds.iter().rposition(is_before).unwrap_or_default();
+    match plan {
+        Plan::Write(at, fault) => {
+            let from = last(&|round| round.writes <= at);
+            (from, Plan::Write(at - reference.rounds[from].writes, fault))
+        }
+        Plan::List(at, lying) => {
+            let from = last(&|round| round.lists <= at);
+            (from, Plan::List(at - reference.rounds[from].lists, lying))
+        }
+    }
 }
 
 fn described(site: &Site) -> String {
@@ -61,21 +83,32 @@ fn described(site: &Site) -> String {
 }
 
 impl Findings {
-    fn add(&mut self, plan: String, reference: &Played, played: &Played) {
+    async fn add(&mut self, name: String, reference: &Played, plan: Plan) {
         self.plans += 1;
-        let mut wrong = played.violations.clone();
-        wrong.extend(end::differences(&reference.end, &played.end));
-        for (what, times) in &played.commits {
-            let expected = reference.commits.get(what).copied().unwrap_or_default();
-            if *times != expected {
-                wrong.push(format!("{:?} {} {}: {times} times, not {expected}", what.0, what.1.kind.kind, what.1.name));
-            }
-        }
-        for (what, times) in reference.commits.iter().filter(|(what, _)| !played.commits.contains_key(*what)) {
-            wrong.push(format!("{:?} {} {}: never, not {times} times", what.0, what.1.kind.kind, what.1.name));
+        let (from, plan) = start(reference, plan);
+        let begun = &reference.rounds[from];
+        let Continued { rejoined, played } = begun.scene.go_on(plan, (reference, from)).await;
+        let mut wrong = played.violations;
+        if rejoined.is_none() {
+            wrong.extend(end::differences(&reference.end, &played.end));
+            wrong.extend(differences(&since(&reference.commits, &begun.commits), &played.commits));
         }
         if !wrong.is_empty() {
-            self.wrong.insert(plan, wrong);
+            self.wrong.insert(name, wrong);
         }
     }
+}
+
+/// Lines that say what was created and deleted more often, or less.
+fn differences(expected: &Commits, found: &Commits) -> Vec<String> {
+    let times = |commits: &Commits, what| commits.get(what).copied().unwrap_or_default();
+    let all: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
+    let differ = all.into_iter().filter(|what| times(expected, what) != times(found, what));
+    differ
+        .map(|what| {
+            let (happened, key) = what;
+            let (found, expected) = (times(found, what), times(expected, what));
+            format!("{happened:?} {} {}: {found} times, not {expected}", key.kind.kind, key.name)
+        })
+        .collect()
 }

@@ -28,7 +28,7 @@ const RUNS: u64 = 400;
 
 /// What each pod counted, by its address.
 #[derive(Clone, Default)]
-pub struct Users(Arc<Mutex<BTreeMap<String, Evidence>>>);
+pub struct Users(Arc<Mutex<BTreeMap<String, Arc<Evidence>>>>);
 
 impl Users {
     /// The same counts, which go their own way from here.
@@ -63,13 +63,14 @@ impl Users {
         let mut counted = self.0.lock().unwrap();
         for (key, pod) in pods {
             let address = pod["status"]["podIP"].as_str().unwrap().to_owned();
-            let evidence = counted.entry(address).or_insert_with(|| Evidence {
+            let evidence = counted.entry(address).or_insert_with(|| Arc::new(Evidence {
                 version: 1,
                 revision: revision.to_owned(),
                 pod: key.name.clone(),
                 started_at: pod["metadata"]["creationTimestamp"].as_str().unwrap().to_owned(),
                 windows: Vec::new(),
-            });
+            }));
+            let evidence = Arc::make_mut(evidence);
             evidence.windows.push(window(id, runs, slowdown));
             let old = evidence.windows.len().saturating_sub(KEPT);
             evidence.windows.drain(..old);
@@ -80,7 +81,7 @@ impl Users {
 async fn evidence(State(users): State<Users>, uri: Uri) -> Result<Json<Evidence>, StatusCode> {
     let counted = users.0.lock().unwrap();
     let found = uri.host().and_then(|host| counted.get(host).cloned());
-    found.map(Json).ok_or(StatusCode::NOT_FOUND)
+    found.map(|evidence| Json(Arc::unwrap_or_clone(evidence))).ok_or(StatusCode::NOT_FOUND)
 }
 
 fn serves(pod: &Value, revision: &str) -> bool {

@@ -35,7 +35,8 @@ fn fill(object: &mut Value, defaults: Value) {
 }
 
 fn service(spec: &mut Value, uid: &str) {
-    let address = format!("10.96.0.{}", uid.trim_start_matches(|c: char| !c.is_ascii_digit()).len() % 250);
+    let part = |at: usize| u8::from_str_radix(&uid[at..at + 2], 16).unwrap();
+    let address = format!("10.96.{}.{}", part(0), part(2));
     fill(
         spec,
         json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "sessionAffinity": "None",

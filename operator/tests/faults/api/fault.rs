@@ -122,6 +122,8 @@ pub struct Faults {
     pub careless: Vec<Site>,
     /// Writes that the server refused as invalid.
     pub invalid: Vec<String>,
+    /// Whether the planned fault has happened.
+    pub has_struck: bool,
     /// The operator is to end.
     pub crash: Arc<Notify>,
 }
@@ -136,7 +138,10 @@ impl Faults {
         }
         self.writes.push(site);
         match self.plan {
-            Some(Plan::Write(planned, name)) if planned == at => Some(name.of(asked)),
+            Some(Plan::Write(planned, name)) if planned == at => {
+                self.has_struck = true;
+                Some(name.of(asked))
+            }
             _ => None,
         }
     }
@@ -146,7 +151,10 @@ impl Faults {
         let Target::Collection(..) = asked.target else { return None };
         self.lists += 1;
         match self.plan {
-            Some(Plan::List(planned, lying)) if planned + 1 == self.lists => Some(lying),
+            Some(Plan::List(planned, lying)) if planned + 1 == self.lists => {
+                self.has_struck = true;
+                Some(lying)
+            }
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
+use slipway_crds::identity::content_hash;
 
 use super::kinds::Kind;
 
@@ -51,7 +52,8 @@ pub struct Change {
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     version: u64,
-    uids: u64,
+    /// How often there has been an object here.
+    lives: BTreeMap<Key, u64>,
     objects: BTreeMap<Key, Arc<Value>>,
     pub changes: Vec<Change>,
     forgotten: u64,
@@ -85,9 +87,14 @@ impl Store {
         self.objects.iter().filter(move |(key, _)| key.kind == kind)
     }
 
-    pub fn next_uid(&mut self) -> String {
-        self.uids += 1;
-        format!("00000000-0000-4000-8000-{:012}", self.uids)
+    /// The UID of a new object. It tells one life of an object from the next, and is the same in every telling of a
+    /// story.
+    pub fn next_uid(&mut self, key: &Key) -> String {
+        let lives = self.lives.entry(key.clone()).or_default();
+        *lives += 1;
+        let hash = content_hash(&(key.kind.plural, key.kind.group, &key.namespace, &key.name, *lives)).unwrap();
+        let digits = hash.as_str();
+        format!("{}-{}-4{}-8{}-{}", &digits[..8], &digits[8..12], &digits[12..15], &digits[15..18], &digits[18..30])
     }
 
     /// Keeps an object. One that is going and held by nobody goes.

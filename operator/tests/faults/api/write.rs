@@ -44,7 +44,7 @@ impl Write<'_> {
 
     fn create_as(&mut self, key: &Key, object: Value, manager: Manager<'_>) -> Result<Value, Refusal> {
         let mut object = read(key, object)?;
-        let uid = self.store.next_uid();
+        let uid = self.store.next_uid(key);
         check_place(key, &object)?;
         if object["metadata"].get("resourceVersion").is_some() {
             return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));

@@ -71,7 +71,7 @@ fn pods_of(store: &Store, owner: &Value) -> Vec<(Key, Arc<Value>)> {
 /// A pod of a controller's template.
 fn create_pod(store: &mut Store, (key, object): (&Key, &Value), name: &str, now: &str) {
     let template = &object["spec"]["template"];
-    let uid = store.next_uid();
+    let uid = store.next_uid(&Key::new(PODS, &key.namespace, name));
     let mut metadata = template["metadata"].clone();
     metadata["name"] = json!(name);
     metadata["namespace"] = json!(key.namespace);
