@@ -10,7 +10,7 @@ use crate::{
         kinds::PODS,
         store::{Key, Store},
     },
-    story::BESIDE,
+    story::{AGENT, BESIDE, stages},
 };
 
 /// Objects by their place; of pods, how many there are of each template.
@@ -64,6 +64,16 @@ pub fn differences(expected: &End, found: &End) -> Vec<String> {
         lines.push(format!("pods: {:?}, not {:?}", found.pods, expected.pods));
     }
     lines
+}
+
+/// What users or operators would miss, of all that differs: how far the agents are, and pods.
+pub fn harm(expected: &End, found: &End) -> Vec<String> {
+    let seen = |end: &End| {
+        let serving = end.pods.iter().filter(|(of, _)| of.starts_with(AGENT));
+        (stages(end), serving.map(|(_, pods)| *pods).collect::<Vec<_>>())
+    };
+    let (expected, found) = (seen(expected), seen(found));
+    if expected == found { Vec::new() } else { vec![format!("stages and pods: {found:?}, not {expected:?}")] }
 }
 
 fn compare(path: &str, expected: &Value, found: &Value, lines: &mut Vec<String>) {

@@ -11,8 +11,9 @@ use std::{
 
 use crate::{
     api::fault::{FAULTS, Lying, Plan, Site},
+    bugs::Bug,
     end,
-    story::{Act, Commits, Continued, Played, Round, tell},
+    story::{Act, Commits, Continued, Played, Round, tell_with},
     world::since,
 };
 
@@ -43,8 +44,13 @@ impl Findings {
 /// Plays each act of a story, from one on, with each fault of each of its writes, and with each list that shows the
 /// past.
 pub async fn try_all(acts: &[Act], from: usize) -> Findings {
+    try_all_with(acts, from, None).await
+}
+
+/// The same of an operator with a defect.
+pub async fn try_all_with(acts: &[Act], from: usize, bug: Option<Bug>) -> Findings {
     let mut findings = Findings::default();
-    for (at, reference) in tell(acts).await.iter().enumerate().skip(from) {
+    for (at, reference) in tell_with(acts, bug).await.iter().enumerate().skip(from) {
         for (plan, name) in plans(reference) {
             findings.add(format!("act {at}: {name}"), reference, plan).await;
         }
@@ -89,9 +95,14 @@ impl Findings {
         let begun = &reference.rounds[from];
         let Continued { rejoined, played } = begun.scene.go_on(plan, (reference, from)).await;
         let mut wrong = played.violations;
-        if rejoined.is_none() {
-            wrong.extend(end::differences(&reference.end, &played.end));
-            wrong.extend(differences(&since(&reference.commits, &begun.commits), &played.commits));
+        match plan {
+            _ if rejoined.is_some() => {}
+            // No server shows so old a state to those who ask for the present: nothing is to be harmed by it.
+            Plan::List(_, Lying::FarBehind) => wrong.extend(end::harm(&reference.end, &played.end)),
+            Plan::Write(..) | Plan::List(_, Lying::OneBehind) => {
+                wrong.extend(end::differences(&reference.end, &played.end));
+                wrong.extend(differences(&since(&reference.commits, &begun.commits), &played.commits));
+            }
         }
         if !wrong.is_empty() {
             self.wrong.insert(name, wrong);

@@ -11,6 +11,7 @@ use crate::{
         kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
         store::{Happened, Key, Store},
     },
+    bugs::Bug,
     end::End,
     users::Users,
     world::World,
@@ -41,6 +42,8 @@ pub struct Scene {
     /// Whether the agent has been ready, and nobody has deleted it.
     pub was_ready: bool,
     pub users: Users,
+    /// A defect of the operator's.
+    pub bug: Option<Bug>,
 }
 
 /// What became of an act.
@@ -90,9 +93,9 @@ pub fn agent() -> Value {
 
 impl Scene {
     /// An empty cluster.
-    pub fn first() -> Self {
+    pub fn first(bug: Option<Bug>) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        Self { store: Store::default(), now, was_ready: false, users: Users::default() }
+        Self { store: Store::default(), now, was_ready: false, users: Users::default(), bug }
     }
 
     /// Plays an act by an operator that has just started, until everything has come to rest.
@@ -121,9 +124,14 @@ pub struct Continued {
 
 /// Plays the acts of a story one after the other, without any fault.
 pub async fn tell(acts: &[Act]) -> Vec<Played> {
+    tell_with(acts, None).await
+}
+
+/// The same by an operator with a defect.
+pub async fn tell_with(acts: &[Act], bug: Option<Bug>) -> Vec<Played> {
     let mut told: Vec<Played> = Vec::new();
     for act in acts {
-        let scene = told.last().map_or_else(Scene::first, |played| played.after.clone());
+        let scene = told.last().map_or_else(|| Scene::first(bug), |played| played.after.clone());
         told.push(scene.play(act).await);
     }
     told

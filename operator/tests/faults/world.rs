@@ -27,6 +27,10 @@ const LOOK: i64 = WINDOW;
 const MOST_SECONDS_OF_USERS: i64 = 3_600;
 /// Longer than anything waits but for a deadline.
 const WAIT: i64 = 65;
+/// Every act ends at such a time, so that what is done by the clock is done as often with a fault as without.
+const ACT: i64 = 4 * 3_600;
+/// Violations after which nobody wants to see more.
+const ENOUGH: usize = 20;
 /// Looks in a row without any news after which everything is at rest.
 const QUIET: usize = 3;
 /// Looks after which a story must have come to rest.
@@ -66,6 +70,7 @@ impl World {
         let (server, settings, users) = (ApiServer::new(operator::now), settings(), scene.users.fork());
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
+        server.state().bug = scene.bug;
         let operator = Operator::start(&server, &settings, &pods).await;
         server.state().faults.plan = plan;
         let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
@@ -85,8 +90,11 @@ impl World {
     }
 
     fn scene(&self) -> Scene {
-        let store = self.server.state().store.clone();
-        Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users.fork() }
+        let (store, bug) = {
+            let state = self.server.state();
+            (state.store.clone(), state.bug)
+        };
+        Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users.fork(), bug }
     }
 
     fn commits(&self) -> Commits {
@@ -120,10 +128,10 @@ impl World {
         answer.unwrap_or_else(|refusal| panic!("{key:?}: {}", refusal.message));
     }
 
-    /// Until nothing happens any more, however long one waits; or until it has gone on past a fault, to a moment that
+    /// Until nothing happens any more, however long one waits, and until the time at which acts end. Or until it has gone on past a fault, to a moment that
     /// the reference has after the round in which the fault was. Gives the round of that moment.
     pub async fn rest(&mut self, reference: Option<(&Played, usize)>) -> Option<usize> {
-        let mut quiet = 0;
+        let (mut quiet, mut is_on_time) = (0, false);
         for _ in 0..MOST_LOOKS {
             match reference {
                 None => self.remember(),
@@ -134,6 +142,9 @@ impl World {
                     }
                 }
             }
+            if self.violations.len() >= ENOUGH {
+                return None;
+            }
             let happened = self.round().await;
             quiet = if happened == Happening::Nothing { quiet + 1 } else { 0 };
             match happened {
@@ -141,7 +152,11 @@ impl World {
                 Happening::InTheCluster => self.pass(1),
                 Happening::InTheOperator => self.pass(LOOK),
                 Happening::Nothing if quiet < QUIET => self.pass(WAIT),
-                Happening::Nothing => return None,
+                Happening::Nothing if is_on_time => return None,
+                Happening::Nothing => {
+                    self.pass(until_next_act());
+                    (quiet, is_on_time) = (0, true);
+                }
             }
         }
         self.violations.push(format!("no rest after {MOST_LOOKS} looks"));
@@ -184,7 +199,7 @@ impl World {
 
     /// A look of the operator's and a step of the cluster's.
     async fn round(&mut self) -> Happening {
-        let before = self.news();
+        let (before, writes) = (self.news(), self.writes());
         let looked = self.operator.look(&self.server).await;
         if looked == Looked::Crashed {
             self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
@@ -196,7 +211,18 @@ impl World {
             return Happening::InTheCluster;
         }
         let is_at_rest = self.news() == before && looked == Looked::Through(Vec::new());
-        if is_at_rest { Happening::Nothing } else { Happening::InTheOperator }
+        if !is_at_rest {
+            return Happening::InTheOperator;
+        }
+        if self.writes() > writes {
+            self.violations.push("writes what is there already".to_owned());
+        }
+        Happening::Nothing
+    }
+
+    /// Writes that were asked for.
+    fn writes(&self) -> usize {
+        self.server.state().faults.writes.len()
     }
 
     /// How much has happened, but for the leader's lease.
@@ -225,6 +251,12 @@ impl World {
         let twice = identities.into_values().filter(|jobs| jobs.len() > 1);
         self.violations.extend(twice.map(|jobs| format!("Jobs for one task at once: {}", jobs.join(", "))));
     }
+}
+
+/// Seconds until the act ends, with an hour for those that take longer than others.
+fn until_next_act() -> i64 {
+    let earliest = operator::now().as_second() + 3_600;
+    earliest + (ACT - earliest.rem_euclid(ACT)) - operator::now().as_second()
 }
 
 fn condition(object: &Value, type_: &str) -> bool {

@@ -32,6 +32,8 @@ use slipway_operator::kube_io::deadline::DeadlineExceeded;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
+use crate::bugs::Bug;
+
 use self::{
     fault::{Fault, Faults, Lying},
     kinds::LEASES,
@@ -54,12 +56,14 @@ pub struct ApiServer {
 pub struct State {
     pub store: Store,
     pub faults: Faults,
+    /// A defect of the operator's.
+    pub bug: Option<Bug>,
     clock: fn() -> Timestamp,
 }
 
 impl ApiServer {
     pub fn new(clock: fn() -> Timestamp) -> Self {
-        let state = State { store: Store::default(), faults: Faults::default(), clock };
+        let state = State { store: Store::default(), faults: Faults::default(), bug: None, clock };
         Self { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
     }
 
@@ -104,8 +108,16 @@ impl State {
         (self.clock)()
     }
 
-    /// Answers a request, with the fault that is planned for it.
+    /// Answers a request, with the fault that is planned for it, of an operator with the defect that is planted.
     fn outcome(&mut self, asked: &Asked) -> Outcome {
+        let Some(bug) = self.bug.filter(|_| asked.is_write()) else { return self.outcome_of(asked) };
+        match bug.distort(asked, &mut self.store) {
+            Ok(asked) => self.outcome_of(&asked),
+            Err(answer) => Outcome::Answered(answer),
+        }
+    }
+
+    fn outcome_of(&mut self, asked: &Asked) -> Outcome {
         // The lease of the leader is renewed in time, and not as part of any story.
         if asked.subject().is_some_and(|key| key.kind == LEASES) {
             return Outcome::Answered(self.answer(asked, Writer::Client, None));

@@ -61,6 +61,10 @@ impl Asked {
         matches!(self.parameter(name), Some("true" | "1"))
     }
 
+    pub fn says_status(&self) -> bool {
+        matches!(&self.target, Target::Object(_, Some(part)) if part == "status")
+    }
+
     pub fn is_watch(&self) -> bool {
         self.method == Method::GET && self.says("watch")
     }
