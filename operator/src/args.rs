@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::Parser;
+use jiff::Timestamp;
 use kube::runtime::events::{Recorder, Reporter};
 use slipway_operator_core::notifications::decide::Policy;
 use thiserror::Error;
@@ -129,6 +130,7 @@ impl Args {
                 metrics,
                 neighbours: Neighbours::default(),
                 failures: FailureCounts::default(),
+                clock: Timestamp::now,
             };
             lead(Arc::new(context), &mut election, &shutdown).await
         } else {

@@ -62,6 +62,8 @@ pub struct Context {
     pub neighbours: Neighbours,
     /// Failures in a row, by object.
     pub failures: FailureCounts,
+    /// The time of day.
+    pub clock: fn() -> Timestamp,
 }
 
 /// Why a reconciliation came to no end.
@@ -108,7 +110,7 @@ impl ReconcileError {
 ///
 /// The status comes first, with the resource version that was observed: a decision on an object that has since changed
 /// ends there. Children are applied in the order of the plan; nothing is removed before all of them are there.
-/// A refused one is a condition until a plan has been carried out to its end.
+/// A refused one is a condition until a plan has been carried out to its end, and nothing becomes ready before that.
 ///
 /// # Errors
 /// At the first refusal; the next reconciliation starts over.
@@ -126,7 +128,7 @@ where
     let Plan { children, removals, status, notes, announcements, requeue } = plan;
     let namespace = object.namespace().unwrap_or_default();
     context.leadership.check().map_err(ReconcileError::Leadership)?;
-    let first = refusal::kept(observed, &status);
+    let first = refusal::not_yet_ready(observed, refusal::kept(observed, &status));
     let written = record::status(&context.client, object, observed, &first).await.map_err(ReconcileError::Record)?;
     let recorded = written.as_ref().unwrap_or(object);
     if let Some(field) = written.as_ref().and_then(|written| record::lost(&first, written)) {
@@ -168,7 +170,7 @@ where
 {
     let note = Note::warning(Reason::ApplyFailed, chain(error));
     let generation = object.meta().generation.unwrap_or_default();
-    let status = refusal::refused(written, note.message.clone(), (generation, Timestamp::now()));
+    let status = refusal::refused(written, note.message.clone(), (generation, (context.clock)()));
     let recorded = record::status(&context.client, object, Some(written), &status).await.map(drop);
     let published = record::events(&context.recorder, object, &[note]).await;
     if let Err(error) = recorded.and(published) {
@@ -202,7 +204,7 @@ where
     let told = match (context.leadership.check(), serde_json::to_value(object)) {
         (Ok(()), Ok(value)) => {
             let generation = object.meta().generation.unwrap_or_default();
-            let status = panicked_status(value, &note.message, (generation, Timestamp::now()));
+            let status = panicked_status(value, &note.message, (generation, (context.clock)()));
             record::status(&context.client, object, None, &status).await.map(drop)
         }
         (Err(_), _) | (_, Err(_)) => return,

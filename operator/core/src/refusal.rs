@@ -1,7 +1,8 @@
-//! A child that the API server refuses, as a condition of its owner. Pure.
+//! What a status says while its plan is being carried out, and of a child that the API server refuses. Pure.
 //!
 //! No planner knows of it: what a plan wants is refused when the plan is carried out. So it is laid over the planned
-//! status, and stays there until all that a plan wants has been accepted.
+//! status, and stays there until all that a plan wants has been accepted. Nor is anything ready before that: the
+//! Service that clients call may still lead nowhere.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -45,6 +46,21 @@ pub fn kept<S: Conditioned>(observed: Option<&S>, planned: &S) -> S {
         Some(refusal) => planned.clone().with_conditions(with(planned.conditions(), refusal.clone())),
         None => planned.clone(),
     }
+}
+
+/// The planned status as long as the children of its plan are not all there: what was not ready is not ready yet.
+pub fn not_yet_ready<S: Conditioned>(observed: Option<&S>, planned: S) -> S {
+    let find = |status: &S, condition: ConditionType| {
+        status.conditions().iter().find(|c| c.type_ == condition.as_str()).cloned()
+    };
+    let is_true = |condition: &Condition| condition.status == "True";
+    let was = |condition| observed.and_then(|observed| find(observed, condition));
+    let becomes_ready = find(&planned, ConditionType::Ready).as_ref().is_some_and(is_true);
+    let Some(unready) = was(ConditionType::Ready).filter(|ready| becomes_ready && !is_true(ready)) else { return planned };
+    let under_way = was(ConditionType::Reconciling).filter(|_| !is_stalled(&planned));
+    let held = [Some(unready), under_way].into_iter().flatten();
+    let conditions = held.fold(planned.conditions().to_vec(), |all, condition| with(&all, condition));
+    planned.with_conditions(conditions)
 }
 
 /// The status after a refusal in the API server's words. What has stopped for good stays stopped: both conditions are
@@ -116,6 +132,18 @@ mod tests {
         assert_eq!(kept(None, &planned), planned);
         let starting = condition(ConditionType::Reconciling, true, Reason::JobStarting, "");
         assert_eq!(kept(Some(&status(&[starting])), &planned), planned);
+    }
+
+    #[test]
+    fn nothing_becomes_ready_before_its_plan_has_been_carried_out() {
+        let unready = condition(ConditionType::Ready, false, Reason::RolloutProgressing, "1 of 2 pods is ready");
+        let starting = condition(ConditionType::Reconciling, true, Reason::RolloutProgressing, "1 of 2 pods is ready");
+        let planned = status(&[ready(), idle()]);
+        let observed = status(&[unready, starting]);
+        assert_eq!(not_yet_ready(Some(&observed), planned.clone()), observed);
+        assert_eq!(not_yet_ready(Some(&planned), planned.clone()), planned, "it is ready already");
+        assert_eq!(not_yet_ready(Some(&planned), observed.clone()), observed, "what is lost is told at once");
+        assert_eq!(not_yet_ready(None, planned.clone()), planned);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here and nowhere else.
+//! Reads everything that a decision on an AgentDeployment needs. Reads IO; the clock is read here, once a look.
 
 mod budgets;
 mod drift;
@@ -61,6 +61,8 @@ pub struct Sources<'a> {
     pub prometheus: Option<&'a Prometheus>,
     /// The operator's configuration.
     pub settings: &'a Arc<Settings>,
+    /// The time of day.
+    pub clock: fn() -> Timestamp,
 }
 
 /// Observes an AgentDeployment as it is now; absent when it is gone or going.
@@ -72,7 +74,7 @@ pub async fn observe(
     namespace: &str,
     name: &str,
 ) -> Result<Option<(AgentDeployment, World)>, ReadError> {
-    let Sources { reader, http, prometheus, settings } = sources;
+    let Sources { reader, http, prometheus, settings, clock } = sources;
     let Some(object) = reader.get::<AgentDeployment>(namespace, name).await? else { return Ok(None) };
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(None);
@@ -91,7 +93,7 @@ pub async fn observe(
     let workloads = observe_workloads(reader, namespace, &object).await?;
     let judged = judged_pods(&object, &pods);
     // Before pods are asked: what they had not finished then is read the next time.
-    let now = Timestamp::now();
+    let now = clock();
     let asked = evidence::read(http, &judged).await;
     let of_stable = rollout_of(&object).and_then(|rollout| rollout.stable.as_ref()).and_then(|hash| asked.get(hash));
     let observed = ObservedObjectives::of(of_stable.into_iter().flatten().filter_map(|pod| pod.evidence.as_ref()));

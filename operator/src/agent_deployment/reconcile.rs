@@ -20,6 +20,7 @@ pub async fn reconcile(object: Arc<AgentDeployment>, context: Arc<Context>) -> R
         http: &context.http,
         prometheus: context.prometheus.as_ref(),
         settings: &context.settings,
+        clock: context.clock,
     };
     let observed = observe::observe(sources, &namespace, &object.name_any()).await.map_err(ReconcileError::Observe)?;
     let uid = object.uid().unwrap_or_default();

@@ -64,7 +64,7 @@ async fn observe_engine(
         Some(_) | None => None,
     };
     let world = EngineWorld {
-        now: Timestamp::now(),
+        now: (context.clock)(),
         settings: settings.clone(),
         name: name.to_owned(),
         namespace: namespace.to_owned(),

@@ -2,7 +2,6 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use slipway_crds::{labels, v1alpha1::Profile};
@@ -61,7 +60,7 @@ async fn observe_profile(context: &Context, namespace: &str, name: &str) -> Resu
         None => observe::progress(&context.http, &pods).await,
     };
     let world = ProfileWorld {
-        now: Timestamp::now(),
+        now: (context.clock)(),
         settings: context.settings.clone(),
         name: name.to_owned(),
         namespace: namespace.to_owned(),

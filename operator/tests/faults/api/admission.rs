@@ -1,0 +1,179 @@
+//! What the server fills in and refuses of Kubernetes' own kinds: defaults, canonical quantities, names, and fields
+//! that never change.
+
+use serde_json::{Value, json};
+
+use super::{
+    kinds::{
+        CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES,
+    },
+    refusal::Cause,
+    store::Key,
+};
+
+/// The object with what the server fills in. `uid` is the object's own.
+pub fn defaulted(kind: Kind, mut object: Value, uid: &str) -> Value {
+    match kind {
+        SERVICES => service(&mut object["spec"], uid),
+        DEPLOYMENTS => {
+            fill(&mut object["spec"], json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}));
+            pod(&mut object["spec"]["template"]["spec"]);
+        }
+        JOBS => job(&mut object, uid),
+        PODS => pod(&mut object["spec"]),
+        CLAIMS => fill(&mut object["spec"], json!({"volumeMode": "Filesystem", "storageClassName": "standard"})),
+        _ => object = kind.schema().map_or(object.clone(), |schema| schema.defaulted(&object)),
+    }
+    object
+}
+
+fn fill(object: &mut Value, defaults: Value) {
+    let (Some(members), Value::Object(defaults)) = (object.as_object_mut(), defaults) else { return };
+    for (name, value) in defaults {
+        members.entry(name).or_insert(value);
+    }
+}
+
+fn service(spec: &mut Value, uid: &str) {
+    let part = |at: usize| u8::from_str_radix(&uid[at..at + 2], 16).unwrap();
+    let address = format!("10.96.{}.{}", part(0), part(2));
+    fill(
+        spec,
+        json!({"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}),
+    );
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        let target = port["port"].clone();
+        fill(port, json!({"protocol": "TCP", "targetPort": target}));
+    }
+}
+
+/// A Job's pods are found by its UID.
+fn job(object: &mut Value, uid: &str) {
+    let name = object["metadata"]["name"].clone();
+    let spec = &mut object["spec"];
+    fill(
+        spec,
+        json!({"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false,
+            "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed",
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}}),
+    );
+    if spec["template"]["metadata"]["labels"].is_object() {
+        let labels = json!({"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name});
+        fill(&mut spec["template"]["metadata"]["labels"], labels);
+    }
+    pod(&mut spec["template"]["spec"]);
+}
+
+fn pod(spec: &mut Value) {
+    fill(
+        spec,
+        json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+            "securityContext": {}, "schedulerName": "default-scheduler"}),
+    );
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let defaults = json!({"imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File", "resources": {}});
+            fill(container, defaults);
+            canonical(&mut container["resources"]);
+        }
+    }
+}
+
+/// Quantities as the server writes them: `0.5` is `500m`, `2048Mi` is `2Gi`.
+fn canonical(resources: &mut Value) {
+    for list in ["requests", "limits"] {
+        for (_, amount) in resources.get_mut(list).and_then(Value::as_object_mut).into_iter().flatten() {
+            let text = amount.as_str().unwrap_or_default().to_owned();
+            if let Some(millis) = text.parse::<f64>().ok().filter(|number| number.fract() != 0.0) {
+                *amount = json!(format!("{:.0}m", millis * 1e3));
+            }
+            let mebibytes = text.strip_suffix("Mi").and_then(|number| number.parse::<u64>().ok());
+            if let Some(whole) = mebibytes.filter(|mebibytes| *mebibytes > 0 && mebibytes % 1024 == 0) {
+                *amount = json!(format!("{}Gi", whole / 1024));
+            }
+        }
+    }
+}
+
+/// What cannot be as it is in a new or changed object.
+pub fn problems(key: &Key, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = names(key, object);
+    if let Some(old) = old {
+        causes.extend(immutable(key.kind, object, old));
+    }
+    match key.kind {
+        EVENTS => {
+            let note = object["note"].as_str().unwrap_or_default();
+            if note.len() > 1024 {
+                causes.push(Cause::invalid("note", &json!(note.len()), "can have at most 1024 bytes"));
+            }
+        }
+        CONFIG_MAPS => {
+            let bytes: usize =
+                object["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str().map(str::len)).sum();
+            if bytes > 1024 * 1024 {
+                let message = "Too long: may not be more than 1048576 bytes".to_owned();
+                causes.push(Cause { field: String::new(), reason: "FieldValueTooLong", message });
+            }
+        }
+        DEPLOYMENTS => {
+            let (selector, labels) = (&object["spec"]["selector"]["matchLabels"], &object["spec"]["template"]["metadata"]["labels"]);
+            let is_met = selector.as_object().is_some_and(|all| all.iter().all(|(key, value)| labels[key] == *value));
+            if !is_met {
+                let problem = "`selector` does not match template `labels`";
+                causes.push(Cause::invalid("spec.template.metadata.labels", labels, problem));
+            }
+        }
+        _ => {}
+    }
+    if let Some(schema) = key.kind.schema() {
+        causes.extend(schema.problems(object, old));
+    }
+    causes
+}
+
+fn names(key: &Key, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let longest = if key.kind == SERVICES || key.kind == JOBS { 63 } else { 253 };
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || (c == '.' && longest > 63);
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let name = &key.name;
+    if name.is_empty() || name.len() > longest || !name.chars().all(is_name) || !name.starts_with(is_end) || !name.ends_with(is_end) {
+        let problem = "a lowercase RFC 1123 name must consist of lower case alphanumeric characters, '-' or '.'";
+        causes.push(Cause::invalid("metadata.name", &json!(name), problem));
+    }
+    for (label, value) in object["metadata"]["labels"].as_object().into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        let is_value = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let ends_well = |c: char| c.is_ascii_alphanumeric();
+        let is_valid = text.is_empty() || (text.len() <= 63 && text.chars().all(is_value) && text.starts_with(ends_well) && text.ends_with(ends_well));
+        if !is_valid {
+            let problem = format!("a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.' (label {label})");
+            causes.push(Cause::invalid("metadata.labels", value, &problem));
+        }
+    }
+    causes
+}
+
+/// Fields that never change, by kind.
+fn immutable(kind: Kind, object: &Value, old: &Value) -> Vec<Cause> {
+    let paths: &[&str] = match kind {
+        JOBS => &["spec.template", "spec.selector", "spec.completions", "spec.podFailurePolicy"],
+        DEPLOYMENTS => &["spec.selector"],
+        SERVICES => &["spec.clusterIP"],
+        CLAIMS => &["spec.accessModes", "spec.storageClassName", "spec.volumeName"],
+        CONTROLLER_REVISIONS => &["data"],
+        CONFIG_MAPS if old["immutable"] == json!(true) => &["data", "binaryData", "immutable"],
+        _ => &[],
+    };
+    let read = |object: &Value, path: &str| path.split('.').fold(object.clone(), |value, name| value[name].clone());
+    let differs = |path: &&&str| {
+        // A volume is bound once.
+        let was_bound = **path != "spec.volumeName" || !read(old, path).is_null();
+        was_bound && read(object, path) != read(old, path)
+    };
+    let why = if kind == CONFIG_MAPS { "field is immutable when `immutable` is set" } else { "field is immutable" };
+    paths.iter().filter(differs).map(|path| Cause::invalid(*path, &read(object, path), why)).collect()
+}

@@ -1,0 +1,78 @@
+//! The entries of `metadata.managedFields`: who owns what, and by which kind of write.
+
+use serde_json::{Value, json};
+
+use super::{fields, kinds::Kind};
+
+/// Who writes, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Manager<'a> {
+    pub name: &'a str,
+    /// `Apply` or `Update`.
+    pub operation: &'static str,
+    /// `status`, or nothing.
+    pub subresource: Option<&'a str>,
+}
+
+impl Manager<'_> {
+    fn is(&self, entry: &Value) -> bool {
+        entry["manager"] == json!(self.name)
+            && entry["operation"] == json!(self.operation)
+            && entry.get("subresource").and_then(Value::as_str) == self.subresource
+    }
+
+    fn entry(&self, kind: &Kind, fields: Value, time: &str) -> Value {
+        let mut entry = json!({
+            "manager": self.name, "operation": self.operation, "apiVersion": kind.api_version(), "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": fields,
+        });
+        if let Some(subresource) = self.subresource {
+            entry["subresource"] = json!(subresource);
+        }
+        entry
+    }
+}
+
+fn entries(object: &Value) -> Vec<Value> {
+    object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default()
+}
+
+/// What a manager owns of an object.
+pub fn owned(object: &Value, manager: Manager<'_>) -> Value {
+    entries(object).iter().find(|entry| manager.is(entry)).map_or_else(|| json!({}), |entry| entry["fieldsV1"].clone())
+}
+
+/// What all others own.
+pub fn owned_by_others(object: &Value, manager: Manager<'_>) -> Value {
+    let all = entries(object);
+    all.iter().filter(|entry| !manager.is(entry)).fold(json!({}), |all, entry| fields::union(&all, &entry["fieldsV1"]))
+}
+
+/// Names of the others that own one of these fields.
+pub fn rivals(object: &Value, manager: Manager<'_>, wanted: &Value) -> Vec<String> {
+    let all = entries(object);
+    let owns_one = |entry: &&Value| fields::difference(wanted, &entry["fieldsV1"]) != *wanted;
+    let others = all.iter().filter(|entry| !manager.is(entry)).filter(owns_one);
+    others.filter_map(|entry| entry["manager"].as_str().map(str::to_owned)).collect()
+}
+
+/// The object after a manager has written: it owns `fields`, and nobody else owns what it has `taken`.
+pub fn recorded(kind: &Kind, object: &Value, by: (Manager<'_>, &str), owned: Value, taken: &Value) -> Value {
+    let (manager, time) = by;
+    let before = self::owned(object, manager);
+    let mut all: Vec<Value> = Vec::new();
+    for mut entry in entries(object).into_iter().filter(|entry| !manager.is(entry)) {
+        entry["fieldsV1"] = fields::difference(&entry["fieldsV1"], taken);
+        if entry["fieldsV1"].as_object().is_some_and(|fields| !fields.is_empty()) {
+            all.push(entry);
+        }
+    }
+    let known = entries(object).into_iter().find(|entry| manager.is(entry) && before == owned);
+    if owned.as_object().is_some_and(|fields| !fields.is_empty()) {
+        all.push(known.unwrap_or_else(|| manager.entry(kind, owned, time)));
+    }
+    all.sort_by_key(|entry| format!("{}/{}/{}", entry["manager"], entry["operation"], entry["subresource"]));
+    let mut object = object.clone();
+    object["metadata"]["managedFields"] = Value::Array(all);
+    object
+}

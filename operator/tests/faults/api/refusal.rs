@@ -1,0 +1,112 @@
+//! Refusals in the shape of Kubernetes' Status
+//! (`staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go`).
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+
+/// Why a request is not granted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// Status of HTTP.
+    pub code: u16,
+    /// The word for programs.
+    pub reason: &'static str,
+    /// The words for people.
+    pub message: String,
+    /// What is concerned.
+    pub details: Value,
+}
+
+/// One field that cannot be as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Path of the field.
+    pub field: String,
+    /// The word for programs, such as `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// The words for people, without the path.
+    pub message: String,
+}
+
+impl Cause {
+    pub fn invalid(field: impl Into<String>, value: &Value, problem: &str) -> Self {
+        let shown = match value {
+            Value::Object(_) | Value::Array(_) => "{...}".to_owned(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        };
+        let message = format!("Invalid value: {shown}: {problem}");
+        Self { field: field.into(), reason: "FieldValueInvalid", message }
+    }
+}
+
+/// `configmaps "a"`, `deployments.apps "a"`.
+fn resource(kind: &Kind, name: &str) -> String {
+    format!("{} {name:?}", qualified(kind.plural, kind))
+}
+
+fn qualified(name: &str, kind: &Kind) -> String {
+    if kind.group.is_empty() { name.to_owned() } else { format!("{name}.{}", kind.group) }
+}
+
+fn about(kind: &Kind, name: &str) -> Value {
+    let mut details = json!({"name": name, "kind": kind.plural});
+    if !kind.group.is_empty() {
+        details["group"] = json!(kind.group);
+    }
+    details
+}
+
+impl Refusal {
+    pub fn not_found(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} not found", resource(kind, name));
+        Self { code: 404, reason: "NotFound", message, details: about(kind, name) }
+    }
+
+    /// A kind or path that nobody serves: plain text, as of a server that has never heard of it.
+    pub fn unknown_path() -> Self {
+        let message = "the server could not find the requested resource".to_owned();
+        Self { code: 404, reason: "NotFound", message, details: json!({}) }
+    }
+
+    pub fn exists(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} already exists", resource(kind, name));
+        Self { code: 409, reason: "AlreadyExists", message, details: about(kind, name) }
+    }
+
+    pub fn conflict(kind: &Kind, name: &str, problem: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {}: {problem}", resource(kind, name));
+        Self { code: 409, reason: "Conflict", message, details: about(kind, name) }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self { code: 400, reason: "BadRequest", message: message.into(), details: json!({}) }
+    }
+
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self { code: 415, reason: "UnsupportedMediaType", message: message.into(), details: json!({}) }
+    }
+
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self { code: 410, reason: "Expired", message: message.into(), details: json!({}) }
+    }
+
+    pub fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
+        let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let list = if said.len() == 1 { said.join("") } else { format!("[{}]", said.join(", ")) };
+        let message = format!("{} {name:?} is invalid: {list}", qualified(kind.kind, kind));
+        let told = |cause: &Cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+        let mut details = about(kind, name);
+        details["kind"] = json!(kind.kind);
+        details["causes"] = causes.iter().map(told).collect();
+        Self { code: 422, reason: "Invalid", message, details }
+    }
+
+    /// The body of the answer.
+    pub fn body(&self) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "details": self.details, "code": self.code,
+        })
+    }
+}

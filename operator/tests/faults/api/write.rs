@@ -1,0 +1,321 @@
+//! Creates, updates, patches and deletes.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    admission,
+    fields,
+    kinds::{EVENTS, CORE_EVENTS, JOBS, Kind, PODS},
+    managers::{self, Manager},
+    refusal::Refusal,
+    request::Asked,
+    store::{Key, Store, Writer, is_free, is_going},
+};
+
+/// An object as it is after a write, and the status of HTTP.
+pub type Written = Result<(u16, Value), Refusal>;
+
+/// What is written, by whom and when.
+pub struct Write<'a> {
+    pub store: &'a mut Store,
+    pub now: Timestamp,
+    pub writer: Writer,
+}
+
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+impl Write<'_> {
+    /// # Errors
+    /// When it exists, or cannot be.
+    pub fn create(&mut self, asked: &Asked, kind: Kind, namespace: &str) -> Written {
+        let object = asked.json()?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: None };
+        let key = Key::new(kind, namespace, &name);
+        if self.store.get(&key).is_some() {
+            return Err(Refusal::exists(&kind, &name));
+        }
+        Ok((201, self.create_as(&key, object, manager)?))
+    }
+
+    fn create_as(&mut self, key: &Key, object: Value, manager: Manager<'_>) -> Result<Value, Refusal> {
+        let mut object = read(key, object)?;
+        let uid = self.store.next_uid(key);
+        check_place(key, &object)?;
+        if object["metadata"].get("resourceVersion").is_some() {
+            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        if key.kind.has_status && manager.subresource.is_none() {
+            object.as_object_mut().map(|members| members.remove("status"));
+        }
+        let owned = fields::of_object(&key.kind, &object);
+        object = admission::defaulted(key.kind, object, &uid);
+        let metadata = &mut object["metadata"];
+        metadata["namespace"] = json!(key.namespace);
+        metadata["uid"] = json!(uid);
+        metadata["creationTimestamp"] = json!(seconds(self.now));
+        if key.kind.has_generation {
+            metadata["generation"] = json!(1);
+        }
+        refuse(key, &object, None)?;
+        let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &json!({}));
+        Ok((*self.store.put(key.clone(), object, self.writer)).clone())
+    }
+
+    /// # Errors
+    /// When there is none, it has changed meanwhile, or cannot be so.
+    pub fn update(&mut self, asked: &Asked, key: &Key, part: Option<&str>) -> Written {
+        let old = self.known(key)?;
+        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: part };
+        let object = read(key, asked.json()?)?;
+        Ok((200, self.change(key, &old, object, manager)?))
+    }
+
+    /// # Errors
+    /// The same of a patch, and where it cannot be carried out.
+    pub fn patch(&mut self, asked: &Asked, key: &Key, part: Option<&str>) -> Written {
+        let content = asked.content.split(';').next().unwrap_or_default().trim();
+        if content == APPLY {
+            return self.apply(asked, key, part);
+        }
+        let old = self.known(key)?;
+        let mut object = old.clone();
+        match content {
+            MERGE => json_patch::merge(&mut object, &asked.json()?),
+            // Of the kinds here, only events are patched so, and they have no lists that are merged.
+            STRATEGIC if key.kind == EVENTS || key.kind == CORE_EVENTS => json_patch::merge(&mut object, &asked.json()?),
+            JSON => {
+                let patch: json_patch::Patch = serde_json::from_slice(&asked.body)
+                    .map_err(|error| Refusal::bad_request(format!("the patch cannot be read: {error}")))?;
+                json_patch::patch(&mut object, &patch).map_err(|error| Refusal {
+                    code: 422,
+                    reason: "Invalid",
+                    ..Refusal::bad_request(format!("the server rejected our request due to an error in our request: {error}"))
+                })?;
+            }
+            other => return Err(Refusal::unsupported(format!("the body of the request was in an unknown format: {other}"))),
+        }
+        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: part };
+        let object = read(key, object)?;
+        Ok((200, self.change(key, &old, object, manager)?))
+    }
+
+    fn apply(&mut self, asked: &Asked, key: &Key, part: Option<&str>) -> Written {
+        let Some(name) = asked.parameter("fieldManager") else {
+            return Err(Refusal { code: 422, reason: "Invalid", ..Refusal::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch") });
+        };
+        let manager = Manager { name, operation: "Apply", subresource: part };
+        let applied = asked.json()?;
+        check_type(key, &applied)?;
+        check_place(key, &applied)?;
+        if applied["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
+            return Err(Refusal::bad_request("metadata.managedFields must be nil"));
+        }
+        let Some(old) = self.store.get(key) else {
+            if part.is_some() {
+                return Err(Refusal::not_found(&key.kind, &key.name));
+            }
+            if applied["metadata"].get("resourceVersion").is_some() {
+                return Err(Refusal::conflict(&key.kind, &key.name, "the object does not exist"));
+            }
+            return Ok((201, self.create_as(key, without_status(key, applied), manager)?));
+        };
+        let old = (*old).clone();
+        let wanted = read(key, if part.is_some() { applied } else { without_status(key, applied) })?;
+        let (owned, before) = (fields::of_object(&key.kind, &wanted), managers::owned(&old, manager));
+        let mut merged = fields::merged(&key.kind, &old, &wanted);
+        // What this manager no longer says goes, unless another one says it too.
+        let given_up = fields::difference(&before, &owned);
+        let given_up = fields::difference(&given_up, &managers::owned_by_others(&old, manager));
+        merged = fields::without(&key.kind, &merged, &given_up);
+        let taken = fields::changed(&key.kind, &old, &merged);
+        let rivals = managers::rivals(&old, manager, &taken);
+        if !rivals.is_empty() && !asked.says("force") {
+            let message = format!("Apply failed with conflicts: conflicts with {}", rivals.join(", "));
+            return Err(Refusal { message, ..Refusal::conflict(&key.kind, &key.name, "") });
+        }
+        let merged = managers::recorded(&key.kind, &merged, (manager, &seconds(self.now)), owned, &taken);
+        Ok((200, self.settle(key, &old, merged, part)?))
+    }
+
+    /// Keeps a changed object whose changes a manager owns from now on.
+    fn change(&mut self, key: &Key, old: &Value, object: Value, manager: Manager<'_>) -> Result<Value, Refusal> {
+        check_place(key, &object)?;
+        let mut object = restricted(old, object, manager.subresource);
+        object["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
+        let taken = fields::changed(&key.kind, old, &object);
+        let owned = fields::union(&managers::owned(&object, manager), &taken);
+        let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &taken);
+        self.settle(key, old, object, manager.subresource)
+    }
+
+    /// Checks and keeps a changed object. What is as it was keeps its version.
+    fn settle(&mut self, key: &Key, old: &Value, object: Value, part: Option<&str>) -> Result<Value, Refusal> {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+        if version(&object).is_some_and(|asked| Some(asked) != version(old)) {
+            return Err(Refusal::conflict(&key.kind, &key.name, CHANGED));
+        }
+        if object["metadata"].get("uid").is_some_and(|asked| *asked != uid) {
+            return Err(Refusal::conflict(&key.kind, &key.name, &format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", object["metadata"]["uid"])));
+        }
+        let mut object = admission::defaulted(key.kind, restricted(old, object, part), uid);
+        for kept in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion", "namespace"] {
+            match old["metadata"].get(kept) {
+                Some(value) => object["metadata"][kept] = value.clone(),
+                None => drop(object["metadata"].as_object_mut().map(|members| members.remove(kept))),
+            }
+        }
+        if key.kind.has_generation && object.get("spec") != old.get("spec") {
+            object["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
+        }
+        refuse(key, &object, Some(old))?;
+        if is_alike(&object, old) {
+            return Ok(old.clone());
+        }
+        Ok((*self.store.put(key.clone(), object, self.writer)).clone())
+    }
+
+    /// # Errors
+    /// When there is none, or it is another one than was asked for.
+    pub fn delete(&mut self, asked: &Asked, key: &Key) -> Written {
+        let mut object = self.known(key)?;
+        let options = if asked.body.is_empty() { json!({}) } else { asked.json()? };
+        let why = [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")];
+        for (field, word, fate) in why {
+            let (wanted, found) = (&options["preconditions"][field], &object["metadata"][field]);
+            if !wanted.is_null() && wanted != found {
+                let (wanted, found) = (text(wanted), text(found));
+                let problem = format!("the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}");
+                return Err(Refusal::conflict(&key.kind, &key.name, &problem));
+            }
+        }
+        let policy = options["propagationPolicy"].as_str().or(asked.parameter("propagationPolicy")).unwrap_or_default();
+        let finalizer = match policy {
+            "Foreground" => Some("foregroundDeletion"),
+            "Orphan" => Some("orphan"),
+            _ => None,
+        };
+        let was_going = is_going(&object);
+        if let Some(finalizer) = finalizer {
+            let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+            finalizers.push(json!(finalizer));
+            object["metadata"]["finalizers"] = Value::Array(finalizers);
+        }
+        let grace = if key.kind == PODS { options["gracePeriodSeconds"].as_i64().unwrap_or(30) } else { 0 };
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        if is_free(&object) {
+            self.store.remove(key, self.writer);
+            let details = json!({"name": key.name, "group": key.kind.group, "kind": key.kind.plural, "uid": object["metadata"]["uid"]});
+            return Ok((200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})));
+        }
+        if was_going {
+            return Ok((200, object));
+        }
+        object["metadata"]["deletionTimestamp"] = json!(seconds(self.now));
+        if let Some(generation) = object["metadata"]["generation"].as_i64() {
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
+        Ok((200, (*self.store.put(key.clone(), object, self.writer)).clone()))
+    }
+
+    fn known(&self, key: &Key) -> Result<Value, Refusal> {
+        self.store.get(key).map(|object| (*object).clone()).ok_or_else(|| Refusal::not_found(&key.kind, &key.name))
+    }
+}
+
+const CHANGED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// As the API writes times: whole seconds.
+pub fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap().to_string()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn without_status(key: &Key, mut object: Value) -> Value {
+    if key.kind.has_status {
+        object.as_object_mut().map(|members| members.remove("status"));
+    }
+    object
+}
+
+/// The change without what the path does not reach: the status by its own path alone.
+fn restricted(old: &Value, object: Value, part: Option<&str>) -> Value {
+    let set = |object: &mut Value, name: &str, value: Option<&Value>| match value {
+        Some(value) => object[name] = value.clone(),
+        None => drop(object.as_object_mut().map(|members| members.remove(name))),
+    };
+    match part {
+        None => {
+            let mut object = object;
+            set(&mut object, "status", old.get("status"));
+            object
+        }
+        Some(_) => {
+            let mut whole = old.clone();
+            set(&mut whole, "status", object.get("status"));
+            whole["metadata"]["managedFields"] = object["metadata"]["managedFields"].clone();
+            if let Some(version) = object["metadata"].get("resourceVersion") {
+                whole["metadata"]["resourceVersion"] = version.clone();
+            }
+            whole
+        }
+    }
+}
+
+/// The object as its kind reads it.
+fn read(key: &Key, object: Value) -> Result<Value, Refusal> {
+    check_type(key, &object)?;
+    let pruned = key.kind.pruned(object);
+    let mut object = pruned.map_err(|error| {
+        Refusal::bad_request(format!("{} in version {:?} cannot be handled as a {}: {error}", key.kind.kind, key.kind.version, key.kind.kind))
+    })?;
+    if key.kind == JOBS || object["metadata"].get("name").is_none() {
+        object["metadata"]["name"] = json!(key.name);
+    }
+    Ok(object)
+}
+
+fn check_type(key: &Key, object: &Value) -> Result<(), Refusal> {
+    let wanted = (key.kind.api_version(), key.kind.kind);
+    let found = (object["apiVersion"].as_str().unwrap_or_default().to_owned(), object["kind"].as_str().unwrap_or_default());
+    if wanted == found {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!("the object provided is unrecognized (must be of type {}): {found:?}", key.kind.kind)))
+}
+
+fn check_place(key: &Key, object: &Value) -> Result<(), Refusal> {
+    let metadata = &object["metadata"];
+    if metadata.get("namespace").is_some_and(|namespace| *namespace != json!(key.namespace) && !namespace.is_null()) {
+        return Err(Refusal::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    if metadata.get("name").is_some_and(|name| *name != json!(key.name) && !name.is_null()) {
+        return Err(Refusal::bad_request(format!("the name of the object ({}) does not match the name on the URL ({})", metadata["name"], key.name)));
+    }
+    Ok(())
+}
+
+fn refuse(key: &Key, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+    let causes = admission::problems(key, object, old);
+    if causes.is_empty() { Ok(()) } else { Err(Refusal::invalid(&key.kind, &key.name, &causes)) }
+}
+
+/// Whether nothing but times of managers differs.
+fn is_alike(a: &Value, b: &Value) -> bool {
+    let timeless = |object: &Value| {
+        let mut object = object.clone();
+        for entry in object["metadata"]["managedFields"].as_array_mut().into_iter().flatten() {
+            entry["time"] = Value::Null;
+        }
+        object
+    };
+    timeless(a) == timeless(b)
+}

@@ -1,0 +1,168 @@
+//! A node and its kubelet: a pod gets a node, its volumes, its containers; a worker's says what its task came to.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use slipway_crds::identity::content_hash;
+use slipway_worker_contract::{BuildResult, Digest, FetchResult, Message, Outcome, ResolveResult, Task};
+
+use super::{BROKEN, all};
+use crate::api::{
+    kinds::{CLAIMS, CONFIG_MAPS, PODS},
+    store::{Key, Store, Writer, is_going},
+};
+
+/// Bytes of a termination message that a pod of few containers keeps.
+const MESSAGE_BYTES: usize = 4_096;
+
+pub fn step(store: &mut Store, now: &str) {
+    for (key, pod) in all(store, PODS) {
+        if is_going(&pod) {
+            store.remove(&key, Writer::Cluster);
+            continue;
+        }
+        let mut next = (*pod).clone();
+        match pod["status"]["phase"].as_str() {
+            Some("Pending") if pod["spec"].get("nodeName").is_none() => {
+                next["spec"]["nodeName"] = json!("node");
+                next["status"] = json!({"phase": "Pending", "startTime": now, "conditions": [
+                    {"type": "PodScheduled", "status": "True"}]});
+            }
+            Some("Pending") if has_volumes(store, &key, &pod) => start(&mut next, now),
+            Some("Running") => run(store, &key, &mut next, now),
+            _ => continue,
+        }
+        if next != *pod {
+            store.put(key, next, Writer::Cluster);
+        }
+    }
+}
+
+/// Whether all that a pod mounts is there.
+fn has_volumes(store: &Store, key: &Key, pod: &Value) -> bool {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.into_iter().all(|volume| {
+        let named = |kind, name: &Value| store.get(&Key::new(kind, &key.namespace, name.as_str().unwrap_or_default()));
+        let config_map = volume.get("configMap").is_none_or(|map| named(CONFIG_MAPS, &map["name"]).is_some());
+        let claim = volume.get("persistentVolumeClaim");
+        let is_bound = |claim: &Value| named(CLAIMS, &claim["claimName"]).is_some_and(|claim| claim["status"]["phase"] == "Bound");
+        config_map && claim.is_none_or(is_bound)
+    })
+}
+
+fn digest_of(text: &str) -> Digest {
+    content_hash(&text).unwrap().as_str().parse().unwrap()
+}
+
+/// The status of a container, in a state.
+fn container(container: &Value, state: Value) -> Value {
+    let image = container["image"].as_str().unwrap_or_default();
+    let repository = image.split(['@']).next().unwrap_or_default().rsplit_once(':').map_or(image, |(name, _)| name);
+    json!({"name": container["name"], "image": image, "imageID": format!("{repository}@sha256:{}", digest_of(image)),
+        "ready": false, "restartCount": 0, "state": state})
+}
+
+fn statuses(pod: &Value, list: &str, state: impl Fn(&Value) -> Value) -> Value {
+    pod["spec"][list].as_array().into_iter().flatten().map(|each| container(each, state(each))).collect()
+}
+
+fn start(pod: &mut Value, now: &str) {
+    let running = |_: &Value| json!({"running": {"startedAt": now}});
+    let (init, main) = (statuses(pod, "initContainers", running), statuses(pod, "containers", running));
+    let address = content_hash(&pod["metadata"]["uid"]).unwrap();
+    let part = |at: usize| u8::from_str_radix(&address.as_str()[at..at + 2], 16).unwrap();
+    let status = &mut pod["status"];
+    status["phase"] = json!("Running");
+    status["podIP"] = json!(format!("10.{}.{}.{}", part(0), part(2), part(4)));
+    status["initContainerStatuses"] = init;
+    status["containerStatuses"] = main;
+}
+
+fn run(store: &Store, key: &Key, pod: &mut Value, now: &str) {
+    match pod["spec"]["restartPolicy"].as_str() {
+        Some("Never") => finish(store, key, pod, now),
+        _ if is_broken(store, key, pod) => crash(pod, now),
+        _ if !is_ready(pod) => {
+            let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now});
+            pod["status"]["conditions"].as_array_mut().unwrap().push(ready);
+        }
+        _ => {}
+    }
+}
+
+pub fn is_ready(pod: &Value) -> bool {
+    !ready_since(pod).is_null()
+}
+
+pub fn ready_since(pod: &Value) -> Value {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready.map(|ready| ready["lastTransitionTime"].clone()).unwrap_or_default()
+}
+
+/// The text of a pod's own ConfigMap under a key.
+fn file(store: &Store, key: &Key, pod: &Value, file: &str) -> Option<String> {
+    let volumes = pod["spec"]["volumes"].as_array()?.iter();
+    let names = volumes.filter_map(|volume| volume["configMap"]["name"].as_str());
+    let maps = names.filter_map(|name| store.get(&Key::new(CONFIG_MAPS, &key.namespace, name)));
+    maps.filter_map(|map| map["data"][file].as_str().map(str::to_owned)).next()
+}
+
+fn is_broken(store: &Store, key: &Key, pod: &Value) -> bool {
+    file(store, key, pod, "config.json").is_some_and(|text| text.contains(BROKEN))
+}
+
+fn crash(pod: &mut Value, now: &str) {
+    if pod["status"]["containerStatuses"][0]["restartCount"] != 0 {
+        return;
+    }
+    let status = &mut pod["status"]["containerStatuses"][0];
+    status["restartCount"] = json!(3);
+    status["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    status["lastState"] = json!({"terminated": {"exitCode": 1, "finishedAt": now, "message": "the prompt is broken"}});
+}
+
+/// The containers of a Job's pod end, the last of them with a message.
+fn finish(store: &Store, key: &Key, pod: &mut Value, now: &str) {
+    let Some(task) = file(store, key, pod, "task.json") else { return };
+    let task: Task = serde_json::from_str(&task).unwrap();
+    let message = Message::Succeeded { result: outcome(&task, &key.name) };
+    let message = String::from_utf8(message.encode(MESSAGE_BYTES).unwrap()).unwrap();
+    let ended = |message: &str| json!({"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}});
+    let init = statuses(pod, "initContainers", |_| ended(""));
+    let main = statuses(pod, "containers", |_| ended(&message));
+    let status = &mut pod["status"];
+    status["phase"] = json!("Succeeded");
+    status["initContainerStatuses"] = init;
+    status["containerStatuses"] = main;
+}
+
+fn outcome(task: &Task, pod: &str) -> Outcome {
+    match task {
+        Task::Resolve(task) => Outcome::Resolve(ResolveResult {
+            uri: task.uri.clone(),
+            commit: None,
+            source_digest: digest_of(&task.uri),
+            tokenizer_digest: None,
+            files: 4,
+            bytes: 18_250_000,
+            shape: None,
+        }),
+        Task::Fetch(task) => Outcome::Fetch(FetchResult {
+            source_digest: task.source_digest.clone(),
+            files: 4,
+            bytes: 18_250_000,
+            transferred_bytes: 18_250_000,
+            millis: 900,
+        }),
+        Task::Build(_) => Outcome::Build(BuildResult {
+            manifest_digest: digest_of(pod.rsplit_once('-').map_or(pod, |(job, _)| job)),
+            files: 7,
+            bytes: 17_400_000,
+            durations_millis: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            quality: None,
+        }),
+        Task::Quality(_) | Task::Profile(_) => unreachable!("no story measures"),
+    }
+}

@@ -1,0 +1,147 @@
+//! A story: what people do one after the other, each time everything has come to rest, and what must hold all the time.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{
+        fault::{Plan, Site},
+        kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
+        store::{Happened, Key, Store},
+    },
+    bugs::Bug,
+    end::End,
+    users::Users,
+    world::World,
+};
+
+/// Namespace and name of the agent of every story.
+pub const NAMESPACE: &str = "team";
+pub const AGENT: &str = "support";
+
+/// What a person does.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Applies the agent.
+    Create,
+    /// Changes its spec, by a merge patch.
+    Edit(Value),
+    /// Deletes it.
+    Delete,
+    /// Does nothing for so many seconds.
+    Wait(i64),
+}
+
+/// Everything between two acts.
+#[derive(Clone)]
+pub struct Scene {
+    pub store: Store,
+    pub now: Timestamp,
+    /// Whether the agent has been ready, and nobody has deleted it.
+    pub was_ready: bool,
+    pub users: Users,
+    /// A defect of the operator's.
+    pub bug: Option<Bug>,
+}
+
+/// What became of an act.
+pub struct Played {
+    /// What is there at the end.
+    pub end: End,
+    /// Objects that the operator created and deleted, and how often.
+    pub commits: Commits,
+    /// What must never be, and was.
+    pub violations: Vec<String>,
+    /// Every write that was asked for.
+    pub writes: Vec<Site>,
+    /// Lists that were asked for.
+    pub lists: usize,
+    /// How it was before each look of the operator's.
+    pub rounds: Vec<Round>,
+    /// Where the next act begins.
+    pub after: Scene,
+}
+
+/// Objects that were created and deleted by requests, and how often.
+pub type Commits = BTreeMap<(Happened, Key), usize>;
+
+/// How it was before a look of the operator's.
+pub struct Round {
+    pub scene: Scene,
+    /// Writes and lists that were asked for until then.
+    pub writes: usize,
+    pub lists: usize,
+    pub end: End,
+    pub commits: Commits,
+}
+
+/// The agent that is created.
+pub fn agent() -> Value {
+    json!({
+        "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
+        "metadata": {"name": AGENT, "namespace": NAMESPACE},
+        "spec": {
+            "model": {"uri": "http://models.example/react"},
+            "engine": {"backend": "Custom",
+                "custom": {"builderImage": "example.com/builder:1", "tritonImage": "example.com/triton:1"}},
+            "agent": {"systemPrompt": "Answer."},
+        },
+    })
+}
+
+impl Scene {
+    /// An empty cluster.
+    pub fn first(bug: Option<Bug>) -> Self {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        Self { store: Store::default(), now, was_ready: false, users: Users::default(), bug }
+    }
+
+    /// Plays an act by an operator that has just started, until everything has come to rest.
+    pub async fn play(&self, act: &Act) -> Played {
+        let mut world = World::of(self, None).await;
+        world.act(act);
+        world.rest(None).await;
+        world.played()
+    }
+
+    /// Goes on from here with a fault, as far as it takes to see what becomes of it: to the end, or to a moment that
+    /// the same act has without the fault, and from which it goes on as it does there.
+    pub async fn go_on(&self, plan: Plan, reference: (&Played, usize)) -> Continued {
+        let mut world = World::of(self, Some(plan)).await;
+        let rejoined = world.rest(Some(reference)).await;
+        Continued { rejoined, played: world.played() }
+    }
+}
+
+/// What became of an act after a fault in it.
+pub struct Continued {
+    /// The round of the act without a fault that it came to.
+    pub rejoined: Option<usize>,
+    pub played: Played,
+}
+
+/// Plays the acts of a story one after the other, without any fault.
+pub async fn tell(acts: &[Act]) -> Vec<Played> {
+    tell_with(acts, None).await
+}
+
+/// The same by an operator with a defect.
+pub async fn tell_with(acts: &[Act], bug: Option<Bug>) -> Vec<Played> {
+    let mut told: Vec<Played> = Vec::new();
+    for act in acts {
+        let scene = told.last().map_or_else(|| Scene::first(bug), |played| played.after.clone());
+        told.push(scene.play(act).await);
+    }
+    told
+}
+
+/// Kinds of which it does not matter how often they are written.
+pub const BESIDE: [Kind; 4] = [EVENTS, CORE_EVENTS, LEASES, PODS];
+
+/// How far the agents are.
+pub fn stages(end: &End) -> Vec<String> {
+    let agents = end.objects.iter().filter(|(key, _)| key.kind == AGENT_DEPLOYMENTS);
+    agents.map(|(_, agent)| agent["status"]["stage"].as_str().unwrap_or_default().to_owned()).collect()
+}

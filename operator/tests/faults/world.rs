@@ -1,0 +1,279 @@
+//! The cluster, the operator in it and its users while an act is played.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use slipway_operator_core::settings::Settings;
+
+use crate::{
+    api::{
+        ApiServer,
+        fault::Plan,
+        kinds::{AGENT_DEPLOYMENTS, LEASES, SERVICES},
+        request::Asked,
+        store::{Change, Happened, Key, Writer},
+    },
+    cluster,
+    end,
+    operator::{self, Looked, Operator},
+    story::{AGENT, Act, BESIDE, Commits, NAMESPACE, Played, Round, Scene, agent},
+    users::{Users, WINDOW},
+};
+
+/// Seconds between two looks of the operator's.
+const LOOK: i64 = WINDOW;
+/// Seconds of which pods remember what users sent.
+const MOST_SECONDS_OF_USERS: i64 = 3_600;
+/// Longer than anything waits but for a deadline.
+const WAIT: i64 = 65;
+/// Every act ends at such a time, so that what is done by the clock is done as often with a fault as without.
+const ACT: i64 = 4 * 3_600;
+/// Violations after which nobody wants to see more.
+const ENOUGH: usize = 20;
+/// Looks in a row without any news after which everything is at rest.
+const QUIET: usize = 3;
+/// Looks after which a story must have come to rest.
+const MOST_LOOKS: usize = 250;
+
+/// Where something happened in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happening {
+    InTheCluster,
+    InTheOperator,
+    Nothing,
+}
+
+/// A cluster with the operator in it.
+pub struct World {
+    server: ApiServer,
+    settings: Arc<Settings>,
+    operator: Operator,
+    pods: String,
+    users: Users,
+    was_ready: bool,
+    violations: Vec<String>,
+    rounds: Vec<Round>,
+    /// Changes from before.
+    old: usize,
+}
+
+fn settings() -> Arc<Settings> {
+    let yaml = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent-runtime:1'}";
+    Arc::new(serde_norway::from_str(yaml).unwrap())
+}
+
+impl World {
+    /// The scene, with an operator that has just started.
+    pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
+        operator::set_now(scene.now);
+        let (server, settings, users) = (ApiServer::new(operator::now), settings(), scene.users.fork());
+        let pods = users.answer().await;
+        server.state().store = scene.store.clone();
+        server.state().bug = scene.bug;
+        let operator = Operator::start(&server, &settings, &pods).await;
+        server.state().faults.plan = plan;
+        let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
+        Self { server, settings, operator, pods, users, was_ready, violations: Vec::new(), rounds: Vec::new(), old }
+    }
+
+    /// What became of it.
+    pub fn played(mut self) -> Played {
+        let scene = self.scene();
+        let (end, commits) = (end::of(&scene.store), self.commits());
+        let state = self.server.state();
+        let faults = &state.faults;
+        self.violations.extend(faults.careless.iter().map(|site| format!("deletes without a precondition: {site:?}")));
+        self.violations.extend(faults.invalid.iter().map(|refused| format!("asks for the impossible: {refused}")));
+        let (writes, lists) = (faults.writes.clone(), faults.lists);
+        Played { end, commits, violations: self.violations, writes, lists, rounds: self.rounds, after: scene }
+    }
+
+    fn scene(&self) -> Scene {
+        let (store, bug) = {
+            let state = self.server.state();
+            (state.store.clone(), state.bug)
+        };
+        Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users.fork(), bug }
+    }
+
+    fn commits(&self) -> Commits {
+        let state = self.server.state();
+        let mut commits = Commits::new();
+        let news = state.store.changes.iter().skip(self.old);
+        let own = news.filter(|change| change.writer == Writer::Client && is_of_story(change));
+        for change in own.filter(|change| change.happened != Happened::Modified) {
+            *commits.entry((change.happened, change.key.clone())).or_default() += 1;
+        }
+        commits
+    }
+
+    /// What a person asks for, as `kubectl` does.
+    pub fn act(&mut self, act: &Act) {
+        let key = Key::new(AGENT_DEPLOYMENTS, NAMESPACE, AGENT);
+        let collection = format!("/apis/slipway.dev/v1alpha1/namespaces/{NAMESPACE}/agentdeployments");
+        let object = format!("{collection}/{AGENT}?fieldManager=kubectl");
+        let (method, uri, content, body) = match act {
+            Act::Create => (Method::POST, format!("{collection}?fieldManager=kubectl"), "application/json", agent()),
+            Act::Edit(spec) => (Method::PATCH, object, "application/merge-patch+json", json!({"spec": spec})),
+            Act::Delete => {
+                self.was_ready = false;
+                (Method::DELETE, object, "application/json", json!({"propagationPolicy": "Background"}))
+            }
+            Act::Wait(seconds) => return self.pass(*seconds),
+        };
+        let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
+        let asked = Asked::of(&request.into_parts().0, body.to_string().into());
+        let answer = self.server.state().answer(&asked, Writer::Cluster, None);
+        answer.unwrap_or_else(|refusal| panic!("{key:?}: {}", refusal.message));
+    }
+
+    /// Until nothing happens any more, however long one waits, and until the time at which acts end. Or until it has gone on past a fault, to a moment that
+    /// the reference has after the round in which the fault was. Gives the round of that moment.
+    pub async fn rest(&mut self, reference: Option<(&Played, usize)>) -> Option<usize> {
+        let (mut quiet, mut is_on_time) = (0, false);
+        for _ in 0..MOST_LOOKS {
+            match reference {
+                None => self.remember(),
+                Some((played, from)) => {
+                    let rejoined = self.rejoined(played, from);
+                    if rejoined.is_some() {
+                        return rejoined;
+                    }
+                }
+            }
+            if self.violations.len() >= ENOUGH {
+                return None;
+            }
+            let happened = self.round().await;
+            quiet = if happened == Happening::Nothing { quiet + 1 } else { 0 };
+            match happened {
+                // Watches tell of it at once.
+                Happening::InTheCluster => self.pass(1),
+                Happening::InTheOperator => self.pass(LOOK),
+                Happening::Nothing if quiet < QUIET => self.pass(WAIT),
+                Happening::Nothing if is_on_time => return None,
+                Happening::Nothing => {
+                    self.pass(until_next_act());
+                    (quiet, is_on_time) = (0, true);
+                }
+            }
+        }
+        self.violations.push(format!("no rest after {MOST_LOOKS} looks"));
+        None
+    }
+
+    fn remember(&mut self) {
+        let scene = self.scene();
+        let (writes, lists) = {
+            let state = self.server.state();
+            (state.faults.writes.len(), state.faults.lists)
+        };
+        let (end, commits) = (end::of(&scene.store), self.commits());
+        self.rounds.push(Round { scene, writes, lists, end, commits });
+    }
+
+    /// The round of the reference in which everything is as it is now, and after which nothing else has been done.
+    fn rejoined(&self, reference: &Played, from: usize) -> Option<usize> {
+        if !self.server.state().faults.has_struck {
+            return None;
+        }
+        let now = end::of(&self.server.state().store);
+        let before = reference.rounds[from].commits.clone();
+        let commits = self.commits();
+        let is_alike = |round: &Round| round.end == now && since(&round.commits, &before) == commits;
+        let later = reference.rounds.iter().enumerate().skip(from + 2);
+        later.filter(|(_, round)| is_alike(round)).map(|(at, _)| at).next()
+    }
+
+    /// Lets time pass, in which users send.
+    fn pass(&self, seconds: i64) {
+        let from = operator::now().as_second();
+        let of_users = seconds.min(MOST_SECONDS_OF_USERS);
+        self.users.send(&self.server.state().store, from + seconds - of_users, from + seconds);
+        operator::pass(seconds);
+        if seconds > 30 {
+            self.operator.forget(NAMESPACE);
+        }
+    }
+
+    /// A look of the operator's and a step of the cluster's.
+    async fn round(&mut self) -> Happening {
+        let (before, writes) = (self.news(), self.writes());
+        let looked = self.operator.look(&self.server).await;
+        if looked == Looked::Crashed {
+            self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
+        }
+        self.check();
+        let is_moving = cluster::step(&mut self.server.state());
+        self.check();
+        if is_moving {
+            return Happening::InTheCluster;
+        }
+        let is_at_rest = self.news() == before && looked == Looked::Through(Vec::new());
+        if !is_at_rest {
+            return Happening::InTheOperator;
+        }
+        if self.writes() > writes {
+            self.violations.push("writes what is there already".to_owned());
+        }
+        Happening::Nothing
+    }
+
+    /// Writes that were asked for.
+    fn writes(&self) -> usize {
+        self.server.state().faults.writes.len()
+    }
+
+    /// How much has happened, but for the leader's lease.
+    fn news(&self) -> usize {
+        let state = self.server.state();
+        state.store.changes.iter().filter(|change| change.key.kind != LEASES).count()
+    }
+
+    /// What must hold at every moment.
+    fn check(&mut self) {
+        let state = self.server.state();
+        let store = &state.store;
+        let agent = store.get(&Key::new(AGENT_DEPLOYMENTS, NAMESPACE, AGENT));
+        let is_ready = agent.is_some_and(|agent| condition(&agent, "Ready"));
+        self.was_ready |= is_ready;
+        let service = store.get(&Key::new(SERVICES, NAMESPACE, AGENT));
+        let serving = service.map_or(0, |service| cluster::ready_pods(store, &service["spec"]["selector"]));
+        if self.was_ready && serving == 0 {
+            self.violations.push(format!("no pod serves at {}", operator::now()));
+        }
+        let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for job in cluster::live_jobs(store) {
+            let identity = job.rsplit_once('-').map_or(job.as_str(), |(identity, _)| identity).to_owned();
+            identities.entry(identity).or_default().push(job);
+        }
+        let twice = identities.into_values().filter(|jobs| jobs.len() > 1);
+        self.violations.extend(twice.map(|jobs| format!("Jobs for one task at once: {}", jobs.join(", "))));
+    }
+}
+
+/// Seconds until the act ends, with an hour for those that take longer than others.
+fn until_next_act() -> i64 {
+    let earliest = operator::now().as_second() + 3_600;
+    earliest + (ACT - earliest.rem_euclid(ACT)) - operator::now().as_second()
+}
+
+fn condition(object: &Value, type_: &str) -> bool {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == type_ && condition["status"] == "True")
+}
+
+fn is_of_story(change: &Change) -> bool {
+    !BESIDE.contains(&change.key.kind)
+}
+
+
+/// What came on top of something.
+pub fn since(all: &Commits, before: &Commits) -> Commits {
+    let left = |(what, times): (&(Happened, Key), &usize)| {
+        let new = times - before.get(what).copied().unwrap_or_default();
+        (new > 0).then(|| (what.clone(), new))
+    };
+    all.iter().filter_map(left).collect()
+}
