@@ -302,6 +302,22 @@ impl TextDialect {
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Whether requests may say how tokens are chosen. Other engines take the likeliest token.
+    pub const fn takes_sampling(self) -> bool {
+        match self {
+            Self::Vllm | Self::OpenAi | Self::SgLang => true,
+            Self::Text | Self::Ensemble | Self::LlmApi => false,
+        }
+    }
+
+    /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
+    pub const fn takes_formats(self) -> bool {
+        match self {
+            Self::OpenAi | Self::SgLang => true,
+            Self::Vllm | Self::Text | Self::Ensemble | Self::LlmApi => false,
+        }
+    }
 }
 
 impl From<Written> for ServedBy {
