@@ -77,7 +77,7 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftStatus>,
     /// What the judge says of stable's own pods, which are alike. Absent where nothing is judged, and before the first
-    /// look.
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_check: Option<SelfCheckStatus>,
     /// Campaigns by schedule and after drift. Absent if there never was one.
