@@ -185,7 +185,9 @@ fn read_entry(mut entry: impl Read, path: &str, sink: &Sink) -> io::Result<(Sour
         entry.by_ref().take(MAX_CONFIG_BYTES + 1).read_to_end(&mut head)?;
         if head.len() as u64 > MAX_CONFIG_BYTES {
             let most = MAX_CONFIG_BYTES >> 20;
-            return Err(io::Error::other(format!("{path} has more than {most} MiB, which no model's configuration has")));
+            return Err(io::Error::other(format!(
+                "{path} has more than {most} MiB, which no model's configuration has"
+            )));
         }
     } else if path.ends_with(".safetensors") {
         entry.by_ref().take(8).read_to_end(&mut head)?;
