@@ -25,7 +25,7 @@ pub enum EngineEntry {
     BLS,
 }
 
-/// Backends without a build.
+/// Backend of an engine without a build. Absent with other backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub enum NoBuildBackend {

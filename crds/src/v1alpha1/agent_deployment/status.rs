@@ -462,7 +462,7 @@ pub struct ErrorBudget {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAttempt {
-    /// Kind of Job: resolve, fetch or quality.
+    /// Kind of Job: resolve, fetch or quality; profile in a campaign.
     #[schemars(length(max = 16))]
     pub kind: String,
     /// Hash of the Job's inputs.
