@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Checks prose: no sentence above 30 words, no line above 120 columns, none of the phrases below.
 
-Read are Markdown files, the comments of the charts' values, the charts' notes, and of Rust sources the comments and the
-messages of errors and validation rules. Comments within code may have long sentences. Code blocks are skipped. A table
+Read are Markdown files, the comments of charts and of the manifests that users copy, and the charts' notes. Of Rust
+sources it reads the comments, the messages of errors and validation rules and, outside tests, the texts that are
+formatted: conditions, events, answers. Comments within code may have long sentences. Code blocks are skipped. A table
 row may be longer than 120 columns, and so may a line whose last word is a link. `--wrap FILES` wraps the paragraphs
-that hold a long line. Uses the standard library only.
+that hold a long line. Not read are texts without a placeholder, help in scripts and the Makefile, comments of scripts,
+annotations of alerts, dashboards, and what programs write. Uses the standard library only.
 """
 
 import re
@@ -47,7 +49,13 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`$])")
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|approx|etc)\.", re.IGNORECASE)
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,2}\.)\s+")
 TABLE_RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
-MESSAGE = re.compile(r'(?:\.message\(|#\[error\()\s*r?"((?:[^"\\]|\\.)*)"', re.DOTALL)
+TEXT = r'\s*r?"((?:[^"\\]|\\.)*)"'
+MESSAGE = re.compile(r"(?:\.message\(|#\[error\()" + TEXT, re.DOTALL)
+FORMATTED = re.compile(r"(?:\bformat!\(|\bwrite(?:ln)?!\(\s*\w+,)" + TEXT, re.DOTALL)
+# Formatted texts that are no prose: HTML and Python.
+FORMATTED_CODE = ("<", "import ")
+TEST_SOURCE = re.compile(r"/tests?/|tests\.rs$|/examples/|^e2e/|^operator/evaluation/")
+TEST_MODULE = "#[cfg(test)]\nmod tests {"
 COMMENT = re.compile(r"^(\s*(?:///|//!|//|#)) (.*)$")
 
 
@@ -142,11 +150,13 @@ def read_comments(text, marker):
     return blocks.found, long_lines
 
 
-def read_messages(text):
-    """Reads the messages of validation rules and errors."""
-    for match in MESSAGE.finditer(text):
+def read_messages(text, pattern):
+    """Reads the texts of Rust sources after a pattern; a line's end in one ends a sentence."""
+    for match in pattern.finditer(text):
         message = re.sub(r"\\\n\s*", "", match.group(1)).replace('\\"', '"')
-        yield text.count("\n", 0, match.start()) + 1, message
+        for line in message.split("\\n"):
+            if not line.startswith(FORMATTED_CODE):
+                yield text.count("\n", 0, match.start()) + 1, line
 
 
 def sentences(paragraph):
@@ -182,7 +192,10 @@ def read(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     if name.endswith(".rs"):
         outer, inner, plain = (read_comments(text, marker) for marker in ("///", "//!", "//"))
-        return outer[0] + inner[0] + list(read_messages(text)), outer[1] + inner[1] + plain[1]
+        messages = list(read_messages(text, MESSAGE))
+        if not TEST_SOURCE.search(name):
+            messages += read_messages(text.split(TEST_MODULE)[0], FORMATTED)
+        return outer[0] + inner[0] + messages, outer[1] + inner[1] + plain[1]
     if name.endswith(".yaml"):
         return read_comments(text, "#")
     return read_markdown(text)
@@ -236,7 +249,8 @@ def wrap_file(name):
 
 def main():
     """Checks or wraps the files named on the command line, by default all of them."""
-    patterns = ["*.md", "*.rs", "charts/*/values.yaml", "charts/*/templates/NOTES.txt"]
+    patterns = ["*.md", "*.rs", "charts/slipway/*.yaml", "charts/*/values.yaml", "charts/*/templates/NOTES.txt"]
+    patterns += ["docs/examples/*.yaml", "e2e/manifests/*.yaml"]
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
     names = [argument for argument in sys.argv[1:] if argument != "--wrap"]
     names = names or [name for name in listed.stdout.splitlines() if not SKIPPED.search(name)]

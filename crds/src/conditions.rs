@@ -27,7 +27,7 @@ pub enum ConditionType {
     /// The current revision serves like work worse than on its first day (AgentDeployment). Absent while unknown, and
     /// while the workload has changed.
     BehaviorDrift,
-    /// Pods of stable that are dealt into two arms are called harm no more often than
+    /// Where stable's own pods are split into two groups, the judge finds harm no more often than
     /// `spec.rollout.judge.falseRollback` promises (AgentDeployment). Absent where nothing is judged.
     JudgeTrusted,
     /// The operator knows every receiver of `spec.alerts` (AgentDeployment). It does not affect serving.

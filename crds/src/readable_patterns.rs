@@ -14,7 +14,7 @@ const WORDS: &[(&str, &str)] = &[
     (POSITIVE_DECIMAL_PATTERN, "write a number, such as 1.5 or 20"),
     (
         r"^(hf|pvc|https?)://[^\s]+$",
-        "write the model's location: hf://organisation/name@revision, pvc://claim/path, http://host/path or https://host/path",
+        "write the model's location: hf://organization/name@revision, pvc://claim/path, https://host/folder/ or https://host/model.tar",
     ),
     (r"^https?://[^\s]+$", "write a URL that begins with http:// or https://"),
     (r"^(/.*)?$", "write a JSON Pointer, which begins with a slash, such as /value"),

@@ -101,20 +101,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Whether the engine's entry takes a [`Sampling`]: those of vLLM and SGLang do.
+    /// Whether the engine's entry takes a [`Sampling`].
     pub fn takes_sampling(&self) -> bool {
-        match self.dialect {
-            TextDialect::Vllm | TextDialect::OpenAi | TextDialect::SgLang => true,
-            TextDialect::Text | TextDialect::Ensemble | TextDialect::LlmApi => false,
-        }
+        self.dialect.takes_sampling()
     }
 
-    /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
+    /// Whether the engine holds tokens to a schema, and gives their probabilities.
     pub fn takes_formats(&self) -> bool {
-        match self.dialect {
-            TextDialect::OpenAi | TextDialect::SgLang => true,
-            TextDialect::Vllm | TextDialect::Text | TextDialect::Ensemble | TextDialect::LlmApi => false,
-        }
+        self.dialect.takes_formats()
     }
 }
 

@@ -162,7 +162,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         });
     }
     check.that(sampling.is_default() || engine.takes_sampling(), "sampling", || {
-        "has no effect on this engine's entry; leave it out, or serve with vLLM or SGLang".into()
+        "has no effect on this engine, which takes the likeliest token; leave it out, or use another backend".into()
     });
     validate_sampling(&mut check, *sampling);
     validate_tools(&mut check, tools);

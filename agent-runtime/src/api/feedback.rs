@@ -51,7 +51,7 @@ fn not_counted(why: NotCounted, run: &str, serves: &str) -> ApiError {
         NotCounted::OtherRevision { revision } => {
             let message = format!(
                 "the run belongs to revision {revision}, but this pod serves {serves}: send the feedback with the header \
-                 x-slipway-revision: {revision}; it cannot be counted if no route reads the header or that revision is \
+                 x-slipway-revision: {revision}. It cannot be counted if no route reads the header or that revision is \
                  gone"
             );
             (StatusCode::CONFLICT, "other_revision", message)

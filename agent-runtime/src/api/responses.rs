@@ -125,8 +125,8 @@ fn earlier(service: &Service, id: &str) -> Result<Vec<Message>, ApiError> {
     let found = id.strip_prefix(PREFIX).and_then(|name| service.kept_runs.response(name, service.clock.now()));
     let Some((_, remembered, run)) = found else {
         let message = format!(
-            "{FIELD}: {id:?} is no response that this pod keeps: those with store: false are not kept, others for a \
-             quarter of an hour, in the pod that gave them; send the whole conversation as input"
+            "{FIELD}: this pod does not keep response {id:?}. Those with store: false are not kept, others for a \
+             quarter of an hour, in the pod that gave them. Send the whole conversation as input"
         );
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "previous_response_not_found", message).about(FIELD));
     };
@@ -153,7 +153,7 @@ fn earlier(service: &Service, id: &str) -> Result<Vec<Message>, ApiError> {
 
 fn unknown(id: &str) -> ApiError {
     let message = format!(
-        "{id:?} is no response that this pod keeps: ids begin with {PREFIX}, those with store: false are not kept, and \
+        "this pod does not keep response {id:?}: ids begin with {PREFIX}. Those with store: false are not kept, and \
          others for a quarter of an hour after their end"
     );
     ApiError::new(StatusCode::NOT_FOUND, "unknown_response", message)

@@ -113,8 +113,8 @@ fn name_of(id: &str) -> Result<&str, ApiError> {
 
 fn unknown(id: &str) -> ApiError {
     let message = format!(
-        "{id:?} is no run of /v1/runs that this pod keeps: ids begin with {PREFIX}, runs are kept for a quarter of an \
-         hour after their end, and a client that disconnects ends its run"
+        "this pod does not keep run {id:?} of /v1/runs: ids begin with {PREFIX}. Runs are kept for a quarter of an hour \
+         after their end, and a client that disconnects ends its run"
     );
     ApiError::new(StatusCode::NOT_FOUND, "unknown_run", message)
 }

@@ -1,4 +1,4 @@
-//! How tokens are chosen, in the words of vLLM and SGLang. Pure.
+//! How tokens are chosen, in the words of the engines that take it. Pure.
 
 use serde_json::{Value, json};
 use slipway_runtime_config::Sampling;

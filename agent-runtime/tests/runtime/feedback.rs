@@ -69,7 +69,7 @@ async fn feedback_on_a_run_of_another_revision_is_not_counted_here() {
     let sidecar = sidecar([]);
     let body = json!({"run": "run-0123456789-61f-2", "success": false});
     let answer = post(&sidecar.app.api(), "/v1/feedback", body).await;
-    let message = "the run belongs to revision 0123456789, but this pod serves support-1: send the feedback with the header x-slipway-revision: 0123456789; it cannot be counted if no route reads the header or that revision is gone";
+    let message = "the run belongs to revision 0123456789, but this pod serves support-1: send the feedback with the header x-slipway-revision: 0123456789. It cannot be counted if no route reads the header or that revision is gone";
     assert_eq!((answer.status, answer.error().as_str()), (StatusCode::CONFLICT, message));
     assert_eq!(judged(&sidecar).await, None);
 }

@@ -269,7 +269,7 @@ async fn a_response_is_read_judged_and_deleted_by_its_id() {
     let not_stored = respond(&sidecar, json!({ "input": "How tall?", "store": false })).await;
     let id = not_stored["id"].as_str().expect("an id is a text");
     let expected = format!(
-        "{id:?} is no response that this pod keeps: ids begin with resp_, those with store: false are not kept, and \
+        "this pod does not keep response {id:?}: ids begin with resp_. Those with store: false are not kept, and \
          others for a quarter of an hour after their end"
     );
     let answer = read(&sidecar, "GET", id).await;
@@ -378,8 +378,8 @@ async fn what_cannot_be_honored_names_its_field_and_the_remedy(#[case] body: Val
 #[tokio::test]
 async fn an_unknown_previous_response_says_where_responses_are_kept() {
     let answer = create(&sidecar([]), json!({ "input": "?", "previous_response_id": "resp_a" })).await;
-    let expected = "previous_response_id: \"resp_a\" is no response that this pod keeps: those with store: false are not \
-                    kept, others for a quarter of an hour, in the pod that gave them; send the whole conversation as input";
+    let expected = "previous_response_id: this pod does not keep response \"resp_a\". Those with store: false are not \
+                    kept, others for a quarter of an hour, in the pod that gave them. Send the whole conversation as input";
     assert_eq!((answer.status, answer.error().as_str()), (StatusCode::BAD_REQUEST, expected));
     assert_eq!(answer.json()["error"]["code"], json!("previous_response_not_found"));
     let other = get(&sidecar([]).app.api(), "/v1/responses/run-a").await;

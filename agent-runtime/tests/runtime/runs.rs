@@ -170,6 +170,9 @@ async fn a_run_can_be_read_while_it_runs_and_after_its_end() {
     sidecar.time.advance(Duration::from_secs(16 * 60));
     let gone = get(&api, path).await;
     assert_eq!((gone.status, gone.json()["error"]["code"].as_str()), (StatusCode::NOT_FOUND, Some("unknown_run")));
+    let message = "this pod does not keep run \"run-support-1-649ce3d40a000-0feed000000000000\" of /v1/runs: ids begin with \
+                   run-. Runs are kept for a quarter of an hour after their end, and a client that disconnects ends its run";
+    assert_eq!(gone.error(), message);
 }
 
 #[tokio::test]

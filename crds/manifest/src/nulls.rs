@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Removes members that are null where the schema does not allow it, as the API server does before it fills in
-/// defaults (Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", Defaulting and Nullable).
+/// Removes members that are null where the schema does not allow it. The API server does so before it fills in defaults
+/// (Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", Defaulting and Nullable).
 pub(crate) fn remove(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,7 +1,7 @@
 //! The structural schema: types, bounds, enumerations, and fields that it does not know. Pure.
 //!
-//! A definition's schema uses a part of OpenAPI v3 only (Kubernetes, "Specifying a structural schema"); what ours use
-//! of it is here, and a test reads that they use nothing else.
+//! A definition's schema uses a part of OpenAPI v3 only (Kubernetes, "Specifying a structural schema"). What ours use
+//! of it is here. A test reads that they use nothing else.
 
 use std::collections::BTreeSet;
 

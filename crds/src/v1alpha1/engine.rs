@@ -292,7 +292,7 @@ pub struct BuildAttempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptFailure {
-    /// Class of the failure. Only Infrastructure is retried.
+    /// Class of the failure. Infrastructure is retried, and MissingArtifact once the store has the files again.
     pub class: FailureClass,
     /// What happened, with the last line of the log.
     #[schemars(length(max = 1024))]

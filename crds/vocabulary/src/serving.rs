@@ -25,7 +25,7 @@ pub enum EngineEntry {
     BLS,
 }
 
-/// Backends without a build.
+/// Backend of an engine without a build. Absent with other backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub enum NoBuildBackend {
@@ -301,6 +301,22 @@ impl TextDialect {
     /// Whether it is our own, which is omitted when written.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether requests may say how tokens are chosen. Other engines take the likeliest token.
+    pub const fn takes_sampling(self) -> bool {
+        match self {
+            Self::Vllm | Self::OpenAi | Self::SgLang => true,
+            Self::Text | Self::Ensemble | Self::LlmApi => false,
+        }
+    }
+
+    /// Whether the engine holds tokens to a schema, and gives their probabilities: engines' own servers do.
+    pub const fn takes_formats(self) -> bool {
+        match self {
+            Self::OpenAi | Self::SgLang => true,
+            Self::Vllm | Self::Text | Self::Ensemble | Self::LlmApi => false,
+        }
     }
 }
 

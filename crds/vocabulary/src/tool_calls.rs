@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Dialects of tool calls and reasoning. Each is that of a family of models.
+/// How the model writes its calls of tools and its thoughts: each dialect is that of a family of models. Absent means
+/// that the checkpoint's chat template tells. `ReAct` means the plain ReAct transcript, whatever the checkpoint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub enum ToolCallDialect {

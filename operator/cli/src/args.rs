@@ -40,7 +40,7 @@ pub struct Args {
 #[derive(Debug, ClapArgs)]
 struct PlaceArgs {
     /// Kubeconfig file; the default is kubectl's.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
     #[arg(long, global = true)]
@@ -65,11 +65,11 @@ enum Command {
 /// What needs a cluster.
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Shows stage, conditions, engines with their quality, the choice, and objectives with their measured values.
+    /// Shows stage, conditions, engines with their quality, candidates, the choice, and objectives with their values.
     Status {
         /// Name of the AgentDeployment.
         name: String,
-        /// Reports progress until it is ready, then shows it.
+        /// Waits like `wait`, but without a time limit, and shows the status once it is ready.
         #[arg(long)]
         watch: bool,
     },
@@ -77,23 +77,25 @@ enum ClusterCommand {
     Wait {
         /// Name of the AgentDeployment.
         name: String,
-        /// Time limit, with a unit.
-        #[arg(long, default_value = "30m")]
+        /// Time limit, such as 90s, 10m or 2h.
+        #[arg(long, default_value = "30m", value_name = "DURATION")]
         timeout: DurationText,
     },
-    /// Writes a report of an AgentDeployment's campaign as one self-contained HTML file.
+    /// Writes a report of an AgentDeployment's campaign, and of its rollout, as one self-contained HTML file.
     Report {
         /// Name of the AgentDeployment.
         name: String,
         /// Output file; the default is standard output.
-        #[arg(short, long)]
+        #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Explains why this configuration serves, and for each other one why it does not.
+    /// Explains why the chosen configuration serves, and for each other one why it does not.
     Explain {
         /// Name of the AgentDeployment.
         name: String,
-        /// Other candidates to explain: an engine, or ENGINE/CONFIGURATION. The default is all of them.
+        /// An engine, or one of its configurations, to explain alone, as `status` names them: int8, int8/instances-2.
+        /// The default is all of them.
+        #[arg(value_name = "ENGINE[/CONFIGURATION]")]
         candidate: Option<String>,
     },
     /// Shows the traffic of stable and canary, the judge's verdict and its evidence, and how long a verdict takes.
@@ -104,22 +106,22 @@ enum ClusterCommand {
         #[arg(long)]
         watch: bool,
     },
-    /// Approves the proposed choice (spec.rollout.approve).
+    /// Approves the choice that waits for approval (spec.rollout.approve).
     Approve {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Promotes the canary without further judgement (spec.rollout.promote).
+    /// Promotes the canary without waiting for a verdict (spec.rollout.promote).
     Promote {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Aborts the canary, or else declines the proposed choice (spec.rollout.abort).
+    /// Rolls the canary back, or declines the choice that waits for approval (spec.rollout.abort).
     Abort {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Retries the last rolled-back plan (spec.rollout.retry).
+    /// Tries the plan of the spec once more after it was rolled back (spec.rollout.retry).
     Retry {
         /// Name of the AgentDeployment.
         name: String,
@@ -134,7 +136,8 @@ enum ClusterCommand {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Asks an agent, and shows its tool calls and the answer. Exit code 1: no answer; 5: every tool call failed.
+    /// Asks an agent a question, and shows its tool calls and the answer. Exit code 1: no answer; 5: every tool call
+    /// failed.
     Ask {
         /// Name of the AgentDeployment.
         name: String,

@@ -13,8 +13,8 @@ use crate::{demand::demand, table::indented};
 /// Why manifests are not fit to be applied.
 #[derive(Debug, Error)]
 pub enum Unfit {
-    /// A file is no YAML.
-    #[error("{file} is not YAML")]
+    /// A file cannot be read as YAML.
+    #[error("{file} cannot be read as YAML")]
     Syntax {
         /// As it was named.
         file: String,
@@ -87,7 +87,7 @@ impl Checked {
 /// Answers every object of slipway.dev in files; objects of other groups are left out.
 ///
 /// # Errors
-/// When a file is no YAML.
+/// When a file cannot be read as YAML.
 pub fn check(files: &[File]) -> Result<Checked, Unfit> {
     let definitions = Definitions::new();
     let mut checked = Checked::default();

@@ -1,8 +1,8 @@
 //! Slipway from the command line.
 //!
 //! The output is made by pure functions of what was read: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
-//! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@check`], [`mod@demand`]. [`cluster`]
-//! does the IO, and [`args`] and [`wait`] put the two together.
+//! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@check`] and [`mod@demand`].
+//! [`cluster`] does the IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;
 pub mod arms;

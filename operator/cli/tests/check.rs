@@ -62,7 +62,7 @@ const FOREIGN: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: runs}\n
     "---\n",
     "no object of slipway.dev in agent.yaml: name a file with an AgentDeployment, Engine or Profile"
 )]
-#[case::broken("spec: [", "agent.yaml is not YAML")]
+#[case::broken("spec: [", "agent.yaml cannot be read as YAML")]
 fn a_file_with_nothing_to_check_says_so(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(told(&[typed(text)]), (String::new(), expected.to_owned()));
 }

@@ -380,7 +380,7 @@ impl fmt::Display for Why {
             }
             Self::EnginesBuilding { ready, total, state } => write!(f, "{ready} of {total} engines are ready; {state}"),
             Self::BuildingAgain { manifest, state } => {
-                write!(f, "the store has lost manifest {manifest}, and it is built again: {state}")
+                write!(f, "the store has lost artifact {manifest}, and it is built again: {state}")
             }
             Self::CheckpointMissing { job, failure } => {
                 write!(f, "Job {job} found no checkpoint ({failure}); it is built once that has been fetched again")

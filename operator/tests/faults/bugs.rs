@@ -39,7 +39,9 @@ impl Bug {
         let (Some(key), Ok(mut body)) = (asked.subject(), asked.json()) else { return Ok(asked.clone()) };
         let is_status = asked.says_status();
         match self {
-            Self::DeletesByName if asked.method == "DELETE" => drop(body.as_object_mut().map(|b| b.remove("preconditions"))),
+            Self::DeletesByName if asked.method == "DELETE" => {
+                drop(body.as_object_mut().map(|b| b.remove("preconditions")))
+            }
             Self::NamesJobsAtRandom if asked.method == "POST" && key.kind == JOBS => {
                 body["metadata"]["name"] = json!(format!("{}-{}", key.name, store.version()));
             }

@@ -14,8 +14,7 @@ use crate::{
         request::Asked,
         store::{Change, Happened, Key, Writer},
     },
-    cluster,
-    end,
+    cluster, end,
     operator::{self, Looked, Operator},
     story::{AGENT, Act, BESIDE, Commits, NAMESPACE, Played, Round, Scene, agent},
     users::{Users, WINDOW},
@@ -267,7 +266,6 @@ fn condition(object: &Value, type_: &str) -> bool {
 fn is_of_story(change: &Change) -> bool {
     !BESIDE.contains(&change.key.kind)
 }
-
 
 /// What came on top of something.
 pub fn since(all: &Commits, before: &Commits) -> Commits {

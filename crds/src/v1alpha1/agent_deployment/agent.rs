@@ -29,12 +29,12 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub prompt_template: Option<String>,
-    /// How the model writes calls of tools. Absent means that the checkpoint's chat template tells. `ReAct` means the
-    /// plain ReAct transcript, whatever the checkpoint has.
+    /// How the model writes its calls of tools and its thoughts. Absent means that the checkpoint's chat template
+    /// tells. `ReAct` means the plain ReAct transcript, whatever the checkpoint has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_dialect: Option<ToolCallDialect>,
-    /// How tokens are chosen, where a request does not say. Absent means the likeliest token. Requires backend vLLM or
-    /// SGLang.
+    /// How tokens are chosen, where a request does not say. Absent means the likeliest token. Refused with backends
+    /// that choose no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
     /// Tools that the model may call.

@@ -16,8 +16,9 @@ use crate::v1alpha1::shared::{self, LocalObjectReference};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSource {
-    /// Location of the checkpoint: `hf://organisation/name@revision`, `pvc://claim/path`, or `http(s)://host/path` of
-    /// a folder. It is resolved once, and `status.model` shows its digest.
+    /// Location of the checkpoint: `hf://organization/name@revision`, `pvc://claim/path`, `https://host/folder/` with a
+    /// `manifest.json`, or `https://host/model.tar` (also `.tar.gz` and `.tgz`). `http://` works too. It is resolved
+    /// once, and `status.model` shows its digest.
     #[schemars(length(min = 1, max = 1024), regex(pattern = r"^(hf|pvc|https?)://[^\s]+$"))]
     pub uri: String,
     /// Secret whose key `token` grants access to the source. Only pods of this namespace read it; the operator never
@@ -231,8 +232,7 @@ pub struct SearchSpace {
     #[serde(default = "default_precisions")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
-    /// Numeric formats of the KV cache to build engines for. Absent means Auto. Like all axes whose values are
-    /// engines of their own, it is not allowed with Custom.
+    /// Numeric formats of the KV cache to build engines for. Absent means Auto. Not allowed with Custom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
     pub kv_cache_precision: Vec<KvCachePrecision>,
@@ -252,8 +252,9 @@ pub struct SearchSpace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(range(min = 1, max = 1_000_000)), extend("x-kubernetes-list-type" = "set"))]
     pub max_num_tokens: Vec<i32>,
-    /// Levels to measure: agent runs in flight on one replica. A sidecar answers 429 beyond the chosen level, or the
-    /// largest if nothing is measured.
+    /// Levels to measure: how many are in flight at once on one replica, requests with driver ModelAnalyzer and runs
+    /// with AgentRun. A sidecar admits as many runs as the chosen level, or the largest if nothing is measured, and
+    /// answers 429 beyond.
     #[serde(default = "default_concurrency")]
     #[schemars(length(min = 1, max = 16), inner(range(min = 1, max = 1024)), extend("x-kubernetes-list-type" = "set"))]
     pub concurrency: Vec<i32>,

@@ -114,7 +114,8 @@ pub struct VllmEngine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// What takes requests: Triton's vLLM backend, or vLLM's own server. Only driver AgentRun measures the latter.
+    /// What takes requests: Triton's vLLM backend by default, or vLLM's own server. Only driver AgentRun measures the
+    /// latter.
     #[serde(default, skip_serializing_if = "VllmServer::is_default")]
     pub server: VllmServer,
     /// Share of a GPU's memory that vLLM uses, for weights, activations and KV cache.

@@ -28,13 +28,13 @@ pub struct UndeliveredNotification {
     pub id: String,
     /// When it was decided.
     pub at: Time,
-    /// What happened: `RolledBack`.
+    /// Name of the event: `RolledBack`.
     #[schemars(length(max = 32))]
     pub happening: String,
     /// What it is about: `problem`, `drift`, or `rollout/`, `engine/` or `objective/` and a name.
     #[schemars(length(max = 128))]
     pub topic: String,
-    /// What makes it the same happening as before.
+    /// What makes it the same event as before.
     #[schemars(length(max = 1024))]
     pub fingerprint: String,
     /// How much it matters: `critical`, `error`, `warning` or `info`.

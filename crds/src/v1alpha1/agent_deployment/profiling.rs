@@ -33,9 +33,9 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
         .field_path(".approveReprofiling")
 )]
 pub struct Profiling {
-    /// What sends the load while configurations are compared. ModelAnalyzer measures RequestLatency and throughput of
-    /// requests; AgentRun measures whole runs. With an agentTrace, AgentRun confirms the chosen configuration in
-    /// either case.
+    /// What sends the load while configurations are compared. ModelAnalyzer sends requests: it measures their
+    /// throughput, RequestLatency and, of streamed answers, RequestTimeToFirstToken. AgentRun replays whole runs, and
+    /// measures every metric. With an agentTrace, AgentRun confirms the chosen configuration in either case.
     #[serde(default)]
     pub driver: ProfilingDriver,
     /// Traffic to measure with.
@@ -47,15 +47,15 @@ pub struct Profiling {
     /// Limits on the cost of a campaign.
     #[serde(default)]
     pub budget: ProfilingBudget,
-    /// Whether the choice of a campaign is rolled out automatically. This concerns choices that differ from the
-    /// current one. The first revision, and a plan that was approved before, always take over.
+    /// Whether the choice of a campaign is rolled out automatically, as by default. This concerns choices that differ
+    /// from the current one. The first revision, and a plan that was approved before, always take over.
     #[serde(default, skip_serializing_if = "Approval::is_default")]
     pub approval: Approval,
     /// When to measure everything again, beside the revision that serves. A choice that meets the objectives stays
     /// unless another is better by 5 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ProfilingSchedule>,
-    /// What to do after drift. Drift is always observed and reported.
+    /// What to do after drift: Report by default. Drift is always observed and reported.
     #[serde(default, skip_serializing_if = "OnDrift::is_default")]
     pub on_drift: OnDrift,
     /// Approves the proposal in `status.drift.proposal` with this value: what users ask has changed, and a new

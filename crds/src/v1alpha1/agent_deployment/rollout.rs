@@ -48,10 +48,10 @@ pub struct Rollout {
     /// How the canary is judged.
     #[serde(default, skip_serializing_if = "JudgeSettings::is_default")]
     pub judge: JudgeSettings,
-    /// What the canary is compared with. Stable compares with the pods of stable. MirrorBaseline starts fresh pods of
-    /// stable's plan together with the canary's, as many and with the same weight, so that new pods are not compared
-    /// with warm ones. It needs capacity for these pods too, and no weight is above 33 percent. Beyond that stable
-    /// would have less than either of the two.
+    /// What the canary is compared with. Stable, the default, compares with the pods of stable. MirrorBaseline starts
+    /// fresh pods of stable's plan together with the canary's, as many and with the same weight, so that new pods are
+    /// not compared with warm ones. It needs capacity for these pods too, and no weight is above 33 percent. Beyond
+    /// that stable would have less than either of the two.
     #[serde(default, skip_serializing_if = "Baseline::is_default")]
     pub baseline: Baseline,
     /// Your own guardrails, queried from Prometheus once a minute. One that is exceeded three times in a row rolls
@@ -59,14 +59,15 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub guardrails: Vec<Guardrail>,
-    /// What to do when `maxSoak` of a step passes without a verdict.
+    /// What to do when `maxSoak` of a step passes without a verdict: Pause by default.
     #[serde(default, skip_serializing_if = "OnInconclusive::is_default")]
     pub on_inconclusive: OnInconclusive,
     /// What to do when the cluster lacks capacity for the canary's pods beside those of stable. The operator probes
-    /// capacity by creating a pod, and reads the scheduler's answer. SurgeIfPossible continues with the pods that
-    /// fit, at a weight that they can carry, and waits if none fits. RequireSurge waits unless all fit. Either leaves
-    /// stable all its pods. InPlace drains stable pods one at a time where it would otherwise wait. Capacity is then
-    /// one pod short. With one replica nothing serves until the new pod, or after a failure the old one, is ready.
+    /// capacity by creating a pod, and reads the scheduler's answer. SurgeIfPossible, the default, continues with the
+    /// pods that fit, at a weight that they can carry, and waits if none fits. RequireSurge waits unless all fit.
+    /// Either leaves stable all its pods. InPlace drains stable pods one at a time where it would otherwise wait.
+    /// Capacity is then one pod short. With one replica nothing serves until the new pod, or after a failure the old
+    /// one, is ready.
     #[serde(default, skip_serializing_if = "Capacity::is_default")]
     pub capacity: Capacity,
     /// How long a pod of the canary may wait for a node before `capacity` applies. Make it longer than the cluster

@@ -4,17 +4,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the judge says of stable's own pods, dealt into two arms again and again. All serve the same plan, so whatever
-/// it would have rolled back would have been rolled back falsely.
+/// What the judge says of stable's own pods, split at random into two groups again and again. All serve the same plan,
+/// so whatever it would have rolled back would have been rolled back falsely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelfCheckStatus {
-    /// Hash of the plan whose pods were dealt. Another plan is checked again.
+    /// Hash of the plan whose pods were checked. Another plan is checked again.
     #[schemars(length(max = 63))]
     pub revision: String,
     /// `spec.rollout.judge.falseRollback` of these checks. Another one is checked again.
     pub promised_parts_per_million: i64,
-    /// Time of the last check. The next one follows an hour later, or ten minutes after one that had too little.
+    /// Time of the last check. The next one follows an hour later, or ten minutes after one that lacked pods or runs.
     pub checked_at: Time,
     /// Pods of stable with counts at that time, at most 16.
     pub pods: i32,
@@ -33,7 +33,7 @@ pub struct SelfCheckStatus {
     pub checks: Vec<JudgeCheck>,
 }
 
-/// Why the judge could not check itself.
+/// Why nothing could be checked at the last time. Absent if it could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum UncheckedJudge {
@@ -47,9 +47,9 @@ pub enum UncheckedJudge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JudgeCheck {
-    /// Ways in which the pods were dealt, each judged once.
+    /// Random splits of the pods into two groups, each judged once.
     pub shuffles: i32,
-    /// Those of them that would have been rolled back.
+    /// Splits that would have been rolled back.
     pub rolled_back: i32,
     /// Seconds of evidence.
     pub seconds: i32,

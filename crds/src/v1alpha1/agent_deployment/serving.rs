@@ -36,7 +36,8 @@ pub struct Serving {
     /// HorizontalPodAutoscaler or KEDA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
-    /// Resources of Triton's container, including the GPUs. The builder gets the same.
+    /// Resources of the container that serves the model, including the GPUs. It is called `triton` with every backend.
+    /// The containers that build the engine get the same.
     #[serde(default)]
     pub triton_resources: ContainerResources,
     /// Resources of the agent runtime's container.

@@ -32,10 +32,10 @@ pub struct ServiceLevelObjectives {
     /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
-    /// How to rank the configurations that meet every objective.
+    /// How to rank the configurations that meet every objective: by Throughput by default.
     #[serde(default, skip_serializing_if = "OptimizeFor::is_default")]
     pub optimize_for: OptimizeFor,
-    /// What to do when no configuration meets every objective.
+    /// What to do when no configuration meets every objective: KeepRunning by default.
     #[serde(default, skip_serializing_if = "OnInfeasible::is_default")]
     pub on_infeasible: OnInfeasible,
 }

@@ -77,7 +77,7 @@ pub struct AgentDeploymentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<DriftStatus>,
     /// What the judge says of stable's own pods, which are alike. Absent where nothing is judged, and before the first
-    /// look.
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_check: Option<SelfCheckStatus>,
     /// Campaigns by schedule and after drift. Absent if there never was one.
@@ -462,7 +462,7 @@ pub struct ErrorBudget {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAttempt {
-    /// Kind of Job: resolve, fetch or quality.
+    /// Kind of Job: resolve, fetch or quality; profile in a campaign.
     #[schemars(length(max = 16))]
     pub kind: String,
     /// Hash of the Job's inputs.

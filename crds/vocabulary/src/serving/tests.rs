@@ -66,3 +66,17 @@ fn names_of_the_api_are_those_that_are_written() {
         assert_eq!(written, name);
     }
 }
+
+#[rstest]
+#[case::our_own(TextDialect::Text, (false, false))]
+#[case::ensemble(TextDialect::Ensemble, (false, false))]
+#[case::vllm_behind_triton(TextDialect::Vllm, (true, false))]
+#[case::pytorch_flow(TextDialect::LlmApi, (false, false))]
+#[case::vllms_own_server(TextDialect::OpenAi, (true, true))]
+#[case::sglangs_own_server(TextDialect::SgLang, (true, true))]
+fn a_dialect_says_whether_its_requests_may_have_sampling_and_formats(
+    #[case] dialect: TextDialect,
+    #[case] expected: (bool, bool),
+) {
+    assert_eq!((dialect.takes_sampling(), dialect.takes_formats()), expected);
+}

@@ -94,7 +94,7 @@ pub(super) fn artifact(world: &EngineWorld, prefix: &str) -> Option<(Plan<Engine
     let at = Time(world.missed_at?);
     let manifest_digest = world.status.artifact.as_ref()?.manifest_digest.clone();
     let attempts_before = world.status.attempts.last().map_or(0, |attempt| attempt.number);
-    let line = format!("the store has lost manifest {} of {}: it is built again", short(&manifest_digest), world.name);
+    let line = format!("the store has lost artifact {} of {}: it is built again", short(&manifest_digest), world.name);
     let lost = Some(LostArtifact { manifest_digest, at, attempts_before });
     let status = EngineStatus { artifact: None, lost, ..world.status.clone() };
     let (plan, step) = attempt_again(prefix, attempts_before, status);

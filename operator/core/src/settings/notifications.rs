@@ -209,7 +209,7 @@ fn check_namespaces(field: &str, allowed: Option<&[String]>) -> Result<(), Inval
     match allowed {
         Some([]) => invalid(field, "is empty: name the namespaces that may use the receiver, or leave it out"),
         Some(names) => match names.iter().find(|name| !is_dns_label(name)) {
-            Some(name) => invalid(field, format!("has {name:?}, which is no name of a namespace: correct it")),
+            Some(name) => invalid(field, format!("has {name:?}, which cannot be the name of a namespace: correct it")),
             None => Ok(()),
         },
         None => Ok(()),

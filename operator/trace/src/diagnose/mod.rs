@@ -283,7 +283,7 @@ fn caveats(load: &Load, evidence: &Evidence) -> Vec<String> {
     if unknown >= LEAST_OVERHEAD_PCT && evidence.dram_pct.is_none() {
         caveats.push(format!(
             "matrix products with {unknown} % of the kernel time could be limited by memory (as in decode) or arithmetic (as \
-             in prefill): the capture has no ranges for the two, no shapes and no GPU metrics"
+             in prefill). The capture has no ranges for the two, no shapes and no GPU metrics"
         ));
     }
     let profiler = evidence.profiler_pct;

@@ -185,7 +185,9 @@ fn read_entry(mut entry: impl Read, path: &str, sink: &Sink) -> io::Result<(Sour
         entry.by_ref().take(MAX_CONFIG_BYTES + 1).read_to_end(&mut head)?;
         if head.len() as u64 > MAX_CONFIG_BYTES {
             let most = MAX_CONFIG_BYTES >> 20;
-            return Err(io::Error::other(format!("{path} has more than {most} MiB: it is no model's configuration")));
+            return Err(io::Error::other(format!(
+                "{path} has more than {most} MiB, which no model's configuration has"
+            )));
         }
     } else if path.ends_with(".safetensors") {
         entry.by_ref().take(8).read_to_end(&mut head)?;
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn a_configuration_is_read_no_further_than_its_bound() {
         let larger = archive([("m/config.json".to_owned(), MAX_CONFIG_BYTES + 1)]);
-        assert_eq!(refusal(&larger), "m/config.json has more than 32 MiB: it is no model's configuration");
+        assert_eq!(refusal(&larger), "m/config.json has more than 32 MiB, which no model's configuration has");
     }
 
     #[test]

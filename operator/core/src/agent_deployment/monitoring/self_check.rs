@@ -1,7 +1,7 @@
 //! Beside the five steps: whether the judge keeps its promise on this agent's own pods and traffic. Pure: the
 //! statistics are those of slipway-analysis.
 //!
-//! Once an hour, while all traffic goes to stable, its pods are dealt into two arms and judged as a rollout would be.
+//! Once an hour, while all traffic goes to stable, its pods are split into two groups and judged as a rollout would be.
 //! What the last day of checks says is a condition, before a rollout rests on it.
 
 use jiff::{SignedDuration, Timestamp};
@@ -95,13 +95,13 @@ pub(in crate::agent_deployment) fn condition(spec: &AgentDeploymentSpec, known: 
     match (unknown, promise) {
         (Some(UncheckedJudge::TooFewPods), _) => {
             let message =
-                format!("{pods} pods of stable have counted something: dealing them needs at least {MIN_PODS}");
+                format!("{pods} pods of stable have counted something: the self-check needs at least {MIN_PODS}");
             answer(None, Reason::TooFewPods, message)
         }
         (Some(UncheckedJudge::TooFewRuns), _) | (None, None) => {
             let of = |runs: &Option<i64>| runs.unwrap_or(0);
             let message = format!(
-                "{} runs of stable have finished in the last hour: dealing its {pods} pods needs {}",
+                "{} runs of stable have finished in the last hour: the self-check of its {pods} pods needs {}",
                 of(finished_runs),
                 of(needed_runs)
             );

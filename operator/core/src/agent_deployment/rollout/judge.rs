@@ -258,7 +258,7 @@ fn idle() -> MetricWindow {
 fn started_anew(error: &StateError) -> Option<String> {
     match error {
         StateError::Configuration => None,
-        StateError::Version { .. } | StateError::Damaged { .. } => Some(format!("the judge starts anew: {error}")),
+        StateError::Version { .. } | StateError::Damaged { .. } => Some(format!("the judge begins again: {error}")),
     }
 }
 

@@ -130,11 +130,11 @@ fn a_memory_of_another_version_is_told_once_and_the_judge_starts_anew() {
     rollout.judge_state = Some("1:00000".to_owned());
     trial.serve(10, EQUAL);
     let words =
-        "; the judge starts anew: stored state has version \"1\", this program reads version \"2\", \"3\" or \"4\"";
+        "; the judge begins again: stored state has version \"1\", this program reads version \"2\", \"3\" or \"4\"";
     let message = trial.rollout().message.expect("a message");
     assert!(message.ends_with(words), "{message}");
     trial.serve(2 * 60, EQUAL);
-    assert!(!trial.rollout().message.unwrap_or_default().contains("anew"), "said once");
+    assert!(!trial.rollout().message.unwrap_or_default().contains("begins again"), "said once");
 }
 
 #[test]

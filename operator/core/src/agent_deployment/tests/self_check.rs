@@ -117,11 +117,11 @@ fn a_pod_that_stays_slower_than_the_others_shows_that_it_cannot_until_a_day_afte
 fn too_few_pods_and_too_little_traffic_are_told_and_looked_at_again_soon() {
     let mut cluster = serving(ROLLOUT);
     cluster.reads(&[USUAL; 3]);
-    let words = "Unknown TooFewPods: 3 pods of stable have counted something: dealing them needs at least 4";
+    let words = "Unknown TooFewPods: 3 pods of stable have counted something: the self-check needs at least 4";
     assert_eq!(cluster.trusted(), words);
     cluster.pass(600);
     cluster.reads(&[Users { runs: 3, ..USUAL }; 4]);
-    let words = "Unknown TooLittleTraffic: 180 runs of stable have finished in the last hour: dealing its 4 pods \
+    let words = "Unknown TooLittleTraffic: 180 runs of stable have finished in the last hour: the self-check of its 4 pods \
                  needs 200";
     assert_eq!(cluster.trusted(), words);
     cluster.reads_an_hour_later(&[Users { runs: 0, ..USUAL }, USUAL, USUAL, USUAL]);

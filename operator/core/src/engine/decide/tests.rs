@@ -271,9 +271,9 @@ fn an_artifact_that_the_store_lost_is_built_again_and_told() {
     let lost = LostArtifact { manifest_digest: "ab".repeat(32), at: Time(fixture.0.now), attempts_before: 1 };
     assert_eq!((plan.status.artifact.as_ref(), plan.status.lost.as_ref()), (None, Some(&lost)));
     assert_eq!(plan.status.attempts, [attempt(1, None), attempt(2, None)]);
-    let note = "the store has lost manifest abababababab of engine-0f1e2d3c4b: it is built again";
+    let note = "the store has lost artifact abababababab of engine-0f1e2d3c4b: it is built again";
     assert_eq!(plan.notes, [Note::warning(Reason::ArtifactLost, note)]);
-    let message = "Reconciling=True ArtifactLost: the store has lost manifest abababababab, and it is built again: Job \
+    let message = "Reconciling=True ArtifactLost: the store has lost artifact abababababab, and it is built again: Job \
                    build-0f1e2d3c4b-2 is about to start";
     assert_eq!(conditions(&plan)[1], message);
     let next = fixture.noticed().plan();

@@ -65,7 +65,7 @@ fn a_receiver_may_be_for_some_namespaces_alone() {
 #[case(
     "{name: a, allowedNamespaces: [Team A], slack: {urlFile: f}}",
     "[0].allowedNamespaces",
-    "has \"Team A\", which is no name of a namespace: correct it"
+    "has \"Team A\", which cannot be the name of a namespace: correct it"
 )]
 #[case(
     "{name: On Call, slack: {urlFile: f}}",
