@@ -58,10 +58,15 @@ const VERDICTS: [MeasurementVerdict; 4] = [
 type Figure = (&'static str, &'static str, Option<Unit>, fn(&Profile, &ProfileStatus) -> f64);
 
 const FIGURES: [Figure; 5] = [
-    ("profile_candidates", "Candidates of a campaign: engines times configurations times levels", None, |profile, _| {
-        let inputs = &profile.spec.inputs;
-        (inputs.engines.len() * inputs.configurations.len() * inputs.levels.len()) as f64
-    }),
+    (
+        "profile_candidates",
+        "Candidates of a campaign: engines times configurations times levels",
+        None,
+        |profile, _| {
+            let inputs = &profile.spec.inputs;
+            (inputs.engines.len() * inputs.configurations.len() * inputs.levels.len()) as f64
+        },
+    ),
     ("profile_front_points", "Measurements on the Pareto front of a campaign", None, |_, status| {
         status.front.len() as f64
     }),
