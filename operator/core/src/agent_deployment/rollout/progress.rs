@@ -5,8 +5,8 @@ use crate::{
     why::{Blocked, Step, Why},
 };
 
-/// Done once all wanted pods have been ready for the Deployment's `minReadySeconds`. Before that a share of the traffic
-/// could meet no pod: a busy kubelet revokes readiness, and a gateway learns of pods after the operator.
+/// Done once all pods that are wanted have been ready for the Deployment's `minReadySeconds`. Before that a share of
+/// the traffic could meet no pod: a busy kubelet takes readiness back, and a gateway learns of pods after the operator.
 pub(super) fn settled(revision: &str, view: Option<&ServingView>, wanted: i32) -> Step<()> {
     progress(revision, view, wanted)?;
     let ready = view.map_or(0, |view| view.ready - view.settling);
