@@ -56,7 +56,9 @@ pub fn not_yet_ready<S: Conditioned>(observed: Option<&S>, planned: S) -> S {
     let is_true = |condition: &Condition| condition.status == "True";
     let was = |condition| observed.and_then(|observed| find(observed, condition));
     let becomes_ready = find(&planned, ConditionType::Ready).as_ref().is_some_and(is_true);
-    let Some(unready) = was(ConditionType::Ready).filter(|ready| becomes_ready && !is_true(ready)) else { return planned };
+    let Some(unready) = was(ConditionType::Ready).filter(|ready| becomes_ready && !is_true(ready)) else {
+        return planned;
+    };
     let under_way = was(ConditionType::Reconciling).filter(|_| !is_stalled(&planned));
     let held = [Some(unready), under_way].into_iter().flatten();
     let conditions = held.fold(planned.conditions().to_vec(), |all, condition| with(&all, condition));

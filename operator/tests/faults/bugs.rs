@@ -8,8 +8,9 @@ use crate::api::{
     kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, SERVICES},
     request::Asked,
     store::{Happened, Key, Store, Writer},
-    write::Written,
+    write::{Written, seconds},
 };
+use crate::operator::now;
 
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,9 @@ impl Bug {
         let (Some(key), Ok(mut body)) = (asked.subject(), asked.json()) else { return Ok(asked.clone()) };
         let is_status = asked.says_status();
         match self {
-            Self::DeletesByName if asked.method == "DELETE" => drop(body.as_object_mut().map(|b| b.remove("preconditions"))),
+            Self::DeletesByName if asked.method == "DELETE" => {
+                drop(body.as_object_mut().map(|b| b.remove("preconditions")))
+            }
             Self::NamesJobsAtRandom if asked.method == "POST" && key.kind == JOBS => {
                 body["metadata"]["name"] = json!(format!("{}-{}", key.name, store.version()));
             }
@@ -64,10 +67,11 @@ impl Bug {
     }
 }
 
-/// Whether the last change was a new task.
+/// Whether the last change was a new task, in the same look.
 fn has_new_task(store: &Store) -> bool {
     let mut changes = store.changes.iter().rev().filter(|change| change.key.kind != LEASES);
-    changes.next().is_some_and(|last| last.key.kind == CONFIG_MAPS && last.happened == Happened::Created)
+    let last = changes.next().filter(|last| last.key.kind == CONFIG_MAPS && last.happened == Happened::Created);
+    last.is_some_and(|last| last.object["metadata"]["creationTimestamp"] == seconds(now()))
 }
 
 fn end_others(store: &mut Store) {

@@ -70,8 +70,11 @@ impl Operator {
     pub async fn start(server: &ApiServer, settings: &Arc<Settings>, pods: &str) -> Self {
         let client = server.client();
         let leadership = Leadership::default();
-        let candidate =
-            Candidate { namespace: "slipway".to_owned(), lease: "slipway-operator".to_owned(), identity: "one".to_owned() };
+        let candidate = Candidate {
+            namespace: "slipway".to_owned(),
+            lease: "slipway-operator".to_owned(),
+            identity: "one".to_owned(),
+        };
         let mut election = Election::new(client.clone(), candidate, leadership.clone());
         let forever = CancellationToken::new();
         assert!(election.win(&forever).await, "nobody else wants to lead");
@@ -84,7 +87,11 @@ impl Operator {
             recorder: Recorder::new(client.clone(), reporter),
             reader: Reader::new(client.clone()),
             client,
-            http: reqwest::Client::builder().proxy(reqwest::Proxy::http(pods).unwrap()).tls_certs_only([]).build().unwrap(),
+            http: reqwest::Client::builder()
+                .proxy(reqwest::Proxy::http(pods).unwrap())
+                .tls_certs_only([])
+                .build()
+                .unwrap(),
             prometheus: None,
             settings: settings.clone(),
             leadership,

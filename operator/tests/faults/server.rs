@@ -115,7 +115,10 @@ async fn what_never_changes_is_kept() {
     jobs.create(&PostParams::default(), &as_object(job("one"))).await.unwrap();
     let (code, _, words) = refused(applied(&jobs, "one", "a", job("two")).await);
     assert_eq!(code, 422);
-    assert!(words.starts_with("Job.batch \"a\" is invalid: spec.template: Invalid value: {...}: field is immutable"), "{words}");
+    assert!(
+        words.starts_with("Job.batch \"a\" is invalid: spec.template: Invalid value: {...}: field is immutable"),
+        "{words}"
+    );
 }
 
 #[tokio::test]
@@ -128,13 +131,19 @@ async fn what_a_manager_no_longer_says_goes_and_what_others_say_stays() {
     let http = json!({"name": "http", "port": 80});
     let more = json!({"name": "more", "port": 81});
     applied(&api, "one", "a", service(json!({"x": "1", "y": "1"}), json!([http, more]))).await.unwrap();
-    applied(&api, "two", "a", json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"y": "1", "z": "1"}}}))
-        .await
-        .unwrap();
+    applied(
+        &api,
+        "two",
+        "a",
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"y": "1", "z": "1"}}}),
+    )
+    .await
+    .unwrap();
     let after = applied(&api, "one", "a", service(json!({}), json!([http]))).await.unwrap();
     let labels: Vec<&String> = after.labels().keys().collect();
     assert_eq!(labels, ["y", "z"]);
-    let ports: Vec<i32> = after.spec.iter().flat_map(|spec| spec.ports.iter().flatten()).map(|port| port.port).collect();
+    let ports: Vec<i32> =
+        after.spec.iter().flat_map(|spec| spec.ports.iter().flatten()).map(|port| port.port).collect();
     assert_eq!(ports, [80]);
 }
 
@@ -158,7 +167,8 @@ async fn another_managers_field_is_taken_by_force_alone() {
     assert_eq!(words, "Apply failed with conflicts: conflicts with one");
     api.patch("a", &PatchParams::apply("two").force(), &other).await.unwrap();
     let fields = api.get("a").await.unwrap().metadata.managed_fields.unwrap();
-    let of_one = fields.iter().find(|entry| entry.manager.as_deref() == Some("one")).and_then(|entry| entry.fields_v1.clone());
+    let of_one =
+        fields.iter().find(|entry| entry.manager.as_deref() == Some("one")).and_then(|entry| entry.fields_v1.clone());
     assert_eq!(of_one.map(|fields| fields.0), None, "it owns nothing any more");
 }
 
@@ -168,10 +178,13 @@ async fn a_generation_counts_changes_of_the_spec_and_the_status_is_written_by_it
     let made = api.create(&PostParams::default(), &as_object(agent())).await.unwrap();
     assert_eq!((made.metadata.generation, made.spec.serving.replicas), (Some(1), 1));
     let status = json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
-        "metadata": {"resourceVersion": made.resource_version()}, "status": {"stage": "Serving"}, "spec": {"agent": {"systemPrompt": "no"}}});
-    let told = api.patch_status("support", &PatchParams::apply("status").force(), &Patch::Apply(&status)).await.unwrap();
+        "metadata": {"resourceVersion": made.resource_version()}, "status": {"stage": "Serving"},
+        "spec": {"agent": {"systemPrompt": "no"}}});
+    let told =
+        api.patch_status("support", &PatchParams::apply("status").force(), &Patch::Apply(&status)).await.unwrap();
     assert_eq!((told.metadata.generation, told.spec.agent.system_prompt.as_str()), (Some(1), "Answer."));
-    let again = refused(api.patch_status("support", &PatchParams::apply("status").force(), &Patch::Apply(&status)).await);
+    let again =
+        refused(api.patch_status("support", &PatchParams::apply("status").force(), &Patch::Apply(&status)).await);
     assert_eq!((again.0, again.1.as_str()), (409, "Conflict"));
     let edit = Patch::Merge(json!({"spec": {"agent": {"systemPrompt": "Think."}}, "status": {"stage": "Failed"}}));
     let edited = api.patch("support", &PatchParams::default(), &edit).await.unwrap();
@@ -199,7 +212,8 @@ async fn our_own_kinds_are_held_to_their_schemas_and_rules() {
     let engine = |precision: &str| {
         json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "Engine", "metadata": {"name": "e"}, "unknown": 1,
             "spec": {"placement": {"builderImage": "b:1"},
-                "build": {"backend": "Custom", "sourceDigest": "1f", "builderImageDigest": "sha256:2e", "precision": precision}}})
+                "build": {"backend": "Custom", "sourceDigest": "1f", "builderImageDigest": "sha256:2e",
+                    "precision": precision}}})
     };
     applied(&engines, "one", "e", engine("FP32")).await.unwrap();
     let words = refused(applied(&engines, "one", "e", engine("INT8")).await).2;

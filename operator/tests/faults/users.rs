@@ -1,13 +1,19 @@
-//! Users of the agent: what they send is counted by the pods that have a share of it, and told to whoever asks a pod.
+//! Users of the agent: what they send is counted by the pods that have a share of it, and shown to those who ask a pod.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
-use axum::{Json, Router, extract::State, http::{StatusCode, Uri}};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, Uri},
+};
 use serde_json::Value;
-use slipway_vocabulary::evidence::{Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id};
+use slipway_vocabulary::evidence::{
+    Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, Window, window_id,
+};
 
 use crate::{
     api::{
@@ -63,13 +69,15 @@ impl Users {
         let mut counted = self.0.lock().unwrap();
         for (key, pod) in pods {
             let address = pod["status"]["podIP"].as_str().unwrap().to_owned();
-            let evidence = counted.entry(address).or_insert_with(|| Arc::new(Evidence {
-                version: 1,
-                revision: revision.to_owned(),
-                pod: key.name.clone(),
-                started_at: pod["metadata"]["creationTimestamp"].as_str().unwrap().to_owned(),
-                windows: Vec::new(),
-            }));
+            let evidence = counted.entry(address).or_insert_with(|| {
+                Arc::new(Evidence {
+                    version: 1,
+                    revision: revision.to_owned(),
+                    pod: key.name.clone(),
+                    started_at: pod["metadata"]["creationTimestamp"].as_str().unwrap().to_owned(),
+                    windows: Vec::new(),
+                })
+            });
             let evidence = Arc::make_mut(evidence);
             evidence.windows.push(window(id, runs, slowdown));
             let old = evidence.windows.len().saturating_sub(KEPT);
@@ -100,9 +108,8 @@ fn shares(store: &Store) -> BTreeMap<String, u64> {
         return backends.iter().filter_map(share).collect();
     }
     let service = store.get(&Key::new(SERVICES, NAMESPACE, AGENT));
-    let revision = service.and_then(|service| {
-        service["spec"]["selector"]["slipway.dev/revision"].as_str().map(str::to_owned)
-    });
+    let revision =
+        service.and_then(|service| service["spec"]["selector"]["slipway.dev/revision"].as_str().map(str::to_owned));
     revision.into_iter().map(|revision| (revision, 100)).collect()
 }
 

@@ -14,8 +14,7 @@ use crate::{
         request::Asked,
         store::{Change, Happened, Key, Writer},
     },
-    cluster,
-    end,
+    cluster, end,
     operator::{self, Looked, Operator},
     story::{AGENT, Act, BESIDE, Commits, NAMESPACE, Played, Round, Scene, agent},
     users::{Users, WINDOW},
@@ -77,7 +76,7 @@ impl World {
         Self { server, settings, operator, pods, users, was_ready, violations: Vec::new(), rounds: Vec::new(), old }
     }
 
-    /// What became of it.
+    /// How it ended.
     pub fn played(mut self) -> Played {
         let scene = self.scene();
         let (end, commits) = (end::of(&scene.store), self.commits());
@@ -128,8 +127,9 @@ impl World {
         answer.unwrap_or_else(|refusal| panic!("{key:?}: {}", refusal.message));
     }
 
-    /// Until nothing happens any more, however long one waits, and until the time at which acts end. Or until it has gone on past a fault, to a moment that
-    /// the reference has after the round in which the fault was. Gives the round of that moment.
+    /// Until nothing happens any more, however long one waits, and until the time at which acts end. With a reference
+    /// also until it has gone on past a fault, to a moment that the reference has after the round with the fault. Gives
+    /// the round of that moment.
     pub async fn rest(&mut self, reference: Option<(&Played, usize)>) -> Option<usize> {
         let (mut quiet, mut is_on_time) = (0, false);
         for _ in 0..MOST_LOOKS {
@@ -267,7 +267,6 @@ fn condition(object: &Value, type_: &str) -> bool {
 fn is_of_story(change: &Change) -> bool {
     !BESIDE.contains(&change.key.kind)
 }
-
 
 /// What came on top of something.
 pub fn since(all: &Commits, before: &Commits) -> Commits {

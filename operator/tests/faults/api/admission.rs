@@ -4,9 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    kinds::{
-        CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES,
-    },
+    kinds::{CLAIMS, CONFIG_MAPS, CONTROLLER_REVISIONS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES},
     refusal::Cause,
     store::Key,
 };
@@ -16,7 +14,10 @@ pub fn defaulted(kind: Kind, mut object: Value, uid: &str) -> Value {
     match kind {
         SERVICES => service(&mut object["spec"], uid),
         DEPLOYMENTS => {
-            fill(&mut object["spec"], json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}));
+            fill(
+                &mut object["spec"],
+                json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}),
+            );
             pod(&mut object["spec"]["template"]["spec"]);
         }
         JOBS => job(&mut object, uid),
@@ -111,15 +112,20 @@ pub fn problems(key: &Key, object: &Value, old: Option<&Value>) -> Vec<Cause> {
             }
         }
         CONFIG_MAPS => {
-            let bytes: usize =
-                object["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str().map(str::len)).sum();
+            let bytes: usize = object["data"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|(_, text)| text.as_str().map(str::len))
+                .sum();
             if bytes > 1024 * 1024 {
                 let message = "Too long: may not be more than 1048576 bytes".to_owned();
                 causes.push(Cause { field: String::new(), reason: "FieldValueTooLong", message });
             }
         }
         DEPLOYMENTS => {
-            let (selector, labels) = (&object["spec"]["selector"]["matchLabels"], &object["spec"]["template"]["metadata"]["labels"]);
+            let (selector, labels) =
+                (&object["spec"]["selector"]["matchLabels"], &object["spec"]["template"]["metadata"]["labels"]);
             let is_met = selector.as_object().is_some_and(|all| all.iter().all(|(key, value)| labels[key] == *value));
             if !is_met {
                 let problem = "`selector` does not match template `labels`";
@@ -140,7 +146,12 @@ fn names(key: &Key, object: &Value) -> Vec<Cause> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || (c == '.' && longest > 63);
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let name = &key.name;
-    if name.is_empty() || name.len() > longest || !name.chars().all(is_name) || !name.starts_with(is_end) || !name.ends_with(is_end) {
+    if name.is_empty()
+        || name.len() > longest
+        || !name.chars().all(is_name)
+        || !name.starts_with(is_end)
+        || !name.ends_with(is_end)
+    {
         let problem = "a lowercase RFC 1123 name must consist of lower case alphanumeric characters, '-' or '.'";
         causes.push(Cause::invalid("metadata.name", &json!(name), problem));
     }
@@ -148,9 +159,16 @@ fn names(key: &Key, object: &Value) -> Vec<Cause> {
         let text = value.as_str().unwrap_or_default();
         let is_value = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let ends_well = |c: char| c.is_ascii_alphanumeric();
-        let is_valid = text.is_empty() || (text.len() <= 63 && text.chars().all(is_value) && text.starts_with(ends_well) && text.ends_with(ends_well));
+        let is_valid = text.is_empty()
+            || (text.len() <= 63
+                && text.chars().all(is_value)
+                && text.starts_with(ends_well)
+                && text.ends_with(ends_well));
         if !is_valid {
-            let problem = format!("a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.' (label {label})");
+            let problem = format!(
+                "label {label}: a valid label must be an empty string or consist of at most 63 alphanumeric characters, \
+                 '-', '_' or '.'"
+            );
             causes.push(Cause::invalid("metadata.labels", value, &problem));
         }
     }

@@ -55,7 +55,9 @@ pub const FAULTS: [Name; 8] = [
 
 impl Name {
     fn of(self, asked: &Asked) -> Fault {
-        let refused = |code, reason, message: &str| Fault::Refused(Refusal { code, reason, message: message.to_owned(), details: json!({}) });
+        let refused = |code, reason, message: &str| {
+            Fault::Refused(Refusal { code, reason, message: message.to_owned(), details: json!({}) })
+        };
         match self {
             Self::CrashBefore => Fault::CrashBefore,
             Self::CrashAfter => Fault::CrashAfter,
@@ -63,11 +65,17 @@ impl Name {
             Self::TimeoutAfter => Fault::TimeoutAfter,
             Self::Conflict => {
                 let name = asked.subject().map(|key| key.name).unwrap_or_default();
-                refused(409, "Conflict", &format!("Operation cannot be fulfilled on {name:?}: the object has been modified"))
+                refused(
+                    409,
+                    "Conflict",
+                    &format!("Operation cannot be fulfilled on {name:?}: the object has been modified"),
+                )
             }
             Self::TooManyRequests => refused(429, "TooManyRequests", "too many requests, please try again later"),
             Self::InternalError => refused(500, "InternalError", "Internal error occurred: etcdserver: leader changed"),
-            Self::Unavailable => refused(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+            Self::Unavailable => {
+                refused(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+            }
         }
     }
 }

@@ -30,7 +30,8 @@ impl Place {
     }
 
     fn member(&self, name: &str) -> Self {
-        let below = self.schema.and_then(|schema| schema["properties"].get(name).or(schema.get("additionalProperties")));
+        let below =
+            self.schema.and_then(|schema| schema["properties"].get(name).or(schema.get("additionalProperties")));
         // What every object has is the same for all kinds.
         let schema = below.filter(|_| !(self.field.is_empty() && name == "metadata"));
         Self { schema, field: name.to_owned(), parent: self.field.clone() }
@@ -263,7 +264,9 @@ fn remove(place: &Place, value: &mut Value, fields: &Value) {
                 }
             }
             (Some(("k", wanted)), Value::Array(items)) => {
-                let (List::Map(keys), Ok(wanted)) = (place.list(), serde_json::from_str::<Value>(wanted)) else { continue };
+                let (List::Map(keys), Ok(wanted)) = (place.list(), serde_json::from_str::<Value>(wanted)) else {
+                    continue;
+                };
                 let is_it = |item: &Value| identity(&keys, item) == wanted;
                 if is_whole {
                     items.retain(|item| !is_it(item));

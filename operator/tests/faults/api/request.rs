@@ -42,7 +42,8 @@ impl Asked {
     pub fn of(parts: &http::request::Parts, body: Bytes) -> Self {
         let query = parts.uri.query().unwrap_or_default();
         let parameters = url::form_urlencoded::parse(query.as_bytes());
-        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let header =
+            |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         Self {
             method: parts.method.clone(),
             target: target(parts.uri.path()),

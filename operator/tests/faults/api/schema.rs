@@ -108,7 +108,9 @@ impl Schema {
     fn check_members(&self, schema: &Value, members: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
         let properties = schema["properties"].as_object();
         let missing = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        causes.extend(missing.filter(|name| !members.contains_key(*name)).map(|name| required(&format!("{path}.{name}"))));
+        causes.extend(
+            missing.filter(|name| !members.contains_key(*name)).map(|name| required(&format!("{path}.{name}"))),
+        );
         bounded(schema, ("minProperties", "maxProperties"), members.len(), path, causes);
         for (name, value) in members {
             let of_map = schema.get("additionalProperties").filter(|schema| schema.is_object());
@@ -127,7 +129,8 @@ impl Schema {
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
             self.check(&schema["items"], item, &path, causes);
-            let identity = if keys.is_empty() { item.clone() } else { keys.iter().map(|key| item[*key].clone()).collect() };
+            let identity =
+                if keys.is_empty() { item.clone() } else { keys.iter().map(|key| item[*key].clone()).collect() };
             if (is_set || !keys.is_empty()) && seen.contains(&identity) {
                 let message = format!("Duplicate value: {identity}");
                 causes.push(Cause { field: path, reason: "FieldValueDuplicate", message });
@@ -176,7 +179,8 @@ fn bounded(schema: &Value, (least, most): (&str, &str), count: usize, path: &str
         causes.push(Cause { field: path.to_owned(), reason: "FieldValueTooMany", message });
     }
     if let Some(least) = bound(least).filter(|least| count < *least) {
-        let message = format!("Invalid value: {count}: {path} in body should have at least {least} items or characters");
+        let message =
+            format!("Invalid value: {count}: {path} in body should have at least {least} items or characters");
         causes.push(Cause { field: path.to_owned(), reason: "FieldValueInvalid", message });
     }
 }
@@ -221,7 +225,8 @@ fn without_nulls(schema: &Value, value: &Value) -> Value {
             let of_map = schema.get("additionalProperties").filter(|schema| schema.is_object());
             let keep = |(name, value): (&String, &Value)| {
                 let schema = schema["properties"].get(name).or(of_map).unwrap_or(&Value::Null);
-                let is_left_out = value.is_null() && schema["nullable"] != json!(true) && schema.get("default").is_some();
+                let is_left_out =
+                    value.is_null() && schema["nullable"] != json!(true) && schema.get("default").is_some();
                 (!is_left_out).then(|| (name.clone(), without_nulls(schema, value)))
             };
             Value::Object(members.iter().filter_map(keep).collect())

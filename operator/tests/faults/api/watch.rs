@@ -79,7 +79,8 @@ impl State {
         }
         let is_selected = |object: &Value| is_selected(asked, object).unwrap_or_default();
         let before = self.store.changes.iter().rev().find(|old| old.version < change.version && old.key == change.key);
-        let was_there = before.filter(|old| old.happened != Happened::Deleted).is_some_and(|old| is_selected(&old.object));
+        let was_there =
+            before.filter(|old| old.happened != Happened::Deleted).is_some_and(|old| is_selected(&old.object));
         let type_ = match (was_there, is_selected(&change.object), change.happened) {
             (true, _, Happened::Deleted) | (true, false, _) => "DELETED",
             (false, true, Happened::Created | Happened::Modified) => "ADDED",

@@ -4,9 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    admission,
-    fields,
-    kinds::{EVENTS, CORE_EVENTS, JOBS, Kind, PODS},
+    admission, fields,
+    kinds::{CORE_EVENTS, EVENTS, JOBS, Kind, PODS},
     managers::{self, Manager},
     refusal::Refusal,
     request::Asked,
@@ -34,7 +33,11 @@ impl Write<'_> {
     pub fn create(&mut self, asked: &Asked, kind: Kind, namespace: &str) -> Written {
         let object = asked.json()?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: None };
+        let manager = Manager {
+            name: asked.parameter("fieldManager").unwrap_or("unknown"),
+            operation: "Update",
+            subresource: None,
+        };
         let key = Key::new(kind, namespace, &name);
         if self.store.get(&key).is_some() {
             return Err(Refusal::exists(&kind, &name));
@@ -70,7 +73,11 @@ impl Write<'_> {
     /// When there is none, it has changed meanwhile, or cannot be so.
     pub fn update(&mut self, asked: &Asked, key: &Key, part: Option<&str>) -> Written {
         let old = self.known(key)?;
-        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: part };
+        let manager = Manager {
+            name: asked.parameter("fieldManager").unwrap_or("unknown"),
+            operation: "Update",
+            subresource: part,
+        };
         let object = read(key, asked.json()?)?;
         Ok((200, self.change(key, &old, object, manager)?))
     }
@@ -87,26 +94,43 @@ impl Write<'_> {
         match content {
             MERGE => json_patch::merge(&mut object, &asked.json()?),
             // Of the kinds here, only events are patched so, and they have no lists that are merged.
-            STRATEGIC if key.kind == EVENTS || key.kind == CORE_EVENTS => json_patch::merge(&mut object, &asked.json()?),
+            STRATEGIC if key.kind == EVENTS || key.kind == CORE_EVENTS => {
+                json_patch::merge(&mut object, &asked.json()?)
+            }
             JSON => {
                 let patch: json_patch::Patch = serde_json::from_slice(&asked.body)
                     .map_err(|error| Refusal::bad_request(format!("the patch cannot be read: {error}")))?;
                 json_patch::patch(&mut object, &patch).map_err(|error| Refusal {
                     code: 422,
                     reason: "Invalid",
-                    ..Refusal::bad_request(format!("the server rejected our request due to an error in our request: {error}"))
+                    ..Refusal::bad_request(format!(
+                        "the server rejected our request due to an error in our request: {error}"
+                    ))
                 })?;
             }
-            other => return Err(Refusal::unsupported(format!("the body of the request was in an unknown format: {other}"))),
+            other => {
+                return Err(Refusal::unsupported(format!("the body of the request was in an unknown format: {other}")));
+            }
         }
-        let manager = Manager { name: asked.parameter("fieldManager").unwrap_or("unknown"), operation: "Update", subresource: part };
+        let manager = Manager {
+            name: asked.parameter("fieldManager").unwrap_or("unknown"),
+            operation: "Update",
+            subresource: part,
+        };
         let object = read(key, object)?;
         Ok((200, self.change(key, &old, object, manager)?))
     }
 
     fn apply(&mut self, asked: &Asked, key: &Key, part: Option<&str>) -> Written {
         let Some(name) = asked.parameter("fieldManager") else {
-            return Err(Refusal { code: 422, reason: "Invalid", ..Refusal::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch") });
+            return Err(Refusal {
+                code: 422,
+                reason: "Invalid",
+                ..Refusal::bad_request(
+                    "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: \
+                     is required for apply patch",
+                )
+            });
         };
         let manager = Manager { name, operation: "Apply", subresource: part };
         let applied = asked.json()?;
@@ -161,10 +185,25 @@ impl Write<'_> {
             return Err(Refusal::conflict(&key.kind, &key.name, CHANGED));
         }
         if object["metadata"].get("uid").is_some_and(|asked| *asked != uid) {
-            return Err(Refusal::conflict(&key.kind, &key.name, &format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", object["metadata"]["uid"])));
+            return Err(Refusal::conflict(
+                &key.kind,
+                &key.name,
+                &format!(
+                    "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
+                    object["metadata"]["uid"]
+                ),
+            ));
         }
         let mut object = admission::defaulted(key.kind, restricted(old, object, part), uid);
-        for kept in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion", "namespace"] {
+        for kept in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "namespace",
+        ] {
             match old["metadata"].get(kept) {
                 Some(value) => object["metadata"][kept] = value.clone(),
                 None => drop(object["metadata"].as_object_mut().map(|members| members.remove(kept))),
@@ -190,7 +229,10 @@ impl Write<'_> {
             let (wanted, found) = (&options["preconditions"][field], &object["metadata"][field]);
             if !wanted.is_null() && wanted != found {
                 let (wanted, found) = (text(wanted), text(found));
-                let problem = format!("the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}");
+                let problem = format!(
+                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). \
+                     The object might have been {fate}"
+                );
                 return Err(Refusal::conflict(&key.kind, &key.name, &problem));
             }
         }
@@ -210,8 +252,12 @@ impl Write<'_> {
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         if is_free(&object) {
             self.store.remove(key, self.writer);
-            let details = json!({"name": key.name, "group": key.kind.group, "kind": key.kind.plural, "uid": object["metadata"]["uid"]});
-            return Ok((200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})));
+            let (Kind { group, plural, .. }, uid) = (key.kind, &object["metadata"]["uid"]);
+            let details = json!({"name": key.name, "group": group, "kind": plural, "uid": uid});
+            return Ok((
+                200,
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
+            ));
         }
         if was_going {
             return Ok((200, object));
@@ -275,7 +321,10 @@ fn read(key: &Key, object: Value) -> Result<Value, Refusal> {
     check_type(key, &object)?;
     let pruned = key.kind.pruned(object);
     let mut object = pruned.map_err(|error| {
-        Refusal::bad_request(format!("{} in version {:?} cannot be handled as a {}: {error}", key.kind.kind, key.kind.version, key.kind.kind))
+        Refusal::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: {error}",
+            key.kind.kind, key.kind.version, key.kind.kind
+        ))
     })?;
     if key.kind == JOBS || object["metadata"].get("name").is_none() {
         object["metadata"]["name"] = json!(key.name);
@@ -285,20 +334,29 @@ fn read(key: &Key, object: Value) -> Result<Value, Refusal> {
 
 fn check_type(key: &Key, object: &Value) -> Result<(), Refusal> {
     let wanted = (key.kind.api_version(), key.kind.kind);
-    let found = (object["apiVersion"].as_str().unwrap_or_default().to_owned(), object["kind"].as_str().unwrap_or_default());
+    let found =
+        (object["apiVersion"].as_str().unwrap_or_default().to_owned(), object["kind"].as_str().unwrap_or_default());
     if wanted == found {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!("the object provided is unrecognized (must be of type {}): {found:?}", key.kind.kind)))
+    Err(Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {found:?}",
+        key.kind.kind
+    )))
 }
 
 fn check_place(key: &Key, object: &Value) -> Result<(), Refusal> {
     let metadata = &object["metadata"];
     if metadata.get("namespace").is_some_and(|namespace| *namespace != json!(key.namespace) && !namespace.is_null()) {
-        return Err(Refusal::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     if metadata.get("name").is_some_and(|name| *name != json!(key.name) && !name.is_null()) {
-        return Err(Refusal::bad_request(format!("the name of the object ({}) does not match the name on the URL ({})", metadata["name"], key.name)));
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            metadata["name"], key.name
+        )));
     }
     Ok(())
 }

@@ -38,7 +38,8 @@ fn orphans(store: &mut Store, now: &str) {
 
 /// Whether the very owner is there: one of its name and another UID is somebody else.
 fn is_there(store: &Store, dependent: &Key, owner: &Value) -> bool {
-    let Some(kind) = KINDS.into_iter().find(|kind| owner["kind"] == kind.kind && owner["apiVersion"] == kind.api_version())
+    let Some(kind) =
+        KINDS.into_iter().find(|kind| owner["kind"] == kind.kind && owner["apiVersion"] == kind.api_version())
     else {
         return true;
     };

@@ -43,7 +43,7 @@ fn end(store: &mut Store, key: &Key, now: &str) {
     store.put(key.clone(), pod, Writer::Cluster);
 }
 
-/// Says in the status what became of the pods.
+/// Says in the status how the pods are.
 pub fn report(store: &mut Store, now: &str) {
     for (key, deployment) in all(store, DEPLOYMENTS) {
         let pods = pods_of(store, &deployment);
@@ -54,7 +54,8 @@ pub fn report(store: &mut Store, now: &str) {
         let deadline = deployment["spec"]["progressDeadlineSeconds"].as_i64().unwrap_or(600);
         let age = seconds_between(&deployment["metadata"]["creationTimestamp"], now);
         let is_late = i64::try_from(available).unwrap_or_default() < wanted && age > deadline;
-        let (progressing, reason) = if is_late { ("False", "ProgressDeadlineExceeded") } else { ("True", "NewReplicaSetAvailable") };
+        let (progressing, reason) =
+            if is_late { ("False", "ProgressDeadlineExceeded") } else { ("True", "NewReplicaSetAvailable") };
         let status = json!({
             "observedGeneration": deployment["metadata"]["generation"],
             "replicas": pods.len(), "updatedReplicas": pods.len(), "readyReplicas": ready.len(),

@@ -45,7 +45,8 @@ fn has_volumes(store: &Store, key: &Key, pod: &Value) -> bool {
         let named = |kind, name: &Value| store.get(&Key::new(kind, &key.namespace, name.as_str().unwrap_or_default()));
         let config_map = volume.get("configMap").is_none_or(|map| named(CONFIG_MAPS, &map["name"]).is_some());
         let claim = volume.get("persistentVolumeClaim");
-        let is_bound = |claim: &Value| named(CLAIMS, &claim["claimName"]).is_some_and(|claim| claim["status"]["phase"] == "Bound");
+        let is_bound =
+            |claim: &Value| named(CLAIMS, &claim["claimName"]).is_some_and(|claim| claim["status"]["phase"] == "Bound");
         config_map && claim.is_none_or(is_bound)
     })
 }
@@ -128,7 +129,8 @@ fn finish(store: &Store, key: &Key, pod: &mut Value, now: &str) {
     let task: Task = serde_json::from_str(&task).unwrap();
     let message = Message::Succeeded { result: outcome(&task, &key.name) };
     let message = String::from_utf8(message.encode(MESSAGE_BYTES).unwrap()).unwrap();
-    let ended = |message: &str| json!({"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}});
+    let ended =
+        |message: &str| json!({"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}});
     let init = statuses(pod, "initContainers", |_| ended(""));
     let main = statuses(pod, "containers", |_| ended(&message));
     let status = &mut pod["status"];
