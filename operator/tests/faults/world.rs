@@ -22,8 +22,8 @@ use crate::{
 
 /// Seconds between two looks of the operator's.
 const LOOK: i64 = WINDOW;
-/// Seconds of which pods remember what users sent.
-const MOST_SECONDS_OF_USERS: i64 = 3_600;
+/// Users send in so many of the seconds that pass at once: the last of them.
+const MOST_SECONDS_OF_USERS: i64 = 600;
 /// Longer than anything waits but for a deadline.
 const WAIT: i64 = 65;
 /// Every act ends at such a time, so that what is done by the clock is done as often with a fault as without.
