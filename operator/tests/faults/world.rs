@@ -175,7 +175,7 @@ impl World {
 
     /// The round of the reference in which everything is as it is now, and after which nothing else has been done.
     fn rejoined(&self, reference: &Played, from: usize) -> Option<usize> {
-        if !self.server.state().faults.has_struck {
+        if !self.has_struck() {
             return None;
         }
         let now = end::of(&self.server.state().store);
@@ -199,7 +199,7 @@ impl World {
 
     /// A look of the operator's and a step of the cluster's.
     async fn round(&mut self) -> Happening {
-        let (before, writes) = (self.news(), self.writes());
+        let (before, writes, had_struck) = (self.news(), self.writes(), self.has_struck());
         let looked = self.operator.look(&self.server).await;
         if looked == Looked::Crashed {
             self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
@@ -214,7 +214,8 @@ impl World {
         if !is_at_rest {
             return Happening::InTheOperator;
         }
-        if self.writes() > writes {
+        // In the look of the fault itself an operator may be misled.
+        if self.writes() > writes && self.has_struck() == had_struck {
             self.violations.push("writes what is there already".to_owned());
         }
         Happening::Nothing
@@ -223,6 +224,10 @@ impl World {
     /// Writes that were asked for.
     fn writes(&self) -> usize {
         self.server.state().faults.writes.len()
+    }
+
+    fn has_struck(&self) -> bool {
+        self.server.state().faults.has_struck
     }
 
     /// How much has happened, but for the leader's lease.
