@@ -8,8 +8,9 @@ use crate::api::{
     kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, SERVICES},
     request::Asked,
     store::{Happened, Key, Store, Writer},
-    write::Written,
+    write::{Written, seconds},
 };
+use crate::operator::now;
 
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +67,11 @@ impl Bug {
     }
 }
 
-/// Whether the last change was a new task.
+/// Whether the last change was a new task, in the same look.
 fn has_new_task(store: &Store) -> bool {
     let mut changes = store.changes.iter().rev().filter(|change| change.key.kind != LEASES);
-    changes.next().is_some_and(|last| last.key.kind == CONFIG_MAPS && last.happened == Happened::Created)
+    let last = changes.next().filter(|last| last.key.kind == CONFIG_MAPS && last.happened == Happened::Created);
+    last.is_some_and(|last| last.object["metadata"]["creationTimestamp"] == seconds(now()))
 }
 
 fn end_others(store: &mut Store) {

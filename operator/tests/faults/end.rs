@@ -1,9 +1,10 @@
 //! What there is at the end, without what differs from one telling of a story to the next.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_crds::labels::APP_COMPONENT;
 
 use crate::{
     api::{
@@ -28,11 +29,17 @@ pub fn of(store: &Store) -> End {
         let of = pod["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or_default().to_owned();
         *pods.entry(format!("{of}: {}", pod["status"]["phase"])).or_default() += 1;
     }
-    End { objects: own.map(|(key, object)| (key.clone(), masked(object))).collect(), pods }
+    let shown = |(key, object): (&Key, &Arc<Value>)| {
+        let is_drift = object["metadata"]["labels"][APP_COMPONENT] == DRIFT;
+        (key.clone(), if is_drift { json!("what was counted by the clock") } else { masked(object) })
+    };
+    End { objects: own.map(shown).collect(), pods }
 }
 
 /// Members that tell when and how often, and not what.
-const MASKED: [&str; 2] = ["resourceVersion", "buildMilliseconds"];
+const MASKED: [&str; 4] = ["resourceVersion", "buildMilliseconds", DRIFT, "f:drift"];
+/// The part that the memory of what users met plays, and its name in the status.
+const DRIFT: &str = "drift";
 
 fn masked(value: &Value) -> Value {
     match value {

@@ -19,7 +19,7 @@ mod world;
 
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use bugs::Bug;
 use story::{Act, Played, Scene, tell, tell_with};

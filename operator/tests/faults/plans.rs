@@ -1,8 +1,8 @@
 //! Every fault of a story, one after the other, and what differs from the story without it.
 //!
 //! A fault is played from the look in which it strikes, with an operator that has just started. It is played to the
-//! end of its act, or to a moment that the act has without the fault, at least two looks later: from there on the same
-//! happens. Moments are alike when nothing differs but times and versions.
+//! end of its act, or to a moment that the act has without the fault, two looks later at the earliest. From there on
+//! the same happens. Moments are alike when nothing differs but times and versions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -178,7 +178,8 @@ async fn a_generation_counts_changes_of_the_spec_and_the_status_is_written_by_it
     let made = api.create(&PostParams::default(), &as_object(agent())).await.unwrap();
     assert_eq!((made.metadata.generation, made.spec.serving.replicas), (Some(1), 1));
     let status = json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment",
-        "metadata": {"resourceVersion": made.resource_version()}, "status": {"stage": "Serving"}, "spec": {"agent": {"systemPrompt": "no"}}});
+        "metadata": {"resourceVersion": made.resource_version()}, "status": {"stage": "Serving"},
+        "spec": {"agent": {"systemPrompt": "no"}}});
     let told =
         api.patch_status("support", &PatchParams::apply("status").force(), &Patch::Apply(&status)).await.unwrap();
     assert_eq!((told.metadata.generation, told.spec.agent.system_prompt.as_str()), (Some(1), "Answer."));
@@ -211,7 +212,8 @@ async fn our_own_kinds_are_held_to_their_schemas_and_rules() {
     let engine = |precision: &str| {
         json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "Engine", "metadata": {"name": "e"}, "unknown": 1,
             "spec": {"placement": {"builderImage": "b:1"},
-                "build": {"backend": "Custom", "sourceDigest": "1f", "builderImageDigest": "sha256:2e", "precision": precision}}})
+                "build": {"backend": "Custom", "sourceDigest": "1f", "builderImageDigest": "sha256:2e",
+                    "precision": precision}}})
     };
     applied(&engines, "one", "e", engine("FP32")).await.unwrap();
     let words = refused(applied(&engines, "one", "e", engine("INT8")).await).2;

@@ -46,7 +46,7 @@ pub struct Scene {
     pub bug: Option<Bug>,
 }
 
-/// What became of an act.
+/// How an act ended.
 pub struct Played {
     /// What is there at the end.
     pub end: End,
@@ -106,8 +106,8 @@ impl Scene {
         world.played()
     }
 
-    /// Goes on from here with a fault, as far as it takes to see what becomes of it: to the end, or to a moment that
-    /// the same act has without the fault, and from which it goes on as it does there.
+    /// Goes on from here with a fault: to the end, or to a moment that the same act has without the fault. From there
+    /// it would go on as it does there.
     pub async fn go_on(&self, plan: Plan, reference: (&Played, usize)) -> Continued {
         let mut world = World::of(self, Some(plan)).await;
         let rejoined = world.rest(Some(reference)).await;
@@ -115,7 +115,7 @@ impl Scene {
     }
 }
 
-/// What became of an act after a fault in it.
+/// How an act ended after a fault in it.
 pub struct Continued {
     /// The round of the act without a fault that it came to.
     pub rejoined: Option<usize>,

@@ -1,4 +1,4 @@
-//! Users of the agent: what they send is counted by the pods that have a share of it, and told to whoever asks a pod.
+//! Users of the agent: what they send is counted by the pods that have a share of it, and shown to those who ask a pod.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use slipway_vocabulary::evidence::{
 
 use crate::{
     api::{
-        kinds::{CONFIG_MAPS, PODS, ROUTES, SERVICES},
+        kinds::{CONFIG_MAPS, PODS, ROUTES},
         store::{Key, Store, is_going},
     },
     cluster::kubelet::is_ready,
@@ -27,8 +27,8 @@ use crate::{
 /// The word in a prompt by which the runs of its revision take twice as long.
 pub const SLOW: &str = "SLOW";
 
-/// Windows that a pod remembers: an hour.
-const KEPT: usize = 360;
+/// Windows that a pod remembers: enough for a rollout.
+const KEPT: usize = 180;
 /// Runs in ten seconds.
 const RUNS: u64 = 400;
 
@@ -96,21 +96,16 @@ fn serves(pod: &Value, revision: &str) -> bool {
     pod["metadata"]["labels"]["slipway.dev/revision"] == revision && is_ready(pod) && !is_going(pod)
 }
 
-/// Percents of the traffic by revision: the route's, or all to the one that the Service selects.
+/// Percents of the traffic by revision, of an agent with a route. Users of others send nothing.
 fn shares(store: &Store) -> BTreeMap<String, u64> {
     let prefix = format!("{AGENT}-");
-    if let Some(route) = store.get(&Key::new(ROUTES, NAMESPACE, AGENT)) {
-        let rules = route["spec"]["rules"].as_array().and_then(|rules| rules.last().cloned()).unwrap_or_default();
-        let backends = rules["backendRefs"].as_array().cloned().unwrap_or_default();
-        let share = |backend: &Value| {
-            Some((backend["name"].as_str()?.strip_prefix(&prefix)?.to_owned(), backend["weight"].as_u64()?))
-        };
-        return backends.iter().filter_map(share).collect();
-    }
-    let service = store.get(&Key::new(SERVICES, NAMESPACE, AGENT));
-    let revision =
-        service.and_then(|service| service["spec"]["selector"]["slipway.dev/revision"].as_str().map(str::to_owned));
-    revision.into_iter().map(|revision| (revision, 100)).collect()
+    let route = store.get(&Key::new(ROUTES, NAMESPACE, AGENT));
+    let rules = route.and_then(|route| route["spec"]["rules"].as_array().cloned()).unwrap_or_default();
+    let backends = rules.last().and_then(|rule| rule["backendRefs"].as_array().cloned()).unwrap_or_default();
+    let share = |backend: &Value| {
+        Some((backend["name"].as_str()?.strip_prefix(&prefix)?.to_owned(), backend["weight"].as_u64()?))
+    };
+    backends.iter().filter_map(share).collect()
 }
 
 fn is_slow(store: &Store, revision: &str) -> bool {

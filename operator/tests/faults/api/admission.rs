@@ -166,7 +166,8 @@ fn names(key: &Key, object: &Value) -> Vec<Cause> {
                 && text.ends_with(ends_well));
         if !is_valid {
             let problem = format!(
-                "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.' (label {label})"
+                "label {label}: a valid label must be an empty string or consist of at most 63 alphanumeric characters, \
+                 '-', '_' or '.'"
             );
             causes.push(Cause::invalid("metadata.labels", value, &problem));
         }

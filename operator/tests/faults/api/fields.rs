@@ -274,7 +274,10 @@ fn remove(place: &Place, value: &mut Value, fields: &Value) {
                     remove(&place.item(), item, below);
                 }
             }
-            (Some(("v", wanted)), Value::Array(items)) => items.retain(|item| item.to_string() != wanted),
+            (Some(("v", wanted)), Value::Array(items)) => {
+                let wanted: Value = serde_json::from_str(wanted).unwrap_or_default();
+                items.retain(|item| *item != wanted);
+            }
             _ => {}
         }
     }

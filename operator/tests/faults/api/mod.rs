@@ -95,7 +95,7 @@ impl ApiServer {
     }
 }
 
-/// What comes of a request.
+/// How a request ends.
 enum Outcome {
     Answered(Written),
     Silent(DeadlineExceeded),

@@ -21,7 +21,7 @@ impl Key {
     }
 }
 
-/// What became of an object.
+/// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Happened {
     Created,
@@ -60,7 +60,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Watches from before this version must begin anew.
+    /// Watches from before this version must begin again.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -127,7 +127,8 @@ impl Write<'_> {
                 code: 422,
                 reason: "Invalid",
                 ..Refusal::bad_request(
-                    "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+                    "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: \
+                     is required for apply patch",
                 )
             });
         };
@@ -229,7 +230,8 @@ impl Write<'_> {
             if !wanted.is_null() && wanted != found {
                 let (wanted, found) = (text(wanted), text(found));
                 let problem = format!(
-                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {fate}"
+                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). \
+                     The object might have been {fate}"
                 );
                 return Err(Refusal::conflict(&key.kind, &key.name, &problem));
             }
@@ -250,7 +252,8 @@ impl Write<'_> {
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         if is_free(&object) {
             self.store.remove(key, self.writer);
-            let details = json!({"name": key.name, "group": key.kind.group, "kind": key.kind.plural, "uid": object["metadata"]["uid"]});
+            let (Kind { group, plural, .. }, uid) = (key.kind, &object["metadata"]["uid"]);
+            let details = json!({"name": key.name, "group": group, "kind": plural, "uid": uid});
             return Ok((
                 200,
                 json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),

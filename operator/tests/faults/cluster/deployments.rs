@@ -43,7 +43,7 @@ fn end(store: &mut Store, key: &Key, now: &str) {
     store.put(key.clone(), pod, Writer::Cluster);
 }
 
-/// Says in the status what became of the pods.
+/// Says in the status how the pods are.
 pub fn report(store: &mut Store, now: &str) {
     for (key, deployment) in all(store, DEPLOYMENTS) {
         let pods = pods_of(store, &deployment);
