@@ -1,7 +1,7 @@
 //! The keys of an issuer, where they are fetched from an address. IO.
 //!
 //! They are fetched when a token needs them, and kept. A token with an unknown key has them fetched again, because the
-//! issuer may have a new one; but not sooner than [`PAUSE`] after the last attempt, whatever tokens are sent.
+//! issuer may have a new one. Whatever tokens are sent, [`PAUSE`] passes between two attempts.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},

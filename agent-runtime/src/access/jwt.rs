@@ -75,14 +75,14 @@ struct Claims {
 /// What a token says of its signature.
 ///
 /// # Errors
-/// When it is no token, or has extensions that must be understood.
+/// When it has another form, or extensions that must be understood.
 pub(super) fn signature(token: &str) -> Result<Signature, JwtProblem> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| JwtProblem::Form)?;
     if header.crit.is_some() {
         return Err(JwtProblem::Critical);
     }
     match header.alg {
-        // Whoever checks such a token could write it too.
+        // Anyone who checks such a token could write it too.
         Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => Err(JwtProblem::Form),
         algorithm => Ok(Signature { key: header.kid, algorithm }),
     }

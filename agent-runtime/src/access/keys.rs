@@ -1,7 +1,7 @@
 //! A JSON Web Key Set: the public keys of an issuer. Pure.
 //!
 //! <https://www.rfc-editor.org/rfc/rfc7517>. Keys that nothing here can use are skipped, as the standard wants it.
-//! Shared secrets are among them: whoever checks a token by one could write it too.
+//! Shared secrets are among them: anyone who checks a token by one could write it too.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ struct Document {
 #[derive(Debug, thiserror::Error)]
 pub enum KeySetError {
     /// It is something else.
-    #[error("it is no JSON Web Key Set, which is an object with the list `keys`")]
+    #[error("it is not a JSON Web Key Set, which is an object with the list `keys`")]
     NotAKeySet(#[source] serde_json::Error),
     /// Nothing to check signatures by.
     #[error(

@@ -1,7 +1,7 @@
 //! Who may call the agent, and how much.
 //!
-//! A client sends `Authorization: Bearer TOKEN`. The token is one of the file, or a JSON Web Token of the issuer. Either
-//! way it names a tenant, to which runs, responses and keys of requests belong, and whose rates hold.
+//! A client sends `Authorization: Bearer TOKEN`. The token is one of the file, or a JSON Web Token of the issuer.
+//! Either way it names a tenant, to which runs, responses and keys of requests belong, and whose rates hold.
 
 mod files;
 mod issuer;

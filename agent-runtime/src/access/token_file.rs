@@ -1,7 +1,7 @@
 //! The file of tokens: `TENANT: TOKEN` or `TENANT: sha256:DIGEST` on each line. Pure.
 //!
 //! Empty lines and lines that begin with `#` say nothing. A tenant may have several lines, so that a new token can be
-//! given out before the old one is taken away.
+//! given out before the old one is removed.
 
 use aws_lc_rs::{constant_time, digest};
 
@@ -42,7 +42,7 @@ pub enum TokenFileError {
         /// Its number, from 1.
         line: usize,
     },
-    /// A tenant's name is none.
+    /// A tenant's name is empty, too long or has control characters.
     #[error(
         "line {line} of the file of tokens names no tenant; write 1 to {MAX_TENANT_CHARACTERS} characters before `: `"
     )]
@@ -59,7 +59,7 @@ pub enum TokenFileError {
         /// Its number, from 1.
         line: usize,
     },
-    /// A digest that is none.
+    /// A digest of another length, or with other characters.
     #[error("line {line} of the file of tokens has no SHA-256 after `sha256:`; write its 64 hexadecimal digits")]
     Digest {
         /// Its number, from 1.

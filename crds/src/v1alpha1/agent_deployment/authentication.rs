@@ -85,7 +85,7 @@ pub struct TenantRates {
     pub tenants: Vec<NamedTenantRate>,
 }
 
-/// Maximum use of one pod by one tenant. An absent limit is none.
+/// Maximum use of one pod by one tenant. What is absent has no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantRate {
