@@ -17,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::{Access, Denied, SetUpAccessError},
     agent::{Agent, ChatFormat, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
     api::{
         self,
@@ -84,6 +85,9 @@ pub enum SetUpError {
     /// The checkpoint's files cannot be used.
     #[error("failed to read the chat template of the checkpoint")]
     Checkpoint(#[source] ReadCheckpointError),
+    /// Clients cannot be told apart.
+    #[error("failed to set up the authentication of clients")]
+    Access(#[source] SetUpAccessError),
     /// The checkpoint's chat template cannot be used for this agent.
     #[error("failed to set up the chat template of the checkpoint")]
     ChatTemplate(#[source] ChatFormatError),
@@ -113,6 +117,7 @@ impl App {
         let given = config.clone();
         let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
         let prompt = prompts(&config, &tools)?;
+        let access = config.authentication.as_ref().map(Access::new).transpose().map_err(SetUpError::Access)?;
         let abilities = Abilities {
             takes_sampling: config.engine.takes_sampling(),
             takes_formats: config.engine.takes_formats(),
@@ -132,6 +137,7 @@ impl App {
             max_in_flight: config.max_in_flight,
         };
         let metrics = Metrics::new(metrics, &config.objectives);
+        let metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
         let readiness = ReadinessWatch {
             backend: Arc::clone(&backend),
             admission: Arc::clone(&admission),
@@ -153,6 +159,7 @@ impl App {
         let service = Service {
             agent: Arc::new(agent),
             abilities,
+            access: access.map(Arc::new),
             agent_name: config.agent_name,
             revision: config.revision,
             admission,
@@ -187,6 +194,11 @@ impl App {
         ObjectivesWatch::new(Arc::clone(&self.service), path, self.config.clone())
     }
 
+    /// Who may call, if not everybody.
+    pub fn access(&self) -> Option<&Arc<Access>> {
+        self.service.access.as_ref()
+    }
+
     /// The API, for clients.
     pub fn api(&self) -> Router {
         api::router(Arc::clone(&self.service))
@@ -215,6 +227,9 @@ impl App {
         tasks.spawn(named("api", serve_http(listeners.api, api, stop.clone())));
         tasks.spawn(named("admin", serve_http(listeners.admin, admin, stop.clone())));
         tasks.spawn(named("readiness", readiness.watch(stop.clone())));
+        if let Some(access) = &service.access {
+            tasks.spawn(named("access", Arc::clone(access).watch(stop.clone())));
+        }
         if let Some(objectives) = objectives {
             tasks.spawn(named("objectives", objectives.watch(stop.clone())));
         }

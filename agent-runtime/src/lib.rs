@@ -1,9 +1,11 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
-//! [`chat_template`] and [`clock`] know none of them. [`readiness`] keeps the pod's readiness true, [`objectives`]
+//! [`chat_template`] and [`clock`] know none of them. [`access`] knows clients and their tenants, for the [`api`].
+//! [`readiness`] keeps the pod's readiness true, [`objectives`]
 //! takes edited objectives over, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
 
+pub mod access;
 pub mod agent;
 pub mod api;
 pub mod app;

@@ -1,5 +1,5 @@
-//! Reloads edited objectives while the agent serves: they change what is counted, not what is served. Everything else
-//! of a configuration stays as it is for the life of a pod. IO.
+//! Reloads edited objectives and rates while the agent serves: they change what is counted and how much of it tenants
+//! get, not what is served. Everything else of a configuration stays as it is for the life of a pod. IO.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// How often the file is read. The kubelet updates an edited ConfigMap within about a minute; reading adds little.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The task that looks for edited objectives.
+/// The task that looks for edited objectives and rates.
 pub struct ObjectivesWatch {
     service: Arc<Service>,
     path: PathBuf,
@@ -30,7 +30,7 @@ pub struct ObjectivesWatch {
 pub enum Look {
     /// Nothing new.
     Unchanged,
-    /// Other objectives are in force.
+    /// Other objectives or rates are in force.
     TakenOver,
     /// The same, and there were other changes, which have no effect.
     TakenOverInPart,
@@ -42,7 +42,7 @@ impl ObjectivesWatch {
         Self { service, path, config, seen: Vec::new() }
     }
 
-    /// Watches until `stop`. Objectives in force stay so while the file cannot be used.
+    /// Watches until `stop`. Objectives and rates in force stay so while the file cannot be used.
     pub async fn watch(mut self, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -51,18 +51,21 @@ impl ObjectivesWatch {
             }
             match self.look().await {
                 Ok(Look::Unchanged) => {}
-                Ok(Look::TakenOver) => tracing::info!(objectives = self.config.objectives.len(), "objectives changed"),
+                Ok(Look::TakenOver) => {
+                    tracing::info!(objectives = self.config.objectives.len(), "objectives or rates changed");
+                }
                 Ok(Look::TakenOverInPart) => {
                     tracing::warn!(
-                        "the configuration changed, but only its objectives are reloaded: restart the pod for the rest"
+                        "the configuration changed, but only its objectives and rates are reloaded: restart the pod for the \
+                         rest"
                     );
                 }
-                Err(error) => tracing::warn!(error = with_causes(&error), "objectives stay as they were"),
+                Err(error) => tracing::warn!(error = with_causes(&error), "objectives and rates stay as they were"),
             }
         }
     }
 
-    /// Reads the file, and reloads its objectives if they changed.
+    /// Reads the file, and reloads its objectives and rates if they changed.
     ///
     /// # Errors
     /// When the file cannot be read or used; content that cannot be used is an error once, then it is nothing new.
@@ -78,6 +81,10 @@ impl ObjectivesWatch {
         }
         self.config.objectives.clone_from(&edited.objectives);
         self.service.set_objectives(edited.objectives.clone());
+        if let (Some(ours), Some(new)) = (&mut self.config.authentication, &edited.authentication) {
+            ours.rates.clone_from(&new.rates);
+            self.service.set_rates(new.rates.clone());
+        }
         Ok(if edited == self.config { Look::TakenOver } else { Look::TakenOverInPart })
     }
 }

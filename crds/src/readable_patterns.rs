@@ -17,6 +17,7 @@ const WORDS: &[(&str, &str)] = &[
         "write the model's location: hf://organization/name@revision, pvc://claim/path, https://host/folder/ or https://host/model.tar",
     ),
     (r"^https?://[^\s]+$", "write a URL that begins with http:// or https://"),
+    (r"^https://[^\s]+$", "write a URL that begins with https://"),
     (r"^(/.*)?$", "write a JSON Pointer, which begins with a slash, such as /value"),
     (
         r"^[a-z]([-a-z0-9]*[a-z0-9])?$",

@@ -109,6 +109,7 @@ const NO_RULE: &[&str] = &[
     "bad-cost",
     "bad-duration-without-unit",
     "bad-empty-axis",
+    "bad-issuer-keys-without-tls",
     "bad-min-of-none",
     "bad-model-uri",
     "bad-objective-named-twice",

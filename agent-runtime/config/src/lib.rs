@@ -1,11 +1,12 @@
 //! The configuration file of the agent runtime: what the operator writes into a ConfigMap and the sidecar reads at its
-//! start. The sidecar reads its objectives again whenever it changes. The crate also names the counters that the
-//! sidecar exports and that the operator's alerting rules read.
+//! start. The sidecar reads its objectives and rates again whenever it changes. The crate also names the counters that
+//! the sidecar exports and that the operator's alerting rules read.
 //!
 //! JSON, camelCase, integers with their unit in the name. Unknown fields are refused, so that a misspelt or newer field
 //! never goes unnoticed. [`RuntimeConfig::from_json`] reads and validates; [`RuntimeConfig::validate`] is for writers.
 //! Everything here is pure: no file, clock or network.
 
+mod authentication;
 mod chat;
 pub mod metrics;
 mod prompt_template;
@@ -18,6 +19,7 @@ mod validate;
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::TextDialect;
 
+pub use authentication::{Authentication, Jwt, JwtKeys, Rate, Rates, TenantRate};
 pub use chat::ChatTemplate;
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
@@ -80,6 +82,9 @@ pub struct RuntimeConfig {
     /// The latency objectives whose good and bad events are counted.
     #[serde(default)]
     pub objectives: Vec<LatencyObjective>,
+    /// Who may call. Absent means everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
 }
 
 /// The engine beside this sidecar, and its protocol.
@@ -191,6 +196,7 @@ impl RuntimeConfig {
             drain_grace_milliseconds: default_drain_grace(),
             warm_up: WarmUp::default(),
             objectives: Vec::new(),
+            authentication: None,
         }
     }
 }

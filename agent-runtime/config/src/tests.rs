@@ -221,3 +221,109 @@ fn http_tools_are_checked(#[case] change: fn(&mut HttpTool), #[case] expected: &
     let found = http_problems(change).join("; ");
     assert!(found.starts_with(&format!("tools[0].kind.http.{expected}")), "{found}");
 }
+
+fn authentication() -> Authentication {
+    let keys =
+        JwtKeys::Url { url: "https://issuer.example/jwks".into(), authorities_from: Some("/authorities".into()) };
+    let own = Rate { runs_at_once: Some(4), ..Rate::default() };
+    Authentication {
+        tokens: Some("/tokens/tokens".into()),
+        jwt: Some(Jwt {
+            issuer: "https://issuer.example".into(),
+            audiences: vec!["support".into()],
+            keys,
+            tenant_claim: "sub".into(),
+        }),
+        rates: Rates {
+            default: Rate { requests_per_minute: Some(60), tokens_per_minute: Some(100_000), runs_at_once: None },
+            tenants: vec![TenantRate { name: "acme".into(), rate: own }],
+        },
+    }
+}
+
+#[test]
+fn the_format_of_an_authentication_stays() {
+    let json = r#"{
+      "tokens": "/tokens/tokens",
+      "jwt": {"issuer": "https://issuer.example", "audiences": ["support"], "tenantClaim": "sub",
+              "keys": {"url": {"url": "https://issuer.example/jwks", "authoritiesFrom": "/authorities"}}},
+      "rates": {"default": {"requestsPerMinute": 60, "tokensPerMinute": 100000},
+                "tenants": [{"name": "acme", "rate": {"runsAtOnce": 4}}]}
+    }"#;
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(serde_json::to_value(authentication()).unwrap(), json);
+    assert_eq!(serde_json::from_value::<Authentication>(json).unwrap(), authentication());
+    let file: JwtKeys = serde_json::from_str(r#"{"file": "/keys/jwks.json"}"#).unwrap();
+    assert_eq!(file, JwtKeys::File("/keys/jwks.json".into()));
+    let mut config = demo();
+    config.authentication = Some(authentication());
+    assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
+}
+
+#[test]
+fn a_tenant_has_its_own_limits_and_the_default_for_the_rest() {
+    let rates = authentication().rates;
+    let expected = Rate { requests_per_minute: Some(60), tokens_per_minute: Some(100_000), runs_at_once: Some(4) };
+    assert_eq!((rates.of("acme"), rates.of("other")), (expected, rates.default));
+}
+
+#[test]
+fn an_authentication_that_cannot_work_is_refused_with_the_remedy() {
+    let found = |change: fn(&mut Authentication)| {
+        problems(|config| {
+            let mut authentication = authentication();
+            change(&mut authentication);
+            config.authentication = Some(authentication);
+        })
+    };
+    let of_jwt = |change: fn(&mut Jwt)| {
+        problems(|config| {
+            let mut authentication = authentication();
+            change(authentication.jwt.as_mut().unwrap());
+            config.authentication = Some(authentication);
+        })
+    };
+    let nobody = found(|authentication| (authentication.tokens, authentication.jwt) = (None, None));
+    assert_eq!(nobody, ["authentication: lets nobody in; add tokens or jwt, or leave it out"]);
+    assert_eq!(
+        found(|authentication| authentication.tokens = Some("tokens".into())),
+        ["authentication.tokens: \"tokens\" is not an absolute path; name the mounted file of tokens"]
+    );
+    assert_eq!(
+        of_jwt(|jwt| {
+            jwt.keys = JwtKeys::Url { url: "http://issuer.example/jwks".into(), authorities_from: Some("ca".into()) };
+            (jwt.issuer, jwt.audiences, jwt.tenant_claim) = (String::new(), Vec::new(), String::new());
+        }),
+        [
+            "authentication.jwt.issuer: is empty; write the claim iss of the tokens",
+            "authentication.jwt.audiences: has 0 entries; name 1 to 16, of which the claim aud has one",
+            "authentication.jwt.tenantClaim: is empty; name the claim with the tenant, such as sub",
+            "authentication.jwt.keys.url: \"http://issuer.example/jwks\" does not begin with https://; who answers for \
+             the issuer could sign any token",
+            "authentication.jwt.keys.authoritiesFrom: \"ca\" is not an absolute path; name the mounted directory of \
+             certificates",
+        ]
+    );
+    assert_eq!(
+        of_jwt(|jwt| (jwt.audiences, jwt.keys) = (vec![String::new()], JwtKeys::File("keys".into()))),
+        [
+            "authentication.jwt.audiences: has an empty entry; remove it",
+            "authentication.jwt.keys.file: \"keys\" is not an absolute path; name the mounted file of keys",
+        ]
+    );
+    assert_eq!(
+        found(|authentication| {
+            let tenant = TenantRate { name: String::new(), rate: Rate::default() };
+            authentication.rates.default.requests_per_minute = Some(0);
+            authentication.rates.tenants.extend([tenant.clone(), tenant]);
+            authentication.rates.tenants[0].rate.runs_at_once = Some(5_000);
+        }),
+        [
+            "authentication.rates.default.requestsPerMinute: is 0; must be between 1 and 1000000",
+            "authentication.rates.tenants[2].name: \"\" is used twice; give each entry its own",
+            "authentication.rates.tenants[0].rate.runsAtOnce: is 5000; must be between 1 and 4096",
+            "authentication.rates.tenants[1].name: is empty; name the tenant",
+            "authentication.rates.tenants[2].name: is empty; name the tenant",
+        ]
+    );
+}

@@ -1,5 +1,7 @@
 //! What makes a configuration usable: each problem names its field and the remedy. Pure.
 
+mod authentication;
+
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
 use crate::{
@@ -136,6 +138,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         drain_grace_milliseconds,
         warm_up,
         objectives,
+        authentication,
     } = config;
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
@@ -173,6 +176,9 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     check.range("drainGraceMilliseconds", *drain_grace_milliseconds, 0..=MAX_TIMEOUT_MILLISECONDS);
     check.range("warmUp.longestPromptCharacters", warm_up.longest_prompt_characters.into(), 1..=1_000_000);
     validate_objectives(&mut check, objectives);
+    if let Some(authentication) = authentication {
+        authentication::validate(&mut check, authentication);
+    }
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 

@@ -1,6 +1,14 @@
 //! Does what the loop decides: model calls, tool calls, the deadline. IO; it decides nothing itself.
 
-use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use async_stream::stream;
 use futures::{
@@ -65,6 +73,24 @@ pub struct RunRequest {
     pub shutdown: CancellationToken,
     /// Ends the run when its client says so.
     pub cancel: CancellationToken,
+    /// Counts the tokens that the run has used.
+    pub usage: Usage,
+}
+
+/// The tokens that a run has used so far, for the code that started it. It also
+/// counts those of a run that is dropped before its end.
+#[derive(Clone, Debug, Default)]
+pub struct Usage(Arc<AtomicU64>);
+
+impl Usage {
+    /// Tokens that were read, as far as the engine counts them, and written.
+    pub fn tokens(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, state: &State) {
+        self.0.store(state.used_tokens(), Ordering::Relaxed);
+    }
 }
 
 /// What happens in a run, as it happens. The last event is `Finished`.
@@ -103,6 +129,7 @@ impl Agent {
             while state.finished().is_none() {
                 let before = Glimpse::of(&state);
                 let actions = step(&mut state, Event { at: self.clock.now(), kind: event });
+                request.usage.note(&state);
                 for change in changes(&before, &state, &actions) {
                     yield change;
                 }

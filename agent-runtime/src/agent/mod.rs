@@ -19,7 +19,7 @@ pub mod wishes;
 
 pub use chat::ChatFormat;
 pub use conversation::{Conversation, ConversationError, Message, Role, Turn};
-pub use driver::{Agent, RunEvent, RunRequest};
+pub use driver::{Agent, RunEvent, RunRequest, Usage};
 pub use grammar::Observation;
 pub use prompt::Prompts;
 pub use state::{CallId, Failure, Limits, Opening, Outcome, SideEffects, State};

@@ -402,6 +402,12 @@ impl State {
         counted.filter(|_| !self.steps.is_empty())
     }
 
+    /// Tokens read and written in all steps. Prompts count as far as the engine counts their tokens.
+    pub fn used_tokens(&self) -> u64 {
+        let of_step = |step: &Step| u64::from(step.prompt_tokens.unwrap_or(0)) + u64::from(step.output_tokens);
+        self.steps.iter().map(of_step).sum()
+    }
+
     /// Tokens of prompts that the engine had in its cache, in all steps; nothing where it does not say.
     pub fn cached_tokens(&self) -> Option<u32> {
         self.steps.iter().filter_map(|step| step.cached_tokens).reduce(u32::saturating_add)

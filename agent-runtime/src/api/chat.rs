@@ -25,6 +25,7 @@ use crate::{
 };
 
 use super::{
+    callers::Caller,
     error::ApiError,
     in_flight::{Events, Lost},
     models,
@@ -45,6 +46,7 @@ const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-slipway-ignored-fi
 
 pub(super) async fn complete(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     headers: HeaderMap,
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
@@ -54,8 +56,9 @@ pub(super) async fn complete(
         models::check(&service, model)?;
     }
     let request = ("chat", chat.streaming, &chat.conversation, chat.max_tokens, chat.sampling, &chat.wishes);
-    let key = service.outcomes.key(&headers, request)?;
+    let key = service.outcomes.key(&headers, tenant.as_ref(), request)?;
     let start = Start {
+        tenant,
         conversation: chat.conversation,
         max_tokens: chat.max_tokens,
         sampling: chat.sampling,

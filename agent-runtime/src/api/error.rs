@@ -1,9 +1,14 @@
 //! Errors as clients see them: the envelope of the OpenAI API.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::rejection::JsonRejection,
-    http::{HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
+        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -17,6 +22,12 @@ const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 /// OpenAI's clients repeat a request by its status, unless this header says otherwise.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// When to come back, in milliseconds: OpenAI's clients read it before `Retry-After`.
+const RETRY_AFTER_MILLISECONDS: HeaderName = HeaderName::from_static("retry-after-ms");
+
+/// How a client says who it is.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 
 /// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +45,8 @@ pub struct ApiError {
 pub enum Repetition {
     /// As the status says.
     AsStatus,
+    /// It may be after this time.
+    After(Duration),
     /// It must not be, whatever the status: the run's tools may have changed something.
     Never,
 }
@@ -196,12 +209,26 @@ impl IntoResponse for ApiError {
 /// Answers with a status, and with `Retry-After` where another attempt may succeed.
 pub(super) fn with_status(status: StatusCode, repetition: Repetition, body: impl IntoResponse) -> Response {
     let mut response = (status, body).into_response();
-    if repetition == Repetition::Never {
-        response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
-        return response;
+    let headers = response.headers_mut();
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, BEARER);
     }
-    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    match repetition {
+        Repetition::Never => {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        Repetition::After(time) => set_retry_after(headers, time),
+        Repetition::AsStatus => {
+            if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+                headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+            }
+        }
     }
     response
+}
+
+fn set_retry_after(headers: &mut HeaderMap, time: Duration) {
+    let milliseconds = u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    headers.insert(RETRY_AFTER, milliseconds.div_ceil(1_000).max(1).into());
+    headers.insert(RETRY_AFTER_MILLISECONDS, milliseconds.into());
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::telemetry::TaskJudgement;
 
 use super::{
+    callers::Caller,
     error::ApiError,
     run_names::{KEPT_RUNS, NotCounted},
     service::Service,
@@ -34,6 +35,7 @@ pub(super) struct FeedbackBody {
 
 pub(super) async fn give(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     body: Result<Json<FeedbackBody>, JsonRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Json(body) = body?;
@@ -41,7 +43,7 @@ pub(super) async fn give(
     let Some(name) = PREFIXES.iter().find_map(|prefix| body.run.strip_prefix(prefix)) else {
         return Err(no_name(&body.run));
     };
-    service.judge(name, judgement).map_err(|why| not_counted(why, &body.run, &service.revision))?;
+    service.judge(name, tenant.as_ref(), judgement).map_err(|why| not_counted(why, &body.run, &service.revision))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -19,6 +19,7 @@ use futures::StreamExt;
 use tokio::sync::watch;
 
 use crate::{
+    access::Tenant,
     agent::{Failure, Outcome, RunEvent, SideEffects, State},
     clock::Timestamp,
 };
@@ -45,10 +46,13 @@ const BYTES_PER_STEP: usize = 512;
 /// A key, and the request that came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    name: String,
+    name: Name,
     /// Stands for the request: a repeated one has the same.
     request: u64,
 }
+
+/// A key as a client names it. It is nobody else's: each tenant has keys of its own.
+type Name = (Option<Tenant>, String);
 
 /// The outcomes that are kept.
 #[derive(Default)]
@@ -59,9 +63,9 @@ pub struct Outcomes {
 
 #[derive(Default)]
 struct Kept {
-    runs: HashMap<String, Run>,
+    runs: HashMap<Name, Run>,
     /// Keys of finished runs, in the order of their ends, each with its end and its bytes.
-    finished: VecDeque<(String, Timestamp, usize)>,
+    finished: VecDeque<(Name, Timestamp, usize)>,
     bytes: usize,
 }
 
@@ -90,7 +94,7 @@ pub(super) enum Claim {
 /// The obligation to report the outcome of a request. Dropped without an outcome, it frees the key.
 pub(super) struct Ticket {
     outcomes: Arc<Outcomes>,
-    key: String,
+    key: Name,
     outcome: watch::Sender<Option<Arc<State>>>,
     is_settled: bool,
 }
@@ -100,14 +104,19 @@ impl Outcomes {
     ///
     /// # Errors
     /// 400 for a key that is not a short text.
-    pub(super) fn key(&self, headers: &HeaderMap, request: impl Hash) -> Result<Option<Key>, ApiError> {
+    pub(super) fn key(
+        &self,
+        headers: &HeaderMap,
+        tenant: Option<&Tenant>,
+        request: impl Hash,
+    ) -> Result<Option<Key>, ApiError> {
         let Some(name) = headers.get(KEY_HEADER) else { return Ok(None) };
         let name = name.to_str().ok().filter(|name| !name.is_empty() && name.len() <= MAX_KEY_BYTES);
         let Some(name) = name else {
             let problem = format!("is not a key; send 1 to {MAX_KEY_BYTES} characters of ASCII");
             return Err(ApiError::invalid("Idempotency-Key", problem));
         };
-        Ok(Some(Key { name: name.to_owned(), request: self.hasher.hash_one(request) }))
+        Ok(Some(Key { name: (tenant.cloned(), name.to_owned()), request: self.hasher.hash_one(request) }))
     }
 
     /// Finds out what a key stands for. A new one stands for the run of this name from now on.

@@ -18,8 +18,9 @@ use slipway_runtime_config::metrics::{Blame, RunOutcome};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
+    access::{Tenant, TenantPlace},
     agent::{
-        Failure, Observation, Outcome, RunEvent, State,
+        Failure, Observation, Outcome, RunEvent, State, Usage,
         state::{Call, CallResult, Step},
         timings,
     },
@@ -65,9 +66,20 @@ impl Stream for RunEvents {
     }
 }
 
+/// What a run in flight takes.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Its place among the runs of the pod.
+    #[expect(dead_code, reason = "it is held, and freed when it is dropped")]
+    pub(super) of_pod: Permit,
+    /// Its place among the runs of its tenant.
+    #[expect(dead_code, reason = "it is held, and freed when it is dropped")]
+    pub(super) of_tenant: Option<TenantPlace>,
+}
+
 /// The place of a run. Its reader frees it with the last event, or else the run's task at its own end.
 #[derive(Clone)]
-struct Place(Arc<Mutex<Option<Permit>>>);
+struct Place(Arc<Mutex<Option<Places>>>);
 
 impl Place {
     fn free(&self) {
@@ -80,6 +92,8 @@ impl Place {
 pub(super) struct Counted {
     pub(super) service: Arc<Service>,
     pub(super) id: String,
+    pub(super) tenant: Option<Tenant>,
+    pub(super) usage: Usage,
     pub(super) at: Timestamp,
     pub(super) unit: UnitId,
 }
@@ -87,12 +101,12 @@ pub(super) struct Counted {
 /// Starts the task of a run.
 pub(super) fn start(
     counted: Counted,
-    permit: Permit,
+    places: Places,
     ticket: Option<Ticket>,
     events: impl Stream<Item = RunEvent> + Send + 'static,
 ) -> Events {
     let (sender, receiver) = mpsc::channel(CHANNEL_EVENTS);
-    let place = Place(Arc::new(Mutex::new(Some(permit))));
+    let place = Place(Arc::new(Mutex::new(Some(places))));
     let deadline = Instant::now() + counted.service.agent.run_timeout;
     let run = RunInFlight { counted, place: place.clone(), ticket, steps: Vec::new(), is_finished: false };
     tokio::spawn(run.drive(events, Reader { is_gone: false, sender, deadline, backlog: VecDeque::new() }));
@@ -257,6 +271,7 @@ impl Counted {
         state.steps().iter().for_each(|step| self.count_step(step, error_of(step, outcome)));
         tracing::info!(
             run = self.id,
+            tenant = self.tenant.as_ref().map(Tenant::as_str),
             outcome = label.as_str(),
             steps = state.steps().len(),
             output_tokens = state.output_tokens(),
@@ -269,6 +284,9 @@ impl Counted {
         let now = self.service.clock.now();
         if let Completion::Succeeded(RunValues { first_token_micros: Some(micros), .. }) = &completion {
             self.service.metrics.answer_began(*micros);
+        }
+        if let Some(tenant) = &self.tenant {
+            self.service.charge(tenant, &self.usage);
         }
         let judged = self.service.recorder().finish(now, self.unit, completion);
         self.service.metrics.run_ended(label, now.micros_since(self.at), &judged);

@@ -1,6 +1,7 @@
 //! Runs of `/v1/runs` and `/v1/responses` that their client may read: those in flight, and the latest that have ended.
 //!
-//! They stay in this pod's memory for a while, as outcomes of keys do. A run's name is known to its client alone.
+//! They stay in this pod's memory for a while, as outcomes of keys do. A run's name is known to its client alone, and
+//! to no other tenant it names anything.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::Tenant,
     agent::{Message, State},
     clock::Timestamp,
 };
@@ -30,6 +32,8 @@ pub struct KeptRuns(Mutex<Runs>);
 struct Runs {
     in_flight: HashMap<String, CancellationToken>,
     ended: HashMap<String, Arc<State>>,
+    /// Whose the runs of both are.
+    owners: HashMap<String, Option<Tenant>>,
     /// Of responses: when they were admitted, and what is needed to show and continue them.
     remembered: HashMap<String, (Timestamp, Arc<Remembered>)>,
     /// Names of ended runs in the order of their ends, each with its end and its bytes.
@@ -69,9 +73,15 @@ pub enum KeptRun {
 
 impl KeptRuns {
     /// Keeps a run that begins, and gives what cancels it.
-    pub fn begin(&self, id: &str, at: Timestamp, remembered: Option<Arc<Remembered>>) -> CancellationToken {
+    pub fn begin(
+        &self,
+        (id, tenant): (&str, Option<&Tenant>),
+        at: Timestamp,
+        remembered: Option<Arc<Remembered>>,
+    ) -> CancellationToken {
         let cancel = CancellationToken::new();
         let mut runs = self.runs();
+        runs.owners.insert(id.to_owned(), tenant.cloned());
         runs.in_flight.insert(id.to_owned(), cancel.clone());
         if let Some(remembered) = remembered {
             runs.remembered.insert(id.to_owned(), (at, remembered));
@@ -87,6 +97,7 @@ impl KeptRuns {
         }
         if state.is_none() {
             runs.remembered.remove(id);
+            runs.owners.remove(id);
         }
         if let Some(state) = state {
             let remembered = runs.remembered.get(id).map_or(0, |(_, remembered)| remembered.bytes());
@@ -98,38 +109,43 @@ impl KeptRuns {
         runs.tidy(now);
     }
 
-    /// What is known of a run.
-    pub fn get(&self, id: &str, now: Timestamp) -> Option<KeptRun> {
+    /// What is known of a tenant's run.
+    pub fn get(&self, (id, tenant): (&str, Option<&Tenant>), now: Timestamp) -> Option<KeptRun> {
         let mut runs = self.runs();
         runs.tidy(now);
+        runs.owners.get(id).filter(|owner| owner.as_ref() == tenant)?;
         let ended = runs.ended.get(id).cloned().map(KeptRun::Ended);
         ended.or_else(|| runs.in_flight.contains_key(id).then_some(KeptRun::Running))
     }
 
-    /// What is known of a response: when it was admitted, what was asked, and its run.
-    pub fn response(&self, id: &str, now: Timestamp) -> Option<(Timestamp, Arc<Remembered>, KeptRun)> {
-        let run = self.get(id, now)?;
-        let (at, remembered) = self.runs().remembered.get(id).cloned()?;
+    /// What is known of a tenant's response: when it was admitted, what was asked, and its run.
+    pub fn response(
+        &self,
+        name: (&str, Option<&Tenant>),
+        now: Timestamp,
+    ) -> Option<(Timestamp, Arc<Remembered>, KeptRun)> {
+        let run = self.get(name, now)?;
+        let (at, remembered) = self.runs().remembered.get(name.0).cloned()?;
         Some((at, remembered, run))
     }
 
     /// Forgets a response that has ended. One in flight stays; its client ends it by leaving.
-    pub fn forget_response(&self, id: &str, now: Timestamp) -> Option<KeptRun> {
-        let (_, _, run) = self.response(id, now)?;
+    pub fn forget_response(&self, name: (&str, Option<&Tenant>), now: Timestamp) -> Option<KeptRun> {
+        let (_, _, run) = self.response(name, now)?;
         if let KeptRun::Ended(_) = run {
             let mut runs = self.runs();
-            runs.remembered.remove(id);
-            runs.ended.remove(id);
+            runs.forget(name.0);
         }
         Some(run)
     }
 
     /// Cancels a run that is in flight, and gives what is known of it.
-    pub fn cancel(&self, id: &str, now: Timestamp) -> Option<KeptRun> {
-        if let Some(cancel) = self.runs().in_flight.get(id) {
+    pub fn cancel(&self, name: (&str, Option<&Tenant>), now: Timestamp) -> Option<KeptRun> {
+        let run = self.get(name, now)?;
+        if let Some(cancel) = self.runs().in_flight.get(name.0) {
             cancel.cancel();
         }
-        self.get(id, now)
+        Some(run)
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs> {
@@ -146,9 +162,15 @@ impl Runs {
             }
             if let Some((id, _, bytes)) = self.order.pop_front() {
                 self.bytes -= bytes;
-                self.ended.remove(&id);
-                self.remembered.remove(&id);
+                self.forget(&id);
             }
         }
+    }
+
+    /// Forgets a run that has ended.
+    fn forget(&mut self, id: &str) {
+        self.ended.remove(id);
+        self.remembered.remove(id);
+        self.owners.remove(id);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod admission;
+mod callers;
 mod chat;
 pub mod error;
 mod feedback;
@@ -38,7 +39,7 @@ const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 /// The API of the agent: OpenAI-compatible chat and responses, runs, feedback on them, models.
 pub fn router(service: Arc<Service>) -> Router {
-    Router::new()
+    let for_tenants = Router::new()
         .route("/v1/chat/completions", post(chat::complete))
         .route("/v1/responses", post(responses::create))
         .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
@@ -46,10 +47,13 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/runs/{id}", get(runs::get))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))
         .route("/v1/feedback", post(feedback::give))
-        .route("/metrics", get(admin::load))
-        .route("/openapi.json", get(open_api))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&service), callers::authenticate));
+    // Whoever picks a pod by its load, or reads how the API is used, is no tenant.
+    let for_all = Router::new().route("/metrics", get(admin::load)).route("/openapi.json", get(open_api));
+    for_tenants
+        .merge(for_all)
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

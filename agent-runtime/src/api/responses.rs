@@ -20,11 +20,13 @@ use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
+    access::Tenant,
     agent::{Failure, Message, Outcome, Role, RunEvent, State},
     clock::Timestamp,
 };
 
 use super::{
+    callers::Caller,
     chat::{answer_of, list_ignored, named, until_status},
     error::ApiError,
     in_flight::{Events, Lost},
@@ -41,17 +43,23 @@ const PREFIX: &str = "resp_";
 
 pub(super) async fn create(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     headers: HeaderMap,
     body: Result<Json<ResponseBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(body) = body?;
-    let earlier = body.previous().map(|id| earlier(&service, id)).transpose()?.unwrap_or_default();
+    let earlier = body.previous().map(|id| earlier(&service, id, tenant.as_ref())).transpose()?.unwrap_or_default();
     let asking = body.validate(earlier, &service.abilities)?;
     // The conversation is the chat's for all that comes after.
-    answer(&service, &headers, asking).await.map_err(|error| error.with_field_as("messages", "input"))
+    answer(&service, tenant, &headers, asking).await.map_err(|error| error.with_field_as("messages", "input"))
 }
 
-async fn answer(service: &Arc<Service>, headers: &HeaderMap, asking: Asking) -> Result<Response, ApiError> {
+async fn answer(
+    service: &Arc<Service>,
+    tenant: Option<Tenant>,
+    headers: &HeaderMap,
+    asking: Asking,
+) -> Result<Response, ApiError> {
     let Asking { model, conversation, max_tokens, sampling, wishes, is_streamed, is_stored, remembered, ignored } =
         asking;
     if let Some(model) = &model {
@@ -60,9 +68,9 @@ async fn answer(service: &Arc<Service>, headers: &HeaderMap, asking: Asking) -> 
     let remembered = Arc::new(remembered);
     let echo = Value::Object(remembered.echo.clone()).to_string();
     let key = ("responses", is_streamed, &conversation, max_tokens, sampling, &wishes, echo);
-    let key = service.outcomes.key(headers, key)?;
+    let key = service.outcomes.key(headers, tenant.as_ref(), key)?;
     let keep = if is_stored { Keep::Response(Arc::clone(&remembered)) } else { Keep::No };
-    let start = Start { conversation, max_tokens, sampling, wishes: Arc::new(wishes), key, keep };
+    let start = Start { tenant, conversation, max_tokens, sampling, wishes: Arc::new(wishes), key, keep };
     let Started { id, at, origin, events } = service.start(start)?;
     let writer = Writer::new(head(service, &id, at, &remembered));
     let response = if is_streamed {
@@ -77,6 +85,7 @@ async fn answer(service: &Arc<Service>, headers: &HeaderMap, asking: Asking) -> 
 /// `GET /v1/responses/{id}`: a response that is in progress or has ended not long ago.
 pub(super) async fn get(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -85,7 +94,7 @@ pub(super) async fn get(
         return Err(ApiError::invalid("stream", problem));
     }
     let name = id.strip_prefix(PREFIX).ok_or_else(|| unknown(&id))?;
-    let found = service.kept_runs.response(name, service.clock.now());
+    let found = service.kept_runs.response((name, tenant.as_ref()), service.clock.now());
     let (at, remembered, run) = found.ok_or_else(|| unknown(&id))?;
     let mut writer = Writer::new(head(&service, name, at, &remembered));
     Ok(Json(match run {
@@ -98,10 +107,11 @@ pub(super) async fn get(
 /// `DELETE /v1/responses/{id}`: forgets a response that has ended.
 pub(super) async fn delete(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let name = id.strip_prefix(PREFIX).ok_or_else(|| unknown(&id))?;
-    match service.kept_runs.forget_response(name, service.clock.now()).ok_or_else(|| unknown(&id))? {
+    match service.kept_runs.forget_response((name, tenant.as_ref()), service.clock.now()).ok_or_else(|| unknown(&id))? {
         KeptRun::Ended(_) => Ok(Json(json!({ "id": id, "object": "response", "deleted": true })).into_response()),
         KeptRun::Running => {
             let message = format!("{id:?} is in progress; end it by closing its connection, or wait for its end");
@@ -120,9 +130,10 @@ fn head(service: &Service, name: &str, at: Timestamp, remembered: &Remembered) -
 }
 
 /// What was said up to the end of this response.
-fn earlier(service: &Service, id: &str) -> Result<Vec<Message>, ApiError> {
+fn earlier(service: &Service, id: &str, tenant: Option<&Tenant>) -> Result<Vec<Message>, ApiError> {
     const FIELD: &str = "previous_response_id";
-    let found = id.strip_prefix(PREFIX).and_then(|name| service.kept_runs.response(name, service.clock.now()));
+    let now = service.clock.now();
+    let found = id.strip_prefix(PREFIX).and_then(|name| service.kept_runs.response((name, tenant), now));
     let Some((_, remembered, run)) = found else {
         let message = format!(
             "{FIELD}: this pod does not keep response {id:?}. Those with store: false are not kept, others for a \

@@ -6,14 +6,14 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use crate::clock::Timestamp;
+use crate::{access::Tenant, clock::Timestamp};
 
 /// Hexadecimal digits of a seal.
 const SEAL_DIGITS: usize = 16;
@@ -86,19 +86,19 @@ impl RunNames {
         }
     }
 
-    /// The name of the next run, unique across the agent's pods.
-    pub fn next(&self) -> String {
+    /// The name of the next run, unique across the agent's pods. The seal is its tenant's.
+    pub fn next(&self, tenant: Option<&Tenant>) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let seal = (self.seal.0)(number);
+        let seal = self.seal(number, tenant);
         format!("{}-{:x}-{number:x}{seal:016x}", self.revision, self.started_at.as_micros())
     }
 
-    /// Takes note that a run is judged now.
+    /// Takes note that a run is judged now, by its tenant.
     ///
     /// # Errors
     /// When the judgement is not to count here; see [`NotCounted`].
-    pub fn judge(&self, name: &str) -> Result<(), NotCounted> {
-        let number = self.number(name)?;
+    pub fn judge(&self, name: &str, tenant: Option<&Tenant>) -> Result<(), NotCounted> {
+        let number = self.number(name, tenant)?;
         let next = self.next.load(Ordering::Relaxed);
         if number >= next {
             return Err(NotCounted::Unknown);
@@ -115,8 +115,18 @@ impl RunNames {
         if judged.insert(number) { Ok(()) } else { Err(NotCounted::Repeated) }
     }
 
-    /// The number of a run that has this name here.
-    fn number(&self, name: &str) -> Result<u64, NotCounted> {
+    /// The seal of a number. To other tenants it is that of a number that no run has.
+    fn seal(&self, number: u64, tenant: Option<&Tenant>) -> u64 {
+        let of_tenant = tenant.map_or(0, |tenant| {
+            let mut hasher = DefaultHasher::new();
+            tenant.hash(&mut hasher);
+            hasher.finish()
+        });
+        (self.seal.0)(number ^ of_tenant)
+    }
+
+    /// The number of a run of this tenant that has this name here.
+    fn number(&self, name: &str, tenant: Option<&Tenant>) -> Result<u64, NotCounted> {
         let parts = name.rsplit_once('-').and_then(|(rest, run)| Some((rest.rsplit_once('-')?, run)));
         let Some(((revision, started_at), run)) = parts.filter(|((revision, _), _)| !revision.is_empty()) else {
             return Err(NotCounted::NoName);
@@ -133,7 +143,7 @@ impl RunNames {
             .and_then(|at| run.split_at_checked(at))
             .and_then(|(number, seal)| Some((hexadecimal(number)?, hexadecimal(seal)?)))
             .ok_or(NotCounted::Unknown)?;
-        if (self.seal.0)(number) == seal { Ok(number) } else { Err(NotCounted::Unknown) }
+        if self.seal(number, tenant) == seal { Ok(number) } else { Err(NotCounted::Unknown) }
     }
 }
 
@@ -157,10 +167,10 @@ mod tests {
     #[test]
     fn a_run_counts_once() {
         let names = names();
-        let (first, second) = (names.next(), names.next());
+        let (first, second) = (names.next(None), names.next(None));
         assert_eq!((first.as_str(), second.as_str()), ("abc-61f-0feed000000000000", "abc-61f-1feed000000000001"));
         assert_eq!(
-            [&second, &first, &second].map(|name| names.judge(name)),
+            [&second, &first, &second].map(|name| names.judge(name, None)),
             [Ok(()), Ok(()), Err(NotCounted::Repeated)]
         );
     }
@@ -168,10 +178,10 @@ mod tests {
     #[test]
     fn who_writes_a_name_in_another_way_does_not_count_twice() {
         let names = names();
-        let _ = names.next();
-        assert_eq!(names.judge("abc-61f-0feed000000000000"), Ok(()));
+        let _ = names.next(None);
+        assert_eq!(names.judge("abc-61f-0feed000000000000", None), Ok(()));
         let again = ["abc-61f-00feed000000000000", "abc-61f-+0feed000000000000", "abc-61f-0FEED000000000000"];
-        assert_eq!(again.map(|name| names.judge(name)), [const { Err(NotCounted::Repeated) }; 3]);
+        assert_eq!(again.map(|name| names.judge(name, None)), [const { Err(NotCounted::Repeated) }; 3]);
     }
 
     #[rstest]
@@ -187,18 +197,30 @@ mod tests {
     #[case::not_begun("abc-61f-1feed000000000001", NotCounted::Unknown)]
     fn what_was_not_served_here_does_not_count(#[case] name: &str, #[case] expected: NotCounted) {
         let names = names();
-        let _ = names.next();
-        assert_eq!(names.judge(name), Err(expected));
+        let _ = names.next(None);
+        assert_eq!(names.judge(name, None), Err(expected));
+    }
+
+    #[test]
+    fn a_run_of_another_tenant_is_unknown() {
+        let names = RunNames::new("abc", START, Seal::random());
+        let [acme, other] = ["acme", "other"].map(|name| Tenant::new(name).unwrap());
+        let run = names.next(Some(&acme));
+        assert_eq!(
+            [None, Some(&other)].map(|tenant| names.judge(&run, tenant)),
+            [const { Err(NotCounted::Unknown) }; 2]
+        );
+        assert_eq!(names.judge(&run, Some(&acme)), Ok(()));
     }
 
     #[test]
     fn the_memory_is_bounded() {
         let names = names();
-        let first = names.next();
+        let first = names.next(None);
         for _ in 0..2 * KEPT_RUNS {
-            assert_eq!(names.judge(&names.next()), Ok(()));
+            assert_eq!(names.judge(&names.next(None), None), Ok(()));
         }
-        assert_eq!(names.judge(&first), Err(NotCounted::Forgotten));
+        assert_eq!(names.judge(&first, None), Err(NotCounted::Forgotten));
         assert!(names.judged.lock().unwrap().len() as u64 <= KEPT_RUNS);
     }
 

@@ -19,6 +19,7 @@ use slipway_runtime_config::Sampling;
 use crate::agent::{Conversation, Outcome, RunEvent, State, Wishes};
 
 use super::{
+    callers::Caller,
     chat::{ChatMessage, ToolBody, read_conversation, read_tools},
     error::{ApiError, Repetition, with_status},
     in_flight::{Events, Lost},
@@ -63,6 +64,7 @@ struct ContextEntry {
 
 pub(super) async fn run(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     headers: HeaderMap,
     body: Result<Json<RunBody>, JsonRejection>,
 ) -> Result<Response, ApiError> {
@@ -75,7 +77,8 @@ pub(super) async fn run(
         return Err(ApiError::invalid("temperature, top_p, top_k, seed", problem));
     }
     let request = ("runs", wants_events, &start.conversation, start.max_tokens, start.sampling, &start.wishes);
-    start.key = service.outcomes.key(&headers, request)?;
+    start.key = service.outcomes.key(&headers, tenant.as_ref(), request)?;
+    start.tenant = tenant;
     let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer = viewer(&service, &id);
     if wants_events {
@@ -91,19 +94,24 @@ pub(super) async fn run(
 }
 
 /// `GET /v1/runs/{id}`: a run that is in flight or has ended not long ago.
-pub(super) async fn get(Shared(service): Shared<Arc<Service>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn get(
+    Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
     let name = name_of(&id)?;
-    let found = service.kept_runs.get(name, service.clock.now());
+    let found = service.kept_runs.get((name, tenant.as_ref()), service.clock.now());
     found.map(|run| shown(&service, name, &run, "running")).ok_or_else(|| unknown(&id))
 }
 
 /// `POST /v1/runs/{id}/cancel`: ends a run that is in flight. One that has ended stays as it is.
 pub(super) async fn cancel(
     Shared(service): Shared<Arc<Service>>,
+    Caller(tenant): Caller,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let name = name_of(&id)?;
-    let found = service.kept_runs.cancel(name, service.clock.now());
+    let found = service.kept_runs.cancel((name, tenant.as_ref()), service.clock.now());
     found.map(|run| shown(&service, name, &run, "cancelling")).ok_or_else(|| unknown(&id))
 }
 
@@ -184,7 +192,7 @@ impl RunBody {
         };
         let tools = read_tools(tools.unwrap_or_default(), abilities)?;
         let wishes = Arc::new(Wishes { tools, ..Wishes::default() });
-        Ok(Start { conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run })
+        Ok(Start { tenant: None, conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run })
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::Response;
-use slipway_runtime_config::{LatencyObjective, Sampling};
+use slipway_runtime_config::{LatencyObjective, Rates, Sampling};
 use slipway_vocabulary::evidence::{CacheState, Evidence, Stratum};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Conversation, RunRequest, Wishes},
+    access::{Access, Exceeded, Tenant, TenantPlace},
+    agent::{Agent, Conversation, RunRequest, Usage, Wishes},
     clock::{Clock, Timestamp},
     telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
 };
@@ -18,7 +19,7 @@ use super::{
     admission::{Admission, Refusal},
     error::ApiError,
     idempotency::{self, Claim, Key, Outcomes},
-    in_flight::{self, Counted, Events},
+    in_flight::{self, Counted, Events, Places},
     kept_runs::{KeptRuns, Remembered},
     run_names::{NotCounted, RunNames},
 };
@@ -29,6 +30,8 @@ pub struct Service {
     pub agent: Arc<Agent>,
     /// What clients may ask of it.
     pub abilities: Abilities,
+    /// Who may call; absent where everybody may.
+    pub access: Option<Arc<Access>>,
     /// The agent's name: the model's id for clients.
     pub agent_name: String,
     /// The revision, stamped on every answer.
@@ -71,6 +74,8 @@ pub struct Abilities {
 /// A run to start.
 #[derive(Clone, Debug)]
 pub struct Start {
+    /// Who asks.
+    pub tenant: Option<Tenant>,
     /// What is to be answered.
     pub conversation: Conversation,
     /// The client's limit on tokens.
@@ -132,35 +137,52 @@ impl Service {
     /// with a key continues even then, for a repeated request.
     ///
     /// # Errors
-    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 429 if the pod is
-    /// full, 503 if it does not serve.
+    /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 503 if the pod does
+    /// not serve. 429 if the pod is full, or the tenant's rate is used up.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { conversation, max_tokens, sampling, wishes, key, keep } = start;
+        let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep } = start;
         let at = self.clock.now();
+        self.take_request(tenant.as_ref(), at)?;
         let opening = self.agent.prompt.open(&conversation, &wishes, at);
         let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
-        let id = self.names.next();
+        let id = self.names.next(tenant.as_ref());
         let ticket = match key.map(|key| self.outcomes.claim(key, &id, at)).transpose()? {
             None => None,
             Some(Claim::First(ticket)) => Some(ticket),
             Some(Claim::Again { id, at, events }) => return Ok(Started { id, at, origin: Origin::Earlier, events }),
         };
+        // An answer that is given again needs no place.
+        let of_tenant = self.take_place(tenant.as_ref(), at)?;
         let permit = self.admission.admit().map_err(|refusal| self.refuse(refusal, length, at))?;
         let in_flight = u64::try_from(permit.in_flight).unwrap_or(u64::MAX);
         let stratum = Stratum::new(CacheState::Miss, length, in_flight);
+        if let Some(tenant) = &tenant {
+            self.metrics.tenant_run_admitted(tenant.as_str());
+        }
         let session = if conversation.is_new() { Session::New } else { Session::Continued };
         let unit = self.recorder().start(at, stratum, session);
         let cancel = match keep {
             Keep::No => CancellationToken::new(),
-            Keep::Run => self.kept_runs.begin(&id, at, None),
-            Keep::Response(remembered) => self.kept_runs.begin(&id, at, Some(remembered)),
+            Keep::Run => self.kept_runs.begin((&id, tenant.as_ref()), at, None),
+            Keep::Response(remembered) => self.kept_runs.begin((&id, tenant.as_ref()), at, Some(remembered)),
         };
         let shutdown = self.cut.clone();
-        let request = RunRequest { id: id.clone(), opening, max_tokens, sampling, wishes, shutdown, cancel };
+        let usage = Usage::default();
+        let request = RunRequest {
+            id: id.clone(),
+            opening,
+            max_tokens,
+            sampling,
+            wishes,
+            shutdown,
+            cancel,
+            usage: usage.clone(),
+        };
         let events = Arc::clone(&self.agent).run(request);
-        let counted = Counted { service: Arc::clone(self), id: id.clone(), at, unit };
-        Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, permit, ticket, events) })
+        let counted = Counted { service: Arc::clone(self), id: id.clone(), tenant, usage, at, unit };
+        let places = Places { of_pod: permit, of_tenant };
+        Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, places, ticket, events) })
     }
 
     /// The evidence; a panic elsewhere leaves counts that are still sound, so the lock is taken regardless.
@@ -193,16 +215,49 @@ impl Service {
         self.metrics.set_objectives(&before, &objectives);
     }
 
+    /// Holds tenants to these rates from now on.
+    pub fn set_rates(&self, rates: Rates) {
+        if let Some(access) = &self.access {
+            access.meter.set_rates(rates);
+        }
+    }
+
     /// Counts what a client says of a run of this pod, once.
     ///
     /// # Errors
     /// When it does not count here; see [`NotCounted`].
-    pub fn judge(&self, run: &str, judgement: TaskJudgement) -> Result<(), NotCounted> {
-        self.names.judge(run)?;
+    pub fn judge(&self, run: &str, tenant: Option<&Tenant>, judgement: TaskJudgement) -> Result<(), NotCounted> {
+        self.names.judge(run, tenant)?;
         let now = self.clock.now();
         self.recorder().judge(now, judgement);
         self.metrics.task_judged(judgement != TaskJudgement::Failed);
         Ok(())
+    }
+
+    /// Takes the tokens of a run from its tenant's budget.
+    pub(super) fn charge(&self, tenant: &Tenant, usage: &Usage) {
+        let tokens = usage.tokens();
+        self.metrics.tenant_charged(tenant.as_str(), tokens);
+        if let Some(access) = &self.access {
+            access.meter.charge(tenant, tokens, self.clock.now());
+        }
+    }
+
+    fn take_request(&self, tenant: Option<&Tenant>, at: Timestamp) -> Result<(), ApiError> {
+        let Some((access, tenant)) = self.access.as_ref().zip(tenant) else { return Ok(()) };
+        access.meter.take_request(tenant, at).map_err(|exceeded| self.limit(tenant, exceeded))
+    }
+
+    fn take_place(&self, tenant: Option<&Tenant>, at: Timestamp) -> Result<Option<TenantPlace>, ApiError> {
+        let Some((access, tenant)) = self.access.as_ref().zip(tenant) else { return Ok(None) };
+        let place = access.meter.take_place(tenant, at).map_err(|exceeded| self.limit(tenant, exceeded))?;
+        Ok(Some(place))
+    }
+
+    /// No evidence: what a tenant has used up says nothing about the revision.
+    fn limit(&self, tenant: &Tenant, exceeded: Exceeded) -> ApiError {
+        self.metrics.tenant_limited(tenant.as_str(), exceeded.limit.as_str());
+        ApiError::of_rate(tenant, exceeded)
     }
 
     fn refuse(&self, refusal: Refusal, user_characters: u64, at: Timestamp) -> ApiError {

@@ -13,6 +13,8 @@ use slipway_runtime_config::{
     metrics::{RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL},
 };
 
+use super::tenants::TenantMetrics;
+
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -55,6 +57,8 @@ pub struct Metrics {
     inter_token: Histograms<ModelLabels>,
     tokens: Histograms<ModelLabels>,
     execute_tool: Histograms<ToolLabels>,
+    /// Where clients name a tenant.
+    tenants: Option<TenantMetrics>,
     agent: String,
     model: String,
 }
@@ -229,6 +233,7 @@ impl Metrics {
             agent: identity.agent.into(),
             model: identity.model.into(),
             load: Registry::default(),
+            tenants: None,
             registry,
         };
         metrics.set_objectives(&[], objectives);
@@ -259,6 +264,13 @@ impl Metrics {
         for reason in RefusalReason::ALL {
             drop(self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }));
         }
+        self
+    }
+
+    /// Counts by tenant too, and those who are not let in, by these reasons.
+    #[must_use]
+    pub fn with_tenants(mut self, reasons: &[&'static str]) -> Self {
+        self.tenants = Some(TenantMetrics::new(&mut self.registry, reasons));
         self
     }
 
@@ -336,6 +348,26 @@ impl Metrics {
     /// Counts a run refused because the pod does not serve.
     pub fn run_refused(&self, reason: RefusalReason) {
         self.refused.get_or_create(&RefusalLabel { reason: reason.as_str() }).inc();
+    }
+
+    /// Counts a run of a tenant.
+    pub fn tenant_run_admitted(&self, tenant: &str) {
+        self.tenants.iter().for_each(|tenants| tenants.run_admitted(tenant));
+    }
+
+    /// Counts the tokens of a tenant's run.
+    pub fn tenant_charged(&self, tenant: &str, tokens: u64) {
+        self.tenants.iter().for_each(|tenants| tenants.charged(tenant, tokens));
+    }
+
+    /// Counts a request refused because of a tenant's rate.
+    pub fn tenant_limited(&self, tenant: &str, limit: &'static str) {
+        self.tenants.iter().for_each(|tenants| tenants.limited(tenant, limit));
+    }
+
+    /// Counts a request that was not let in.
+    pub fn request_denied(&self, reason: &'static str) {
+        self.tenants.iter().for_each(|tenants| tenants.denied(reason));
     }
 
     /// Counts a client's feedback on a run.

@@ -3,6 +3,7 @@
 mod load;
 mod metrics;
 mod recorder;
+mod tenants;
 mod values;
 
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};

@@ -22,9 +22,10 @@ use slipway_runtime_config::{
 };
 use tokio::sync::Semaphore;
 
-use self::{clients::Clients, mounted::File};
+use self::mounted::File;
 use super::arguments::{self, ArgumentError, Parameters};
 
+pub(crate) use self::clients::Clients;
 pub use self::{clients::AuthoritiesError, mounted::ReadMountedError};
 
 /// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a

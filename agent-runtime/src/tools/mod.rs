@@ -6,5 +6,6 @@ mod http;
 mod registry;
 
 pub use arguments::ArgumentError;
+pub(crate) use http::Clients;
 pub use http::{AuthoritiesError, HeadersError, HttpToolError, PrepareHttpToolError, ReadMountedError};
 pub use registry::{PrepareToolError, Registry, ToolError};

@@ -23,11 +23,19 @@ use tokio_rustls::{
 
 use crate::fixture::or_hang;
 
-const AUTHORITY: &str = include_str!("certificates/authority.pem");
+pub const AUTHORITY: &str = include_str!("certificates/authority.pem");
 const ANOTHER: &str = include_str!("certificates/another-authority.pem");
+
+/// What a service answers with; nothing is an error of its own.
+type Answers = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A service that answers every request with `42`, at `https://127.0.0.1:PORT`.
 async fn service() -> String {
+    tls_service(|| Some("42".into())).await
+}
+
+/// A service that answers with this, or with 500 where there is nothing, at `https://127.0.0.1:PORT`.
+pub async fn tls_service(answers: impl Fn() -> Option<String> + Send + Sync + 'static) -> String {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("certificates/server.pem")).expect("it is PEM");
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("certificates/server-key.pem")).expect("it is PEM");
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -38,25 +46,28 @@ async fn service() -> String {
         .expect("the key is the certificate's");
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+    let answers: Answers = Arc::new(answers);
     let origin = format!("https://{}", listener.local_addr().expect("it is bound"));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.expect("a client comes");
-            tokio::spawn(answer(acceptor.clone(), stream));
+            tokio::spawn(answer(acceptor.clone(), stream, Arc::clone(&answers)));
         }
     });
     origin
 }
 
 /// Answers one request. A client that trusts nobody here says so in the handshake and leaves.
-async fn answer(acceptor: TlsAcceptor, stream: TcpStream) {
+async fn answer(acceptor: TlsAcceptor, stream: TcpStream, answers: Answers) {
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.expect("a request has an end"));
     }
-    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n42";
-    stream.write_all(answer).await.expect("the client reads");
+    let (status, body) = answers().map_or(("500 Internal Server Error", String::new()), |body| ("200 OK", body));
+    let length = body.len();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    stream.write_all(answer.as_bytes()).await.expect("the client reads");
     stream.shutdown().await.expect("the client reads");
 }
 

@@ -65,7 +65,7 @@ pub struct EngineState {
 
 /// Seals that tests know.
 fn seal() -> Seal {
-    Seal::new(|number| 0xfeed_0000_0000_0000 + number)
+    Seal::new(|number| 0xfeed_0000_0000_0000_u64.wrapping_add(number))
 }
 
 impl ScriptedBackend {

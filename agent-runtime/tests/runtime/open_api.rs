@@ -92,6 +92,19 @@ async fn answers_have_the_shapes_of_the_document() {
 }
 
 #[tokio::test]
+async fn every_path_for_tenants_names_the_answers_to_those_who_are_none() {
+    let document = document().await;
+    for (path, methods) in document["paths"].as_object().expect("an object") {
+        for (method, operation) in methods.as_object().expect("an object") {
+            let statuses = ["401", "403", "503"].map(|status| operation["responses"][status].is_object());
+            let is_open = operation["security"] == json!([{}]);
+            assert_eq!(statuses, [!is_open; 3], "{method} {path}");
+            assert_eq!(is_open, !path.starts_with("/v1/"), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_path_and_method_of_the_document_is_served_and_no_other() {
     let document = document().await;
     let api = sidecar([]).app.api();

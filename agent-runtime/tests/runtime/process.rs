@@ -1,12 +1,19 @@
 //! The binary: its messages, its probe, and its end by SIGTERM.
 
-use std::process::{Command, Output};
+use std::{
+    net::TcpListener,
+    path::Path,
+    process::{Command, Output},
+};
 
 use axum::{Router, http::StatusCode, routing::get};
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_runtime_config::RuntimeConfig;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use slipway_runtime_config::{Authentication, Rates, RuntimeConfig};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::Child,
+};
 
 use crate::fixture::{or_hang, serve};
 
@@ -68,6 +75,70 @@ fn the_sleep_of_a_hook_ends() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("write a whole number with its unit"));
 }
 
+/// The readiness watch logs its first finding once everything serves.
+async fn until_it_serves(child: &mut Child) {
+    let mut log = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    or_hang(async {
+        while let Some(line) = log.next_line().await.expect("the log is text") {
+            let entry: serde_json::Value = serde_json::from_str(&line).expect("the log is JSON, line by line");
+            if entry["message"] == "readiness changed" {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[test]
+fn tokens_that_cannot_be_used_end_the_process_and_are_not_told() {
+    let folder = tempfile::tempdir().expect("a temporary directory can be made");
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "acme: too-short\n").expect("the file is written");
+    let mut config = RuntimeConfig::new("a", "a-1", "http://127.0.0.1:9");
+    config.authentication = Some(of_tokens(&tokens));
+    let (status, message) = run_with_config(&config.to_json());
+    let path = tokens.to_str().expect("the path is text");
+    let expected = "error: failed to set up the agent: failed to set up the authentication of clients: authentication: the \
+                    mounted credentials cannot be used; correct the Secret or ConfigMap: failed to use TOKENS: line 1 of \
+                    the file of tokens has no usable token; use 16 to 4096 characters of ASCII without spaces\n";
+    assert_eq!((status, message.replace(path, "TOKENS").as_str()), (Some(1), expected));
+}
+
+fn of_tokens(path: &Path) -> Authentication {
+    let tokens = Some(path.to_str().expect("the path is text").to_owned());
+    Authentication { tokens, jwt: None, rates: Rates::default() }
+}
+
+#[tokio::test]
+async fn the_process_lets_tenants_in_and_the_kubelet_without_a_token() {
+    let folder = tempfile::tempdir().expect("a temporary directory can be made");
+    let (path, tokens) = (folder.path().join("config.json"), folder.path().join("tokens"));
+    std::fs::write(&tokens, "acme: acme-token-0123456789\n").expect("the file is written");
+    let mut config = RuntimeConfig::new("a", "a-1", "http://127.0.0.1:9");
+    config.authentication = Some(of_tokens(&tokens));
+    std::fs::write(&path, config.to_json()).expect("the file is written");
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free");
+    let (api, admin) = (free().to_string(), free().to_string());
+    let mut child = tokio::process::Command::new(BINARY)
+        .args(["--api-address", &api, "--admin-address", &admin, "--config"])
+        .arg(&path)
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the binary starts");
+    until_it_serves(&mut child).await;
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().expect("a client can be made");
+    let models = format!("http://{api}/v1/models");
+    let status = async |request: reqwest::RequestBuilder| {
+        or_hang(request.send()).await.expect("the process answers").status().as_u16()
+    };
+    assert_eq!(status(client.get(&models)).await, 401);
+    assert_eq!(status(client.get(&models).bearer_auth("acme-token-0123456789")).await, 200);
+    assert_eq!(status(client.get(&models).bearer_auth("acme-token-0123456780")).await, 401);
+    assert_eq!(status(client.get(format!("http://{admin}/livez"))).await, 200);
+    assert_eq!(status(client.get(format!("http://{admin}/slipway/v1/evidence"))).await, 200);
+}
+
 #[tokio::test]
 async fn sigterm_ends_an_idle_process_with_success() {
     let folder = tempfile::tempdir().expect("a temporary directory can be made");
@@ -80,17 +151,7 @@ async fn sigterm_ends_an_idle_process_with_success() {
         .kill_on_drop(true)
         .spawn()
         .expect("the binary starts");
-    let mut log = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    // The readiness watch logs its first finding once everything serves.
-    or_hang(async {
-        while let Some(line) = log.next_line().await.expect("the log is text") {
-            let entry: serde_json::Value = serde_json::from_str(&line).expect("the log is JSON, line by line");
-            if entry["message"] == "readiness changed" {
-                return;
-            }
-        }
-    })
-    .await;
+    until_it_serves(&mut child).await;
     let pid = child.id().expect("it runs").to_string();
     let killed = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().expect("sh runs");
     assert!(killed.success());

@@ -27,6 +27,18 @@ pub struct ConfigMapKeyReference {
     pub key: String,
 }
 
+/// Reference to one key of a Secret of the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyReference {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
 /// Settings of a model's configuration that need no new build. Absent ones stay as the repository has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

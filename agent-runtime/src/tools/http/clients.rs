@@ -29,7 +29,7 @@ pub enum AuthoritiesError {
 
 /// Makes clients that go only where they are told.
 #[derive(Debug)]
-pub(super) enum Clients {
+pub(crate) enum Clients {
     /// The service's certificate is of a public authority. Their roots are compiled in: the image has none.
     Public(Client),
     /// It is of an authority in a mounted folder, and of no other.
@@ -42,7 +42,7 @@ pub(super) enum Clients {
 }
 
 impl Clients {
-    pub(super) fn new(authorities_from: Option<&str>) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(authorities_from: Option<&str>) -> Result<Self, reqwest::Error> {
         Ok(match authorities_from {
             Some(folder) => Self::Private { folder: folder.to_owned(), last: Mutex::new(None) },
             None => {
@@ -52,7 +52,7 @@ impl Clients {
         })
     }
 
-    pub(super) async fn get(&self) -> Result<Client, AuthoritiesError> {
+    pub(crate) async fn get(&self) -> Result<Client, AuthoritiesError> {
         let (folder, last) = match self {
             Self::Public(client) => return Ok(client.clone()),
             Self::Private { folder, last } => (folder, last),

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 /// A file of a mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct File {
+pub(crate) struct File {
     pub(super) name: String,
     pub(super) path: String,
     pub(super) text: String,

@@ -2,6 +2,7 @@
 
 mod agent;
 mod alerts;
+mod authentication;
 mod autoscaling;
 mod baseline;
 mod drift;
@@ -25,6 +26,7 @@ pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
 pub use agent::{Agent, HttpMethod, HttpTool, Sampling, Tool, ToolType};
 pub use alerts::Alerts;
+pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Autoscaling;
+use super::{Authentication, Autoscaling};
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
 /// Nodes on which engines are built, measured and served.
@@ -36,6 +36,9 @@ pub struct Serving {
     /// HorizontalPodAutoscaler or KEDA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
+    /// Authentication of the clients of the agent's API, and their rates. Absent means that everybody may call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
     /// Resources of the container that serves the model, including the GPUs. It is called `triton` with every backend.
     /// The containers that build the engine get the same.
     #[serde(default)]
@@ -50,6 +53,7 @@ impl Default for Serving {
         Self {
             replicas: default_replicas(),
             autoscaling: None,
+            authentication: None,
             triton_resources: ContainerResources::default(),
             agent_resources: ContainerResources::default(),
         }

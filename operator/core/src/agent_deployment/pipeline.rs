@@ -1,6 +1,9 @@
 //! From the model's reference to the plan that the spec asks for, one planner a step. Pure.
 
-use slipway_crds::{conditions::Reason, v1alpha1::agent_deployment::SelectedConfiguration};
+use slipway_crds::{
+    conditions::Reason,
+    v1alpha1::agent_deployment::{Authentication, SelectedConfiguration},
+};
 
 use super::{
     engines::built::BuiltEngine,
@@ -51,6 +54,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources: Some(world.settings.jobs.worker_resources.clone()),
+        authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
     }
 }
 

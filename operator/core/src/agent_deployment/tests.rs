@@ -9,6 +9,7 @@ mod budgets;
 mod canary;
 mod capacity;
 mod capacity_histories;
+mod clients;
 mod cluster;
 mod drift;
 mod fixtures;

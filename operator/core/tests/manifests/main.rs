@@ -63,6 +63,20 @@ fn network_policies_where_they_are_asked_for() {
     with_snapshots(|| insta::assert_snapshot!("full-NetworkPolicy", documents.join("---\n")));
 }
 
+/// What comes with clients that have tokens: volumes, mounts and the sidecar's configuration.
+#[test]
+fn pods_whose_clients_have_tokens() {
+    for name in ["tenants", "tenants-of-mounted-keys"] {
+        let objects = fixture(name);
+        let config = objects.kind("ConfigMap").filter(|object| object["data"].get("config.json").is_some());
+        let policies = objects.network_policies();
+        let all: Vec<_> = objects.kind("Deployment").chain(config).collect();
+        let all = all.into_iter().map(serde_norway::to_string).chain(policies.iter().map(serde_norway::to_string));
+        let documents: Vec<_> = all.map(|document| document.expect("an object is YAML")).collect();
+        with_snapshots(|| insta::assert_snapshot!(name, documents.join("---\n")));
+    }
+}
+
 #[test]
 fn every_object_of_every_fixture() {
     for name in FIXTURES {

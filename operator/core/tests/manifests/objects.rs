@@ -10,7 +10,9 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus,
-    agent_deployment::{Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, backend_and_server},
+    agent_deployment::{
+        Authentication, Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, backend_and_server,
+    },
     engine::EngineBuild,
     shared::ServingConfiguration,
 };
@@ -340,5 +342,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         triton_resources: world.spec.serving.triton_resources.clone(),
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources,
+        authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
     }
 }

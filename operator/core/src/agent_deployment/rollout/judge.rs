@@ -319,7 +319,9 @@ fn logarithm(value: f64) -> String {
 /// What a revision changes decides what guards it: a slower tool is no engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
     let agent = stable.agent != canary.agent;
-    let rest = RevisionPlan { agent: stable.agent.clone(), ..canary.clone() };
+    // Who may call changes neither.
+    let authentication = stable.authentication.clone();
+    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, ..canary.clone() };
     match (agent, rest != *stable) {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,

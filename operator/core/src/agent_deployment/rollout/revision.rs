@@ -9,8 +9,8 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling, ProfilingBudget,
-            SearchSpace, ServedBy, ServiceLevelObjectives,
+            Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling,
+            ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -76,6 +76,9 @@ pub struct RevisionPlan {
     /// Resources of the worker's container; absent in plans from before it had any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_resources: Option<ContainerResources>,
+    /// Who may call. Rates are left out: running pods reload edited ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
 }
 
 /// The plan that the spec asks for.
@@ -208,6 +211,8 @@ struct PlanInput<'a> {
     agent: &'a Agent,
     triton_resources: &'a ContainerResources,
     agent_resources: &'a ContainerResources,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication: Option<Authentication>,
 }
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
@@ -242,5 +247,6 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         agent,
         triton_resources: &serving.triton_resources,
         agent_resources: &serving.agent_resources,
+        authentication: serving.authentication.as_ref().map(Authentication::without_rates),
     })
 }

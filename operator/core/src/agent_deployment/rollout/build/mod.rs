@@ -1,5 +1,6 @@
 //! What serves and who is sent to it, one kind a file. Pure.
 
+mod authentication;
 pub mod controller_revision;
 pub mod network_policy;
 pub mod pod;

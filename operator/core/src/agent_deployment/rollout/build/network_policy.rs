@@ -31,7 +31,8 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const DNS_PORT: i32 = 53;
 
 /// The policy of a revision, where there is to be one. Anybody may call the agent. The operator and the scrapers that
-/// the platform team names read its counts. It may reach the ports of its tools, because policies know no host names.
+/// the platform team names read its counts. It may reach the ports of its tools and of the issuer of
+/// clients' tokens, because policies know no host names.
 pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
     let settings = &world.settings.network_policies;
     if !settings.agents {
@@ -45,7 +46,7 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
         NetworkPolicyIngressRule { from: Some(vec![namespaces(observers)]), ports: Some(counts) },
     ];
     let dns = ["UDP", "TCP"].map(|protocol| port(protocol, DNS_PORT));
-    let ports = dns.into_iter().chain(tool_ports(plan).into_iter().map(tcp)).collect();
+    let ports = dns.into_iter().chain(called_ports(plan).into_iter().map(tcp)).collect();
     Some(NetworkPolicy {
         metadata: owned(world, revision_name(world, hash), serving_labels(world, Some(hash))),
         spec: Some(NetworkPolicySpec {
@@ -57,9 +58,11 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
     })
 }
 
-/// Ports of the tools' servers.
-fn tool_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
-    let urls = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
+/// Ports of the servers of tools, and of the issuer of clients' tokens.
+fn called_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
+    let of_tools = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
+    let issuer = plan.authentication.as_ref().and_then(|clients| clients.jwt.as_ref()?.keys.url.as_ref());
+    let urls = of_tools.chain(issuer);
     urls.filter_map(|url| Url::parse(url).ok()?.port_or_known_default()).map(i32::from).collect()
 }
 
