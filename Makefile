@@ -79,6 +79,10 @@ check-generated: build ## Fail when a generated file differs from what `make gen
 test-unit: ## Run unit, property and fixture tests.
 	cargo test --workspace --locked
 
+.PHONY: test-faults
+test-faults: ## Play every fault at every write and list of the operator, against an API server in memory.
+	cargo test --workspace --locked --test faults -- --include-ignored
+
 .PHONY: test-repository
 test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own protobuf.
 	operator/backends/tests/repositories.sh

@@ -26,6 +26,7 @@ step prerequisites 10 e2e/cluster/prerequisites.sh
 step build 35 make --no-print-directory build
 step lint 20 make --no-print-directory lint
 step unit 25 make --no-print-directory test-unit
+step faults 15 make --no-print-directory test-faults
 step alerts 10 make --no-print-directory test-alerts
 step charts 5 make --no-print-directory test-charts
 step repository 5 make --no-print-directory test-repository
