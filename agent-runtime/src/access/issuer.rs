@@ -67,7 +67,7 @@ pub enum FetchKeysError {
     /// A body beyond the limit.
     #[error("the keys are longer than {MAX_BYTES} bytes; check the address")]
     TooLong,
-    /// The body is no JSON Web Key Set.
+    /// The body is not a JSON Web Key Set.
     #[error("the answer cannot be used")]
     Unusable(#[source] KeySetError),
 }

@@ -50,7 +50,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::get))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&service), callers::authenticate));
-    // Whoever picks a pod by its load, or reads how the API is used, is no tenant.
+    // Gateways that pick a pod by its load, and readers of the API's description, need no token.
     let for_all = Router::new().route("/metrics", get(admin::load)).route("/openapi.json", get(open_api));
     for_tenants
         .merge(for_all)

@@ -2,8 +2,8 @@
 //!
 //! [`Definitions::check`] does what the API server does with a new object, in its order. It removes nulls, holds the
 //! object to the structural schema ([`schema`]) and its metadata to the rules of names ([`metadata`]), fills in
-//! defaults, and evaluates the rules in CEL ([`rules`]). Problems are told in the API server's words, so that what a
-//! person reads here and there is the same.
+//! defaults, and evaluates the rules in CEL ([`rules`]). Problems have the API server's words, so that a
+//! person reads the same here and there.
 
 pub mod metadata;
 mod nulls;

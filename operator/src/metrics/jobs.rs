@@ -17,7 +17,7 @@ use slipway_crds::labels::{self, Component};
 
 use super::gauges::Family;
 
-/// Parts that Jobs play. A label that says something else is no series: tenants may write labels too.
+/// Parts that Jobs play. Jobs with another label are not counted: tenants may write labels too.
 const KINDS: [Component; 5] =
     [Component::Resolve, Component::Fetch, Component::Build, Component::Quality, Component::Profile];
 

@@ -1,6 +1,6 @@
 //! The operator's own reconciliations against a strict API server in memory, with a fault at every write.
 //!
-//! A story is told once undisturbed. Then each of its acts is played again for every write and every fault, and for
+//! A story is played once undisturbed. Then each of its acts is played again for every write and every fault, and for
 //! every list that shows the past. It must come to the same end, create and delete the same objects as often, and never
 //! let users down.
 

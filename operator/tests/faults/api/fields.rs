@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{kinds::Kind, schema::Schema};
 
-/// How the items of a list are told apart.
+/// How the items of a list are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum List {
     /// One value.
@@ -116,7 +116,7 @@ fn tree(place: &Place, value: &Value) -> Value {
     }
 }
 
-/// The members by which an item is told from others. A port without a protocol is one of TCP.
+/// The members that identify an item. A port without a protocol is one of TCP.
 fn identity(keys: &[String], item: &Value) -> Value {
     let of_item = |key: &String| {
         let found = item.get(key).cloned();

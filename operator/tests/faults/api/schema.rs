@@ -171,7 +171,7 @@ fn is_of(wanted: &str, value: &Value) -> bool {
     }
 }
 
-/// What a bound counts, and how a breach of it is told.
+/// What is wrong with a count that is out of its bounds.
 fn bounded(schema: &Value, (least, most): (&str, &str), count: usize, path: &str, causes: &mut Vec<Cause>) {
     let bound = |name: &str| schema[name].as_u64().and_then(|bound| usize::try_from(bound).ok());
     if let Some(most) = bound(most).filter(|most| count > *most) {

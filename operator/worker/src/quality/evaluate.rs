@@ -125,7 +125,7 @@ pub async fn run(order: &Evaluation) -> Result<(), EvaluateError> {
     write(order, &answers)
 }
 
-/// What failed: the engine, or the server that serves it. A server that died is no bad model.
+/// What failed: the engine, or the server that serves it. A dead server does not make the model bad.
 async fn blamed(order: &Evaluation, id: String, source: BackendError) -> EvaluateError {
     let answer = failure::chain(&source);
     match order.triton.survived(&models(&order.model, order.entry), &answer).await {
