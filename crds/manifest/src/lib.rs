@@ -6,7 +6,7 @@
 //! person reads the same here and there.
 
 pub mod metadata;
-mod nulls;
+pub mod nulls;
 pub mod problem;
 pub mod rules;
 pub mod schema;
@@ -17,7 +17,10 @@ use kube_cel::apply_defaults;
 use serde_json::Value;
 use thiserror::Error;
 
-pub use self::problem::{Finding, Problem};
+pub use self::{
+    problem::{Finding, Problem},
+    schema::Structure,
+};
 
 /// An object that is as the API server would accept it, its defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +59,7 @@ pub enum Refused {
 
 /// The schemas of slipway.dev, by apiVersion and kind.
 #[derive(Debug, Clone)]
-pub struct Definitions(BTreeMap<(String, String), Value>);
+pub struct Definitions(BTreeMap<(String, String), Structure>);
 
 const GROUP: &str = "slipway.dev";
 const UNCHECKED: &str = "\nsome validation rules were not checked because the object was invalid; correct the existing \
@@ -78,7 +81,7 @@ impl Definitions {
             for version in &definition.spec.versions {
                 let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
                 let schema = schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default();
-                schemas.insert((format!("{group}/{}", version.name), kind.clone()), schema);
+                schemas.insert((format!("{group}/{}", version.name), kind.clone()), Structure::new(schema));
             }
         }
         Self(schemas)
@@ -91,15 +94,16 @@ impl Definitions {
     pub fn check(&self, object: &Value) -> Result<Accepted, Refused> {
         let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let Some(schema) = self.0.get(&(api_version.clone(), kind.clone())) else {
+        let Some(structure) = self.0.get(&(api_version.clone(), kind.clone())) else {
             return Err(self.without_schema(api_version, kind));
         };
+        let schema = structure.schema();
         let mut object = object.clone();
         // A new object's status is not its author's: the API server drops it.
         object.as_object_mut().map(|members| members.remove("status"));
         nulls::remove(schema, &mut object);
         let mut findings = metadata::findings(&object["metadata"]);
-        findings.extend(schema::findings(schema, &object));
+        findings.extend(structure.findings(&object));
         let object = apply_defaults(schema, &object);
         let has_unchecked_rules = findings.iter().any(|finding| finding.problem.keeps_rules_unchecked());
         if !has_unchecked_rules {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// Removes members that are null where the schema does not allow it. The API server does so before it fills in defaults
 /// (Kubernetes, "Extend the Kubernetes API with CustomResourceDefinitions", Defaulting and Nullable).
-pub(crate) fn remove(schema: &Value, value: &mut Value) {
+pub fn remove(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(members) => {
             let of = |name: &str| schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);

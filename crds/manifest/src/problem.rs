@@ -18,20 +18,27 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        let Problem::UnknownField { nearest } = &self.problem else { return write!(f, "{path}: {}", self.detail()) };
+        write!(f, "strict decoding error: unknown field {path:?}")?;
+        nearest.as_ref().map_or(Ok(()), |nearest| write!(f, ": did you mean {nearest:?}?"))
+    }
+}
+
+impl Finding {
+    /// What is wrong, without the field's path before it: the message of a cause in the API server's answer.
+    #[must_use]
+    pub fn detail(&self) -> String {
         let Self { path, problem } = self;
         match problem {
-            Problem::UnknownField { nearest } => {
-                write!(f, "strict decoding error: unknown field {path:?}")?;
-                nearest.as_ref().map_or(Ok(()), |nearest| write!(f, ": did you mean {nearest:?}?"))
-            }
-            Problem::Range { value, bound } => write!(f, "{path}: Invalid value: {value}: {path} in body {bound}"),
+            Problem::Range { value, bound } => format!("Invalid value: {value}: {path} in body {bound}"),
             Problem::Type { expected, found } => {
-                write!(f, "{path}: Invalid value: {found:?}: {path} in body must be of type {expected}: {found:?}")
+                format!("Invalid value: {found:?}: {path} in body must be of type {expected}: {found:?}")
             }
             Problem::Pattern { value, pattern } => {
-                write!(f, "{path}: Invalid value: {value}: {path} in body should match '{pattern}'")
+                format!("Invalid value: {value}: {path} in body should match '{pattern}'")
             }
-            told => write!(f, "{path}: {told}"),
+            other => other.to_string(),
         }
     }
 }

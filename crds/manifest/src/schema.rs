@@ -3,7 +3,7 @@
 //! A definition's schema uses a part of OpenAPI v3 only (Kubernetes, "Specifying a structural schema"). What ours use
 //! of it is here. A test reads that they use nothing else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -16,20 +16,54 @@ const ALIKE: f64 = 0.8;
 /// Members of every object.
 const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Problems of an object's structure, in the order of its fields. Its metadata is left out.
-#[must_use]
-pub fn findings(schema: &Value, object: &Value) -> Vec<Finding> {
-    let mut walk = Walk::default();
-    walk.visit(schema, object, "");
-    walk.found
+/// A structural schema, with its patterns compiled.
+#[derive(Debug, Clone)]
+pub struct Structure {
+    schema: Value,
+    patterns: BTreeMap<String, Regex>,
 }
 
-#[derive(Default)]
-struct Walk {
+impl Structure {
+    /// Reads a definition's `openAPIV3Schema`. A pattern that is not a regular expression admits every text.
+    #[must_use]
+    pub fn new(schema: Value) -> Self {
+        let mut patterns = BTreeMap::new();
+        compile_patterns(&schema, &mut patterns);
+        Self { schema, patterns }
+    }
+
+    /// The schema as it was read.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// Problems of an object's structure, in the order of its fields. Its metadata is left out.
+    #[must_use]
+    pub fn findings(&self, object: &Value) -> Vec<Finding> {
+        let mut walk = Walk { patterns: &self.patterns, found: Vec::new() };
+        walk.visit(&self.schema, object, "");
+        walk.found
+    }
+}
+
+fn compile_patterns(schema: &Value, patterns: &mut BTreeMap<String, Regex>) {
+    if let Some(pattern) = schema["pattern"].as_str()
+        && let Ok(regex) = Regex::new(pattern)
+    {
+        patterns.insert(pattern.to_owned(), regex);
+    }
+    let properties = schema["properties"].as_object().into_iter().flat_map(Map::values);
+    let below = properties.chain(schema.get("items")).chain(schema.get("additionalProperties"));
+    below.for_each(|below| compile_patterns(below, patterns));
+}
+
+struct Walk<'a> {
+    patterns: &'a BTreeMap<String, Regex>,
     found: Vec<Finding>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn note(&mut self, path: &str, problem: Problem) {
         self.found.push(Finding { path: path.to_owned(), problem });
     }
@@ -100,7 +134,7 @@ impl Walk {
             self.note(path, Problem::TooMuch(TooMuch::Characters(most)));
         }
         let Some(pattern) = schema["pattern"].as_str() else { return };
-        if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
+        if self.patterns.get(pattern).is_some_and(|regex| !regex.is_match(text)) {
             self.note(path, Problem::Pattern { value: text.into(), pattern: pattern.to_owned() });
         }
     }
