@@ -8,6 +8,10 @@ export SLIPWAY_CACHE ?= $(HOME)/.cache/slipway
 export CARGO_TARGET_DIR ?= $(SLIPWAY_CACHE)/target
 export CARGO_TERM_COLOR ?= auto
 export INSTA_UPDATE ?= no
+# A run of CI compiles each crate once: what a next compile would reuse is gigabytes for nothing.
+ifeq ($(CI),true)
+export CARGO_INCREMENTAL ?= 0
+endif
 BIN := $(CARGO_TARGET_DIR)/x86_64-unknown-linux-gnu/debug
 
 .PHONY: help

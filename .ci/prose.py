@@ -38,7 +38,7 @@ PHRASES = [
         (r"\b(tells?|told) of\b", "report, or notify of"),
         (r"\b(came|comes?|becomes?|became) of\b", "outcome, or result"),
         (r"(?<!there )\b(is|are|was|were) none\b(?! of\b)", "say what it is: 'requires ...', 'does not ...'"),
-        (r"\b(it|that|this|which|line|file|text|name|value) is no (?!longer|more|less|later|better|worse)", "is not a"),
+        (r"(?<!there )\b(is|are|was|were) no (?!longer|more|less|later|better|worse|slower)\w", "is not a"),
     ]
 ]
 

@@ -22,6 +22,18 @@ step() {
   fi
 }
 
+# Each clone has build outputs of its own in the shared cache, and nothing else removes those of clones that are gone.
+make_room() {
+  local folder=${CARGO_TARGET_DIR:-${SLIPWAY_CACHE:-$HOME/.cache/slipway}/target} wanted=25
+  mkdir -p "$folder"
+  free() { df --output=avail --block-size=1G "$folder" | tail -n 1; }
+  (($(free) >= wanted)) || rm -rf "$folder"/*/debug/incremental
+  (($(free) >= wanted)) || rm -rf "$folder"
+  mkdir -p "$folder"
+  (($(free) >= wanted)) || echo "only $(free) GB are free of the $wanted that a build with nothing cached takes" >&2
+}
+make_room
+
 step prerequisites 10 e2e/cluster/prerequisites.sh
 step build 35 make --no-print-directory build
 step lint 20 make --no-print-directory lint

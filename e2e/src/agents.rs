@@ -30,7 +30,7 @@ pub fn path(relative: &str) -> PathBuf {
 /// The manifest of an agent `facts-agent` that looks facts up, served without measuring.
 ///
 /// # Errors
-/// When the manifest is no valid YAML.
+/// When the manifest is not valid YAML.
 pub fn facts_agent() -> Outcome<Value> {
     serde_norway::from_str(include_str!("../manifests/agent.yaml")).map_err(ScenarioError::Manifest)
 }

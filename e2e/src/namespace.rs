@@ -43,7 +43,7 @@ pub enum ScenarioError {
         #[source]
         source: axum::http::Error,
     },
-    /// The answer is no JSON.
+    /// The answer is not JSON.
     #[error("failed to read the answer {text:?}")]
     Answer {
         /// The answer.

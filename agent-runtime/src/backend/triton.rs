@@ -65,7 +65,7 @@ pub enum Entry {
     LlmApi,
 }
 
-/// The endpoint is no URI.
+/// The endpoint is not a URI.
 #[derive(Debug, thiserror::Error)]
 #[error("triton.endpoint: {endpoint:?} is not an address; write it as http://127.0.0.1:8001")]
 pub struct EndpointError {
@@ -95,7 +95,7 @@ impl Triton {
     /// Prepares a channel to `endpoint`; nothing is sent yet.
     ///
     /// # Errors
-    /// The endpoint is no URI.
+    /// The endpoint is not a URI.
     pub fn new(endpoint: &str, model: &str, entry: Entry) -> Result<Self, EndpointError> {
         let channel = Endpoint::from_shared(endpoint.to_owned())
             .map_err(|source| EndpointError { endpoint: endpoint.into(), source })?

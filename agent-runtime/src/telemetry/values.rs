@@ -105,7 +105,7 @@ impl RunValues {
 
 impl Progress {
     /// The least that a latency of a run under way will be, in microseconds: what is "already longer than" a threshold
-    /// will be so in the end. Zero for metrics that are no time of waiting.
+    /// will be so in the end. Zero for metrics that do not measure waiting.
     pub(super) fn at_least(&self, metric: Metric, started: Timestamp, now: Timestamp) -> u64 {
         let (in_model, in_first_token, in_tools) = match self.waiting {
             Waiting::Nothing => (0, 0, 0),

@@ -1,4 +1,4 @@
-//! What a client did wrong is no fault of the agent.
+//! What a client did wrong is not a fault of the agent.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! GPU feature discovery writes a product as the driver names it, with dashes for spaces, then `-MIG-<profile>` for a
 //! slice and `-SHARED` for time slices (NVIDIA/k8s-device-plugin, internal/lm/resource.go at 02f65cc: `productLabel`).
 //! Names of products are those of the driver's own list (NVIDIA/open-gpu-kernel-modules, README.md at df1c9a3; the V100
-//! is older than that list). A name is compared as a whole: an RTX A4000 is no A40.
+//! is older than that list). A name is compared as a whole: an RTX A4000 is not an A40.
 //!
 //! Memory is what the driver reports, as `nvidia-smi` and the label `nvidia.com/gpu.memory` have it. Products with
 //! GDDR6 keep a sixteenth of it for error correction: of the 24 GB of an L4, 23,034 MiB are left. Bandwidth and
@@ -142,7 +142,7 @@ impl fmt::Display for NoWholeGpu {
             Self::Virtual { profile } => {
                 write!(f, "has a vGPU profile ({profile}), whose figures its host decides: name nodes with whole GPUs")
             }
-            Self::Unknown => write!(f, "is no GPU whose figures are known ({}): name one of them", short_names()),
+            Self::Unknown => write!(f, "is not a GPU whose figures are known ({}): name one of them", short_names()),
         }
     }
 }

@@ -79,7 +79,7 @@ pub enum LoadError {
     #[error("failed to set up the client")]
     Client(#[source] reqwest::Error),
     /// The path does not go with the URL.
-    #[error("{path:?} is no path of {url}; write it as /v1/chat/completions")]
+    #[error("{path:?} is not a path of {url}; write it as /v1/chat/completions")]
     Path {
         /// The path.
         path: String,
@@ -96,7 +96,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A line has no question.
-    #[error("line {line} of the questions is no recorded run; write {{\"input\": \"...\"}}")]
+    #[error("line {line} of the questions is not a recorded run; write {{\"input\": \"...\"}}")]
     Question {
         /// Its number, from 1.
         line: usize,
@@ -135,15 +135,15 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 
 fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("write it as name: value")?;
-    let name = name.trim().parse().map_err(|_| format!("{name:?} is no name of a header"))?;
-    let value = value.trim().parse().map_err(|_| format!("{value:?} is no value of a header"))?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not a name of a header"))?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is not a value of a header"))?;
     Ok((name, value))
 }
 
 /// Sends requests until told to stop, then waits for those in flight. Hands every report over, the summary last.
 ///
 /// # Errors
-/// When the client cannot be set up; a request that fails is counted and is no error.
+/// When the client cannot be set up; a request that fails is counted and is not an error.
 pub async fn run(
     settings: LoadSettings,
     stop: impl Future<Output = ()>,

@@ -62,7 +62,7 @@ pub fn list(folder: &Path) -> Result<Value, ModelsError> {
     Ok(json!({ "files": files }))
 }
 
-/// Names with a dot at the start or a slash are no models: nothing outside the root is served.
+/// Names with a dot at the start or a slash are not models: nothing outside the root is served.
 fn folder_of(root: &Path, model: &str) -> Option<PathBuf> {
     let folder = root.join(model);
     (!model.starts_with('.') && !model.contains('/') && folder.is_dir()).then_some(folder)

@@ -71,7 +71,7 @@ pub enum ClusterError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// A path is no path.
+    /// The API server's address and this path make no valid request.
     #[error("failed to build a request for {path}")]
     Request {
         /// The path.

@@ -28,7 +28,7 @@ pub const AT_ONCE: Duration = Duration::from_millis(10);
 /// One object that the operator writes.
 ///
 /// Applied kinds are compared with what is there and sent again when they differ. Created kinds are written once and
-/// then left alone: their specs cannot change, or are no business of a later version of this program.
+/// then left alone: their specs cannot change, or do not concern a later version of this program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Child {
     /// Applied.

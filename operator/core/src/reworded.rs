@@ -72,7 +72,7 @@ pub fn profile(status: &mut ProfileStatus) {
     status.infeasible.iter_mut().for_each(|infeasible| replace(&mut infeasible.what_it_would_take));
 }
 
-/// An absent text stays absent: that there is none is no wording.
+/// An absent text stays absent: its absence is not a matter of wording.
 fn replace(words: &mut String) {
     if !words.is_empty() {
         OTHER.clone_into(words);

@@ -67,7 +67,7 @@ pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
 pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
     let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
-    // What the engine takes is no matter of the agent: a rule of the API compares the two.
+    // What the engine takes does not concern the agent: a rule of the API compares the two.
     config.engine.dialect = TextDialect::OpenAi;
     let problems = config.validate().err()?;
     let lines: Vec<String> = problems.iter().map(in_words_of_the_spec).collect();
@@ -85,7 +85,7 @@ fn in_words_of_the_spec(Problem { field, fault }: &Problem) -> String {
     format!("{}: {fault}", field_of_the_spec(field))
 }
 
-/// The path of a field in the API: a tool's kind is no level of it, and the parameters are called arguments.
+/// The path of a field in the API: a tool's kind is not a level of it, and the parameters are called arguments.
 fn field_of_the_spec(path: &str) -> String {
     let of_the_spec = |part: &str| {
         part.strip_prefix("parameters").map_or_else(|| part.to_owned(), |index| format!("arguments{index}"))

@@ -73,7 +73,7 @@ pub struct Run {
     /// Metrics by name; those that are not known are kept and not compared.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// One entry per iteration: numbers by field, such as `total_ms`; fields that are no numbers are not kept.
+    /// One entry per iteration: numbers by field, such as `total_ms`; fields that are not numbers are not kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<BTreeMap<String, f64>>,
 }

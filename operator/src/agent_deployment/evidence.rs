@@ -31,7 +31,7 @@ pub enum EvidenceError {
     /// The answer breaks off, or is longer than any evidence.
     #[error("failed to receive the evidence")]
     Receive(#[source] BodyError),
-    /// The answer is no evidence.
+    /// The answer is not evidence.
     #[error("failed to read the evidence")]
     Read(#[source] serde_json::Error),
     /// No pod can have counted this.
@@ -127,7 +127,7 @@ mod tests {
         Asked::of(&serde_json::from_value(pod).expect("a pod"))
     }
 
-    /// The end of such a pod is no harm that its revision does.
+    /// The end of such a pod does not count as harm by its revision.
     #[test]
     fn a_pod_that_is_deleted_drained_or_evicted_is_leaving() {
         let ready = json!([{"type": "Ready", "status": "True"}]);

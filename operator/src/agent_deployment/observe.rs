@@ -254,7 +254,7 @@ async fn observe_calibration(
     Ok(Some(text.map_or(CalibrationView::Missing, |text| CalibrationView::read(&text))))
 }
 
-/// A record that cannot be read is no revision; it is left where it is.
+/// A record that cannot be read is not a revision; it is left where it is.
 fn readable_revisions(objects: &[ControllerRevision]) -> Vec<Revision> {
     objects
         .iter()

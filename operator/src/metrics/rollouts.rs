@@ -59,7 +59,7 @@ struct UnderWay {
 }
 
 /// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of
-/// plans are no labels: every edit would be a series of its own.
+/// plans are not labels: every edit would be a series of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Rollouts(Arc<OnceLock<Agents>>);
 

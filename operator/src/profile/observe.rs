@@ -28,7 +28,7 @@ pub enum ProgressError {
     /// The answer breaks off, or is longer than any progress.
     #[error("failed to receive the progress")]
     Receive(#[source] BodyError),
-    /// The answer is no progress.
+    /// The answer is not progress.
     #[error("failed to read the progress")]
     Read(#[source] serde_json::Error),
 }

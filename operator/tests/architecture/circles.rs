@@ -106,7 +106,7 @@ impl<'a> Crate<'a> {
         self.0.keys().map(|module| (module.clone(), self.arrows(module))).collect()
     }
 
-    /// Files that a file names. What it only hands on is no arrow: those who take it from here name the other file.
+    /// Files that a file names. What it only hands on is not an arrow: those who take it from here name the other file.
     fn arrows(&self, of: &Module) -> Vec<Module> {
         let file = &self.0[of];
         let imported = file.imports.iter().filter(|import| !import.is_public).map(|import| segments(&import.path).0);

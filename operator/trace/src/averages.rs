@@ -103,7 +103,7 @@ enum Kind {
     Neither,
 }
 
-/// The list also holds kernels (no host time), ranges (no namespace) and waits for the device, which are no work.
+/// The list also holds kernels (no host time), ranges (no namespace) and waits for the device, which are not work.
 fn kind(row: &Row) -> Kind {
     let is_call = row.key.starts_with("cuda") || row.key.starts_with("cu") && !row.key.contains("::");
     if is_call {

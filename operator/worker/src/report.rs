@@ -19,7 +19,7 @@ pub struct Report {
 impl Report {
     /// Writes the message to the termination log and to standard output; returns the exit code.
     ///
-    /// A message whose data does not fit becomes a failure that says so: half a result is no result.
+    /// A message whose data does not fit becomes a failure that says so: half a result does not count.
     pub fn finish(&self, message: &Message) -> u8 {
         let (bytes, message) = match message.encode(self.message_bytes) {
             Ok(bytes) => (bytes, message.clone()),

@@ -32,7 +32,7 @@ const REFUSED: [(&str, &str); 7] = [
 const MAX_IGNORED: usize = 32;
 const MAX_IGNORED_LENGTH: usize = 64;
 
-/// Kinds of parts that are no text.
+/// Kinds of parts that are not text.
 const MEDIA: [&str; 7] = ["image_url", "input_audio", "file", "video_url", "input_image", "input_file", "input_video"];
 
 /// The body as it is sent.

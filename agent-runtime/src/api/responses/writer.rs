@@ -2,7 +2,7 @@
 //!
 //! A response begins with `response.created` and ends with `response.completed`, `.incomplete` or `.failed`. Items
 //! follow each other: one ends before the next begins. Thoughts have the events of OpenAI's API
-//! (`response.reasoning_text`), which stock clients know. The agent's own tools are no items, as in chats.
+//! (`response.reasoning_text`), which stock clients know. The agent's own tools are not items, as in chats.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -7,7 +7,7 @@ use super::{Decode, DecodeError, Detokenizer, Passed, StopWords, Tokenizer};
 /// Special tokens of an answer, those that end it left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokens {
-    /// They are no text.
+    /// They are not text.
     LeftOut,
     /// They mark calls of tools.
     Written,

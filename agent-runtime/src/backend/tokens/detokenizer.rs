@@ -2,7 +2,7 @@
 
 use std::{error::Error, mem};
 
-/// What a decoder makes of bytes that are no character, or not yet a whole one.
+/// What a decoder makes of bytes that are not a character, or not yet a whole one.
 const UNFINISHED: char = char::REPLACEMENT_CHARACTER;
 /// Maximum number of tokens without a whole character at their end. Beyond it the first bytes are dropped: a character
 /// has at most four bytes, so that these can never become one.
@@ -12,7 +12,7 @@ const LONGEST_CHARACTER: usize = 4;
 
 /// What turns tokens into text.
 pub trait Decode {
-    /// The text of these tokens, bytes that are no characters as U+FFFD.
+    /// The text of these tokens, bytes that are not characters as U+FFFD.
     ///
     /// # Errors
     /// The tokenizer's decoder failed.

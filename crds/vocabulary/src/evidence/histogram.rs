@@ -16,7 +16,7 @@ pub struct Histogram {
     counts: Vec<(u16, u64)>,
 }
 
-/// Why a list of buckets is no histogram.
+/// Why a list of buckets is not a histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistogramError {
     /// A bucket index lies beyond the table.
@@ -50,7 +50,7 @@ impl Error for HistogramError {}
 #[serde(try_from = "u16", into = "u16")]
 pub struct Quantile(u16);
 
-/// Why a number is no quantile.
+/// Why a number is not a quantile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidQuantile {
     /// The number, in parts per ten thousand.

@@ -77,7 +77,7 @@ fn a_part_of_a_gpu_is_named(#[case] label: &str, #[case] message: &str) {
 #[test]
 fn an_unknown_product_is_told_which_are_known() {
     let message = NoWholeGpu::Unknown.to_string();
-    assert!(message.starts_with("is no GPU whose figures are known (a10, a100, a100-40g, "), "{message}");
+    assert!(message.starts_with("is not a GPU whose figures are known (a10, a100, a100-40g, "), "{message}");
     assert!(!message.contains("mi300x") && message.ends_with("): name one of them"), "{message}");
 }
 

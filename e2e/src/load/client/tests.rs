@@ -69,7 +69,7 @@ async fn questions_that_cannot_be_asked_are_refused_with_what_to_write() {
     assert_eq!(refused("").await, r#"FILE has no line; write one {"input": "..."} a line"#);
     assert_eq!(
         refused("{\"input\": \"first\"}\n{\"question\": 1}\n").await,
-        r#"line 2 of the questions is no recorded run; write {"input": "..."}"#
+        r#"line 2 of the questions is not a recorded run; write {"input": "..."}"#
     );
 }
 

@@ -166,7 +166,7 @@ pub enum ConfigError {
         text: String,
     },
     /// A limit is zero.
-    #[error("objectives[{index}].maxMicroseconds: 0 is no limit; give microseconds, 500000 for 500 ms")]
+    #[error("objectives[{index}].maxMicroseconds: 0 is not a limit; give microseconds, 500000 for 500 ms")]
     Limit {
         /// Position of the objective.
         index: usize,
@@ -187,7 +187,7 @@ pub enum ConfigError {
     },
     /// An objective is on a metric that is not a latency.
     #[error(
-        "objectives[{index}].metric: {metric} is no latency; use AgentRunLatency, TimeToFirstToken, ModelTime, ToolTime, RequestLatency, RequestTimeToFirstToken or InterTokenLatency"
+        "objectives[{index}].metric: {metric} is not a latency; use AgentRunLatency, TimeToFirstToken, ModelTime, ToolTime, RequestLatency, RequestTimeToFirstToken or InterTokenLatency"
     )]
     NoLatency {
         /// Position of the objective.
@@ -196,7 +196,7 @@ pub enum ConfigError {
         metric: Metric,
     },
     /// A guard is on a metric that no run costs.
-    #[error("costGuards[{index}].metric: {metric} is no cost of a run; use ModelCallsPerRun or OutputTokensPerRun")]
+    #[error("costGuards[{index}].metric: {metric} is not a cost of a run; use ModelCallsPerRun or OutputTokensPerRun")]
     NoCost {
         /// Position of the guard.
         index: usize,

@@ -2,7 +2,7 @@
 //!
 //! The units that started in one window are a cohort. Once it is older than the age at which a unit counts as hanging,
 //! how many of each arm are still in flight is compared, once. Given how many are, which arm they are of is
-//! hypergeometric when the labels are exchangeable: heavy tails, and stalls that both arms share, are no evidence.
+//! hypergeometric when the labels are exchangeable: heavy tails, and stalls that both arms share, are not evidence.
 
 use slipway_vocabulary::evidence::{Metric, Unit, WINDOW_SECONDS};
 

@@ -57,8 +57,8 @@ pub struct Window {
     /// The observations, in any order.
     pub observations: Vec<Observation>,
     /// Pods that the cluster or the operator ends, by a drain or a scale-down: they finish their units, and their end
-    /// is no harm. A name without what follows an `@` stands for every process of the pod. To be said once, or as often
-    /// as it is true.
+    /// is not harm. A name without what follows an `@` stands for every process of the pod. To be said once, or as
+    /// often as it is true.
     pub ended_pods: BTreeSet<String>,
 }
 

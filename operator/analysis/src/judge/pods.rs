@@ -53,7 +53,7 @@ pub(super) struct Pod {
     pub arm: Arm,
     pub first_seconds: u64,
     pub last_seconds: u64,
-    /// Whether the cluster or the operator ends it: it finishes its units, and its end is no loss.
+    /// Whether the cluster or the operator ends it: it finishes its units, and its end is not a loss.
     pub is_leaving: bool,
     /// Units that finished in about the last minute.
     pub finished: f32,
@@ -374,7 +374,7 @@ fn reported(window: &Window) -> BTreeMap<&str, Reported> {
         let Observation { arm, pod, metric, count, errors, .. } = observation;
         let nothing = Reported { arm: *arm, finished: 0, failed: 0 };
         let of = by_metric.entry((pod, *metric)).or_insert(nothing);
-        // What clients say of a task afterwards is no failure of the pod that served it.
+        // What clients say of a task afterwards is not a failure of the pod that served it.
         let counts = is_served(*metric);
         of.finished = of.finished.saturating_add(if counts { *count } else { 0 });
         of.failed = of.failed.saturating_add(if counts { *errors } else { 0 });

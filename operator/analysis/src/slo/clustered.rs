@@ -36,7 +36,7 @@ pub fn design_effect(groups: &[Group]) -> f64 {
 /// Judges as [`judge_counts`] does, but a limit is shown to be missed only by what is left after dependence: the counts
 /// are divided by the [`design_effect`]. One stall that holds every request in flight is one observation, not many.
 ///
-/// Feasible is decided by the plain counts: a stall within the allowed share is no reason to doubt what was met.
+/// Feasible is decided by the plain counts: a stall within the allowed share gives no reason to doubt what was met.
 #[must_use]
 pub fn judge_groups(groups: &[Group], quantile: Quantile, confidence: f64) -> SampleVerdict {
     let count: u64 = groups.iter().map(|group| group.count).sum();

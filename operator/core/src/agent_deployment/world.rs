@@ -264,7 +264,7 @@ pub struct PodEvidence {
     pub pod: String,
     /// What it counted; absent if it did not answer.
     pub evidence: Option<Evidence>,
-    /// Whether the cluster or the operator ends it: it finishes its runs, and its end is no harm.
+    /// Whether the cluster or the operator ends it: it finishes its runs, and its end is not harm.
     pub is_leaving: bool,
 }
 

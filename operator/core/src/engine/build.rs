@@ -72,7 +72,7 @@ impl BuildRecipe {
 /// The task and the Job.
 ///
 /// # Errors
-/// When the spec's source digest is no digest, or TensorRT-LLM's tools cannot make the engine.
+/// When the spec's source digest is not a digest, or TensorRT-LLM's tools cannot make the engine.
 pub fn build_job(world: &EngineWorld, name: &str) -> Result<(ConfigMap, Job), BuildJobError> {
     let source_digest: Digest = world.spec.build.source_digest.parse().map_err(BuildJobError::SourceDigest)?;
     let recipe = BuildRecipe::of(world)?;

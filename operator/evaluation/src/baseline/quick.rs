@@ -1,10 +1,10 @@
 //! Model Analyzer's quick search and the concurrency sweep that follows it, from its documentation. Pure.
 //!
-//! Hill climbing over the arms' coordinates from the lowest: concurrency is no coordinate but twice batch limit times
-//! instances. Around the home at least three cells within radius 3 are measured; the gains towards them, weighted by
-//! distance, give a step of one to three cells per coordinate. When it would step onto its home or a visited cell, it
-//! visits all adjacent cells. It moves to the best of them while that is better. The three best arms and the first are
-//! then swept over concurrency. Without a batch limit and instances the middle of the ladder stands for the
+//! Hill climbing over the arms' coordinates from the lowest: concurrency is not a coordinate but twice batch limit
+//! times instances. Around the home at least three cells within radius 3 are measured; the gains towards them, weighted
+//! by distance, give a step of one to three cells per coordinate. When it would step onto its home or a visited cell,
+//! it visits all adjacent cells. It moves to the best of them while that is better. The three best arms and the first
+//! are then swept over concurrency. Without a batch limit and instances the middle of the ladder stands for the
 //! concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};

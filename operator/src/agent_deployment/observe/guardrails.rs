@@ -62,8 +62,8 @@ async fn value(
     only_value(&series)
 }
 
-/// The value of the one series that there may be. What is no number is no value: 0 / 0 of a rate without traffic says
-/// nothing.
+/// The value of the one series that there may be. What is not a number is not a value: 0 / 0 of a rate without traffic
+/// says nothing.
 fn only_value(series: &[Series]) -> Result<Option<f64>, String> {
     match series {
         [] => Ok(None),

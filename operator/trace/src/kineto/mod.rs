@@ -28,7 +28,7 @@ use super::{
 /// Why a file is not a usable Kineto trace.
 #[derive(Debug, thiserror::Error)]
 pub enum KinetoError {
-    /// The text breaks off or is no JSON.
+    /// The text breaks off or is not JSON.
     #[error("the JSON cannot be read to its end; copy the file again, or export again after the profiler has stopped")]
     Scan(#[source] ScanError),
     /// The JSON is something else.
@@ -56,7 +56,7 @@ pub enum KinetoError {
 /// Reads one file into the intake.
 ///
 /// # Errors
-/// When the text is cut off, is no trace, or holds no GPU kernels.
+/// When the text is cut off, is not a trace, or holds no GPU kernels.
 pub fn read<R: Read>(reader: R, intake: &mut Intake) -> Result<(), KinetoError> {
     let file = intake.begin_file();
     let mut state = Reader {

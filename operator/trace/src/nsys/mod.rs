@@ -79,7 +79,7 @@ impl NsysError {
 /// Reads one export into the intake.
 ///
 /// # Errors
-/// When the file is damaged, is no export, or holds no GPU work.
+/// When the file is damaged, is not an export, or holds no GPU work.
 pub fn read(path: &Path, intake: &mut Intake) -> Result<(), NsysError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(NsysError::Open)?;

@@ -17,7 +17,7 @@ pub enum FrameKind {
     Range { node: RangeNode, phase: Option<EnginePhase> },
     /// A CUDA call that does not wait.
     Call,
-    /// A CUDA call that waits for the device: its time is no work of the host.
+    /// A CUDA call that waits for the device: its time does not count as work of the host.
     Wait,
 }
 

@@ -264,7 +264,7 @@ fn arrivals(per_kilosecond: u64, length: Duration, seed: u64) -> Vec<Duration> {
 }
 
 /// Gives the time in which an open loop's runs were served. It is the loop's length, or the time from the first
-/// answer to the last if that is longer, as when runs queue. The duration of one run is no part of it: at a
+/// answer to the last if that is longer, as when runs queue. The duration of one run is not part of it: at a
 /// sustainable rate, as many runs are answered as arrive, however long each takes.
 fn served_nanos(successes: &[Request], length: Duration) -> u64 {
     let answered = || successes.iter().map(|request| request.answered);

@@ -122,8 +122,8 @@ pub fn header_length(path: &str, first_eight: &[u8]) -> Result<u64, ShapeError> 
     }
 }
 
-/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are no safetensors. What the weights
-/// are is in `hf_quant_config.json` where config.json does not say it.
+/// Reads the shape; `weight_bytes` stands for the parameters' bytes if the weights are not safetensors. What the
+/// weights are is in `hf_quant_config.json` where config.json does not say it.
 ///
 /// # Errors
 /// [`ShapeError`] names the field that is missing.

@@ -19,7 +19,7 @@ pub fn raised(lines: &[String]) -> Vec<String> {
     found
 }
 
-/// The text after the process, and after the place of an error's record. Records of other levels are no reasons.
+/// The text after the process, and after the place of an error's record. Records of other levels give no reason.
 fn written_by_a_process(line: &str) -> Option<&str> {
     let (process, text) = line.strip_prefix('(')?.split_once(") ")?;
     if !process.contains(" pid=") {

@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(streamed(&tokenizer, &tokens), tokenizer.text(&tokens).expect("it decodes"));
     }
 
-    /// Bytes that are no characters change the text before them with this decoder, so texts are drawn and not tokens.
+    /// Bytes that are not characters change the text before them with this decoder, so texts are drawn and not tokens.
     #[test]
     fn pieces_of_a_texts_tokens_are_the_text(text in "[a-c €é\u{1f600}]{0,24}") {
         let tokenizer = words();

@@ -71,11 +71,11 @@ fn a_margin_is_floored_to_buckets_and_never_below_four() {
 )]
 #[case(
     r#"{"objectives":[{"metric":"RequestLatency","percentile":"p95","maxMicroseconds":0}]}"#,
-    "objectives[0].maxMicroseconds: 0 is no limit"
+    "objectives[0].maxMicroseconds: 0 is not a limit"
 )]
 #[case(
     r#"{"objectives":[{"metric":"RunSuccess","percentile":"p95","maxMicroseconds":5}]}"#,
-    "objectives[0].metric: RunSuccess is no latency"
+    "objectives[0].metric: RunSuccess is not a latency"
 )]
 #[case(
     r#"{"objectives":[{"metric":"ModelTime","percentile":"p95","maxMicroseconds":5},{"metric":"ModelTime","percentile":"p95","maxMicroseconds":6}]}"#,
@@ -87,7 +87,7 @@ fn a_margin_is_floored_to_buckets_and_never_below_four() {
 )]
 #[case(
     r#"{"costGuards":[{"metric":"ModelTime","maxIncrease":"20%"}]}"#,
-    "costGuards[0].metric: ModelTime is no cost of a run; use ModelCallsPerRun or OutputTokensPerRun"
+    "costGuards[0].metric: ModelTime is not a cost of a run; use ModelCallsPerRun or OutputTokensPerRun"
 )]
 #[case(
     r#"{"costGuards":[{"metric":"ModelCallsPerRun","maxIncrease":"20%"},{"metric":"ModelCallsPerRun","maxIncrease":"9%"}]}"#,

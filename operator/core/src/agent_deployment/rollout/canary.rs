@@ -92,7 +92,7 @@ impl Canary<'_> {
         }
     }
 
-    /// Another share is another load, and what was seen before is no part of the comparison.
+    /// Another share is another load, and what was seen before is not part of the comparison.
     pub(super) fn note_other_shares(&mut self) {
         self.rollout.weight_since = Some(Time(self.world.now));
         self.rollout.guardrails.clear();

@@ -88,7 +88,7 @@ impl Canary<'_> {
     }
 }
 
-/// It runs what serves already: that it does not start is no fault of the canary's.
+/// It runs what serves already: that it does not start is not a fault of the canary's.
 fn with_remedy(why: Why) -> Why {
     match why {
         Why::RevisionFailing { revision, failure } => {

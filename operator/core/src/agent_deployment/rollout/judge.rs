@@ -316,7 +316,7 @@ fn logarithm(value: f64) -> String {
     format!("{:.2}", if value.abs() < 0.005 { 0.0 } else { value })
 }
 
-/// What a revision changes decides what guards it: a slower tool is no engine's fault.
+/// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
     let agent = stable.agent != canary.agent;
     // Who may call changes neither.

@@ -50,7 +50,7 @@ impl Canary<'_> {
         Some(format!("one of its pods failed under traffic: {}", crash.text))
     }
 
-    /// A pod that finds no node is no fault of the plan's: capacity decides.
+    /// A pod that finds no node is not a fault of the plan's: capacity decides.
     fn unready_for_too_long(&self) -> Option<String> {
         let limit = SignedDuration::from_secs(i64::from(build::serving::PROGRESS_DEADLINE_SECONDS));
         let is_over = self.world.now.duration_since(self.spared_since()?) >= limit && self.ready_pods() == 0;

@@ -15,7 +15,7 @@ pub const MEDIAN_MICROSECONDS: f64 = 200_000.0;
 /// Standard deviation of the logarithm of latencies.
 pub const SIGMA: f64 = 0.7;
 
-/// Units a pod takes at once; more are shed, as the sidecar does, and are no part of any latency.
+/// Units a pod takes at once; more are shed, as the sidecar does, and are not part of any latency.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// How many pods each arm has.

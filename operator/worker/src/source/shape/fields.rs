@@ -137,7 +137,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Layers that are no mixture: the first ones, those of a list, and all but every n-th.
+    /// Layers that are not a mixture of experts: the first ones, those of a list, and all but every n-th.
     fn dense_layers(&self, layers: u32) -> u32 {
         let first = self.number("first_k_dense_replace", &["moe_layer_start_index"]).unwrap_or(0);
         let listed = self.get("mlp_only_layers").and_then(Value::as_array).map_or(0, Vec::len);

@@ -69,7 +69,7 @@ mod tests {
         let difference = |current| Incomparable { field: "engine".to_owned(), baseline: engine("sha256:1"), current };
         let causes = [
             Restart::MemoryMissing { config_map: config_map() },
-            Restart::MemoryUnreadable { config_map: config_map(), problem: "it is no JSON".to_owned() },
+            Restart::MemoryUnreadable { config_map: config_map(), problem: "it is not JSON".to_owned() },
             Restart::Measured { number: 3 },
             Restart::Incomparable(difference(engine("sha256:2"))),
             Restart::Incomparable(difference(None)),

@@ -124,7 +124,7 @@ impl Canary<'_> {
         }
     }
 
-    /// Deadlines and back-offs are no events of the API server's.
+    /// Deadlines and back-offs are not events of the API server's.
     pub(in super::super) fn look_again_in_time(&self) -> Parts {
         let is_waited_for = self.view().is_some_and(|view| view.unscheduled.is_some());
         let is_urgent =
