@@ -15,20 +15,18 @@ use std::{
 };
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::runtime::reflector::Store;
+use kube::{core::DeserializeGuard, runtime::reflector::Store};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+
 use self::{
-    conditions::{Agents, Conditions},
-    engines::{EngineBuilds, Engines},
-    jobs::Jobs,
-    objectives::Objectives,
-    profiles::{Campaigns, Profiles},
-    rollouts::Rollouts,
+    conditions::Conditions, engines::EngineBuilds, gauges::Watched, jobs::Jobs, objectives::Objectives,
+    profiles::Campaigns, rollouts::Rollouts,
 };
 
 /// Labels of a reconciliation. Both are closed vocabularies.
@@ -72,24 +70,22 @@ pub struct Metrics {
 /// What is read from objects when metrics are asked for.
 #[derive(Clone, Default)]
 struct Shown {
-    conditions: Conditions,
-    objectives: Objectives,
-    rollouts: Rollouts,
-    engines: EngineBuilds,
-    campaigns: Campaigns,
-    jobs: Jobs,
+    agents: Watched<DeserializeGuard<AgentDeployment>>,
+    engines: Watched<DeserializeGuard<Engine>>,
+    profiles: Watched<DeserializeGuard<Profile>>,
+    jobs: Watched<Job>,
 }
 
 impl Shown {
     fn register(&self, registry: &mut Registry) {
         // No `..`: what is not registered is not shown.
-        let Self { conditions, objectives, rollouts, engines, campaigns, jobs } = self.clone();
-        registry.register_collector(Box::new(conditions));
-        registry.register_collector(Box::new(objectives));
-        registry.register_collector(Box::new(rollouts));
-        registry.register_collector(Box::new(engines));
-        registry.register_collector(Box::new(campaigns));
-        registry.register_collector(Box::new(jobs));
+        let Self { agents, engines, profiles, jobs } = self.clone();
+        registry.register_collector(Box::new(Conditions(agents.clone())));
+        registry.register_collector(Box::new(Objectives(agents.clone())));
+        registry.register_collector(Box::new(Rollouts(agents)));
+        registry.register_collector(Box::new(EngineBuilds(engines)));
+        registry.register_collector(Box::new(Campaigns(profiles)));
+        registry.register_collector(Box::new(Jobs(jobs)));
     }
 }
 
@@ -137,25 +133,23 @@ impl Metrics {
     }
 
     /// Names the AgentDeployments whose conditions, objectives and rollouts are shown.
-    pub fn show(&self, agents: Agents) {
-        self.shown.conditions.of(agents.clone());
-        self.shown.objectives.of(agents.clone());
-        self.shown.rollouts.of(agents);
+    pub fn show(&self, agents: Store<DeserializeGuard<AgentDeployment>>) {
+        self.shown.agents.set(agents);
     }
 
     /// Names the Engines that are shown.
-    pub fn show_engines(&self, engines: Engines) {
-        self.shown.engines.of(engines);
+    pub fn show_engines(&self, engines: Store<DeserializeGuard<Engine>>) {
+        self.shown.engines.set(engines);
     }
 
     /// Names the Profiles that are shown.
-    pub fn show_profiles(&self, profiles: Profiles) {
-        self.shown.campaigns.of(profiles);
+    pub fn show_profiles(&self, profiles: Store<DeserializeGuard<Profile>>) {
+        self.shown.profiles.set(profiles);
     }
 
     /// Names the Jobs that are shown.
     pub fn show_jobs(&self, jobs: Store<Job>) {
-        self.shown.jobs.of(jobs);
+        self.shown.jobs.set(jobs);
     }
 
     /// Says that this process leads from now on.

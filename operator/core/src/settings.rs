@@ -243,7 +243,10 @@ impl Settings {
         let ContainerResources { requests, limits } = &jobs.worker_resources;
         if !requests.values().chain(limits.values()).all(|quantity| quantity.starts_with(|c: char| c.is_ascii_digit()))
         {
-            return invalid("jobs.workerResources", "has a value that is not a quantity: write ones such as 500m or 4Gi");
+            return invalid(
+                "jobs.workerResources",
+                "has a value that is not a quantity: write ones such as 500m or 4Gi",
+            );
         }
         if alerts.runbook_url.as_ref().is_some_and(String::is_empty) {
             return invalid(

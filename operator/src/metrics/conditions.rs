@@ -1,12 +1,9 @@
 //! The conditions of AgentDeployments as metrics, in the words of their status: what alerts on the operator's own work
 //! rest on.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::fmt;
 
-use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::Store};
+use kube::{ResourceExt, core::DeserializeGuard};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
@@ -14,8 +11,7 @@ use prometheus_client::{
 };
 use slipway_crds::v1alpha1::AgentDeployment;
 
-/// Objects as the API server's watch shows them; one that cannot be read has no conditions.
-pub type Agents = Store<DeserializeGuard<AgentDeployment>>;
+use super::gauges::Watched;
 
 /// Types, states and reasons are closed vocabularies; there are as many names as AgentDeployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,17 +24,12 @@ struct Labels {
 }
 
 /// Reads the conditions when metrics are asked for, so that an object which is gone has none.
-#[derive(Debug, Clone, Default)]
-pub struct Conditions(Arc<OnceLock<Agents>>);
+#[derive(Debug, Clone)]
+pub struct Conditions(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Conditions {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, agents: Agents) {
-        self.0.get_or_init(|| agents);
-    }
-
     fn labels(&self) -> Vec<Labels> {
-        let objects = self.0.get().map(Store::state).unwrap_or_default();
+        let objects = self.0.objects();
         let mut labels: Vec<Labels> = objects.iter().flat_map(|object| labels_of(object)).collect();
         labels.sort_by(|a, b| (&a.namespace, &a.name, &a.condition).cmp(&(&b.namespace, &b.name, &b.condition)));
         labels

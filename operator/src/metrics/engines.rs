@@ -1,12 +1,8 @@
 //! Engines as metrics: whether they are built, how long that took, and how often it failed.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, fmt};
 
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::core::DeserializeGuard;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
@@ -17,10 +13,7 @@ use slipway_crds::{
     v1alpha1::{Engine, EngineStatus},
 };
 
-use super::gauges::{Family, Object, readable};
-
-/// Engines as the API server's watch shows them.
-pub type Engines = Store<DeserializeGuard<Engine>>;
+use super::gauges::{Family, Object, Watched, readable};
 
 /// Backends, precisions and states are closed vocabularies; there are as many names as Engines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -41,19 +34,12 @@ struct FailureLabels {
 }
 
 /// Reads the Engines when metrics are asked for.
-#[derive(Debug, Clone, Default)]
-pub struct EngineBuilds(Arc<OnceLock<Engines>>);
-
-impl EngineBuilds {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, engines: Engines) {
-        self.0.get_or_init(|| engines);
-    }
-}
+#[derive(Debug, Clone)]
+pub struct EngineBuilds(pub Watched<DeserializeGuard<Engine>>);
 
 impl Collector for EngineBuilds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.get().map(Store::state).unwrap_or_default();
+        let objects = self.0.objects();
         let engines = readable(&objects);
         let states = engines.iter().map(|(object, engine)| (state_labels(object, engine), 1.0));
         let help = "1 for the state of an Engine: built, building, failed or lost";

@@ -1,8 +1,15 @@
 //! Families of gauges whose values are read when metrics are asked for: objects that are gone have no series.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
-use kube::{ResourceExt, core::DeserializeGuard};
+use kube::{
+    ResourceExt,
+    core::DeserializeGuard,
+    runtime::reflector::{Lookup, Store},
+};
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
@@ -21,6 +28,34 @@ pub struct Object {
 impl Object {
     fn of(object: &impl ResourceExt) -> Self {
         Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+    }
+}
+
+/// Objects of a watch that begins after the registry was made; until then there are none. Clones show the same.
+#[derive(Debug)]
+pub struct Watched<K: Lookup<DynamicType = ()> + 'static>(Arc<OnceLock<Store<K>>>);
+
+impl<K: Lookup<DynamicType = ()> + Clone + 'static> Watched<K> {
+    /// Names the objects. A second call changes nothing.
+    pub fn set(&self, objects: Store<K>) {
+        self.0.get_or_init(|| objects);
+    }
+
+    /// The objects as they are now.
+    pub fn objects(&self) -> Vec<Arc<K>> {
+        self.0.get().map(Store::state).unwrap_or_default()
+    }
+}
+
+impl<K: Lookup<DynamicType = ()> + 'static> Clone for Watched<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Lookup<DynamicType = ()> + 'static> Default for Watched<K> {
+    fn default() -> Self {
+        Self(Arc::default())
     }
 }
 

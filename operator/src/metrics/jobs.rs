@@ -1,13 +1,9 @@
 //! Jobs of the operator as metrics: how many wait for a pod, and since when.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{ResourceExt, runtime::reflector::Store};
+use kube::ResourceExt;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
@@ -15,7 +11,7 @@ use prometheus_client::{
 };
 use slipway_crds::labels::{self, Component};
 
-use super::gauges::Family;
+use super::gauges::{Family, Watched};
 
 /// Parts that Jobs play. Jobs with another label are not counted: tenants may write labels too.
 const KINDS: [Component; 5] =
@@ -38,19 +34,12 @@ struct KindLabels {
 const WAITING: &str = "waiting";
 
 /// Reads the Jobs when metrics are asked for.
-#[derive(Debug, Clone, Default)]
-pub struct Jobs(Arc<OnceLock<Store<Job>>>);
-
-impl Jobs {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, jobs: Store<Job>) {
-        self.0.get_or_init(|| jobs);
-    }
-}
+#[derive(Debug, Clone)]
+pub struct Jobs(pub Watched<Job>);
 
 impl Collector for Jobs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let jobs = self.0.get().map(Store::state).unwrap_or_default();
+        let jobs = self.0.objects();
         let mut counts = BTreeMap::<Labels, u32>::new();
         let mut waiting = BTreeMap::<KindLabels, f64>::new();
         for (labels, job) in jobs.iter().filter_map(|job| Some((labels(job)?, job))) {

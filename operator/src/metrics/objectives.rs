@@ -1,12 +1,9 @@
 //! `status.slo` as metrics: of each objective the target, the prediction, the observation and what is left of its error
 //! budget, in base units. Also how many pods an agent has.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::fmt;
 
-use kube::runtime::reflector::Store;
+use kube::core::DeserializeGuard;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
@@ -19,10 +16,7 @@ use slipway_crds::v1alpha1::{
     },
 };
 
-use super::{
-    conditions::Agents,
-    gauges::{Family, Object, readable},
-};
+use super::gauges::{Family, Object, Watched, readable};
 
 /// There are at most 20 objectives of an AgentDeployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -94,19 +88,12 @@ const BUDGETS: [Figure<ErrorBudget>; 2] = [
 ];
 
 /// Reads the objectives when metrics are asked for, so that an object which is gone has none.
-#[derive(Debug, Clone, Default)]
-pub struct Objectives(Arc<OnceLock<Agents>>);
-
-impl Objectives {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, agents: Agents) {
-        self.0.get_or_init(|| agents);
-    }
-}
+#[derive(Debug, Clone)]
+pub struct Objectives(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Collector for Objectives {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.get().map(Store::state).unwrap_or_default();
+        let objects = self.0.objects();
         let agents = readable(&objects);
         let objectives = objectives(&agents);
         latencies(&mut encoder, &objectives)?;

@@ -1,11 +1,8 @@
 //! Campaigns as metrics: how far they are, what they measured, and what of their budget they used.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::fmt;
 
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::core::DeserializeGuard;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet},
@@ -16,10 +13,7 @@ use slipway_crds::v1alpha1::{
     profile::{MeasurementVerdict, ProfilePhase},
 };
 
-use super::gauges::{Family, Object, readable};
-
-/// Profiles as the API server's watch shows them.
-pub type Profiles = Store<DeserializeGuard<Profile>>;
+use super::gauges::{Family, Object, Watched, readable};
 
 /// There are as many names as Profiles, each with one AgentDeployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -83,19 +77,12 @@ const FIGURES: [Figure; 5] = [
 
 /// Reads the Profiles when metrics are asked for. Measurements are counted and not exported one by one: a campaign has
 /// up to 300.
-#[derive(Debug, Clone, Default)]
-pub struct Campaigns(Arc<OnceLock<Profiles>>);
-
-impl Campaigns {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, profiles: Profiles) {
-        self.0.get_or_init(|| profiles);
-    }
-}
+#[derive(Debug, Clone)]
+pub struct Campaigns(pub Watched<DeserializeGuard<Profile>>);
 
 impl Collector for Campaigns {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let objects = self.0.get().map(Store::state).unwrap_or_default();
+        let objects = self.0.objects();
         let profiles = campaigns(&readable(&objects));
         let phases = profiles.iter().filter_map(|(labels, _, status)| {
             let Labels { namespace, name, agent_deployment } = labels.clone();

@@ -1,21 +1,21 @@
 //! What a rollout is judged by, as metrics in the words of its status: for dashboards, and for questions afterwards
 //! what was known when.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::fmt;
 
-use kube::{ResourceExt, runtime::reflector::Store};
+use kube::{ResourceExt, core::DeserializeGuard};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
     registry::Unit,
 };
-use slipway_crds::v1alpha1::agent_deployment::{GuardrailStatus, RolloutStatus};
+use slipway_crds::v1alpha1::{
+    AgentDeployment,
+    agent_deployment::{GuardrailStatus, RolloutStatus},
+};
 
-use super::{conditions::Agents, gauges::Family};
+use super::gauges::{Family, Watched};
 
 /// There are as many names as AgentDeployments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,18 +60,13 @@ struct UnderWay {
 
 /// Reads the rollouts when metrics are asked for. An AgentDeployment without a canary is in none of them. Hashes of
 /// plans are not labels: every edit would be a series of its own.
-#[derive(Debug, Clone, Default)]
-pub struct Rollouts(Arc<OnceLock<Agents>>);
+#[derive(Debug, Clone)]
+pub struct Rollouts(pub Watched<DeserializeGuard<AgentDeployment>>);
 
 impl Rollouts {
-    /// Names the objects. A second call changes nothing.
-    pub fn of(&self, agents: Agents) {
-        self.0.get_or_init(|| agents);
-    }
-
     /// Those with a canary, by namespace and name.
     fn under_way(&self) -> Vec<UnderWay> {
-        let objects = self.0.get().map(Store::state).unwrap_or_default();
+        let objects = self.0.objects();
         let agents = objects.iter().filter_map(|object| object.0.as_ref().ok());
         let rollouts = agents.filter_map(|agent| {
             let rollout = agent.status.as_ref()?.rollout.clone().filter(|rollout| rollout.canary.is_some())?;
