@@ -85,7 +85,11 @@ test-unit: ## Run unit, property and fixture tests.
 
 .PHONY: test-faults
 test-faults: ## Play every fault at every write and list of the operator, against an API server in memory.
-	cargo test --workspace --locked --test faults -- --include-ignored
+	cargo test --workspace --locked --test faults -- --include-ignored --skip a_real_server_are_recorded
+
+.PHONY: record-api-server
+record-api-server: ## Record a real API server's answers, which the one of `test-faults` must give too (root; by hand).
+	e2e/tools/record-api-server.sh
 
 .PHONY: test-repository
 test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own protobuf.

@@ -8,3 +8,4 @@ pub mod jobs;
 pub mod neighbours;
 pub mod read;
 pub mod record;
+pub mod undeclared;

@@ -14,7 +14,7 @@ use slipway_crds::labels;
 use slipway_operator_core::plan::{Note, Severity};
 use thiserror::Error;
 
-use super::difference;
+use super::{difference, undeclared};
 
 /// Why a status or an event is not recorded.
 #[derive(Debug, Error)]
@@ -46,6 +46,9 @@ pub enum RecordError {
 /// Writes the status, if it differs from the observed one. Gives the object as it is then; nothing if nothing was
 /// written.
 ///
+/// Definitions that are older than this operator lack fields of its status. They are left out, and [`lost`] tells
+/// which.
+///
 /// The resource version of the observed object goes along: a decision that was made on an object that has since changed
 /// is refused as a conflict, and made again.
 ///
@@ -73,7 +76,10 @@ where
         "status": wanted,
     });
     let params = PatchParams::apply(labels::STATUS_FIELD_MANAGER).force();
-    let written = api.patch_status(&name, &params, &Patch::Apply(&patch)).await;
+    let mut written = api.patch_status(&name, &params, &Patch::Apply(&patch)).await;
+    if let Some(kept) = written.as_ref().err().and_then(|error| undeclared::without(error, &patch)) {
+        written = api.patch_status(&name, &params, &Patch::Apply(&kept)).await;
+    }
     let refused = |source| RecordError::Status { kind: K::kind(&()).into_owned(), name, source: Box::new(source) };
     written.map(Some).map_err(refused)
 }

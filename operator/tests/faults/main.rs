@@ -9,6 +9,7 @@
 mod api;
 mod bugs;
 mod cluster;
+mod conformance;
 mod end;
 mod operator;
 mod plans;

@@ -15,6 +15,7 @@ use pretty_assertions::assert_eq;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Engine};
+use slipway_operator::kube_io::record;
 
 use crate::{api::ApiServer, story::agent};
 
@@ -164,7 +165,7 @@ async fn another_managers_field_is_taken_by_force_alone() {
     let other = Patch::Apply(config_map("a", json!({"k": "2"})));
     let (code, reason, words) = refused(api.patch("a", &PatchParams::apply("two"), &other).await);
     assert_eq!((code, reason.as_str()), (409, "Conflict"));
-    assert_eq!(words, "Apply failed with conflicts: conflicts with one");
+    assert_eq!(words, "Apply failed with 1 conflict: conflict with \"one\": .data.k");
     api.patch("a", &PatchParams::apply("two").force(), &other).await.unwrap();
     let fields = api.get("a").await.unwrap().metadata.managed_fields.unwrap();
     let of_one =
@@ -210,7 +211,7 @@ async fn our_own_kinds_are_held_to_their_schemas_and_rules() {
     assert!(words.contains("spec.model.uri in body should match"), "{words}");
     let engines: Api<Engine> = Api::namespaced(api.into_client(), "team");
     let engine = |precision: &str| {
-        json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "Engine", "metadata": {"name": "e"}, "unknown": 1,
+        json!({"apiVersion": "slipway.dev/v1alpha1", "kind": "Engine", "metadata": {"name": "e"},
             "spec": {"placement": {"builderImage": "b:1"},
                 "build": {"backend": "Custom", "sourceDigest": "1f", "builderImageDigest": "sha256:2e",
                     "precision": precision}}})
@@ -218,6 +219,19 @@ async fn our_own_kinds_are_held_to_their_schemas_and_rules() {
     applied(&engines, "one", "e", engine("FP32")).await.unwrap();
     let words = refused(applied(&engines, "one", "e", engine("INT8")).await).2;
     assert!(words.contains("build is immutable: create another Engine for another build"), "{words}");
+}
+
+/// An operator that was upgraded before its definitions goes on, and says what they lack.
+#[tokio::test]
+async fn a_status_with_fields_that_the_definition_lacks_is_written_without_them() {
+    let client = server().client();
+    let api: Api<AgentDeployment> = Api::namespaced(client.clone(), "team");
+    let made = api.create(&PostParams::default(), &as_object(agent())).await.unwrap();
+    let wanted = json!({"stage": "Serving", "strange": 1, "slo": [{"name": "p95", "objective": "p95 < 2s", "target": "2s", "odd": 1}]});
+    let written = record::status(&client, &made, None, &wanted).await.unwrap().unwrap();
+    let status = serde_json::to_value(&written).unwrap()["status"].clone();
+    assert_eq!((&status["stage"], &status["slo"][0]["name"]), (&json!("Serving"), &json!("p95")));
+    assert_eq!(record::lost(&wanted, &written).as_deref(), Some("status.slo.0.odd"));
 }
 
 #[tokio::test]

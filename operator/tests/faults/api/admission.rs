@@ -12,15 +12,23 @@ use super::{
 /// The object with what the server fills in. `uid` is the object's own.
 pub fn defaulted(kind: Kind, mut object: Value, uid: &str) -> Value {
     match kind {
-        SERVICES => service(&mut object["spec"], uid),
+        SERVICES => {
+            service(&mut object["spec"], uid);
+            fill(&mut object, json!({"status": {"loadBalancer": {}}}));
+        }
         DEPLOYMENTS => {
+            fill(&mut object, json!({"status": {}}));
             fill(
                 &mut object["spec"],
-                json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}),
+                json!({"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}}),
             );
             pod(&mut object["spec"]["template"]["spec"]);
         }
-        JOBS => job(&mut object, uid),
+        JOBS => {
+            fill(&mut object, json!({"status": {}}));
+            job(&mut object, uid);
+        }
         PODS => pod(&mut object["spec"]),
         CLAIMS => fill(&mut object["spec"], json!({"volumeMode": "Filesystem", "storageClassName": "standard"})),
         _ => object = kind.schema().map_or(object.clone(), |schema| schema.defaulted(&object)),
@@ -49,6 +57,10 @@ fn service(spec: &mut Value, uid: &str) {
     }
 }
 
+/// Labels of a Job's pods.
+const JOB_LABELS: [&str; 4] =
+    ["batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name"];
+
 /// A Job's pods are found by its UID.
 fn job(object: &mut Value, uid: &str) {
     let name = object["metadata"]["name"].clone();
@@ -60,10 +72,16 @@ fn job(object: &mut Value, uid: &str) {
             "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}}),
     );
     if spec["template"]["metadata"]["labels"].is_object() {
-        let labels = json!({"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name});
+        let [owner, short_owner, job, short_job] = JOB_LABELS;
+        let labels = json!({owner: uid, short_owner: uid, job: name, short_job: name});
         fill(&mut spec["template"]["metadata"]["labels"], labels);
     }
     pod(&mut spec["template"]["spec"]);
+    // A Job without labels has those of its pods.
+    let labels = spec["template"]["metadata"]["labels"].clone();
+    if !labels.is_null() && object["metadata"]["labels"].as_object().is_none_or(|labels| labels.is_empty()) {
+        object["metadata"]["labels"] = labels;
+    }
 }
 
 fn pod(spec: &mut Value) {
@@ -96,6 +114,26 @@ fn canonical(resources: &mut Value) {
             }
         }
     }
+}
+
+/// The object without what the server alone fills in: nobody owns it.
+pub fn owned(object: &Value) -> Value {
+    let mut object = object.clone();
+    object.as_object_mut().map(|members| members.remove("status"));
+    let spec = object.get_mut("spec").and_then(Value::as_object_mut);
+    if let Some(spec) = spec.filter(|spec| spec.contains_key("clusterIP") || spec.contains_key("completionMode")) {
+        ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "selector"].iter().for_each(|name| {
+            let is_of_server = *name != "selector" || spec.contains_key("completionMode");
+            if is_of_server {
+                spec.remove(*name);
+            }
+        });
+        let labels = spec.get_mut("template").map(|template| &mut template["metadata"]["labels"]);
+        if let Some(labels) = labels.and_then(Value::as_object_mut) {
+            JOB_LABELS.iter().for_each(|label| drop(labels.remove(*label)));
+        }
+    }
+    object
 }
 
 /// What cannot be as it is in a new or changed object.
@@ -192,6 +230,16 @@ fn immutable(kind: Kind, object: &Value, old: &Value) -> Vec<Cause> {
         let was_bound = **path != "spec.volumeName" || !read(old, path).is_null();
         was_bound && read(object, path) != read(old, path)
     };
-    let why = if kind == CONFIG_MAPS { "field is immutable when `immutable` is set" } else { "field is immutable" };
-    paths.iter().filter(differs).map(|path| Cause::invalid(*path, &read(object, path), why)).collect()
+    let cause = |path: &&str| match kind {
+        CONFIG_MAPS => Cause::forbidden(*path, "field is immutable when `immutable` is set"),
+        _ => Cause::invalid(*path, &read(object, path), "field is immutable"),
+    };
+    let mut causes: Vec<Cause> = paths.iter().filter(differs).map(cause).collect();
+    let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let held = finalizers(old);
+    if !old["metadata"]["deletionTimestamp"].is_null() && finalizers(object).iter().any(|new| !held.contains(new)) {
+        let problem = "no new finalizers can be added if the object is being deleted";
+        causes.push(Cause::forbidden("metadata.finalizers", problem));
+    }
+    causes
 }

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{kinds::Kind, schema::Schema};
+use super::{
+    kinds::{CONTROLLER_REVISIONS, Kind},
+    schema::Schema,
+};
 
 /// How the items of a list are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,11 +25,13 @@ pub struct Place {
     schema: Option<&'static Value>,
     field: String,
     parent: String,
+    is_revision: bool,
 }
 
 impl Place {
     pub fn root(kind: &Kind) -> Self {
-        Self { schema: kind.schema().map(Schema::root), field: String::new(), parent: String::new() }
+        let is_revision = *kind == CONTROLLER_REVISIONS;
+        Self { schema: kind.schema().map(Schema::root), field: String::new(), parent: String::new(), is_revision }
     }
 
     fn member(&self, name: &str) -> Self {
@@ -34,12 +39,23 @@ impl Place {
             self.schema.and_then(|schema| schema["properties"].get(name).or(schema.get("additionalProperties")));
         // What every object has is the same for all kinds.
         let schema = below.filter(|_| !(self.field.is_empty() && name == "metadata"));
-        Self { schema, field: name.to_owned(), parent: self.field.clone() }
+        Self { schema, field: name.to_owned(), parent: self.field.clone(), is_revision: self.is_revision }
     }
 
     fn item(&self) -> Self {
         let schema = self.schema.map(|schema| &schema["items"]);
-        Self { schema, field: "[]".to_owned(), parent: self.field.clone() }
+        Self { schema, field: "[]".to_owned(), parent: self.field.clone(), is_revision: self.is_revision }
+    }
+
+    /// Whether the map is one value: a selector, or data that nobody looks into.
+    fn is_one(&self) -> bool {
+        match self.schema {
+            Some(schema) => schema["x-kubernetes-map-type"] == json!("atomic"),
+            None => {
+                matches!(self.field.as_str(), "selector" | "podSelector" | "namespaceSelector" | "nodeSelector")
+                    || (self.is_revision && self.parent.is_empty() && self.field == "data")
+            }
+        }
     }
 
     fn list(&self) -> List {
@@ -96,6 +112,7 @@ pub fn of_object(kind: &Kind, object: &Value) -> Value {
 
 fn tree(place: &Place, value: &Value) -> Value {
     match value {
+        Value::Object(_) if place.is_one() => json!({}),
         Value::Object(members) => {
             let below = |(name, value): (&String, &Value)| (format!("f:{name}"), tree(&place.member(name), value));
             Value::Object(members.iter().map(below).collect())
@@ -160,6 +177,43 @@ pub fn difference(a: &Value, b: &Value) -> Value {
     Value::Object(left)
 }
 
+/// Fields of the first tree that the second has too.
+pub fn intersection(a: &Value, b: &Value) -> Value {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return json!({}) };
+    let mut both = Map::new();
+    for (key, below) in a.iter().filter(|(key, _)| *key != ".") {
+        let Some(other) = b.get(key) else { continue };
+        let shared = intersection(below, other);
+        if leaf(below) || shared.as_object().is_some_and(|shared| !shared.is_empty()) {
+            both.insert(key.clone(), shared);
+        }
+    }
+    Value::Object(both)
+}
+
+/// The paths of a tree's leaves, as `.spec.replicas` or `.spec.ports[port=80,protocol="TCP"].name`.
+pub fn paths(tree: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, below) in tree.as_object().into_iter().flatten().filter(|(key, _)| *key != ".") {
+        let here = match key.split_once(':') {
+            Some(("f", name)) => format!(".{name}"),
+            Some(("k", identity)) => {
+                let members: Map<String, Value> = serde_json::from_str(identity).unwrap_or_default();
+                let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("[{}]", members.join(","))
+            }
+            Some((_, item)) => format!("[={item}]"),
+            None => continue,
+        };
+        if leaf(below) {
+            found.push(here);
+        } else {
+            found.extend(paths(below).into_iter().map(|path| format!("{here}{path}")));
+        }
+    }
+    found
+}
+
 /// The fields of a tree whose values differ between two objects.
 pub fn changed(kind: &Kind, before: &Value, after: &Value) -> Value {
     changes(&Place::root(kind), &of_object(kind, after), Some(before), after)
@@ -210,7 +264,7 @@ pub fn merged(kind: &Kind, live: &Value, applied: &Value) -> Value {
 
 fn merge(place: &Place, live: &Value, applied: &Value) -> Value {
     match (live, applied) {
-        (Value::Object(live), Value::Object(applied)) => {
+        (Value::Object(live), Value::Object(applied)) if !place.is_one() => {
             let mut all = live.clone();
             for (name, value) in applied {
                 let below = all.get(name).map_or_else(|| value.clone(), |own| merge(&place.member(name), own, value));

@@ -85,6 +85,11 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// Whether it comes with a CustomResourceDefinition.
+    pub fn is_custom(&self) -> bool {
+        self.group.contains('.') && !self.group.ends_with(".k8s.io") || [ROUTES, POOLS].contains(self)
+    }
+
     /// The schema of a kind of ours.
     pub fn schema(&self) -> Option<&'static Schema> {
         (self.group == SLIPWAY.0).then(|| Schema::of(self.kind))

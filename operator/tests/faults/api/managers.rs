@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{fields, kinds::Kind};
+use super::{fields, kinds::Kind, refusal::Refusal};
 
 /// Who writes, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,12 +48,51 @@ pub fn owned_by_others(object: &Value, manager: Manager<'_>) -> Value {
     all.iter().filter(|entry| !manager.is(entry)).fold(json!({}), |all, entry| fields::union(&all, &entry["fieldsV1"]))
 }
 
-/// Names of the others that own one of these fields.
-pub fn rivals(object: &Value, manager: Manager<'_>, wanted: &Value) -> Vec<String> {
+/// Another one who owns fields that a manager wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rival {
+    pub manager: String,
+    pub operation: String,
+    pub api_version: String,
+    /// Paths of the fields, such as `.spec.replicas`.
+    pub fields: Vec<String>,
+}
+
+/// The others that own one of these fields.
+pub fn rivals(object: &Value, manager: Manager<'_>, wanted: &Value) -> Vec<Rival> {
     let all = entries(object);
-    let owns_one = |entry: &&Value| fields::difference(wanted, &entry["fieldsV1"]) != *wanted;
-    let others = all.iter().filter(|entry| !manager.is(entry)).filter(owns_one);
-    others.filter_map(|entry| entry["manager"].as_str().map(str::to_owned)).collect()
+    let rival = |entry: &Value| Rival {
+        manager: entry["manager"].as_str().unwrap_or_default().to_owned(),
+        operation: entry["operation"].as_str().unwrap_or_default().to_owned(),
+        api_version: entry["apiVersion"].as_str().unwrap_or_default().to_owned(),
+        fields: fields::paths(&fields::intersection(wanted, &entry["fieldsV1"])),
+    };
+    let others = all.iter().filter(|entry| !manager.is(entry)).map(rival);
+    others.filter(|rival| !rival.fields.is_empty()).collect()
+}
+
+/// The refusal of an application, with its rivals and the fields that they own.
+pub fn conflict(rivals: &[Rival]) -> Refusal {
+    let paths = rivals.iter().flat_map(|rival| rival.fields.iter().map(move |field| (rival, field)));
+    // One who applies is named without a version (`printManager` of the server's conflict.go).
+    let said = |rival: &Rival| match rival.operation.as_str() {
+        "Update" => format!("conflict with {:?} using {}", rival.manager, rival.api_version),
+        _ => format!("conflict with {:?}", rival.manager),
+    };
+    let causes: Vec<Value> = paths
+        .map(|(rival, field)| json!({"reason": "FieldManagerConflict", "message": said(rival), "field": field}))
+        .collect();
+    let lines: Vec<String> = rivals
+        .iter()
+        .map(|rival| match rival.fields.as_slice() {
+            [one] => format!("{}: {one}", said(rival)),
+            more => format!("{}:\n- {}", said(rival).replacen("conflict", "conflicts", 1), more.join("\n- ")),
+        })
+        .collect();
+    let count = causes.len();
+    let noun = if count == 1 { "conflict" } else { "conflicts" };
+    let message = format!("Apply failed with {count} {noun}: {}", lines.join("\n"));
+    Refusal { code: 409, reason: "Conflict", message, details: json!({"causes": causes}) }
 }
 
 /// The object after a manager has written: it owns `fields`, and nobody else owns what it has `taken`.

@@ -1,6 +1,6 @@
 //! A strict API server in memory: the kinds that the operator uses, by the rules of Kubernetes' own server.
 //!
-//! It serves one `kube::Client`. What it refuses, it refuses with the code, the reason and the words of the real one.
+//! It serves one `kube::Client`. `conformance/` compares it with a real one, request by request.
 
 pub mod admission;
 pub mod fault;

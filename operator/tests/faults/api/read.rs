@@ -81,12 +81,23 @@ pub fn list(listed: &Listed, asked: &Asked, kind: Kind, namespace: Option<&str>)
         items.push(shown(asked, object));
     }
     let is_partial = asked.accept.contains("PartialObjectMetadataList");
+    // Items of Kubernetes' own kinds have the type of their list.
+    if !is_partial && !kind.is_custom() {
+        for members in items.iter_mut().filter_map(Value::as_object_mut) {
+            members.remove("apiVersion");
+            members.remove("kind");
+        }
+    }
     let (of, version) = if is_partial {
         ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
     } else {
         (format!("{}List", kind.kind), kind.api_version())
     };
-    let metadata = json!({"resourceVersion": listed.version.to_string(), "continue": next.unwrap_or_default()});
+    let mut metadata = json!({"resourceVersion": listed.version.to_string()});
+    // Lists of custom resources always have the member.
+    if next.is_some() || kind.is_custom() {
+        metadata["continue"] = json!(next.unwrap_or_default());
+    }
     Ok(json!({"kind": of, "apiVersion": version, "metadata": metadata, "items": items}))
 }
 

@@ -30,6 +30,11 @@ pub struct Cause {
 }
 
 impl Cause {
+    /// A change that is never allowed.
+    pub fn forbidden(field: impl Into<String>, problem: &str) -> Self {
+        Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {problem}") }
+    }
+
     pub fn invalid(field: impl Into<String>, value: &Value, problem: &str) -> Self {
         let shown = match value {
             Value::Object(_) | Value::Array(_) => "{...}".to_owned(),
@@ -79,6 +84,14 @@ impl Refusal {
         Self { code: 409, reason: "Conflict", message, details: about(kind, name) }
     }
 
+    /// A deletion of another object, or of an earlier version of it.
+    pub fn precondition(kind: &Kind, name: &str, problem: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {problem}", qualified(kind.kind, kind));
+        let mut details = about(kind, name);
+        details["kind"] = json!(kind.kind);
+        Self { code: 409, reason: "Conflict", message, details }
+    }
+
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self { code: 400, reason: "BadRequest", message: message.into(), details: json!({}) }
     }
@@ -92,10 +105,12 @@ impl Refusal {
     }
 
     pub fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
-        let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        // The root has no path.
+        let path = |cause: &Cause| if cause.field.is_empty() { "<nil>".to_owned() } else { cause.field.clone() };
+        let said: Vec<String> = causes.iter().map(|cause| format!("{}: {}", path(cause), cause.message)).collect();
         let list = if said.len() == 1 { said.join("") } else { format!("[{}]", said.join(", ")) };
         let message = format!("{} {name:?} is invalid: {list}", qualified(kind.kind, kind));
-        let told = |cause: &Cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+        let told = |cause: &Cause| json!({"reason": cause.reason, "message": cause.message, "field": path(cause)});
         let mut details = about(kind, name);
         details["kind"] = json!(kind.kind);
         details["causes"] = causes.iter().map(told).collect();
@@ -104,9 +119,16 @@ impl Refusal {
 
     /// The body of the answer.
     pub fn body(&self) -> Value {
-        json!({
+        let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "details": self.details, "code": self.code,
-        })
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
+        if self.details.as_object().is_some_and(|details| !details.is_empty()) {
+            body["details"] = self.details.clone();
+        }
+        body
     }
 }

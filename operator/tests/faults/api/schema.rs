@@ -52,6 +52,18 @@ impl Schema {
         pruned
     }
 
+    /// Paths of fields that the schema does not have, such as `.status.strange` or `.status.slo[name="p95"].odd`.
+    pub fn undeclared(&self, object: &Value) -> Vec<String> {
+        let mut object = object.clone();
+        for known in ["apiVersion", "kind", "metadata"] {
+            object.as_object_mut().map(|members| members.remove(known));
+        }
+        let mut found = Vec::new();
+        undeclared(self.root(), &object, "", &mut found);
+        found.sort();
+        found
+    }
+
     /// An object with what it leaves to the schema. A null where none may be counts as left out.
     pub fn defaulted(&self, object: &Value) -> Value {
         let mut object = object.clone();
@@ -64,6 +76,10 @@ impl Schema {
         let findings = self.structure.findings(object);
         let mut causes: Vec<Cause> = findings.iter().map(cause).collect();
         if findings.iter().any(|finding| finding.problem.keeps_rules_unchecked()) {
+            let message = "some validation rules were not checked because the object was invalid; \
+                           correct the existing errors to complete validation";
+            let message = format!("Invalid value: null: {message}");
+            causes.push(Cause { field: String::new(), reason: "FieldValueInvalid", message });
             return causes;
         }
         let Err(errors) = self.validator.validate_compiled(&self.rules, object, old) else { return causes };
@@ -93,6 +109,35 @@ fn cause(finding: &Finding) -> Cause {
         | Problem::Rule { .. } => "FieldValueInvalid",
     };
     Cause { field: finding.path.clone(), reason, message: finding.detail() }
+}
+
+fn undeclared(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = format!("{path}.{name}");
+                let of_map = schema.get("additionalProperties").filter(|schema| schema.is_object());
+                match schema["properties"].get(name).or(of_map) {
+                    Some(schema) => undeclared(schema, value, &path, found),
+                    None if preserves(schema) => {}
+                    None => found.push(path),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                undeclared(&schema["items"], item, &format!("{path}[{}]", place(schema, at, item)), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// How an item of a list is named: by its keys if it has any.
+fn place(schema: &Value, at: usize, item: &Value) -> String {
+    let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let named: Vec<String> = keys.map(|key| format!("{key}={}", item[key])).collect();
+    if named.is_empty() { at.to_string() } else { named.join(",") }
 }
 
 fn preserves(schema: &Value) -> bool {

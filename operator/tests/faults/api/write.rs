@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     admission, fields,
-    kinds::{CORE_EVENTS, EVENTS, JOBS, Kind, PODS},
+    kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES},
     managers::{self, Manager},
-    refusal::Refusal,
+    refusal::{Cause, Refusal},
     request::Asked,
     store::{Key, Store, Writer, is_free, is_going},
 };
@@ -39,24 +39,30 @@ impl Write<'_> {
             subresource: None,
         };
         let key = Key::new(kind, namespace, &name);
-        if self.store.get(&key).is_some() {
-            return Err(Refusal::exists(&kind, &name));
-        }
         Ok((201, self.create_as(&key, object, manager)?))
     }
 
     fn create_as(&mut self, key: &Key, object: Value, manager: Manager<'_>) -> Result<Value, Refusal> {
         let mut object = read(key, object)?;
-        let uid = self.store.next_uid(key);
         check_place(key, &object)?;
+        // Its storage says so, and not its API: the server takes that for a fault of its own.
         if object["metadata"].get("resourceVersion").is_some() {
-            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Refusal { code: 500, reason: "", ..Refusal::bad_request(message) });
         }
+        let is_new = self.store.get(key).is_none();
+        let uid = if is_new { self.store.next_uid(key) } else { String::from("00000000-0000-4000-8000-000000000000") };
         if key.kind.has_status && manager.subresource.is_none() {
             object.as_object_mut().map(|members| members.remove("status"));
         }
-        let owned = fields::of_object(&key.kind, &object);
+        let applied = fields::of_object(&key.kind, &object);
         object = admission::defaulted(key.kind, object, &uid);
+        // Defaults belong to nobody who applies, and to everybody else who writes.
+        let owned = if manager.operation == "Apply" {
+            applied
+        } else {
+            fields::of_object(&key.kind, &admission::owned(&object))
+        };
         let metadata = &mut object["metadata"];
         metadata["namespace"] = json!(key.namespace);
         metadata["uid"] = json!(uid);
@@ -65,6 +71,9 @@ impl Write<'_> {
             metadata["generation"] = json!(1);
         }
         refuse(key, &object, None)?;
+        if !is_new {
+            return Err(Refusal::exists(&key.kind, &key.name));
+        }
         let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &json!({}));
         Ok((*self.store.put(key.clone(), object, self.writer)).clone())
     }
@@ -126,6 +135,8 @@ impl Write<'_> {
             return Err(Refusal {
                 code: 422,
                 reason: "Invalid",
+                details: json!({"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [{"field": "fieldManager",
+                    "reason": "FieldValueRequired", "message": "Required value: is required for apply patch"}]}),
                 ..Refusal::bad_request(
                     "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: \
                      is required for apply patch",
@@ -149,7 +160,9 @@ impl Write<'_> {
             return Ok((201, self.create_as(key, without_status(key, applied), manager)?));
         };
         let old = (*old).clone();
-        let wanted = read(key, if part.is_some() { applied } else { without_status(key, applied) })?;
+        let applied = if part.is_some() { applied } else { without_status(key, applied) };
+        check_declared(key, &applied)?;
+        let wanted = said(&read(key, applied.clone())?, &applied);
         let (owned, before) = (fields::of_object(&key.kind, &wanted), managers::owned(&old, manager));
         let mut merged = fields::merged(&key.kind, &old, &wanted);
         // What this manager no longer says goes, unless another one says it too.
@@ -159,8 +172,7 @@ impl Write<'_> {
         let taken = fields::changed(&key.kind, &old, &merged);
         let rivals = managers::rivals(&old, manager, &taken);
         if !rivals.is_empty() && !asked.says("force") {
-            let message = format!("Apply failed with conflicts: conflicts with {}", rivals.join(", "));
-            return Err(Refusal { message, ..Refusal::conflict(&key.kind, &key.name, "") });
+            return Err(managers::conflict(&rivals));
         }
         let merged = managers::recorded(&key.kind, &merged, (manager, &seconds(self.now)), owned, &taken);
         Ok((200, self.settle(key, &old, merged, part)?))
@@ -172,7 +184,10 @@ impl Write<'_> {
         let mut object = restricted(old, object, manager.subresource);
         object["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
         let taken = fields::changed(&key.kind, old, &object);
-        let owned = fields::union(&managers::owned(&object, manager), &taken);
+        // What is gone has no owner.
+        let gone = fields::difference(&fields::of_object(&key.kind, old), &fields::of_object(&key.kind, &object));
+        let owned = fields::difference(&fields::union(&managers::owned(&object, manager), &taken), &gone);
+        let taken = fields::union(&taken, &gone);
         let object = managers::recorded(&key.kind, &object, (manager, &seconds(self.now)), owned, &taken);
         self.settle(key, old, object, manager.subresource)
     }
@@ -184,15 +199,9 @@ impl Write<'_> {
         if version(&object).is_some_and(|asked| Some(asked) != version(old)) {
             return Err(Refusal::conflict(&key.kind, &key.name, CHANGED));
         }
-        if object["metadata"].get("uid").is_some_and(|asked| *asked != uid) {
-            return Err(Refusal::conflict(
-                &key.kind,
-                &key.name,
-                &format!(
-                    "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                    object["metadata"]["uid"]
-                ),
-            ));
+        if let Some(asked) = object["metadata"].get("uid").filter(|asked| **asked != uid) {
+            let causes = [Cause::invalid("metadata.uid", asked, "field is immutable")];
+            return Err(Refusal::invalid(&key.kind, &key.name, &causes));
         }
         let mut object = admission::defaulted(key.kind, restricted(old, object, part), uid);
         for kept in [
@@ -209,7 +218,10 @@ impl Write<'_> {
                 None => drop(object["metadata"].as_object_mut().map(|members| members.remove(kept))),
             }
         }
-        if key.kind.has_generation && object.get("spec") != old.get("spec") {
+        // A Deployment counts its annotations too, which its ReplicaSets have.
+        let is_annotated =
+            key.kind == DEPLOYMENTS && object["metadata"].get("annotations") != old["metadata"].get("annotations");
+        if key.kind.has_generation && (is_annotated || object.get("spec") != old.get("spec")) {
             object["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or_default() + 1);
         }
         refuse(key, &object, Some(old))?;
@@ -233,10 +245,11 @@ impl Write<'_> {
                     "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). \
                      The object might have been {fate}"
                 );
-                return Err(Refusal::conflict(&key.kind, &key.name, &problem));
+                return Err(Refusal::precondition(&key.kind, &key.name, &problem));
             }
         }
-        let policy = options["propagationPolicy"].as_str().or(asked.parameter("propagationPolicy")).unwrap_or_default();
+        let policy = options["propagationPolicy"].as_str().or(asked.parameter("propagationPolicy"));
+        let policy = policy.unwrap_or(if key.kind == JOBS { "Orphan" } else { "Background" });
         let finalizer = match policy {
             "Foreground" => Some("foregroundDeletion"),
             "Orphan" => Some("orphan"),
@@ -252,8 +265,15 @@ impl Write<'_> {
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         if is_free(&object) {
             self.store.remove(key, self.writer);
+            if [SERVICES, PODS, CLAIMS].contains(&key.kind) {
+                object["metadata"].as_object_mut().map(|members| members.remove("deletionGracePeriodSeconds"));
+                return Ok((200, object));
+            }
             let (Kind { group, plural, .. }, uid) = (key.kind, &object["metadata"]["uid"]);
-            let details = json!({"name": key.name, "group": group, "kind": plural, "uid": uid});
+            let mut details = json!({"name": key.name, "kind": plural, "uid": uid});
+            if !group.is_empty() {
+                details["group"] = json!(group);
+            }
             return Ok((
                 200,
                 json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}),
@@ -326,7 +346,12 @@ fn read(key: &Key, object: Value) -> Result<Value, Refusal> {
             key.kind.kind, key.kind.version, key.kind.kind
         ))
     })?;
-    if key.kind == JOBS || object["metadata"].get("name").is_none() {
+    // Members of metadata that are empty are left out.
+    if let Some(members) = object["metadata"].as_object_mut() {
+        let is_empty = |value: &Value| *value == json!([]) || *value == json!({});
+        members.retain(|_, value| !is_empty(value));
+    }
+    if object["metadata"].get("name").is_none() {
         object["metadata"]["name"] = json!(key.name);
     }
     Ok(object)
@@ -339,10 +364,46 @@ fn check_type(key: &Key, object: &Value) -> Result<(), Refusal> {
     if wanted == found {
         return Ok(());
     }
+    if key.kind.is_custom() && wanted.0 == found.0 {
+        let cause = Cause::invalid("kind", &object["kind"], &format!("must be {}", key.kind.kind));
+        let mut refusal = Refusal::invalid(&key.kind, &key.name, &[cause]);
+        refusal.details["kind"] = object["kind"].clone();
+        return Err(refusal);
+    }
     Err(Refusal::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): {found:?}",
         key.kind.kind
     )))
+}
+
+/// An application of a field that the schema lacks fails as a whole, and is nothing that the server drops.
+fn check_declared(key: &Key, applied: &Value) -> Result<(), Refusal> {
+    let Some(schema) = key.kind.schema() else { return Ok(()) };
+    let unknown = schema.undeclared(applied);
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = unknown.iter().map(|path| format!("{path}: field not declared in schema")).collect();
+    let said = if let [one] = lines.as_slice() { one.clone() } else { format!("errors:\n  {}", lines.join("\n  ")) };
+    let namespace = applied["metadata"]["namespace"].as_str().unwrap_or_default();
+    let (place, kind) = (format!("{namespace}/{}", key.name), key.kind);
+    let of = format!("{place}; {}, Kind={}", kind.api_version(), kind.kind);
+    let message = format!("failed to create typed patch object ({of}): {said}");
+    Err(Refusal { code: 500, reason: "", ..Refusal::bad_request(message) })
+}
+
+/// Of what a type read, what was said: its zeros and empty lists are nobody's words.
+fn said(read: &Value, words: &Value) -> Value {
+    match (read, words) {
+        (Value::Object(members), Value::Object(words)) => {
+            let kept = members.iter().filter_map(|(name, value)| Some((name.clone(), said(value, words.get(name)?))));
+            Value::Object(kept.collect())
+        }
+        (Value::Array(items), Value::Array(words)) if items.len() == words.len() => {
+            items.iter().zip(words).map(|(item, words)| said(item, words)).collect()
+        }
+        _ => read.clone(),
+    }
 }
 
 fn check_place(key: &Key, object: &Value) -> Result<(), Refusal> {
