@@ -37,7 +37,7 @@ pub fn of(store: &Store) -> End {
 }
 
 /// Members that tell when and how often, and not what.
-const MASKED: [&str; 4] = ["resourceVersion", "buildMilliseconds", DRIFT, "f:drift"];
+const MASKED: [&str; 3] = ["resourceVersion", "buildMilliseconds", DRIFT];
 /// The part that the memory of what users met plays, and its name in the status.
 const DRIFT: &str = "drift";
 

@@ -86,6 +86,8 @@ pub enum Verb {
     Assemble(AssembleArgs),
     /// Run tritonserver without a model, under explicit control, as the first process of its container.
     Supervise(SuperviseArgs),
+    /// Remove from the artifact store what nothing needs any more.
+    Sweep(SweepArgs),
 }
 
 /// How to reach a model's source.
@@ -125,6 +127,14 @@ pub struct CheckCheckpointArgs {
     /// Digest of its source.
     #[arg(long)]
     pub source_digest: Digest,
+    /// Where the artifact store is mounted.
+    #[arg(long, default_value = paths::STORE_DIR)]
+    pub store: PathBuf,
+}
+
+/// Options of `sweep`.
+#[derive(Args, Clone, Debug)]
+pub struct SweepArgs {
     /// Where the artifact store is mounted.
     #[arg(long, default_value = paths::STORE_DIR)]
     pub store: PathBuf,

@@ -67,11 +67,16 @@ impl Classify for FetchError {
 /// [`FetchError`]; what arrived intact stays for the next attempt.
 pub async fn run(task: &FetchTask, access: &Access, store: &Path) -> Result<FetchResult, FetchError> {
     let started = Instant::now();
-    let checkpoints = store.join("checkpoints");
+    let checkpoints = store.join(paths::CHECKPOINTS);
     let target = store.join(paths::checkpoint(&task.source_digest));
     let lock = lock::exclusive(&checkpoints.join(format!(".lock-{}", task.source_digest))).map_err(FetchError::Lock)?;
     let (files, transferred_bytes) = match committed(&target) {
-        Some(files) => (files, 0),
+        Some(files) => {
+            // A sweep whose lists do not know this fetch yet is to see that somebody needs the checkpoint.
+            let path = target.join(paths::CHECKPOINT_MARKER);
+            lock::found_again(&path).map_err(|source| FetchError::Commit { path, source })?;
+            (files, 0)
+        }
         None => {
             let partial = checkpoints.join(format!(".partial-{}", task.source_digest));
             let gathered = gather(task, access, &partial.join("files"))

@@ -197,9 +197,12 @@ fn publish(identity: &str, content: &Content, folders: &Folders) -> Result<Engin
     let manifest_digest: Digest = hash::bytes(&bytes);
     let engine = EngineRef { identity: identity.to_owned(), manifest_digest };
     let target = folders.store.join(paths::engine(&engine));
-    let family = folders.store.join("engines").join(identity);
+    let family = folders.store.join(paths::engine_artifacts(identity));
     let _lock = lock::exclusive(&family.join(".lock")).map_err(FinishError::Lock)?;
-    if target.join(paths::MANIFEST_FILE).exists() {
+    let manifest = target.join(paths::MANIFEST_FILE);
+    if manifest.exists() {
+        // A sweep whose lists do not know this build yet is to see that somebody needs the artifact.
+        lock::found_again(&manifest).map_err(commit_error(&manifest))?;
         return Ok(engine);
     }
     let partial = family.join(".partial");

@@ -23,6 +23,7 @@ pub mod repository;
 pub mod resolve;
 pub mod source;
 pub mod supervise;
+pub mod sweep;
 pub mod tensorrt_llm;
 pub mod transfer;
 pub mod tree;

@@ -1,9 +1,11 @@
-//! An exclusive lock on a folder of the store, held by an open file: it ends with the process, however that ends.
+//! An exclusive lock on a folder of the store, held by an open file: it ends with the process, however that ends. Who
+//! finds under it what was to be written marks that as found again.
 
 use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 /// Says why a lock was not taken.
@@ -43,6 +45,14 @@ pub fn exclusive(path: &Path) -> Result<File, LockError> {
         Err(TryLockError::WouldBlock) => Err(LockError::Held { path: path.to_owned() }),
         Err(TryLockError::Error(source)) => Err(LockError::Lock { path: path.to_owned(), source }),
     }
+}
+
+/// Marks a file as found again, under the lock of its folder. A sweep leaves alone what was found lately.
+///
+/// # Errors
+/// What the system says.
+pub fn found_again(marker: &Path) -> io::Result<()> {
+    File::options().append(true).open(marker)?.set_modified(SystemTime::now())
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use slipway_worker::{
     resolve,
     source::Access,
     supervise::{self, Ending, Server},
+    sweep,
     tensorrt_llm::{
         assemble::{self, Parts},
         tool::{self, Places},
@@ -198,6 +199,11 @@ async fn run(common: &Common, verb: Verb) -> Result<Done, Box<Message>> {
             let task = task!(common, Build)?;
             run_assemble(&task, args)?;
             Ok(Done::Silently)
+        }
+        Verb::Sweep(args) => {
+            let task = task!(common, Sweep)?;
+            let result = sweep::run(&task, &args.store);
+            result.map(|r| Done::With(Outcome::Sweep(r))).map_err(|e| failure::message(&e))
         }
         Verb::Supervise(args) => {
             supervise::run(&server(args)).await.map(Done::Supervised).map_err(|e| failure::message(&e))

@@ -129,7 +129,8 @@ pub fn run(order: &MaterializeTask) -> Result<MaterializeResult, MaterializeErro
     let trusted = is_verified(order, &manifest);
     if !trusted {
         prepare(&order.target)?;
-        transfer::copy(&manifest, &artifact, &order.target, order.threads).map_err(MaterializeError::Copy)?;
+        let copied = transfer::copy(&manifest, &artifact, &order.target, order.threads);
+        copied.map_err(|error| failed_copy(order, &artifact, error))?;
         mark_verified(order, &manifest)?;
     }
     configure(order, &artifact, &manifest)?;
@@ -139,6 +140,16 @@ pub fn run(order: &MaterializeTask) -> Result<MaterializeResult, MaterializeErro
         verified_bytes: if trusted { 0 } else { manifest.total_bytes() },
         millis: started.elapsed().as_millis() as u64,
     })
+}
+
+/// A file that is gone together with the manifest is no damage: the artifact was removed while it was read.
+fn failed_copy(order: &MaterializeTask, artifact: &Path, error: TransferError) -> MaterializeError {
+    match error {
+        TransferError::Missing { .. } if !artifact.join(paths::MANIFEST_FILE).exists() => {
+            MaterializeError::NotInStore { engine: order.engine.clone(), source: io::ErrorKind::NotFound.into() }
+        }
+        error => MaterializeError::Copy(error),
+    }
 }
 
 fn read_manifest(order: &MaterializeTask, artifact: &Path) -> Result<Manifest, MaterializeError> {

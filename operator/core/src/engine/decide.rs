@@ -103,6 +103,7 @@ fn build_step(world: &EngineWorld, prefix: &str) -> (Plan<EngineStatus>, Step<()
             | Outcome::Fetch(_)
             | Outcome::Quality(_)
             | Outcome::Materialize(_)
+            | Outcome::Sweep(_)
             | Outcome::Profile(_) => (plan, Err(Blocked::Stopped(foreign_result(world, name)))),
         },
     }

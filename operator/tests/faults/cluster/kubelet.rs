@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use slipway_crds::identity::content_hash;
-use slipway_worker_contract::{BuildResult, Digest, FetchResult, Message, Outcome, ResolveResult, Task};
+use slipway_worker_contract::{BuildResult, Digest, FetchResult, Message, Outcome, ResolveResult, SweepResult, Task};
 
 use super::{BROKEN, all};
 use crate::api::{
@@ -164,6 +164,11 @@ fn outcome(task: &Task, pod: &str) -> Outcome {
             durations_millis: BTreeMap::new(),
             versions: BTreeMap::new(),
             quality: None,
+        }),
+        Task::Sweep(task) => Outcome::Sweep(SweepResult {
+            removed: u32::try_from(task.remove.len()).unwrap(),
+            kept: u32::try_from(task.keep.len()).unwrap(),
+            ..SweepResult::default()
         }),
         Task::Quality(_) | Task::Profile(_) => unreachable!("no story measures"),
     }

@@ -13,6 +13,7 @@ pub mod paths;
 mod profile;
 mod quality;
 mod row;
+mod sweep;
 mod task;
 mod tensorrt_llm;
 
@@ -35,6 +36,7 @@ pub use crate::{
         Gpu, Latency, MAX_NOT_MEASURED, MAX_NOT_MEASURED_REASON_BYTES, MAX_ROW_BYTES, ModelAnalyzerRow, NotMeasured,
         Phase, ProfileEnd, Progress, Row, RowTooLarge, WhyNotMeasured,
     },
+    sweep::{SweepResult, SweepTask},
     task::{
         BuildTask, BuilderReport, CustomBuild, EngineRef, FetchTask, QualityTask, ResolveTask, ShapeNeed, Task,
         TaskError,

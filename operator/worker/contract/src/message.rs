@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, FailureClass, NotMeasured, ProfileEnd, QualityResult, Row};
+use crate::{Digest, FailureClass, NotMeasured, ProfileEnd, QualityResult, Row, SweepResult};
 
 /// The only message format so far.
 pub const MESSAGE_FORMAT_VERSION: u32 = 1;
@@ -47,6 +47,8 @@ pub enum Outcome {
     Materialize(MaterializeResult),
     /// Of `profile`.
     Profile(ProfileResult),
+    /// Of `sweep`.
+    Sweep(SweepResult),
 }
 
 /// What a model URI stood for.
@@ -299,7 +301,8 @@ impl Message {
                 | Outcome::Fetch(_)
                 | Outcome::Build(_)
                 | Outcome::Quality(_)
-                | Outcome::Materialize(_) => false,
+                | Outcome::Materialize(_)
+                | Outcome::Sweep(_) => false,
             },
         }
     }

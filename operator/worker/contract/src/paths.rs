@@ -68,27 +68,46 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// The marker's file name in a committed checkpoint, beside `files/`; the same format as a manifest.
 pub const CHECKPOINT_MARKER: &str = "checkpoint.json";
 
+/// Engines in the store, a folder an identity.
+pub const ENGINES: &str = "engines";
+/// Checkpoints in the store, a folder a source.
+pub const CHECKPOINTS: &str = "checkpoints";
+/// Scores in the store, as engines are.
+pub const SCORES: &str = "quality";
+/// Records in the store, a folder a campaign.
+pub const RECORDS: &str = "profiles";
+
+/// Returns the folder with every artifact of an Engine.
+pub fn engine_artifacts(identity: &str) -> String {
+    format!("{ENGINES}/{identity}")
+}
+
+/// Returns the folder with all records of a campaign.
+pub fn campaign_records(campaign: &str) -> String {
+    format!("{RECORDS}/{campaign}")
+}
+
 /// Returns the folder of a checkpoint in the store.
 pub fn checkpoint(source_digest: &Digest) -> String {
-    format!("checkpoints/{source_digest}")
+    format!("{CHECKPOINTS}/{source_digest}")
 }
 
 /// Returns the folder with a checkpoint's files: the `subPath` of a builder's [`CHECKPOINT_DIR`].
 pub fn checkpoint_files(source_digest: &Digest) -> String {
-    format!("checkpoints/{source_digest}/files")
+    format!("{CHECKPOINTS}/{source_digest}/files")
 }
 
 /// Returns the folder of an engine artifact in the store.
 pub fn engine(engine: &EngineRef) -> String {
-    format!("engines/{}/{}", engine.identity, engine.manifest_digest)
+    format!("{ENGINES}/{}/{}", engine.identity, engine.manifest_digest)
 }
 
 /// Returns the file with an artifact's score per sample under one data set.
 pub fn scores(engine: &EngineRef, dataset_digest: &Digest) -> String {
-    format!("quality/{}/{}/{dataset_digest}.json", engine.identity, engine.manifest_digest)
+    format!("{SCORES}/{}/{}/{dataset_digest}.json", engine.identity, engine.manifest_digest)
 }
 
 /// Returns the folder of a campaign's raw records for one engine.
 pub fn records(campaign: &str, engine: &EngineRef) -> String {
-    format!("profiles/{campaign}/{}", engine.manifest_digest)
+    format!("{RECORDS}/{campaign}/{}", engine.manifest_digest)
 }

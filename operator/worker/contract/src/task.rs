@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, NoBuild, ProfileTask, QualityMetric, TensorRtLlmBuild};
+use crate::{Digest, NoBuild, ProfileTask, QualityMetric, SweepTask, TensorRtLlmBuild};
 
 /// Orders one Job; the verb of the worker's command line says which kind it expects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub enum Task {
     Quality(QualityTask),
     /// For `slipway-worker profile`.
     Profile(Box<ProfileTask>),
+    /// For `slipway-worker sweep`.
+    Sweep(SweepTask),
 }
 
 /// Asks what a model URI stands for now.
@@ -145,6 +147,7 @@ impl Task {
             Self::Build(_) => "Build",
             Self::Quality(_) => "Quality",
             Self::Profile(_) => "Profile",
+            Self::Sweep(_) => "Sweep",
         }
     }
 

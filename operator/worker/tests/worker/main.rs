@@ -11,4 +11,5 @@ mod no_build;
 mod processes;
 mod server;
 mod sources;
+mod sweep;
 mod tensorrt_llm;

@@ -169,6 +169,7 @@ fn measure(world: &World, resolved: &Resolved, case: &Case<'_>) -> Planned<Measu
             | Outcome::Fetch(_)
             | Outcome::Build(_)
             | Outcome::Materialize(_)
+            | Outcome::Sweep(_)
             | Outcome::Profile(_) => Measurement::Failed(foreign_result(&step, world)),
         },
     })

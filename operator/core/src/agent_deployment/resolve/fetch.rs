@@ -125,6 +125,7 @@ fn by_own_job(world: &World, model: &ResolvedModel, wanted: &Wanted<'_>, input_h
                 | Outcome::Build(_)
                 | Outcome::Quality(_)
                 | Outcome::Materialize(_)
+                | Outcome::Sweep(_)
                 | Outcome::Profile(_) => Err(Halt::stopped(foreign_result(&step, world))),
             },
         }

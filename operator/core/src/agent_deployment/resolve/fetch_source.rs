@@ -117,6 +117,7 @@ impl Wanted<'_> {
             | Outcome::Build(_)
             | Outcome::Quality(_)
             | Outcome::Materialize(_)
+            | Outcome::Sweep(_)
             | Outcome::Profile(_) => None,
         }
     }

@@ -125,6 +125,7 @@ pub(super) fn decide(world: &World) -> Planning<Resolved> {
                 | Outcome::Build(_)
                 | Outcome::Quality(_)
                 | Outcome::Materialize(_)
+                | Outcome::Sweep(_)
                 | Outcome::Profile(_) => Err(Halt::stopped(foreign_result(&step, world))),
             },
         }

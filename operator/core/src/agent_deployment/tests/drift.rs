@@ -374,6 +374,26 @@ fn a_lost_memory_begins_again_and_says_so() {
 }
 
 #[test]
+fn a_first_memory_that_could_not_be_written_was_not_lost() {
+    let mut life = Life::of(serving());
+    life.count(USUAL);
+    for _ in 0..3 {
+        life.look();
+        let plan = life.cluster.plan();
+        assert!(plan.children.iter().any(|child| name_of(child) == MEMORY));
+        life.cluster.step();
+        // The status was written, the memory was not.
+        life.cluster.world.memory = MemoryView::Absent;
+        assert_eq!(life.cluster.world.status.drift, None);
+    }
+    life.settle();
+    let drift = life.drift();
+    assert_eq!((drift.verdict, drift.restarted, drift.restarted_by), (DriftVerdict::Collecting, None, None));
+    let images = drift.unknown.iter().filter(|name| name.starts_with("image.")).count();
+    assert_eq!((images, life.told("DriftBaselineRestarted")), (0, 0));
+}
+
+#[test]
 fn a_memory_that_cannot_be_read_begins_again_with_the_next_traffic() {
     let mut life = Life::of(serving()).hours(30, USUAL);
     let problem = "it has version 2, this operator reads version 1".to_owned();

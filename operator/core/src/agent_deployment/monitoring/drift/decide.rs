@@ -1,7 +1,8 @@
 //! Beside the five steps: whether the serving revision or its workload has changed since the first day. Pure.
 //!
 //! Drift is tested block by block while all traffic goes to one revision ([`drift`]). This planner reads the memory, or
-//! gives it up and reports that; [`repetitions`] decides what follows from drift.
+//! gives it up and reports that; [`repetitions`] decides what follows from drift. A first memory is written before the
+//! status shows it: if it is missing later, it was there.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,7 +21,7 @@ use crate::{
         profiling::repetitions,
         world::World,
     },
-    plan::{Child, Note},
+    plan::{Child, Note, SOON},
 };
 
 /// Counts what is new, and says what it shows. The rollout is that of the status that is being written.
@@ -87,16 +88,21 @@ fn follow(world: &World, (stable, known): (&str, Option<DriftStatus>)) -> Planne
         end_seconds: drift::block_end(world.now),
     };
     let because = given_up.map(|(because, _)| because);
-    match drift::advance(memory, &look) {
-        Some(advanced) => {
+    match (drift::advance(memory, &look), known) {
+        (Some(advanced), known) => {
             let object = config_map::config_map(world, &advanced.memory);
-            let memory = Parts::of_children([Child::ConfigMap(Box::new(object))]);
-            memory.with(Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref())))
+            let parts = Parts::of_children([Child::ConfigMap(Box::new(object))]);
+            if memory.is_none() && known.is_none() && because.is_none() {
+                // The status shows a first memory once it is there, so that one that is missing later was lost.
+                return parts.and(Parts::look_within(SOON)).with(None);
+            }
+            parts.with(Some(drift::follow(world, known.as_ref(), &advanced, because.as_ref())))
         }
-        None => Parts::default().with(match (known, because) {
-            (Some(known), Some(because)) => Some(drift::begun_again(world, known, &because)),
-            (known, _) => known,
-        }),
+        (None, Some(known)) => Parts::default().with(Some(match because {
+            Some(because) => drift::begun_again(world, known, &because),
+            None => known,
+        })),
+        (None, None) => Parts::default().with(memory.map(|memory| drift::shown(world, memory))),
     }
 }
 

@@ -20,7 +20,7 @@ use slipway_vocabulary::evidence::Evidence;
 pub use advance::{Advanced, Look, MAX_PODS, advance, block_end};
 pub use memory::{MAX_BYTES, Memory, MemoryError};
 pub use restart::Restart;
-pub use verdict::{begun_again, conditions, follow};
+pub use verdict::{begun_again, conditions, follow, shown};
 
 /// Fewest finished units of a baseline: with fewer, percentiles differ from each other by more than the margins.
 pub const MIN_UNITS: u64 = 1_000;

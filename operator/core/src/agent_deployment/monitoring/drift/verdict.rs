@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::drift::{
+    Identity,
     baseline::BASELINE_SECONDS,
     live::{Drift, Family, LiveTest, Signal},
 };
@@ -51,12 +52,18 @@ pub fn follow(
         restarted: restarted.map(|because| cut(&because.to_string())).or_else(|| kept?.restarted.clone()),
         restarted_by: restarted.map(|because| cut(&because.code())).or_else(|| kept?.restarted_by.clone()),
         left_out: left_out.as_ref().map(|difference| cut(&format!("in other pods {difference}"))),
-        unknown: unknown(&world.live),
+        unknown: unknown(&world.live, &memory.baseline.identity),
         risk: test.as_ref().and_then(|test| risk(world, test, found.verdict, same)),
         proposal: None,
         paused: false,
         resumed_at: known.and_then(|known| known.resumed_at.clone()),
     }
+}
+
+/// The status of a memory that it does not show yet, with nothing new since.
+pub fn shown(world: &World, memory: &Memory) -> DriftStatus {
+    let advanced = Advanced { memory: memory.clone(), test: memory.test(), begun_again: None, left_out: None };
+    follow(world, None, &advanced, None)
 }
 
 /// The status once the baseline is to begin again and no traffic has come since.
@@ -195,9 +202,12 @@ fn verdict(test: &LiveTest, memory: &Memory, before: Option<DriftVerdict>) -> Dr
     }
 }
 
-/// What is not known of the pods, by the names of identities.
-fn unknown(pods: &[LivePod]) -> Vec<String> {
-    let is_missing = |container: &str| pods.iter().any(|pod| !pod.images.contains_key(container));
+/// What is not known of the pods, by the names of identities. Where no pod was asked, the baseline says what is known.
+fn unknown(pods: &[LivePod], baseline: &Identity) -> Vec<String> {
+    let is_missing = |container: &str| match pods {
+        [] => !baseline.contains_key(&format!("image.{container}")),
+        pods => pods.iter().any(|pod| !pod.images.contains_key(container)),
+    };
     let missing = CONTAINERS.into_iter().filter(|container| is_missing(container));
     let images = missing.map(|container| format!("image.{container}"));
     NEVER_REPORTED.iter().map(|name| (*name).to_owned()).chain(images).collect()
