@@ -9,10 +9,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_worker_contract::{Campaign, OptimizeFor as Looked};
 
-use super::{
-    super::*,
-    cluster::{Cluster, cluster},
-};
+use super::cluster::{Cluster, cluster};
 use crate::{profile::build::rate, settings::Prices};
 
 /// An operator that knows what the campaign's GPU costs.
