@@ -134,6 +134,11 @@ impl PositiveDecimal {
         text.parse().ok().filter(|_| whole < 1_000_000_000)
     }
 
+    /// Gives the number in millionths: `1.5` is 1,500,000.
+    pub fn millionths(&self) -> i64 {
+        i64::try_from(self.ten_thousandths.saturating_mul(100)).unwrap_or(i64::MAX)
+    }
+
     /// Gives the number as a floating-point value.
     pub fn value(&self) -> f64 {
         self.ten_thousandths as f64 / 1e4

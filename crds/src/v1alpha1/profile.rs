@@ -12,12 +12,12 @@ pub use self::definitions::DEFINITIONS;
 
 use super::{
     agent_deployment::{
-        Agent, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
+        Agent, CostObjective, EngineEntry, ErrorRateObjective, JobAttempt, LatencyMetric, NoBuildBackend, OptimizeFor,
         ProfilingBudget, ProfilingDriver, ServedBy, ThroughputObjective, WrittenObjective,
     },
     shared::{self, ConfigMapKeyReference, ContainerResources, ServingConfiguration, Toleration},
 };
-use crate::values::Percentile;
+use crate::values::{Percentile, PositiveDecimal};
 
 /// Frozen inputs of a campaign. The object's name ends in their hash, so a spec never changes: other inputs are
 /// another Profile.
@@ -85,6 +85,13 @@ pub struct ProfileInputs {
     /// Minimum throughput over all replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<ThroughputObjective>,
+    /// Maximum cost of 1,000 runs or requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostObjective>,
+    /// Price by which costs are compared, as it was when the campaign began. Absent if the choice does not depend on
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<HourlyPrice>,
     /// Number of replicas that share the throughput.
     pub replicas: i32,
     /// How to rank the configurations that meet the objectives.
@@ -168,6 +175,21 @@ pub struct FrozenData {
     pub digest: String,
 }
 
+/// Price of what a pod holds, as the operator's configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HourlyPrice {
+    /// GPU model, by the label `nvidia.com/gpu.product`. Absent for pods without a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub gpu_product: Option<String>,
+    /// Whether it is the price of spot nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spot: bool,
+    /// US dollars an hour for one GPU, or for a pod without a GPU: `2.5`.
+    pub per_hour: PositiveDecimal,
+}
+
 /// Where the pods of a campaign run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -230,6 +252,9 @@ pub struct ProfileStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), extend("x-kubernetes-list-type" = "atomic"))]
     pub front: Vec<i32>,
+    /// Price by which the costs of the measurements were calculated. Absent if the operator's configuration had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<HourlyPrice>,
     /// Configuration that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ProfileChoice>,
@@ -302,6 +327,12 @@ pub struct Measurement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub latencies: Vec<MeasuredLatency>,
+    /// Number of tokens that the model wrote in the runs that succeeded. Absent where the driver does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<i64>,
+    /// What serving at this throughput costs, by `price`. Absent without a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<MeasuredCost>,
     /// GPU time used, in milliseconds.
     pub gpu_milliseconds: i64,
     /// SHA-256 of the raw records in the artifact store.
@@ -338,6 +369,17 @@ pub struct MeasuredLatency {
     /// Upper 95 % bound. Absent with too few requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<i64>,
+}
+
+/// What serving at a measured throughput costs, in millionths of a US dollar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredCost {
+    /// For 1,000 requests or runs.
+    pub microdollars_per_thousand: i64,
+    /// For a million output tokens. Absent where the driver does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microdollars_per_million_tokens: Option<i64>,
 }
 
 /// An engine whose measurements have ended.

@@ -7,8 +7,7 @@
 //!
 //! Memory is what the driver reports, as `nvidia-smi` and the label `nvidia.com/gpu.memory` have it. Products with
 //! GDDR6 keep a sixteenth of it for error correction: of the 24 GB of an L4, 23,034 MiB are left. Bandwidth and
-//! throughput are those of the vendors' data sheets; prices are typical of one GPU on demand at the big clouds, and are
-//! never charged.
+//! throughput are those of the vendors' data sheets.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -27,72 +26,70 @@ pub struct Gpu {
     pub bandwidth: f64,
     /// Dense throughput in FP16 or BF16, in TFLOPS.
     pub tflops: f64,
-    /// Typical price in US dollars an hour.
-    pub price: f64,
 }
 
 const fn nvidia(
     name: &'static str,
     labels: &'static [&'static str],
     (memory_mib, sm): (u32, u32),
-    (bandwidth, tflops, price): (f64, f64, f64),
+    (bandwidth, tflops): (f64, f64),
 ) -> Gpu {
-    Gpu { name, labels, memory_mib, sm: Some(sm), bandwidth, tflops, price }
+    Gpu { name, labels, memory_mib, sm: Some(sm), bandwidth, tflops }
 }
 
-const fn amd(name: &'static str, memory_mib: u32, (bandwidth, tflops, price): (f64, f64, f64)) -> Gpu {
-    Gpu { name, labels: &[], memory_mib, sm: None, bandwidth, tflops, price }
+const fn amd(name: &'static str, memory_mib: u32, (bandwidth, tflops): (f64, f64)) -> Gpu {
+    Gpu { name, labels: &[], memory_mib, sm: None, bandwidth, tflops }
 }
 
 /// A short name alone means the first of its rows.
 const PRODUCTS: [Gpu; 47] = [
-    nvidia("gb300", &["GB300"], (284_208, 103), (8000.0, 2500.0, 16.0)),
-    nvidia("b300", &["B300-SXM6-AC"], (275_040, 103), (8000.0, 2250.0, 15.0)),
-    nvidia("gb200", &["GB200"], (189_471, 100), (8000.0, 2500.0, 14.0)),
-    nvidia("b200", &["B200"], (183_359, 100), (8000.0, 2250.0, 13.0)),
-    nvidia("gb10", &["GB10"], (122_572, 121), (273.0, 125.0, 0.8)),
-    nvidia("rtxpro6000", RTX_PRO_6000, (97_887, 120), (1597.0, 480.0, 2.5)),
-    nvidia("rtx5090", &["GeForce-RTX-5090"], (32_607, 120), (1792.0, 209.5, 0.9)),
-    nvidia("gh200", &["GH200-480GB", "GH200-120GB"], (97_871, 90), (4000.0, 989.0, 9.0)),
-    nvidia("gh200-144g", &["GH200-144G-HBM3e"], (146_831, 90), (4900.0, 989.0, 9.5)),
-    nvidia("h200", &["H200"], (143_771, 90), (4800.0, 989.0, 11.0)),
-    nvidia("h200-nvl", &["H200-NVL"], (143_771, 90), (4800.0, 835.0, 10.0)),
-    nvidia("h100", &["H100-80GB-HBM3"], (81_559, 90), (3350.0, 989.0, 12.0)),
-    nvidia("h100-pcie", &["H100-PCIe"], (81_559, 90), (2039.0, 756.0, 8.0)),
-    nvidia("h100-nvl", &["H100-NVL"], (95_830, 90), (3938.0, 835.0, 9.0)),
-    nvidia("h800", &["H800"], (81_559, 90), (3350.0, 989.0, 12.0)),
-    nvidia("h800-pcie", &["H800-PCIe"], (81_559, 90), (2039.0, 756.0, 8.0)),
-    nvidia("h800-nvl", &["H800-NVL"], (95_830, 90), (3938.0, 835.0, 9.0)),
-    nvidia("h20", &["H20", "H20-NVL16"], (97_871, 90), (4000.0, 148.0, 4.0)),
-    nvidia("h20-3e", &["H20-3e"], (143_771, 90), (4800.0, 148.0, 4.5)),
-    nvidia("l40s", &["L40S"], (46_068, 89), (864.0, 362.0, 2.0)),
-    nvidia("l40", &["L40"], (46_068, 89), (864.0, 181.0, 1.8)),
-    nvidia("l20", &["L20"], (46_068, 89), (864.0, 119.5, 1.5)),
-    nvidia("l4", &["L4"], (23_034, 89), (300.0, 121.0, 0.8)),
-    nvidia("rtx6000ada", &["RTX-6000-Ada-Generation"], (49_140, 89), (960.0, 182.0, 1.5)),
-    nvidia("rtx4090", &["GeForce-RTX-4090"], (24_564, 89), (1008.0, 165.0, 0.7)),
-    nvidia("a100", &["A100-80GB-PCIe"], (81_920, 80), (1935.0, 312.0, 4.0)),
-    nvidia("a100-sxm", &["A100-SXM4-80GB"], (81_920, 80), (2039.0, 312.0, 4.0)),
-    nvidia("a100-64g", &["A100-SXM-64GB"], (65_536, 80), (1635.0, 312.0, 3.5)),
-    nvidia("a100-40g", &["A100-SXM4-40GB", "A100-PCIE-40GB"], (40_960, 80), (1555.0, 312.0, 3.0)),
-    nvidia("a800", &["A800-80GB-PCIe", "A800-80GB-PCIe-LC"], (81_920, 80), (1935.0, 312.0, 4.0)),
-    nvidia("a800-sxm", &["A800-SXM4-80GB"], (81_920, 80), (2039.0, 312.0, 4.0)),
-    nvidia("a800-40g", &["A800-SXM4-40GB", "A800-40GB-Active"], (40_960, 80), (1555.0, 312.0, 3.0)),
-    nvidia("a30", &["A30"], (24_576, 80), (933.0, 165.0, 1.5)),
-    nvidia("a40", &["A40"], (46_068, 86), (696.0, 150.0, 1.3)),
-    nvidia("a10g", &["A10G"], (23_028, 86), (600.0, 70.0, 1.6)),
-    nvidia("a10", &["A10"], (23_028, 86), (600.0, 125.0, 1.6)),
-    nvidia("rtxa6000", &["RTX-A6000"], (49_140, 86), (768.0, 155.0, 1.0)),
-    nvidia("rtx3090", &["GeForce-RTX-3090"], (24_576, 86), (936.0, 71.0, 0.5)),
-    nvidia("t4", &["Tesla-T4", "T4"], (15_360, 75), (320.0, 65.0, 1.0)),
-    nvidia("v100", V100_16, (16_384, 70), (900.0, 125.0, 3.0)),
-    nvidia("v100-32g", V100_32, (32_768, 70), (900.0, 125.0, 3.0)),
-    nvidia("v100s", &["Tesla-V100S-PCIE-32GB", "V100S-PCIE-32GB"], (32_768, 70), (1134.0, 130.0, 3.0)),
-    amd("mi355x", 294_912, (8000.0, 2300.0, 12.0)),
-    amd("mi325x", 262_144, (6000.0, 1307.0, 9.0)),
-    amd("mi300x", 196_608, (5300.0, 1307.0, 8.0)),
-    amd("mi250x", 65_536, (3277.0, 383.0, 4.0)),
-    amd("mi250", 65_536, (3277.0, 362.0, 4.0)),
+    nvidia("gb300", &["GB300"], (284_208, 103), (8000.0, 2500.0)),
+    nvidia("b300", &["B300-SXM6-AC"], (275_040, 103), (8000.0, 2250.0)),
+    nvidia("gb200", &["GB200"], (189_471, 100), (8000.0, 2500.0)),
+    nvidia("b200", &["B200"], (183_359, 100), (8000.0, 2250.0)),
+    nvidia("gb10", &["GB10"], (122_572, 121), (273.0, 125.0)),
+    nvidia("rtxpro6000", RTX_PRO_6000, (97_887, 120), (1597.0, 480.0)),
+    nvidia("rtx5090", &["GeForce-RTX-5090"], (32_607, 120), (1792.0, 209.5)),
+    nvidia("gh200", &["GH200-480GB", "GH200-120GB"], (97_871, 90), (4000.0, 989.0)),
+    nvidia("gh200-144g", &["GH200-144G-HBM3e"], (146_831, 90), (4900.0, 989.0)),
+    nvidia("h200", &["H200"], (143_771, 90), (4800.0, 989.0)),
+    nvidia("h200-nvl", &["H200-NVL"], (143_771, 90), (4800.0, 835.0)),
+    nvidia("h100", &["H100-80GB-HBM3"], (81_559, 90), (3350.0, 989.0)),
+    nvidia("h100-pcie", &["H100-PCIe"], (81_559, 90), (2039.0, 756.0)),
+    nvidia("h100-nvl", &["H100-NVL"], (95_830, 90), (3938.0, 835.0)),
+    nvidia("h800", &["H800"], (81_559, 90), (3350.0, 989.0)),
+    nvidia("h800-pcie", &["H800-PCIe"], (81_559, 90), (2039.0, 756.0)),
+    nvidia("h800-nvl", &["H800-NVL"], (95_830, 90), (3938.0, 835.0)),
+    nvidia("h20", &["H20", "H20-NVL16"], (97_871, 90), (4000.0, 148.0)),
+    nvidia("h20-3e", &["H20-3e"], (143_771, 90), (4800.0, 148.0)),
+    nvidia("l40s", &["L40S"], (46_068, 89), (864.0, 362.0)),
+    nvidia("l40", &["L40"], (46_068, 89), (864.0, 181.0)),
+    nvidia("l20", &["L20"], (46_068, 89), (864.0, 119.5)),
+    nvidia("l4", &["L4"], (23_034, 89), (300.0, 121.0)),
+    nvidia("rtx6000ada", &["RTX-6000-Ada-Generation"], (49_140, 89), (960.0, 182.0)),
+    nvidia("rtx4090", &["GeForce-RTX-4090"], (24_564, 89), (1008.0, 165.0)),
+    nvidia("a100", &["A100-80GB-PCIe"], (81_920, 80), (1935.0, 312.0)),
+    nvidia("a100-sxm", &["A100-SXM4-80GB"], (81_920, 80), (2039.0, 312.0)),
+    nvidia("a100-64g", &["A100-SXM-64GB"], (65_536, 80), (1635.0, 312.0)),
+    nvidia("a100-40g", &["A100-SXM4-40GB", "A100-PCIE-40GB"], (40_960, 80), (1555.0, 312.0)),
+    nvidia("a800", &["A800-80GB-PCIe", "A800-80GB-PCIe-LC"], (81_920, 80), (1935.0, 312.0)),
+    nvidia("a800-sxm", &["A800-SXM4-80GB"], (81_920, 80), (2039.0, 312.0)),
+    nvidia("a800-40g", &["A800-SXM4-40GB", "A800-40GB-Active"], (40_960, 80), (1555.0, 312.0)),
+    nvidia("a30", &["A30"], (24_576, 80), (933.0, 165.0)),
+    nvidia("a40", &["A40"], (46_068, 86), (696.0, 150.0)),
+    nvidia("a10g", &["A10G"], (23_028, 86), (600.0, 70.0)),
+    nvidia("a10", &["A10"], (23_028, 86), (600.0, 125.0)),
+    nvidia("rtxa6000", &["RTX-A6000"], (49_140, 86), (768.0, 155.0)),
+    nvidia("rtx3090", &["GeForce-RTX-3090"], (24_576, 86), (936.0, 71.0)),
+    nvidia("t4", &["Tesla-T4", "T4"], (15_360, 75), (320.0, 65.0)),
+    nvidia("v100", V100_16, (16_384, 70), (900.0, 125.0)),
+    nvidia("v100-32g", V100_32, (32_768, 70), (900.0, 125.0)),
+    nvidia("v100s", &["Tesla-V100S-PCIE-32GB", "V100S-PCIE-32GB"], (32_768, 70), (1134.0, 130.0)),
+    amd("mi355x", 294_912, (8000.0, 2300.0)),
+    amd("mi325x", 262_144, (6000.0, 1307.0)),
+    amd("mi300x", 196_608, (5300.0, 1307.0)),
+    amd("mi250x", 65_536, (3277.0, 383.0)),
+    amd("mi250", 65_536, (3277.0, 362.0)),
 ];
 
 const RTX_PRO_6000: &[&str] = &[

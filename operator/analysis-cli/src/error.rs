@@ -3,6 +3,7 @@
 use std::io;
 
 use slipway_evaluation::InputError;
+use slipway_selection::what_if::Unanswerable;
 use thiserror::Error;
 
 use crate::trace::TraceError;
@@ -22,6 +23,15 @@ pub enum CliError {
         problem: String,
         /// What to do about it.
         remedy: String,
+    },
+    /// A question has no answer.
+    #[error("Profile {profile} cannot answer")]
+    Unanswerable {
+        /// Name of the Profile.
+        profile: String,
+        /// What it or the question lacks.
+        #[source]
+        source: Unanswerable,
     },
     /// A trace could not be analysed.
     #[error(transparent)]

@@ -9,6 +9,7 @@ mod power;
 mod regress;
 mod replay;
 mod trace;
+mod what_if;
 
 use std::io::{BufWriter, Write, stderr, stdout};
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Verb {
     Pareto(pareto::ParetoArgs),
     /// Diagnose a GPU trace: what the GPU did, why it was idle, and which manifest field would change that.
     Trace(trace::TraceArgs),
+    /// Say what other objectives, prices or traffic would choose of a Profile's rows, without a measurement.
+    WhatIf(what_if::WhatIfArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,5 +73,6 @@ fn run(verb: &Verb, out: &mut dyn Write) -> Result<(), CliError> {
         Verb::Replay(args) => replay::run(args, out),
         Verb::Pareto(args) => pareto::run(args, out),
         Verb::Trace(args) => trace::run(args, out),
+        Verb::WhatIf(args) => what_if::run(args, out),
     }
 }

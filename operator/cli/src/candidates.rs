@@ -6,7 +6,7 @@ use slipway_crds::v1alpha1::{
 };
 
 use crate::{
-    study::{Study, bounded, rate, time, verdict},
+    study::{Costs, Study, bounded, rate, time, verdict},
     table::{counted, indented, table},
 };
 
@@ -36,18 +36,22 @@ pub fn candidates(profile: &Profile) -> String {
 fn explored(study: &Study<'_>) -> String {
     let latency = study.judged().map_or("LATENCY".to_owned(), |o| format!("{} {}", o.metric.as_str(), o.percentile));
     let throughput = format!("{}/S", study.unit(MeasurementPurpose::Explore).to_uppercase());
-    let header = ["#", "ENGINE", "CONFIGURATION", "IN FLIGHT", &throughput, &latency, "OBJECTIVES", "REMARK"];
+    let mut header = vec!["#", "ENGINE", "CONFIGURATION", "IN FLIGHT", &throughput, &latency];
+    let costs = Costs::of(study);
+    header.extend(costs.titles());
+    header.extend(["OBJECTIVES", "REMARK"]);
     let rows = study.rows().filter(|(_, row)| row.purpose == MeasurementPurpose::Explore).map(|(position, row)| {
-        vec![
+        let mut cells = vec![
             (position + 1).to_string(),
             study.engine(&row.engine).to_owned(),
             row.configuration.clone(),
             row.level.to_string(),
             rate(row.per_kilosecond),
             study.latency(row).map_or("-".to_owned(), |latency| time(latency.microseconds)),
-            verdict(row.verdict).to_owned(),
-            study.remark(position, row),
-        ]
+        ];
+        cells.extend(costs.cells(row, "-"));
+        cells.extend([verdict(row.verdict).to_owned(), study.remark(position, row)]);
+        cells
     });
     table(&header, &rows.collect::<Vec<_>>())
 }

@@ -4,8 +4,9 @@ use kube::ResourceExt;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, Profile,
     agent_deployment::{EngineChoice, MeasuredQuality, OptimizeFor, RejectedPlan, WrittenObjective},
-    profile::{Measurement, MeasurementPurpose, MeasurementVerdict},
+    profile::{MeasuredCost, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
+use slipway_selection::cost::dollars;
 use thiserror::Error;
 
 use crate::{
@@ -184,6 +185,7 @@ fn less(study: &Study<'_>, row: &Measurement) -> String {
     let wanted = match study.inputs().optimize_for {
         OptimizeFor::Throughput => "throughput",
         OptimizeFor::Latency => "latency",
+        OptimizeFor::Cost => "cost",
     };
     format!("it meets the objectives, and {wanted} decides: {}", compared(study, best, row))
 }
@@ -200,6 +202,10 @@ fn compared(study: &Study<'_>, better: &Measurement, row: &Measurement) -> Strin
             time(of_better.microseconds),
             time(own.microseconds)
         ));
+    }
+    if let (Some(of_better), Some(own)) = (better.cost, row.cost) {
+        let shown = |cost: MeasuredCost| dollars(cost.microdollars_per_thousand);
+        text.push_str(&format!(", {} against {} for 1,000 {unit}", shown(of_better), shown(own)));
     }
     text
 }

@@ -5,6 +5,7 @@ use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, Profile,
     agent_deployment::{DriftStatus, EngineChoice, LatencyMetric, MeasuredQuality, ObjectiveStatus, WrittenObjective},
 };
+use slipway_selection::cost::dollars;
 
 use crate::{
     candidates::candidates,
@@ -103,7 +104,14 @@ pub fn quality(quality: &MeasuredQuality) -> String {
 fn selected(status: &AgentDeploymentStatus) -> String {
     status.selected.as_ref().map_or(String::new(), |selected| {
         let most = counted(u64::try_from(selected.max_in_flight).unwrap_or(0), "run");
-        format!("Selected: {}, at most {most} in flight on a replica\n  {}\n", selected.display_name, selected.why)
+        let cost = selected.cost.as_ref().map_or(String::new(), |cost| {
+            let hour = dollars(cost.microdollars_per_replica_hour);
+            format!("  predicted to cost {}; a replica costs {hour} an hour\n", cost.text)
+        });
+        format!(
+            "Selected: {}, at most {most} in flight on a replica\n  {}\n{cost}",
+            selected.display_name, selected.why
+        )
     })
 }
 

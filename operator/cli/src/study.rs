@@ -5,6 +5,7 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{ProfilingDriver, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
+use slipway_selection::cost::dollars;
 
 use crate::table::duration;
 
@@ -162,6 +163,39 @@ impl<'a> Study<'a> {
         };
         let origin = row.measured_in.as_ref().map(|profile| format!("measured in {profile}"));
         [Some(remark).filter(|remark| !remark.is_empty()), origin].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Columns of what measurements cost, where any has a cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    of_thousand: bool,
+    of_tokens: bool,
+}
+
+impl Costs {
+    /// The columns that a campaign has something to show in.
+    pub fn of(study: &Study<'_>) -> Self {
+        let costs = || study.status.measurements.iter().filter_map(|row| row.cost);
+        let of_tokens = costs().any(|cost| cost.microdollars_per_million_tokens.is_some());
+        Self { of_thousand: costs().next().is_some(), of_tokens }
+    }
+
+    /// Their titles.
+    pub fn titles<'t>(self) -> Vec<&'t str> {
+        self.shown(["$/1,000", "$/M TOKENS"]).collect()
+    }
+
+    /// The cells of a row, with what stands where it has no such cost.
+    pub fn cells(self, row: &Measurement, none: &str) -> impl Iterator<Item = String> + use<> {
+        let of_thousand = row.cost.map(|cost| cost.microdollars_per_thousand);
+        let of_tokens = row.cost.and_then(|cost| cost.microdollars_per_million_tokens);
+        self.shown([of_thousand, of_tokens].map(|cost| cost.map_or_else(|| none.to_owned(), dollars)))
+    }
+
+    fn shown<T>(self, [of_thousand, of_tokens]: [T; 2]) -> impl Iterator<Item = T> {
+        let columns = [(self.of_thousand, of_thousand), (self.of_tokens, of_tokens)];
+        columns.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, column)| column)
     }
 }
 

@@ -29,7 +29,10 @@ pub fn agent_deployment(status: &mut AgentDeploymentStatus) {
     status.conditions.iter_mut().for_each(|condition| replace(&mut condition.message));
     status.undelivered.iter_mut().for_each(|known| replace(&mut known.message));
     status.engines.iter_mut().for_each(|engine| replace(&mut engine.state));
-    status.selected.iter_mut().for_each(|selected| replace(&mut selected.why));
+    for selected in &mut status.selected {
+        replace(&mut selected.why);
+        selected.cost.iter_mut().for_each(|cost| replace(&mut cost.text));
+    }
     if let Some(rollout) = &mut status.rollout {
         let optional = [&mut rollout.message, &mut rollout.expected_verdict];
         optional.into_iter().flatten().for_each(replace);

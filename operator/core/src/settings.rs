@@ -2,6 +2,7 @@
 //! reads the file.
 
 mod notifications;
+mod prices;
 mod prometheus;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use url::Url;
 pub use notifications::{
     Notifications, PagerDutySettings, ReceiverSettings, ReceiverType, SlackSettings, WebhookSettings,
 };
+pub use prices::{Amount, GpuPrices, NoPrice, Prices};
 pub use prometheus::PrometheusSettings;
 
 /// A value of the configuration that cannot be used.
@@ -53,6 +55,9 @@ pub struct Settings {
     /// Whether pods that serve have NetworkPolicies.
     #[serde(default)]
     pub network_policies: NetworkPolicies,
+    /// What GPUs cost.
+    #[serde(default)]
+    pub prices: Prices,
 }
 
 /// Whether pods that serve have NetworkPolicies, and who may read what they count.
@@ -215,7 +220,8 @@ impl Settings {
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |field: &str, problem: &str| Err(InvalidSetting { field: field.to_owned(), problem: problem.to_owned() });
-        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus, network_policies } = self;
+        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus, network_policies, prices } =
+            self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -274,7 +280,8 @@ impl Settings {
             );
         }
         notifications.check()?;
-        prometheus.check()
+        prometheus.check()?;
+        prices.check()
     }
 }
 
@@ -368,6 +375,29 @@ mod tests {
         "images: {worker: w, agentRuntime: r}\nprometheus: {url: 'prometheus:9090'}\n",
         "prometheus.url of the configuration: \"prometheus:9090\" is not an address: write one such as \
          http://prometheus.monitoring:9090"
+    )]
+    #[case::a_negative_price(
+        "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perHour: -0.8}}}\n",
+        "prices.gpus.NVIDIA-L4.perHour of the configuration: \"-0.8\" is not a price: write US dollars an hour from 0.001 to \
+         1000, such as 2.5"
+    )]
+    #[case::the_price_of_a_month(
+        "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perHour: 0.8, spotPerHour: 1800}}}\n",
+        "prices.gpus.NVIDIA-L4.spotPerHour of the configuration: 1800 US dollars an hour cannot be right: write a price from \
+         0.001 to 1000"
+    )]
+    #[case::a_price_of_nothing(
+        "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {}}}\n",
+        "prices.gpus.NVIDIA-L4 of the configuration: has no price: add perHour, spotPerHour or both, or leave the product out"
+    )]
+    #[case::a_pod_for_nothing(
+        "images: {worker: w, agentRuntime: r}\nprices: {podWithoutGPU: '0'}\n",
+        "prices.podWithoutGPU of the configuration: \"0\" is not a price: write US dollars an hour from 0.001 to 1000, such \
+         as 2.5"
+    )]
+    #[case::an_unknown_field(
+        "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perGPUHour: 0.8}}}\n",
+        "prices.gpus.NVIDIA-L4: unknown field `perGPUHour`, expected `perHour` or `spotPerHour` at line 2 column 28"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agents: true}\n",

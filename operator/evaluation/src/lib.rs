@@ -8,6 +8,7 @@
 pub mod baseline;
 pub mod early_verdict;
 mod error;
+pub mod list_prices;
 pub mod method;
 pub mod problem;
 pub mod regress;

@@ -14,6 +14,7 @@ use slipway_vocabulary::evidence::Quantile;
 
 use crate::{
     InputError, early_verdict,
+    list_prices::list_price,
     replay::{Abort, Fractions, Problem, Row, Streams},
     requests::{Request, RequestSlo, Signal},
     table::Table,
@@ -223,6 +224,7 @@ impl Reader<'_> {
 
     fn space(&self, table: &Table, grid: &Grid, metrics: Vec<Metric>) -> Result<Space, InputError> {
         let gpus = self.column(table, "gpus", &self.file.gpus)?;
+        let product = self.file.arm.iter().position(|name| self.file.roles.get(name) == Some(&Role::GpuType));
         let mut arms: Vec<Arm> = grid
             .arms
             .iter()
@@ -230,6 +232,7 @@ impl Reader<'_> {
             .map(|(engine, values)| Arm {
                 values: values.clone(),
                 gpus: 0.0,
+                price: product.and_then(|axis| list_price(values[axis].text()?)),
                 start_seconds: number(&self.file.start_seconds),
                 engine,
                 levels: vec![false; grid.levels.len()],

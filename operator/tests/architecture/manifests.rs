@@ -13,7 +13,7 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 16] = [
+const ARROWS: [(&str, Place); 17] = [
     ("crds/vocabulary", Place::Vocabulary),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
@@ -24,8 +24,16 @@ const ARROWS: [(&str, Place); 16] = [
     ("operator/evaluation", Place::Above(&["slipway-analysis", "slipway-vocabulary"])),
     (
         "operator/analysis-cli",
-        Place::Above(&["slipway-analysis", "slipway-evaluation", "slipway-vocabulary", "slipway-trace"]),
+        Place::Above(&[
+            "slipway-analysis",
+            "slipway-crds",
+            "slipway-evaluation",
+            "slipway-selection",
+            "slipway-trace",
+            "slipway-vocabulary",
+        ]),
     ),
+    ("operator/selection", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-vocabulary"])),
     ("operator/backends", Place::Wire),
     ("agent-runtime", Place::Above(&["slipway-vocabulary", "slipway-runtime-config"])),
     (
@@ -43,6 +51,7 @@ const ARROWS: [(&str, Place); 16] = [
         Place::Above(&[
             "slipway-analysis",
             "slipway-crds",
+            "slipway-selection",
             "slipway-vocabulary",
             "slipway-runtime-config",
             "slipway-backends",
@@ -53,7 +62,16 @@ const ARROWS: [(&str, Place); 16] = [
         "operator",
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-manifest", "slipway-vocabulary"])),
+    (
+        "operator/cli",
+        Place::Above(&[
+            "slipway-analysis",
+            "slipway-crds",
+            "slipway-manifest",
+            "slipway-selection",
+            "slipway-vocabulary",
+        ]),
+    ),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 

@@ -58,12 +58,13 @@ pub use rollout_status::{
 pub use self_check::{JudgeCheck, SelfCheckStatus, UncheckedJudge};
 pub use serving::{Hardware, Serving};
 pub use slo::{
-    ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator, QualityObjective,
-    ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
+    CostObjective, ErrorRateObjective, LatencyMetric, OnInfeasible, OptimizeFor, QualityDataset, QualityEvaluator,
+    QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
 };
 pub use status::{
-    AgentDeploymentStatus, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures, MeasuredQuality,
-    ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, Stage, ThroughputFigures,
+    AgentDeploymentStatus, CostFigures, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures,
+    MeasuredQuality, ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost,
+    Stage, ThroughputFigures,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
@@ -119,7 +120,19 @@ pub use tensorrt_llm::{
          self.slo.throughput.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
         .message("slo.throughput in Runs requires replayed runs: add a workload with agentTrace")
         .field_path(".profiling.workloads"),
-    validation = profiling::counts_requests(),
+    validation = Rule::new("!has(self.slo) || !has(self.slo.cost) || has(self.profiling)")
+        .message("slo.cost requires measurements: add profiling with a workload").field_path(".slo.cost"),
+    validation = Rule::new(
+        "!has(self.slo) || !has(self.slo.optimizeFor) || self.slo.optimizeFor != 'Cost' || has(self.profiling)")
+        .message("slo.optimizeFor Cost requires measurements: add profiling with a workload")
+        .field_path(".slo.optimizeFor"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.cost) || \
+         self.slo.cost.unit != 'Runs' || self.profiling.workloads.exists(w, has(w.agentTrace))")
+        .message("slo.cost of Runs requires replayed runs: add a workload with agentTrace")
+        .field_path(".profiling.workloads"),
+    validation = profiling::counts_requests(profiling::Counted::Throughput),
+    validation = profiling::counts_requests(profiling::Counted::Cost),
     validation = profiling::measures_vllms_own_server(),
     validation = profiling::measures_own_server_of("SGLang"),
     validation = Rule::new(

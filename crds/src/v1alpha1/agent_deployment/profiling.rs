@@ -197,18 +197,28 @@ fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool) -> String {
     drivers.map(|driver| format!("self.profiling.driver == '{}'", driver.as_str())).collect::<Vec<_>>().join(" || ")
 }
 
-/// The rule of a spec that a throughput of requests needs a driver that counts them.
-pub(super) fn counts_requests() -> Rule {
+/// Objectives that count requests or runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Counted {
+    Throughput,
+    Cost,
+}
+
+/// The rule of a spec that an objective in requests needs a driver that counts them.
+pub(super) fn counts_requests(counted: Counted) -> Rule {
+    let (field, called) = match counted {
+        Counted::Throughput => ("throughput", "slo.throughput in Requests"),
+        Counted::Cost => ("cost", "slo.cost of Requests"),
+    };
     let counts = is_driver(|driver| driver.unit() == ThroughputUnit::Requests);
+    let message =
+        format!("{called} requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, or unit to Runs");
     Rule::new(format!(
-        "!has(self.profiling) || !has(self.slo) || !has(self.slo.throughput) || \
-         self.slo.throughput.unit != 'Requests' || {counts}"
+        "!has(self.profiling) || !has(self.slo) || !has(self.slo.{field}) || self.slo.{field}.unit != 'Requests' || \
+         {counts}"
     ))
-    .message(
-        "slo.throughput in Requests requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, or unit to \
-         Runs",
-    )
-    .field_path(".slo.throughput.unit")
+    .message(message.as_str())
+    .field_path(format!(".slo.{field}.unit"))
 }
 
 /// The rule of a spec that vLLM's own server needs a driver that measures it.

@@ -29,6 +29,10 @@ pub struct ServiceLevelObjectives {
     /// Throughput that all replicas together must reach. It is judged when configurations are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<ThroughputObjective>,
+    /// What serving may cost. It is judged when configurations are measured, by the prices in the operator's
+    /// configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostObjective>,
     /// Tolerated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_rate: Option<ErrorRateObjective>,
@@ -50,6 +54,16 @@ pub struct ThroughputObjective {
     pub unit: ThroughputUnit,
 }
 
+/// A bound on what serving costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostObjective {
+    /// Maximum in US dollars for 1,000 runs or requests, at the measured throughput: `0.4`.
+    pub max: PositiveDecimal,
+    /// What to count.
+    pub unit: ThroughputUnit,
+}
+
 /// Tolerated failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -67,6 +81,8 @@ pub enum OptimizeFor {
     Throughput,
     /// Lowest latency first, at the percentile of the first objective.
     Latency,
+    /// Lowest price of 1,000 requests or runs first, by the prices in the operator's configuration.
+    Cost,
 }
 
 impl OptimizeFor {

@@ -330,16 +330,37 @@ pub struct SelectedConfiguration {
     /// Settings of the model's configuration. Absent means as the repository has it.
     #[serde(default, skip_serializing_if = "ServingConfiguration::is_default")]
     pub configuration: ServingConfiguration,
+    /// What serving it is predicted to cost. Absent if the operator's configuration has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<SelectedCost>,
     /// Why it was selected.
     #[schemars(length(max = 512))]
     pub why: String,
+}
+
+/// What the chosen configuration costs at its predicted throughput, in millionths of a US dollar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SelectedCost {
+    /// The figures in words: `$0.42 for 1,000 runs, $1.1 for a million output tokens`.
+    #[schemars(length(max = 128))]
+    pub text: String,
+    /// What is counted.
+    pub unit: ThroughputUnit,
+    /// For 1,000 runs or requests.
+    pub microdollars_per_thousand: i64,
+    /// For a million output tokens. Absent where the driver does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microdollars_per_million_tokens: Option<i64>,
+    /// For one replica, an hour.
+    pub microdollars_per_replica_hour: i64,
 }
 
 /// State of one objective.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectiveStatus {
-    /// Name of the objective. Those without one are `slo.throughput` and `slo.errorRate`.
+    /// Name of the objective. Those without one are `slo.throughput`, `slo.cost` and `slo.errorRate`.
     #[schemars(length(max = 63))]
     pub name: String,
     /// What is bounded: `AgentRunLatency p95`.
@@ -380,12 +401,15 @@ pub struct ObjectiveStatus {
     /// The same figures as numbers, of `slo.throughput`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<ThroughputFigures>,
-    /// Whether the observed value meets the target. Absent without traffic, and for throughput, which only profiling
-    /// judges.
+    /// The same figures as numbers, of `slo.cost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostFigures>,
+    /// Whether the observed value meets the target. Absent without traffic, and for throughput and cost, which only
+    /// profiling judges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
     /// What is left of the error budget of 30 days. Absent if the operator's configuration names no Prometheus, and
-    /// for throughput.
+    /// for throughput and cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<ErrorBudget>,
 }
@@ -436,6 +460,19 @@ pub struct ThroughputFigures {
     /// What profiling predicts, per 1,000 seconds. Absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_per_kilosecond: Option<i64>,
+}
+
+/// Figures of `slo.cost` as numbers, in millionths of a US dollar for 1,000 runs or requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostFigures {
+    /// What is counted.
+    pub unit: ThroughputUnit,
+    /// The bound.
+    pub target_microdollars_per_thousand: i64,
+    /// What profiling predicts. Absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_microdollars_per_thousand: Option<i64>,
 }
 
 /// An error budget: the share of bad runs that an objective allows, and how much of it is left.

@@ -65,14 +65,14 @@ fn step_ms(space: &Space, arm: usize, concurrency: f64) -> f64 {
     OVERHEAD_MS + (memory_ms + compute_ms) / parallel.powf(0.8) + ALL_REDUCE_MS * (parallel - 1.0)
 }
 
-/// What the objective's unit divides throughput by, as its name tells: GPUs, or dollars at list prices. 1 otherwise.
+/// What the objective's unit divides throughput by, as its name tells: GPUs, or what they cost. 1 otherwise.
 #[must_use]
 pub fn divisor(space: &Space, arm: usize, metric: &str) -> f64 {
     let name = metric.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     let gpus = space.arms[arm].gpus;
     if is_priced(metric) {
-        gpus * product(space, arm).map_or(1.0, |gpu| gpu.price)
+        gpus * space.arms[arm].price.unwrap_or(1.0)
     } else if has(&["per_gpu", "pergpu", "/gpu", "_gpu"]) {
         gpus
     } else {

@@ -33,6 +33,17 @@ pub enum Value {
     Text(String),
 }
 
+impl Value {
+    /// The name, if it is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Number(_) => None,
+        }
+    }
+}
+
 /// A coordinate's name and meaning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -51,6 +62,9 @@ pub struct Arm {
     pub values: Vec<Value>,
     /// GPUs it occupies.
     pub gpus: f64,
+    /// What an hour of one GPU costs, where a metric is divided by money.
+    #[serde(default)]
+    pub price: Option<f64>,
     /// Expected seconds from "not loaded" to ready; `None` when nothing is known before it was started once.
     pub start_seconds: Option<f64>,
     /// The engine (built artifact) it is served from; arms of one engine share its build.
@@ -181,10 +195,7 @@ impl Space {
     /// An arm's name on the axis with a role.
     #[must_use]
     pub fn text(&self, arm: usize, role: Role) -> Option<&str> {
-        match self.arms[arm].values.get(self.axis(role)?)? {
-            Value::Text(text) => Some(text),
-            Value::Number(_) => None,
-        }
+        self.arms[arm].values.get(self.axis(role)?)?.text()
     }
 
     /// Whether values, one per metric, meet every constraint.

@@ -10,6 +10,7 @@ fn space() -> Space {
     let arms = [1.0, 2.0, 4.0, 8.0].map(|instances| Arm {
         values: vec![Value::Number(instances)],
         gpus: 1.0,
+        price: None,
         start_seconds: Some(30.0),
         engine: 0,
         levels: vec![true; 6],
@@ -33,6 +34,7 @@ pub(super) fn two_axes() -> Space {
     let arm = |k: usize| Arm {
         values: vec![Value::Number((1 + k / 3) as f64), Value::Text(["fair", "greedy", "strict"][k % 3].into())],
         gpus: 1.0,
+        price: None,
         start_seconds: Some(30.0),
         engine: k,
         levels: vec![true; 6],

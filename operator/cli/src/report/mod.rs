@@ -6,6 +6,7 @@ mod plot;
 mod rollout;
 mod scale;
 mod sections;
+mod what_if;
 
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_vocabulary::evidence::Evidence;

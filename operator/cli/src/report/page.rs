@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 
-use super::{Material, html::escaped, plot::plot, rollout, sections};
+use super::{Material, html::escaped, plot::plot, rollout, sections, what_if};
 use crate::study::Study;
 
 const STYLE: &str = include_str!("style.css");
@@ -39,6 +39,7 @@ fn sections(material: &Material<'_>, study: &Study<'_>) -> String {
         figure,
         sections::measurements(study),
         sections::not_measured(study),
+        what_if::section(study),
         sections::quality_gate(material),
         sections::identity(material, study),
     ]

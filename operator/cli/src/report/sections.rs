@@ -1,6 +1,6 @@
 //! The sections below the plot. Pure.
 
-use slipway_crds::v1alpha1::profile::{MeasuredLatency, Measurement, MeasurementPurpose};
+use slipway_crds::v1alpha1::profile::{HourlyPrice, MeasuredLatency, Measurement, MeasurementPurpose};
 
 use super::{
     Material,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     overview::quality,
-    study::{Assessment, Study, rate, time, verdict},
+    study::{Assessment, Costs, Study, rate, time, verdict},
     table::{api_name, duration},
 };
 
@@ -87,43 +87,20 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
     let metric = study.judged().map_or("Latency".to_owned(), |o| format!("{} {}", o.metric.as_str(), o.percentile));
     let explore = lines(study, MeasurementPurpose::Explore);
     let rate_header = format!("{}/s", study.unit(MeasurementPurpose::Explore));
-    let explored = table(
-        "Each configuration at each level: a fixed number in flight",
-        &[
-            "#",
-            "Engine",
-            "Configuration",
-            "In flight",
-            &rate_header,
-            &metric,
-            "95 % bounds",
-            "Count",
-            "Failed",
-            "Objectives",
-            "Remark",
-        ],
-        &explore,
-    );
+    let mut header = vec!["#", "Engine", "Configuration", "In flight", &rate_header, &metric, "95 % bounds"];
+    header.extend(Costs::of(study).titles());
+    header.extend(["Count", "Failed", "Objectives", "Remark"]);
+    let explored = table("Each configuration at each level: a fixed number in flight", &header, &explore);
     let confirm = confirm_lines(study);
     let confirmed = if confirm.is_empty() {
         String::new()
     } else {
-        table(
-            "Confirm runs: whole runs of the agent that arrive at random at the target load, with replayed tools",
-            &[
-                "#",
-                "Engine",
-                "Configuration",
-                "Maximum in flight",
-                "runs/s",
-                "Latencies (95 % bounds)",
-                "Count",
-                "Failed",
-                "Objectives",
-                "Remark",
-            ],
-            &confirm,
-        )
+        let mut header = vec!["#", "Engine", "Configuration", "Maximum in flight", "runs/s", "Latencies (95 % bounds)"];
+        header.extend(Costs::of(study).titles());
+        header.extend(["Count", "Failed", "Objectives", "Remark"]);
+        let caption =
+            "Confirm runs: whole runs of the agent that arrive at random at the target load, with replayed tools";
+        table(caption, &header, &confirm)
     };
     format!("<section>\n<h2>Measurements</h2>\n{explored}{confirmed}</section>\n")
 }
@@ -179,12 +156,14 @@ fn tail(study: &Study<'_>, position: usize, row: &Measurement) -> Vec<Cell> {
         Assessment::Undecided => "open",
         _ => "good",
     };
-    vec![
+    let costs = Costs::of(study).cells(row, "–").map(Cell::Number);
+    let rest = [
         Cell::Number(row.count.to_string()),
         Cell::Number(row.errors.to_string()),
         Cell::Mark(mark, verdict(row.verdict).to_owned()),
         Cell::Text(study.remark(position, row)),
-    ]
+    ];
+    costs.chain(rest).collect()
 }
 
 const fn class(assessment: Assessment) -> &'static str {
@@ -246,6 +225,12 @@ pub(super) fn quality_gate(material: &Material<'_>) -> String {
     format!("<section>\n<h2>Quality gate</h2>\n{table}</section>\n")
 }
 
+/// `$2.5 an hour for one NVIDIA-L4 on a spot node`.
+fn price_words(HourlyPrice { gpu_product, spot, per_hour }: &HourlyPrice) -> String {
+    let what = gpu_product.as_ref().map_or("a pod without a GPU".to_owned(), |product| format!("one {product}"));
+    format!("${per_hour} an hour for {what}{}", if *spot { " on a spot node" } else { "" })
+}
+
 /// By what everything above can be told from another campaign.
 pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     let inputs = study.inputs();
@@ -279,6 +264,7 @@ pub(super) fn identity(material: &Material<'_>, study: &Study<'_>) -> String {
     pairs.extend(inputs.agent_trace.iter().map(|trace| pair("Recorded runs", trace.digest.clone())));
     pairs.push(pair("Load", api_name(&inputs.driver)));
     pairs.push(pair("Optimized for", api_name(&inputs.optimize_for)));
+    pairs.extend(study.status().price.as_ref().map(|price| pair("Price", price_words(price))));
     let used = duration(u64::try_from(study.status().gpu_milliseconds).unwrap_or(0).saturating_mul(1_000));
     let (hours, most) = (inputs.budget.gpu_hours.to_string(), inputs.budget.measurements);
     pairs.push(pair("Budget", format!("{} rows and {used} used, of {most} rows and {hours} h", study.status().rows)));

@@ -60,13 +60,14 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
 
 /// The choice as the status has it.
 fn selected(choice: &Choice) -> SelectedConfiguration {
-    let Choice { engine, configuration, level, why, basis: _ } = choice;
+    let Choice { engine, configuration, level, why, cost, basis: _ } = choice;
     SelectedConfiguration {
         display_name: engine.display_name.clone(),
         engine: engine.reference.identity.clone(),
         manifest_digest: engine.reference.manifest_digest.to_string(),
         max_in_flight: *level,
         configuration: configuration.clone(),
+        cost: cost.clone(),
         why: why.chars().take(512).collect(),
     }
 }
@@ -85,7 +86,8 @@ fn news(world: &World, choice: &Choice, selected: &SelectedConfiguration) -> Opt
 
 /// Whether the choice is the same, whatever its message.
 fn is_same_choice(a: &SelectedConfiguration, b: &SelectedConfiguration) -> bool {
-    let SelectedConfiguration { display_name, engine, manifest_digest, max_in_flight, configuration, why: _ } = a;
+    let SelectedConfiguration { display_name, engine, manifest_digest, max_in_flight, configuration, cost: _, why: _ } =
+        a;
     (display_name, engine, manifest_digest) == (&b.display_name, &b.engine, &b.manifest_digest)
         && (max_in_flight, configuration) == (&b.max_in_flight, &b.configuration)
 }

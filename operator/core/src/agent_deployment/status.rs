@@ -112,6 +112,7 @@ pub fn configuration_of(world: &World, revision: &str) -> Option<SelectedConfigu
         manifest_digest,
         max_in_flight: plan.max_in_flight,
         configuration: plan.configuration.clone(),
+        cost: None,
         why: format!("kept revision {revision} has the same inputs"),
     }))
 }

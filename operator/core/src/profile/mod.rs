@@ -6,5 +6,4 @@ mod parts;
 pub mod rows;
 pub mod scope;
 pub mod status;
-mod target;
 pub mod world;

@@ -4,6 +4,7 @@ use slipway_crds::v1alpha1::{
     ProfileStatus,
     profile::{DEFINITIONS, MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
 };
+pub use slipway_selection::natural;
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
 use super::{
@@ -86,6 +87,8 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         milliseconds: long(row.millis),
         per_kilosecond: long(row.per_kilosecond),
         latencies: row.latencies.iter().take(16).map(measured_latency).collect(),
+        output_tokens: row.output_tokens.map(long),
+        cost: None,
         gpu_milliseconds: long(row.gpu_millis),
         records: row.records.as_ref().map(ToString::to_string),
         measured_in: None,
@@ -104,6 +107,7 @@ fn row(measurement: &Measurement) -> Row {
         millis: natural(measurement.milliseconds),
         per_kilosecond: natural(measurement.per_kilosecond),
         latencies: measurement.latencies.iter().map(latency).collect(),
+        output_tokens: measurement.output_tokens.map(natural),
         gpu: None,
         gpu_millis: natural(measurement.gpu_milliseconds),
         model_analyzer: None,
@@ -136,11 +140,6 @@ fn latency(measured: &MeasuredLatency) -> Latency {
 /// Integers of the API are signed, those of the worker are not; both stay far from the bounds.
 pub fn unsigned(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
-}
-
-/// The same for large numbers.
-pub fn natural(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }
 
 fn signed(value: u32) -> i32 {

@@ -4,9 +4,10 @@ use slipway_crds::{
     conditions::{ConditionType, Reason},
     v1alpha1::{
         ProfileStatus,
-        profile::{MeasurementPurpose, ProfilePhase},
+        profile::{HourlyPrice, Measurement, MeasurementPurpose, ProfilePhase},
     },
 };
+use slipway_selection::cost::{ReplicaPrice, gpus};
 
 use super::world::ProfileWorld;
 use crate::conditions::{Draft, dated};
@@ -92,6 +93,8 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus
             (ProfilePhase::Failed, message, drafts)
         }
     };
+    let price = found.price.clone().or_else(|| price(world));
+    let found = ProfileStatus { measurements: priced(world, price.as_ref(), found.measurements), price, ..found };
     let own = found.measurements.iter().filter(|row| row.measured_in.is_none());
     let dated = |draft| dated(draft, &world.status.conditions, (world.generation, world.now));
     ProfileStatus {
@@ -103,6 +106,19 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus
         conditions: drafts.into_iter().map(dated).collect(),
         ..found
     }
+}
+
+/// The price that costs are compared by, or that the operator's configuration has for these pods.
+fn price(world: &ProfileWorld) -> Option<HourlyPrice> {
+    let inputs = &world.spec.inputs;
+    let configured = || world.settings.prices.of(&inputs.placement.node_selector, gpus(inputs)).ok();
+    inputs.price.clone().or_else(configured)
+}
+
+/// The rows with what they cost: also those that were measured before there was a price, and at another one.
+fn priced(world: &ProfileWorld, price: Option<&HourlyPrice>, rows: Vec<Measurement>) -> Vec<Measurement> {
+    let Some(price) = price.map(|price| ReplicaPrice::of(price, gpus(&world.spec.inputs))) else { return rows };
+    rows.into_iter().map(|row| Measurement { cost: price.of_row(&row), ..row }).collect()
 }
 
 /// The text, cut to what a field of the status holds.

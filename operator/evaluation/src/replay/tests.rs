@@ -25,6 +25,7 @@ fn problem(throughputs: &[[f64; 4]], limit: f64) -> Problem {
     let arm = |(k, _): (usize, &[f64; 4])| Arm {
         values: vec![Value::Number(f64::from(1u32 << (k % 3))), Value::Number((1 + k / 3) as f64)],
         gpus: 1.0 + (k % 2) as f64,
+        price: None,
         start_seconds: Some(20.0),
         engine: k,
         levels: vec![true; 4],

@@ -37,6 +37,9 @@ pub struct Row {
     /// Percentiles with their bounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
+    /// Tokens that the model wrote in those that succeeded, where all were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
     /// The GPU while the level ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<Gpu>,

@@ -280,7 +280,9 @@ impl RunView {
         let waited = unmeasured.answered.saturating_sub(unmeasured.sent) / 1_000;
         let first_token = time_to_first_token_microseconds
             .map(|micros| waited.saturating_sub(total_microseconds.saturating_sub(micros)));
-        Request { worst: worst(&self.steps), first_token, ..unmeasured }
+        let tokens: u64 = self.steps.iter().map(|step| step.output_tokens).sum();
+        let output_tokens = Some(tokens).filter(|tokens| *tokens > 0);
+        Request { worst: worst(&self.steps), first_token, output_tokens, ..unmeasured }
     }
 }
 
@@ -381,6 +383,9 @@ mod tests {
         let expected = Worst { request: Some(90_000), first_token: Some(40_000), inter_token: Some(20_000) };
         assert_eq!(worst(&steps), expected);
         assert_eq!(worst(&steps[2..]), Worst { request: Some(70_000), ..Worst::default() });
+        let answer = format!(r#"{{"status":"succeeded","usage":{{"toolErrors":0}},"steps":{answer}}}"#);
+        let run: RunView = serde_json::from_str(&answer).unwrap();
+        assert_eq!(run.measured(Request::new(0, 1)).output_tokens, Some(15));
     }
 
     #[test]

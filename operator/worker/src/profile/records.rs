@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use slipway_worker_contract::{Gpu, LatencyMetric, ModelAnalyzerRow};
 
 /// A request or run that was answered, in nanoseconds of the client's clock. In JSON it is `[sent, answered]`, or for a
-/// run `[sent, answered, request, requestFirstToken, interToken, firstToken]`, the last four in microseconds or null.
-/// Records of earlier workers have no `firstToken`.
+/// run `[sent, answered, request, requestFirstToken, interToken, firstToken, outputTokens]`. The four after `answered`
+/// are in microseconds, and what was not seen is null. Records of earlier workers end before `outputTokens`, or before
+/// `firstToken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Option<u64>>", into = "Vec<Option<u64>>")]
 pub struct Request {
@@ -20,6 +21,8 @@ pub struct Request {
     pub worst: Worst,
     /// From sending to the first token of a run's answer, in microseconds; nothing where it was not seen.
     pub first_token: Option<u64>,
+    /// Tokens that the model wrote in a run; nothing where they were not counted.
+    pub output_tokens: Option<u64>,
 }
 
 /// The worst of a run's model requests, each kind by itself, in microseconds; nothing of what was not seen.
@@ -184,6 +187,11 @@ impl Records {
         all
     }
 
+    /// Tokens that the model wrote in all kept requests, where each says how many.
+    pub fn output_tokens(&self) -> Option<u64> {
+        self.requests().map(|request| request.output_tokens).sum()
+    }
+
     /// Measured time in nanoseconds.
     pub fn window_nanos(&self) -> u64 {
         self.chunks.iter().map(|c| c.window_nanos).sum()
@@ -200,7 +208,7 @@ impl Chunk {
 impl Request {
     /// A request of which only its own time is known.
     pub fn new(sent: u64, answered: u64) -> Self {
-        Self { sent, answered, worst: Worst::default(), first_token: None }
+        Self { sent, answered, worst: Worst::default(), first_token: None, output_tokens: None }
     }
 
     /// One of its latencies in microseconds, where its own time from sending to answer is `own`.
@@ -226,32 +234,39 @@ impl TryFrom<Vec<Option<u64>>> for Request {
     type Error = &'static str;
 
     fn try_from(numbers: Vec<Option<u64>>) -> Result<Self, Self::Error> {
+        let run = |sent, answered, [request, of_request, inter_token]: [Option<u64>; 3]| {
+            let worst = Worst { request, first_token: of_request, inter_token };
+            Self { worst, ..Self::new(sent, answered) }
+        };
         match numbers[..] {
             [Some(sent), Some(answered)] => Ok(Self::new(sent, answered)),
-            [Some(sent), Some(answered), request, of_request, inter_token] => {
-                let worst = Worst { request, first_token: of_request, inter_token };
-                Ok(Self { sent, answered, worst, first_token: None })
+            [Some(sent), Some(answered), a, b, c] => Ok(run(sent, answered, [a, b, c])),
+            [Some(sent), Some(answered), a, b, c, first_token] => {
+                Ok(Self { first_token, ..run(sent, answered, [a, b, c]) })
             }
-            [Some(sent), Some(answered), request, of_request, inter_token, first_token] => {
-                let worst = Worst { request, first_token: of_request, inter_token };
-                Ok(Self { sent, answered, worst, first_token })
+            [Some(sent), Some(answered), a, b, c, first_token, output_tokens] => {
+                Ok(Self { first_token, output_tokens, ..run(sent, answered, [a, b, c]) })
             }
-            _ => Err(
-                "a request is [sent, answered], or a run [sent, answered, request, requestFirstToken, interToken, firstToken]",
-            ),
+            _ => {
+                Err("a request is [sent, answered], or a run [sent, answered, request, requestFirstToken, interToken, \
+                      firstToken, outputTokens]")
+            }
         }
     }
 }
 
 impl From<Request> for Vec<Option<u64>> {
-    fn from(Request { sent, answered, worst, first_token }: Request) -> Self {
+    fn from(Request { sent, answered, worst, first_token, output_tokens }: Request) -> Self {
         let Worst { request, first_token: of_request, inter_token } = worst;
         let mut numbers = vec![Some(sent), Some(answered)];
-        if worst != Worst::default() || first_token.is_some() {
+        if worst != Worst::default() || first_token.is_some() || output_tokens.is_some() {
             numbers.extend([request, of_request, inter_token]);
         }
-        if first_token.is_some() {
+        if first_token.is_some() || output_tokens.is_some() {
             numbers.push(first_token);
+        }
+        if output_tokens.is_some() {
+            numbers.push(output_tokens);
         }
         numbers
     }
@@ -306,6 +321,19 @@ mod tests {
         assert_eq!(micros(now, LatencyMetric::TimeToFirstToken), Some(7_000.0));
     }
 
+    #[test]
+    fn tokens_are_known_where_every_run_says_how_many() {
+        let run = |text: &str| serde_json::from_str::<Request>(text).unwrap();
+        let of = |requests: Vec<Request>| {
+            let chunks = vec![Chunk { window_nanos: 7, requests }];
+            let circumstances = Circumstances::default();
+            let (arm, metric) = ("a".to_owned(), LatencyMetric::AgentRunLatency);
+            Records { format_version: 1, metric, arm, level: 1, circumstances, chunks }.output_tokens()
+        };
+        let (counted, before) = (run("[0,9000000,5000,null,20,null,40]"), run("[0,9000000,5000,400,20,7000]"));
+        assert_eq!((of(vec![counted; 3]), of(vec![counted, before])), (Some(120), None));
+    }
+
     proptest! {
         #[test]
         fn records_survive_their_bytes(
@@ -313,7 +341,9 @@ mod tests {
         ) {
             let request = |(s, l, request): &(u64, u64, Option<u64>)| {
                 let worst = Worst { request: *request, ..Worst::default() };
-                Request { worst, first_token: request.filter(|micros| micros % 2 == 0), ..Request::new(*s, s + l) }
+                let first_token = request.filter(|micros| micros % 2 == 0);
+                let output_tokens = request.filter(|micros| micros % 3 == 0);
+                Request { worst, first_token, output_tokens, ..Request::new(*s, s + l) }
             };
             let requests = sent.iter().map(request).collect();
             let records = Records {

@@ -8,13 +8,14 @@ use slipway_crds::{
     v1alpha1::{
         ProfileStatus,
         agent_deployment::{
-            ErrorRateFigures, LatencyFigures, LatencyMetric, ObjectiveStatus, ThroughputFigures, ThroughputUnit,
-            WrittenObjective,
+            CostFigures, CostObjective, ErrorRateFigures, LatencyFigures, LatencyMetric, ObjectiveStatus,
+            ThroughputFigures, ThroughputUnit, WrittenObjective,
         },
         profile::{Measurement, MeasurementPurpose},
     },
     values::readable_duration,
 };
+use slipway_selection::cost::dollars;
 
 use crate::agent_deployment::world::World;
 
@@ -83,8 +84,26 @@ pub fn summarise(world: &World, profile: Option<&ProfileStatus>) -> (Vec<Objecti
         let entry = declared("slo.throughput", "throughput", &format!("≥ {} {unit}", throughput.min));
         all.push(ObjectiveStatus { predicted, throughput: Some(figures), ..entry });
     }
+    all.extend(slo.cost.as_ref().map(|objective| cost(objective, profile)));
     let tally = tally(&all);
     (all, tally)
+}
+
+/// What serving may cost, and what the row that counts it predicts.
+fn cost(CostObjective { max, unit }: &CostObjective, profile: Option<&ProfileStatus>) -> ObjectiveStatus {
+    let measured = profile.and_then(|profile| measured_throughput(profile, *unit)).and_then(|row| row.cost);
+    let measured = measured.map(|cost| cost.microdollars_per_thousand);
+    let unit_words = unit.words();
+    let figures = CostFigures {
+        unit: *unit,
+        target_microdollars_per_thousand: max.millionths(),
+        predicted_microdollars_per_thousand: measured,
+    };
+    ObjectiveStatus {
+        predicted: measured.map(|microdollars| format!("{}/1,000 {unit_words}", dollars(microdollars))),
+        cost: Some(figures),
+        ..declared("slo.cost", "cost", &format!("≤ ${max}/1,000 {unit_words}"))
+    }
 }
 
 fn tally(all: &[ObjectiveStatus]) -> Option<Tally> {
@@ -140,6 +159,7 @@ fn declared(name: &str, objective: &str, target: &str) -> ObjectiveStatus {
         latency: None,
         error_rate: None,
         throughput: None,
+        cost: None,
         met: None,
         budget: None,
     }

@@ -3,6 +3,7 @@
 //! The campaign itself is a Profile with a planner of its own. Here its inputs are frozen, and its answer is read.
 
 pub mod build;
+mod cost;
 pub(super) mod repetitions;
 pub mod reprofiling;
 pub mod schedule;
@@ -11,7 +12,7 @@ use slipway_crds::{
     identity::content_hash,
     v1alpha1::{
         ProfileSpec, ProfileStatus,
-        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace},
+        agent_deployment::{ConfigMapSource, OnInfeasible, Profiling, ProfilingBudget, SearchSpace, SelectedCost},
         profile::{
             FrozenData, FrozenPrompts, NamedConfiguration, ProfileChoice, ProfileInputs, ProfilePhase,
             ProfilePlacement, ProfiledEngine,
@@ -56,6 +57,8 @@ pub(super) struct Choice {
     /// Runs in flight on one replica.
     pub(super) level: i32,
     pub(super) why: String,
+    /// What it is predicted to cost.
+    pub(super) cost: Option<SelectedCost>,
     /// What it rests on.
     pub(super) basis: Basis,
 }
@@ -190,6 +193,7 @@ fn unmeasured(world: &World, engines: &[BuiltEngine], configurations: &[NamedCon
         configuration: configuration.settings.clone(),
         level: world.spec.search.concurrency.iter().copied().max().unwrap_or(1),
         why: NOT_PROFILED.to_owned(),
+        cost: None,
         basis: Basis::Unmeasured,
     })
 }
@@ -225,6 +229,8 @@ fn freeze(
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),
+        cost: slo.cost.clone(),
+        price: cost::price(world)?,
         // A deployment scaled to 0 is profiled for one replica, one that scales itself for its maximum. Without a
         // throughput, replicas change nothing.
         replicas: slo.throughput.as_ref().map_or(1, |_| world.most_replicas().max(1)),
@@ -330,7 +336,9 @@ fn answer(world: &World, campaign: &Campaign, conducted: Conducted<'_>, engines:
         Conducted::Chosen(status, choice) => {
             let point = (choice.engine.as_str(), choice.configuration.as_str(), choice.level);
             let waiting = || Blocked::Waiting(Why::Profiling { profile, state: status.message.clone() });
-            chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)
+            let cost = cost::predicted(&campaign.inputs, status, choice.predicted_by);
+            let chosen = chosen(campaign, engines, point, &choice.why).ok_or_else(waiting)?;
+            Ok(Choice { cost, ..chosen })
         }
     }
 }
@@ -350,7 +358,9 @@ fn nearest(
             let position = status.infeasible.as_ref().and_then(|infeasible| infeasible.nearest);
             let row = position.and_then(|at| status.measurements.get(usize::try_from(at).ok()?));
             let why = format!("nothing meets the objectives, and this is the nearest: {answer}");
+            let cost = position.and_then(|at| cost::predicted(&campaign.inputs, status, at));
             row.and_then(|row| chosen(campaign, engines, (&row.engine, &row.configuration, row.level), &why))
+                .map(|chosen| Choice { cost, ..chosen })
                 .ok_or(stopped)
         }
     }
@@ -366,7 +376,7 @@ fn chosen(
     let named = campaign.inputs.configurations.iter().find(|candidate| candidate.name == configuration)?;
     let (engine, configuration) = (engine.clone(), named.settings.clone());
     let basis = Basis::Campaign(campaign.name.clone());
-    Some(Choice { engine, configuration, level, why: why.to_owned(), basis })
+    Some(Choice { engine, configuration, level, why: why.to_owned(), cost: None, basis })
 }
 
 /// Removes superseded campaigns: their measurements were adopted where they still count.

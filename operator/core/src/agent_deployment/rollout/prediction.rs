@@ -6,10 +6,11 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{LatencyMetric, WrittenObjective},
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict},
 };
+use slipway_selection::select::milliseconds;
 use slipway_vocabulary::evidence::Metric;
 
 use super::{World, revision::RevisionPlan};
-use crate::{agent_deployment::profiling, profile::decide::select::milliseconds};
+use crate::agent_deployment::profiling;
 
 /// The ratio of the new plan's latency to that of the serving one, for the metrics that a changed engine is held by.
 ///

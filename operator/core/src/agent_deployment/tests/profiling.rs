@@ -49,6 +49,8 @@ pub(super) fn row(engine: &str) -> Measurement {
         milliseconds: 1,
         per_kilosecond: 1,
         latencies: Vec::new(),
+        output_tokens: None,
+        cost: None,
         gpu_milliseconds: 1,
         records: None,
         measured_in: None,

@@ -4,6 +4,7 @@ use slipway_crds::v1alpha1::{
     ProfileStatus,
     profile::{MeasurementPurpose, ProfileInputs},
 };
+use slipway_selection::cost::gpus;
 use slipway_worker_contract::MeasureSettings;
 
 use crate::profile::rows::{natural, unsigned};
@@ -77,9 +78,4 @@ impl Budget {
 
 fn before_a_first(words: &str) -> String {
     format!("{words} before a first measurement has finished: raise it")
-}
-
-/// GPUs that Triton's container holds; 0 on a CPU.
-pub fn gpus(inputs: &ProfileInputs) -> u32 {
-    inputs.placement.triton_resources.limits.get("nvidia.com/gpu").and_then(|count| count.parse().ok()).unwrap_or(0)
 }

@@ -11,10 +11,11 @@ use slipway_crds::{
     labels::{self, Component},
     v1alpha1::ProfileStatus,
 };
+use slipway_selection::{cost, target};
 use slipway_worker_contract::{InvalidDigest, Task, paths};
 
 use self::{budget::Budget, driver::Additions};
-use super::{scope::JobScope, target, world::ProfileWorld};
+use super::{scope::JobScope, world::ProfileWorld};
 use crate::{
     artifact_store,
     jobs::{
@@ -86,7 +87,7 @@ fn config_map(world: &ProfileWorld, name: &str, files: BTreeMap<String, String>,
 fn deadline_seconds(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>) -> i64 {
     let inputs = &world.spec.inputs;
     let measuring_millis = match scope {
-        JobScope::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(budget::gpus(inputs).max(1)),
+        JobScope::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(cost::gpus(inputs).max(1)),
         JobScope::Confirm { arrivals_per_kilosecond, .. } => rate::run_millis(inputs, *arrivals_per_kilosecond),
     };
     i64::try_from(measuring_millis / 1_000 + DEADLINE_MARGIN_SECONDS).unwrap_or(i64::MAX)

@@ -2,14 +2,17 @@
 
 use slipway_crds::{
     v1alpha1::{
-        agent_deployment::{LatencyMetric, ThroughputUnit},
+        agent_deployment::{LatencyMetric, ProfilingDriver},
         profile::ProfileInputs,
     },
     values::Percentile,
 };
+use slipway_selection::{
+    natural,
+    target::{affordable_per_kilosecond, throughput_per_kilosecond},
+};
 
 use super::driver;
-use crate::profile::{rows::natural, target::per_replica};
 
 /// Shortest confirm run.
 const MIN_RUN_MILLIS: u64 = 20_000;
@@ -18,14 +21,12 @@ const MAX_RUN_MILLIS: u64 = 600_000;
 /// Runs without which a p95 has no bound, and one more.
 const LEAST_RUNS: u64 = 60;
 
-/// Runs that arrive in 1,000 seconds. It is the target where runs have one. Else it follows
-/// from what a replica did with a fixed number in flight.
+/// Runs that arrive in 1,000 seconds. It is the target where runs have one. Else it follows from what a replica did
+/// with a fixed number in flight. Where a cost of runs is limited, there are at least as many as the limit needs.
 pub fn arrivals_per_kilosecond(inputs: &ProfileInputs, explored_per_kilosecond: i64) -> u64 {
-    let explored = natural(explored_per_kilosecond);
-    if let Some(throughput) = inputs.throughput.as_ref().filter(|t| t.unit == ThroughputUnit::Runs) {
-        return per_replica(throughput.min.value(), inputs.replicas);
-    }
-    driver::confirmed_runs(inputs.driver, explored).max(1)
+    let of_driver = || driver::confirmed_runs(inputs.driver, natural(explored_per_kilosecond)).max(1);
+    let wanted = throughput_per_kilosecond(inputs, ProfilingDriver::AgentRun).unwrap_or_else(of_driver);
+    affordable_per_kilosecond(inputs, ProfilingDriver::AgentRun).map_or(wanted, |least| wanted.max(least))
 }
 
 /// How long runs arrive: until there are enough of them for the objectives' bounds, within what anyone would wait for.

@@ -5,20 +5,20 @@ use slipway_crds::v1alpha1::{
     agent_deployment::OptimizeFor as ApiOptimizeFor,
     profile::{MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
+use slipway_selection::{
+    cost::gpus,
+    target::{driver_for, target_per_kilosecond},
+};
 use slipway_worker_contract::{
     Arm, Campaign, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
     ProfileTask,
 };
 
-use super::{
-    budget::{Budget, gpus},
-    driver, rate,
-};
+use super::{budget::Budget, driver, rate};
 use crate::{
     profile::{
         rows::{recorded, unsigned},
         scope::{JobScope, Subject},
-        target::{driver_for, target_per_kilosecond},
     },
     serving::{serve_config, tokenizer_folder},
 };
@@ -57,6 +57,7 @@ pub fn task(
         optimize_for: match inputs.optimize_for {
             ApiOptimizeFor::Throughput => OptimizeFor::Throughput,
             ApiOptimizeFor::Latency => OptimizeFor::Latency,
+            ApiOptimizeFor::Cost => OptimizeFor::Cost,
         },
         measure: MeasureSettings::default(),
         measured: explored,

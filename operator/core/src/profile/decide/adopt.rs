@@ -4,21 +4,16 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        agent_deployment::WrittenObjective,
-        profile::{
-            MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NamedConfiguration, ProfileInputs,
-            ProfiledEngine,
-        },
+        profile::{MeasuredEngine, Measurement, MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
     },
 };
+use slipway_selection::judged::{Judged, judge};
 
-use super::infeasible;
 use crate::{
     plan::Note,
     profile::{
         build::driver,
         parts::{Found, Parts},
-        rows::natural,
         world::{Earlier, ProfileWorld},
     },
 };
@@ -76,50 +71,7 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
         return None;
     }
     let measured_in = row.measured_in.clone().unwrap_or_else(|| earlier.name.clone());
-    let (verdict, reason) = verdict(inputs, row)?;
+    // Its bounds decide exactly as its records would.
+    let Judged::Decided { verdict, reason } = judge(inputs, row) else { return None };
     Some(Measurement { verdict, reason, measured_in: Some(measured_in), ..row.clone() })
-}
-
-/// Judges a row by other objectives than those it was measured for. Its bounds decide exactly as its records would.
-fn verdict(inputs: &ProfileInputs, row: &Measurement) -> Option<(MeasurementVerdict, String)> {
-    match row.verdict {
-        MeasurementVerdict::Feasible | MeasurementVerdict::Infeasible | MeasurementVerdict::Unbounded => {}
-        MeasurementVerdict::Failed => return None,
-    }
-    let total = natural(i64::from(row.count)) + natural(i64::from(row.errors));
-    let failed = natural(i64::from(row.errors)) * 1_000_000 / total.max(1);
-    let most = inputs.error_rate.as_ref().map(|rate| u64::from(rate.max.parts_per_million()));
-    if row.count == 0 || most.is_some_and(|most| failed > most) {
-        return Some((MeasurementVerdict::Infeasible, format!("{} of {total} failed", row.errors)));
-    }
-    let objectives = infeasible::judged(inputs, MeasurementPurpose::Explore);
-    let judged: Vec<Assessment> = objectives.iter().map(|objective| assessment(objective, row)).collect();
-    let missed = objectives.iter().zip(&judged).find(|(_, assessment)| **assessment == Assessment::Missed);
-    match missed {
-        Some((objective, _)) => Some((MeasurementVerdict::Infeasible, format!("{} is missed", objective.name))),
-        None if judged.contains(&Assessment::Open) => None,
-        None => Some((MeasurementVerdict::Feasible, String::new())),
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Assessment {
-    Met,
-    Missed,
-    Open,
-}
-
-fn assessment(objective: &WrittenObjective, row: &Measurement) -> Assessment {
-    let is_it = |latency: &&slipway_crds::v1alpha1::profile::MeasuredLatency| {
-        (latency.metric, latency.percentile) == (objective.metric, objective.percentile)
-    };
-    let Some(latency) = row.latencies.iter().find(is_it) else { return Assessment::Open };
-    let limit = objective.max.microseconds();
-    if natural(latency.lower) > limit {
-        Assessment::Missed
-    } else if latency.upper.is_some_and(|upper| natural(upper) <= limit) {
-        Assessment::Met
-    } else {
-        Assessment::Open
-    }
 }

@@ -10,12 +10,12 @@ use slipway_crds::{
         },
     },
 };
-
-use super::{
-    infeasible,
-    job::{self, Affordable, JobStep},
-    select,
+use slipway_selection::{
+    confirm::{Conclusion, MAX_CONFIRMS, conclude, is_confirm_of, passes},
+    infeasible, select,
 };
+
+use super::job::{self, Affordable, JobStep};
 use crate::{
     plan::Note,
     profile::{
@@ -26,9 +26,6 @@ use crate::{
         world::ProfileWorld,
     },
 };
-
-/// Points that are tried before the campaign ends without a choice.
-const MAX_CONFIRMS: usize = 3;
 
 /// Ends a campaign whose engines have all been measured: chooses, confirms, or says why neither is possible.
 pub fn finish(world: &ProfileWorld, before: &ProfileStatus) -> Planned<CampaignState> {
@@ -60,66 +57,25 @@ enum Next {
 
 fn next(world: &ProfileWorld, measurements: &[Measurement]) -> Planned<Next> {
     let inputs = &world.spec.inputs;
-    let ranked = select::ranked(inputs, measurements);
-    Planned::of(|parts| {
-        let Some(best) = ranked.first().copied() else {
+    Planned::of(|parts| match conclude(inputs, measurements) {
+        Conclusion::NoCandidate => {
             let words = "no configuration meets the objectives";
-            return Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, words)));
-        };
-        if inputs.agent_trace.is_none() {
+            Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, words)))
+        }
+        Conclusion::Measured { point } => {
             let words = "a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace";
-            let chosen = Chosen { point: best, predicted_by: best, words: words.to_owned() };
-            return Next::Concluded(parts.join(choose(world, measurements, chosen)));
+            let chosen = Chosen { point, predicted_by: point, words: words.to_owned() };
+            Next::Concluded(parts.join(choose(world, measurements, chosen)))
         }
-        match next_confirm(&ranked, measurements, world) {
-            Confirm::Passed { point, row } => {
-                let confirmed = &measurements[row];
-                let words = format!("confirmed by {} runs: {}", confirmed.count, select::point(inputs, confirmed));
-                let chosen = Chosen { point, predicted_by: row, words };
-                Next::Concluded(parts.join(choose(world, measurements, chosen)))
-            }
-            Confirm::Exhausted { failed } => Next::Concluded(parts.join(not_confirmed(world, measurements, failed))),
-            Confirm::Try(point) => Next::Confirm(point),
+        Conclusion::Confirmed { point, row } => {
+            let confirmed = &measurements[row];
+            let words = format!("confirmed by {} runs: {}", confirmed.count, select::point(inputs, confirmed));
+            let chosen = Chosen { point, predicted_by: row, words };
+            Next::Concluded(parts.join(choose(world, measurements, chosen)))
         }
+        Conclusion::Exhausted { failed } => Next::Concluded(parts.join(not_confirmed(world, measurements, failed))),
+        Conclusion::Confirm { point } => Next::Confirm(point),
     })
-}
-
-enum Confirm {
-    Passed { point: usize, row: usize },
-    Try(usize),
-    Exhausted { failed: usize },
-}
-
-/// Confirm rows decide in the order of the ranking: the first that passes is the choice.
-fn next_confirm(ranked: &[usize], measurements: &[Measurement], world: &ProfileWorld) -> Confirm {
-    let mut failed = 0;
-    for &point in ranked {
-        let row = measurements.iter().position(|m| is_confirm_of(m, &measurements[point]));
-        match row {
-            Some(row) if passes(&measurements[row], &world.spec.inputs) => return Confirm::Passed { point, row },
-            Some(_) => failed += 1,
-            None if failed < MAX_CONFIRMS => return Confirm::Try(point),
-            None => break,
-        }
-    }
-    Confirm::Exhausted { failed }
-}
-
-fn is_confirm_of(row: &Measurement, point: &Measurement) -> bool {
-    row.purpose == MeasurementPurpose::Confirm
-        && row.engine == point.engine
-        && row.configuration == point.configuration
-        && row.level == point.level
-}
-
-/// Whether a confirm run lets its point serve. One that could bound no objective has shown none to be met, unless there
-/// is none to judge.
-pub fn passes(row: &Measurement, inputs: &ProfileInputs) -> bool {
-    match row.verdict {
-        MeasurementVerdict::Feasible => true,
-        MeasurementVerdict::Unbounded => infeasible::judged(inputs, MeasurementPurpose::Confirm).is_empty(),
-        MeasurementVerdict::Infeasible | MeasurementVerdict::Failed => false,
-    }
 }
 
 /// Runs the confirm Job of a point; `None` once its row is found.
@@ -175,6 +131,8 @@ fn failed(explored: &Measurement, words: &str) -> Parts {
         milliseconds: 0,
         per_kilosecond: 0,
         latencies: Vec::new(),
+        output_tokens: None,
+        cost: None,
         gpu_milliseconds: 0,
         records: None,
         measured_in: None,

@@ -13,11 +13,9 @@ use super::{
 use crate::plan::{Plan, RESYNC};
 
 mod adopt;
-pub mod confirm;
+mod confirm;
 mod explore;
-mod infeasible;
 mod job;
-pub mod select;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.
 pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {

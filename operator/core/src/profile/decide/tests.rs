@@ -2,5 +2,6 @@
 
 mod adopting;
 mod cluster;
+mod costs;
 mod selection;
 mod stories;

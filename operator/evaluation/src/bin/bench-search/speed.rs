@@ -26,7 +26,8 @@ fn space() -> Space {
             Value::Number((k / 200 % 5) as f64),
             Value::Text(format!("policy-{}", k / 1000)),
         ];
-        arms.push(Arm { values, gpus: parallel, start_seconds: Some(120.0), engine: k, levels: vec![true; 10] });
+        let levels = vec![true; 10];
+        arms.push(Arm { values, gpus: parallel, price: None, start_seconds: Some(120.0), engine: k, levels });
     }
     let metric = |name: &str, kind| Metric { name: name.into(), kind, prior: Vec::new() };
     Space {

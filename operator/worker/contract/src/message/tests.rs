@@ -17,6 +17,7 @@ fn row(level: u32) -> Row {
         millis: 21_000,
         per_kilosecond: 20_000,
         latencies: Vec::new(),
+        output_tokens: None,
         gpu: None,
         gpu_millis: 25_000,
         model_analyzer: None,

@@ -19,6 +19,7 @@ fn row(reason: &str) -> Row {
         millis: 120_000,
         per_kilosecond: 123_456_789,
         latencies: [Percentile::P50, Percentile::P99, Percentile::P99_9].map(latency).to_vec(),
+        output_tokens: None,
         gpu: None,
         gpu_millis: 1_200_000,
         model_analyzer: Some(ModelAnalyzerRow { per_kilosecond: 123_456_789, p99_micros: 12_345_678 }),

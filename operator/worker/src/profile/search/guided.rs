@@ -6,7 +6,7 @@ use slipway_analysis::{
     pareto::Direction,
     search as analysis,
     search::{Conclusion, Progress, Purpose, SearchStrategy, Skipped, Slipway, Step, WhyNot},
-    slo::Bound,
+    slo::{self, Bound},
 };
 use slipway_worker_contract::{
     Arm, Latency, LatencyMetric, LatencyObjective, MeasurementVerdict, NotMeasured, OptimizeFor, OtherEngine,
@@ -21,8 +21,6 @@ use crate::profile::drivers;
 
 /// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
 const ABORT_FRACTION: f64 = 0.3;
-/// Standard error of ln value of a row that says nothing of its spread.
-const UNKNOWN_SD: f64 = 0.3;
 /// Runs of one cell after which the analysis no longer asks for a confirm run.
 const MOST_CONFIRMS: usize = 4;
 
@@ -234,6 +232,7 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
     let arm = |values, gpus: u32, engine| analysis::Arm {
         values,
         gpus: f64::from(gpus.max(1)),
+        price: None,
         start_seconds: None,
         engine,
         levels: vec![false; levels.len()],
@@ -378,32 +377,21 @@ fn value(search: &Guided, row: &Row, (metric, percentile): (LatencyMetric, Perce
     found.map(|l| l.micros.max(1) as f64).or_else(limit)
 }
 
-/// The least standard error of ln value that is believed: machines differ by as much from run to run.
-const LEAST_SD: f64 = 0.01;
-
-/// One-sided bounds of 95 % lie so many standard errors away.
-const ERRORS_TO_BOUND: f64 = 1.645;
-
-/// The standard error of a percentile in ln: half the width of its bounds; without an upper one, as a high percentile
-/// of few requests has none, what lies below. A percentile that the row has no room for is known least.
+/// The standard error of a percentile in ln. A percentile that the row has no room for is known least.
 fn latency_log_sd(row: &Row, (metric, percentile): (LatencyMetric, Percentile)) -> f64 {
     let found = row.latencies.iter().find(|l| (l.metric, l.percentile) == (metric, percentile));
-    let Some(Latency { micros, lower_micros, upper_micros, .. }) = found else { return UNKNOWN_SD };
-    if *lower_micros == 0 {
-        return UNKNOWN_SD;
-    }
-    let (upper, sides) = upper_micros.map_or((*micros, 1.0), |upper| (upper, 2.0));
-    let width = (upper.max(1) as f64 / *lower_micros as f64).ln() / sides;
-    (width / ERRORS_TO_BOUND).clamp(LEAST_SD, UNKNOWN_SD)
+    slo::latency_log_error(found.map(bounded))
 }
 
-/// The standard error of the throughput in ln. So many in flight finish at the pace of their mean latency, whose error
-/// is about that of the median; and no counting is worse than that of independent arrivals.
 fn throughput_log_sd(row: &Row) -> f64 {
     let medians = row.latencies.iter().filter(|l| l.percentile == Percentile::P50);
-    let slowest = medians.max_by_key(|l| l.micros).map(|l| latency_log_sd(row, (l.metric, l.percentile)));
-    let by_count = 1.0 / f64::from(row.count.max(1)).sqrt();
-    slowest.unwrap_or(UNKNOWN_SD).min(by_count).clamp(LEAST_SD, UNKNOWN_SD)
+    slo::throughput_log_error(u64::from(row.count), medians.max_by_key(|l| l.micros).map(bounded))
+}
+
+fn bounded(latency: &Latency) -> slo::Bounded {
+    let Latency { micros, lower_micros, upper_micros, .. } = latency;
+    let upper = upper_micros.map(|upper| upper as f64);
+    slo::Bounded { value: *micros as f64, lower: *lower_micros as f64, upper }
 }
 
 #[cfg(test)]

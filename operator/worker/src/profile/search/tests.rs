@@ -29,6 +29,7 @@ fn row(arm: &str, level: u32, verdict: MeasurementVerdict) -> Row {
         millis: 1,
         per_kilosecond: 1,
         latencies: Vec::new(),
+        output_tokens: None,
         gpu: None,
         gpu_millis: 1,
         model_analyzer: None,

@@ -4,12 +4,10 @@ use slipway_crds::v1alpha1::{
     ProfileStatus,
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
+use slipway_selection::{confirm, select};
 
 use super::World;
-use crate::{
-    agent_deployment::rollout::revision::RevisionPlan,
-    profile::decide::{confirm, select},
-};
+use crate::agent_deployment::rollout::revision::RevisionPlan;
 
 /// What follows from a repetition, in words.
 pub(super) enum Verdict {

@@ -260,6 +260,7 @@ pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
             latency(LatencyMetric::RequestLatency, Percentile::P50),
             latency(LatencyMetric::RequestLatency, Percentile::P95),
         ],
+        output_tokens: None,
         gpu: None,
         gpu_millis: 12_000,
         model_analyzer: None,

@@ -5,12 +5,13 @@ use slipway_crds::v1alpha1::{
     agent_deployment::{OptimizeFor, ProfilingDriver},
     profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
+use slipway_selection::{select, target};
 
 use super::{
-    super::{select, *},
+    super::*,
     cluster::{cluster, row},
 };
-use crate::profile::{rows, scope::Subject, target};
+use crate::profile::{rows, scope::Subject};
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
@@ -30,6 +31,7 @@ fn inputs(optimize_for: OptimizeFor) -> ProfileInputs {
 #[rstest]
 #[case::most_requests(OptimizeFor::Throughput, 1)]
 #[case::lowest_latency(OptimizeFor::Latency, 0)]
+#[case::lowest_cost(OptimizeFor::Cost, 1)]
 fn what_is_looked_for_decides(#[case] optimize_for: OptimizeFor, #[case] best: usize) {
     let measurements = measured(&[(1, 5_000, 50_000), (4, 9_000, 90_000), (8, 12_000, 190_000)]);
     assert_eq!(select::ranked(&inputs(optimize_for), &measurements).first(), Some(&best), "the third misses its bound");

@@ -1,21 +1,27 @@
 //! Why nothing was chosen, and what it would take. Pure.
 
 use slipway_analysis::slo::{Bound, Limit, nearest};
-use slipway_crds::v1alpha1::{
-    agent_deployment::WrittenObjective,
-    profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+use slipway_crds::{
+    v1alpha1::{
+        agent_deployment::{CostObjective, ThroughputUnit, WrittenObjective},
+        profile::{Infeasible, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    },
+    values::PositiveDecimal,
 };
 
-use super::select;
-use crate::profile::{
-    status::cut,
-    target::{driver_for, target_per_kilosecond},
+use crate::{
+    cost::{ReplicaPrice, dollars},
+    judged::judged,
+    select,
+    target::{driver_for, throughput_per_kilosecond},
 };
 
 /// Name of the limit on failures.
 const ERROR_RATE: &str = "error-rate";
 /// Name of the limit on throughput.
 const THROUGHPUT: &str = "throughput";
+/// Name of the limit on what 1,000 cost.
+const COST: &str = "cost";
 
 /// What binds at the point that comes nearest, among the rows of a purpose.
 pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: MeasurementPurpose) -> Infeasible {
@@ -41,6 +47,7 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
             nearest.binding.value / 1e3,
             target(inputs, purpose) as f64 / 1e3
         ),
+        None if missed == COST => cost_words(inputs, nearest.binding.value, &place),
         None => format!(
             "the error rate would be met with a max of {:.2} % or more (it is {:.2} %), by {place}",
             nearest.binding.value / 1e4,
@@ -54,14 +61,24 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
     }
 }
 
-/// The objectives that the rows of a purpose are judged by.
-pub fn judged(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Vec<WrittenObjective> {
-    let metrics = driver_for(inputs, purpose).measures();
-    inputs.objectives.iter().filter(|objective| metrics.contains(&objective.metric)).cloned().collect()
+fn cost_words(inputs: &ProfileInputs, microdollars: f64, place: &str) -> String {
+    let Some(CostObjective { max, unit }) = &inputs.cost else { return String::new() };
+    let unit = unit.words();
+    // Rounded up to what the field can hold: a limit of that much is met.
+    let needed = PositiveDecimal::from_ten_thousandths((microdollars / 100.0).ceil() as u64);
+    let needed = needed.map_or_else(|| dollars(microdollars as i64), |needed| format!("${needed}"));
+    format!("cost would be met with a max of {needed} or more for 1,000 {unit} (it is ${max}), by {place}")
 }
 
 fn target(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> u64 {
-    target_per_kilosecond(inputs, driver_for(inputs, purpose)).unwrap_or(0)
+    throughput_per_kilosecond(inputs, driver_for(inputs, purpose)).unwrap_or(0)
+}
+
+/// The price of a replica and the most that 1,000 may cost, where the rows of a purpose count what is limited.
+fn affordable(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> Option<(ReplicaPrice, i64)> {
+    let is_counted = |unit: ThroughputUnit| unit == driver_for(inputs, purpose).unit();
+    let cost = inputs.cost.as_ref().filter(|cost| is_counted(cost.unit))?;
+    Some((ReplicaPrice::of_inputs(inputs)?, cost.max.millionths()))
 }
 
 fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: MeasurementPurpose) -> Vec<Limit> {
@@ -72,6 +89,7 @@ fn limits(inputs: &ProfileInputs, objectives: &[WrittenObjective], purpose: Meas
             Limit::new(ERROR_RATE, Bound::AtMost(most_errors)),
             Limit::new(THROUGHPUT, Bound::AtLeast(target(inputs, purpose) as f64)),
         ])
+        .chain(affordable(inputs, purpose).map(|(_, most)| Limit::new(COST, Bound::AtMost(most as f64))))
         .collect()
 }
 
@@ -92,13 +110,20 @@ fn values(inputs: &ProfileInputs, objectives: &[WrittenObjective], measurement: 
     let total = f64::from(measurement.count) + f64::from(measurement.errors);
     let errors = (total > 0.0 && inputs.error_rate.is_some()).then(|| f64::from(measurement.errors) * 1e6 / total);
     let others = [Some(errors.unwrap_or(0.0)), Some(measurement.per_kilosecond as f64)];
-    objectives.iter().map(latency).chain(others).map(|value| value.filter(|_| is_measured)).collect()
+    let cost = affordable(inputs, measurement.purpose)
+        .map(|(price, _)| price.per_thousand(measurement.per_kilosecond).map(|microdollars| microdollars as f64));
+    objectives.iter().map(latency).chain(others).chain(cost).map(|value| value.filter(|_| is_measured)).collect()
 }
 
 /// A row that misses nothing by its values was not decided for want of requests: it says nothing of what it would take.
 fn only_misses(limits: &[Limit], row: Vec<Option<f64>>) -> Vec<Option<f64>> {
     let is_missing = limits.iter().zip(&row).any(|(limit, value)| value.is_some_and(|value| !limit.is_met(value)));
     if is_missing { row } else { vec![None] }
+}
+
+/// The text, cut to what a field of the status holds.
+fn cut(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }
 
 fn undecided(

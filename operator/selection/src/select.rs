@@ -8,8 +8,9 @@ use slipway_crds::v1alpha1::{
     profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
-use crate::profile::{
-    rows::natural,
+use crate::{
+    cost::{ReplicaPrice, dollars},
+    natural,
     target::{driver_for, target_per_kilosecond},
 };
 
@@ -60,15 +61,22 @@ fn microseconds(inputs: &ProfileInputs, measurement: &Measurement) -> i64 {
 fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
     match inputs.optimize_for {
         OptimizeFor::Throughput => measurement.per_kilosecond as f64,
+        OptimizeFor::Cost => {
+            // Without a price the replicas of a campaign, which hold the same, cost one unit each.
+            let price = ReplicaPrice::of_inputs(inputs).map_or(1, ReplicaPrice::microdollars_per_hour);
+            measurement.per_kilosecond as f64 / price.max(1) as f64
+        }
         OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),
     }
 }
 
 /// Whether a point is better than another by more than campaigns differ from each other. Throughput has no known
-/// bounds, so its figures are compared. For latency it is the bounds of both.
+/// bounds, so its figures are compared, and so is what it costs. For latency it is the bounds of both.
 pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incumbent: &Measurement) -> bool {
     match inputs.optimize_for {
-        OptimizeFor::Throughput => score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD),
+        OptimizeFor::Throughput | OptimizeFor::Cost => {
+            score(inputs, challenger) >= score(inputs, incumbent) * (1.0 + LEAD)
+        }
         OptimizeFor::Latency => {
             let slowest = latency(inputs, challenger).and_then(|latency| latency.upper);
             let fastest = latency(inputs, incumbent).map(|latency| latency.lower);
@@ -119,6 +127,7 @@ pub fn why(inputs: &ProfileInputs, measurements: &[Measurement], best: usize) ->
     let looked_for = match inputs.optimize_for {
         OptimizeFor::Throughput => "highest throughput",
         OptimizeFor::Latency => "lowest latency",
+        OptimizeFor::Cost => "lowest cost",
     };
     let count = ranked.len();
     let own = point(inputs, &measurements[best]);
@@ -141,7 +150,9 @@ pub fn point(inputs: &ProfileInputs, measurement: &Measurement) -> String {
     let rate = measurement.per_kilosecond as f64 / 1_000.0;
     let latency = latency(inputs, measurement)
         .map_or_else(String::new, |l| format!(", {} {}", l.percentile, milliseconds(l.microseconds)));
-    format!("{}, {rate:.2} {unit} a second{latency}", place(inputs, measurement))
+    let cost = ReplicaPrice::of_inputs(inputs).and_then(|price| price.per_thousand(measurement.per_kilosecond));
+    let cost = cost.map_or_else(String::new, |cost| format!(", {} for 1,000 {unit}", dollars(cost)));
+    format!("{}, {rate:.2} {unit} a second{latency}{cost}", place(inputs, measurement))
 }
 
 /// A point by its name: `int8/instances-2 at 4 in flight`.
