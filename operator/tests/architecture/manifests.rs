@@ -53,7 +53,16 @@ const ARROWS: [(&str, Place); 16] = [
         "operator",
         Place::Above(&["slipway-crds", "slipway-vocabulary", "slipway-operator-core", "slipway-worker-contract"]),
     ),
-    ("operator/cli", Place::Above(&["slipway-analysis", "slipway-crds", "slipway-manifest", "slipway-vocabulary"])),
+    (
+        "operator/cli",
+        Place::Above(&[
+            "slipway-analysis",
+            "slipway-backends",
+            "slipway-crds",
+            "slipway-manifest",
+            "slipway-vocabulary",
+        ]),
+    ),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
 ];
 
