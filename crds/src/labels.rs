@@ -25,6 +25,15 @@ pub const JOB: &str = "slipway.dev/job";
 /// Hash of an object as it was last applied, so that an unchanged object costs no write.
 pub const APPLIED_HASH: &str = "slipway.dev/applied-hash";
 
+/// Label of GPU feature discovery: the GPU model of a node.
+pub const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
+/// Label of GPU feature discovery: memory of a GPU in MiB.
+pub const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
+/// Label of GPU feature discovery: GPUs of a node.
+pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
+/// Resource by which a container gets GPUs.
+pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
+
 /// Annotation of a fetch Job: digest of the source that it brings into the store.
 pub const FETCH_CONTENT: &str = "slipway.dev/fetch-content";
 /// Annotation of a fetch Job: hash of the URI and the Secret by which it takes the source.

@@ -48,7 +48,7 @@ pub enum Refused {
         known: String,
     },
     /// What is wrong with it, in the order of its fields.
-    #[error("{}{}", lines(findings), if *has_unchecked_rules { UNCHECKED } else { "" })]
+    #[error("{}", lines(findings, *has_unchecked_rules))]
     Invalid {
         /// At least one.
         findings: Vec<Finding>,
@@ -62,8 +62,9 @@ pub enum Refused {
 pub struct Definitions(BTreeMap<(String, String), Structure>);
 
 const GROUP: &str = "slipway.dev";
-const UNCHECKED: &str = "\nsome validation rules were not checked because the object was invalid; correct the existing \
-                         errors to complete validation";
+/// What the API server says where it could not evaluate the rules.
+pub const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+                             errors to complete validation";
 
 impl Default for Definitions {
     fn default() -> Self {
@@ -122,6 +123,7 @@ impl Definitions {
     }
 }
 
-fn lines(findings: &[Finding]) -> String {
-    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+fn lines(findings: &[Finding], has_unchecked_rules: bool) -> String {
+    let lines = findings.iter().map(ToString::to_string);
+    lines.chain(has_unchecked_rules.then(|| UNCHECKED.to_owned())).collect::<Vec<_>>().join("\n")
 }

@@ -28,6 +28,18 @@ pub struct Gpu {
     pub tflops: f64,
 }
 
+impl Gpu {
+    /// The value that GPU feature discovery writes for it: the first of its names. None if the product is not NVIDIA's.
+    #[must_use]
+    pub fn label(&self) -> Option<String> {
+        // The driver says `Tesla T4`, without the vendor before it.
+        self.labels.first().map(|name| match name.starts_with("Tesla-") {
+            true => (*name).to_owned(),
+            false => format!("NVIDIA-{name}"),
+        })
+    }
+}
+
 const fn nvidia(
     name: &'static str,
     labels: &'static [&'static str],

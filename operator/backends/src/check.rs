@@ -13,6 +13,12 @@ mod refusal;
 pub use checkpoint::Checkpoint;
 pub use refusal::{Problem, Refusal};
 
+/// Assumed GPUs of a node without a count: NVIDIA's largest boards with one NVLink domain.
+pub const GPUS_PER_NODE: u32 = 8;
+
+/// Engines that a status holds.
+pub const MOST_ENGINES: usize = 16;
+
 /// What a spec asks for, with what resolve found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
@@ -96,7 +102,8 @@ pub(crate) fn positions(asked: &Asked, field: &str) -> Option<Refusal> {
 }
 
 /// Bytes of one GPU.
-pub(crate) fn memory(asked: &Asked) -> f64 {
+#[must_use]
+pub fn memory(asked: &Asked) -> f64 {
     asked.gpu_memory_mib.map_or(asked.gpu.memory_gib * GIB, |mib| f64::from(mib) * 1_048_576.0)
 }
 

@@ -3,28 +3,26 @@
 use std::{
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use slipway_crds::values::DurationText;
-use slipway_vocabulary::failure::chain;
 use thiserror::Error;
 
 use crate::{
-    arms::arms,
-    check::{self, File, Unfit},
+    answers::{self, Answer, AnswerError},
     cluster::{Cluster, ClusterError, Place},
-    conversation::{Run, conversation},
+    conversation::Run,
     decision::{Decision, NothingToDecide, word},
-    explain::{UnknownCandidate, explain},
-    measured::Measurements,
-    outlook::{is_judged, outlook},
-    overview::overview,
+    init::InitArgs,
+    live::{Follow, FollowError, Until, follow},
+    offline::{self, CheckArgs, OfflineError},
+    output::Format,
     report::{Material, report},
-    rollout,
-    wait::{WaitError, follow_rollout, wait},
+    tree::text::Focus,
+    wait::{WaitError, wait},
 };
 
 /// Shows and controls the AgentDeployments of a cluster.
@@ -55,23 +53,61 @@ enum Command {
     #[command(flatten)]
     OfCluster(ClusterCommand),
     /// Checks manifests as the API server would, without a cluster, and says what they will take. Exit code 1: refused.
-    Check {
-        /// Files of YAML or JSON; - is standard input.
-        #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-    },
+    Check(CheckArgs),
+    /// Writes a first manifest with comments, which `check` accepts.
+    Init(Box<InitArgs>),
+}
+
+/// A document in place of text.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+struct OutputArgs {
+    /// Writes a document for programs.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+/// What a rollout is asked for.
+#[derive(Debug, Clone, ClapArgs)]
+struct RolloutArgs {
+    /// Name of the AgentDeployment.
+    name: String,
+    /// Shows it as a tree that is kept up to date, until the canary is promoted or rolled back.
+    #[arg(short, long)]
+    watch: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The verb of kubectl's own `rollout`.
+#[derive(Debug, Clone, Subcommand)]
+enum RolloutVerb {
+    /// The same as `rollout NAME`.
+    Show(RolloutArgs),
 }
 
 /// What needs a cluster.
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
+    /// Shows an AgentDeployment as a tree: its revisions with their shares of the traffic, their pods, and the latest
+    /// events.
+    Get {
+        /// Name of the AgentDeployment.
+        name: String,
+        /// Keeps the tree up to date, until Ctrl-C or until the AgentDeployment is deleted.
+        #[arg(short, long)]
+        watch: bool,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Shows stage, conditions, engines with their quality, candidates, the choice, and objectives with their values.
     Status {
         /// Name of the AgentDeployment.
         name: String,
         /// Waits like `wait`, but without a time limit, and shows the status once it is ready.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "output")]
         watch: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Reports progress until an AgentDeployment is ready. Exit code 3: stalled; 4: timeout; 6: it waits for a person.
     Wait {
@@ -97,14 +133,16 @@ enum ClusterCommand {
         /// The default is all of them.
         #[arg(value_name = "ENGINE[/CONFIGURATION]")]
         candidate: Option<String>,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Shows the traffic of stable and canary, the judge's verdict and its evidence, and how long a verdict takes.
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Rollout {
-        /// Name of the AgentDeployment.
-        name: String,
-        /// Shows it whenever it changes, until the canary is promoted or rolled back.
-        #[arg(long)]
-        watch: bool,
+        #[command(subcommand)]
+        verb: Option<RolloutVerb>,
+        #[command(flatten)]
+        args: Option<RolloutArgs>,
     },
     /// Approves the choice that waits for approval (spec.rollout.approve).
     Approve {
@@ -143,6 +181,8 @@ enum ClusterCommand {
         name: String,
         /// The question.
         question: String,
+        #[command(flatten)]
+        output: OutputArgs,
     },
 }
 
@@ -182,15 +222,12 @@ pub enum CommandError {
     /// There is nothing to report.
     #[error("{0} has no campaign to report: it has no spec.profiling, or its engines are still being built")]
     NoProfile(String),
-    /// There is no such candidate to explain.
-    #[error("failed to explain {name}")]
-    Explain {
-        /// Name of the AgentDeployment.
-        name: String,
-        /// Which are known.
-        #[source]
-        source: UnknownCandidate,
-    },
+    /// There is nothing to show.
+    #[error(transparent)]
+    Answer(AnswerError),
+    /// Following ended before its time.
+    #[error("failed to follow the AgentDeployment")]
+    Follow(#[source] FollowError),
     /// The report cannot be written.
     #[error("failed to write {path}")]
     Report {
@@ -200,18 +237,9 @@ pub enum CommandError {
         #[source]
         source: io::Error,
     },
-    /// A manifest cannot be read.
-    #[error("failed to read {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the file system said.
-        #[source]
-        source: io::Error,
-    },
-    /// Manifests are not fit to be applied.
-    #[error("failed to check")]
-    Check(#[source] Unfit),
+    /// A command without a cluster failed.
+    #[error(transparent)]
+    Offline(OfflineError),
     /// The output cannot be written.
     #[error("failed to write")]
     Write(#[source] io::Error),
@@ -234,10 +262,10 @@ impl CommandError {
             | Self::Ask(_)
             | Self::NoAnswer
             | Self::NoProfile(_)
-            | Self::Explain { .. }
+            | Self::Answer(_)
+            | Self::Follow(_)
             | Self::Report { .. }
-            | Self::Read { .. }
-            | Self::Check(_)
+            | Self::Offline(_)
             | Self::Write(_) => 1,
         }
     }
@@ -249,8 +277,12 @@ impl Args {
     /// # Errors
     /// When the cluster cannot be reached, or the command fails.
     pub async fn run(self) -> Result<(), CommandError> {
+        let mut out = io::stdout();
         match self.command {
-            Command::Check { files } => check_files(&files, &mut io::stdout()),
+            Command::Check(args) => offline::check(&args, &mut out).map_err(CommandError::Offline),
+            Command::Init(args) => {
+                offline::init(&args, self.place.namespace.as_deref(), &mut out).map_err(CommandError::Offline)
+            }
             Command::OfCluster(command) => {
                 let PlaceArgs { kubeconfig, context, namespace } = self.place;
                 let place = Place { kubeconfig, context, namespace };
@@ -264,56 +296,64 @@ impl ClusterCommand {
     async fn run(self, cluster: Cluster) -> Result<(), CommandError> {
         let mut out = io::stdout();
         match self {
-            Self::Status { name, watch: true } => {
-                wait(&cluster, &name, Duration::MAX, &mut out).await.map_err(CommandError::Wait)?;
-                show(&cluster, &name, &mut out).await
+            Self::Get { name, watch: true, output } => {
+                let how = Follow { focus: Focus::Agent, format: output.output, until: Until::Deleted };
+                follow(&cluster, &name, how, &mut out).await.map_err(CommandError::Follow)
             }
-            Self::Status { name, watch: false } => show(&cluster, &name, &mut out).await,
+            Self::Get { name, watch: false, output } => {
+                answers::tree(&cluster, &name, output.to(&mut out)).await.map_err(CommandError::Answer)
+            }
+            Self::Status { name, watch, output } => {
+                if watch {
+                    wait(&cluster, &name, Duration::MAX, &mut out).await.map_err(CommandError::Wait)?;
+                }
+                answers::status(&cluster, &name, output.to(&mut out)).await.map_err(CommandError::Answer)
+            }
             Self::Wait { name, timeout } => {
                 let limit = Duration::from_micros(timeout.microseconds());
                 wait(&cluster, &name, limit, &mut out).await.map_err(CommandError::Wait)
             }
             Self::Report { name, output } => write_report(&cluster, &name, (output, &mut out)).await,
-            Self::Explain { name, candidate } => {
-                let object = cluster.get(&name).await.map_err(CommandError::Show)?;
-                let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
-                let text = explain(&object, profile.as_ref(), candidate.as_deref());
-                let text = text.map_err(|source| CommandError::Explain { name, source })?;
-                write!(out, "{text}").map_err(CommandError::Write)
+            Self::Explain { name, candidate, output } => {
+                let asked = (name.as_str(), candidate.as_deref());
+                answers::explanation(&cluster, asked, output.to(&mut out)).await.map_err(CommandError::Answer)
             }
-            Self::Rollout { name, watch: true } => {
-                follow_rollout(&cluster, &name, &mut out).await.map_err(CommandError::Wait)
-            }
-            Self::Rollout { name, watch: false } => show_rollout(&cluster, &name, &mut out).await,
+            Self::Rollout { verb: Some(RolloutVerb::Show(args)), .. }
+            | Self::Rollout { args: Some(args), verb: None } => show_rollout(&cluster, args, &mut out).await,
+            // The command line requires the name, or a verb.
+            Self::Rollout { verb: None, args: None } => Ok(()),
             Self::Approve { name } => decide(&cluster, &name, (Decision::Approve, &mut out)).await,
             Self::Promote { name } => decide(&cluster, &name, (Decision::Promote, &mut out)).await,
             Self::Abort { name } => decide(&cluster, &name, (Decision::Abort, &mut out)).await,
             Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
             Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
             Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
-            Self::Ask { name, question } => {
+            Self::Ask { name, question, output } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
-                write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;
+                answers::run(&question, &run, output.to(&mut out)).map_err(CommandError::Answer)?;
                 judged(&run)
             }
         }
     }
 }
 
-/// Checks files, and prints an answer for each object in them.
-fn check_files(paths: &[PathBuf], out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
-    let files = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let checked = check::check(&files).map_err(CommandError::Check)?;
-    write!(out, "{}", checked.text).map_err(CommandError::Write)?;
-    checked.verdict(&files).map_err(CommandError::Check)
+impl OutputArgs {
+    /// Where an answer goes, in the form that is asked for.
+    fn to(self, out: &mut (dyn Write + Send)) -> Answer<'_> {
+        Answer { format: self.output, out }
+    }
 }
 
-fn read(path: &Path) -> Result<File, CommandError> {
-    let is_standard_input = path.as_os_str() == "-";
-    let name = if is_standard_input { "standard input".to_owned() } else { path.display().to_string() };
-    let text = if is_standard_input { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
-    let text = text.map_err(|source| CommandError::Read { path: path.to_owned(), source })?;
-    Ok(File { name, text })
+async fn show_rollout(
+    cluster: &Cluster,
+    RolloutArgs { name, watch, output }: RolloutArgs,
+    out: &mut (dyn Write + Send),
+) -> Result<(), CommandError> {
+    if watch {
+        let how = Follow { focus: Focus::Rollout, format: output.output, until: Until::RolloutIsOver };
+        return follow(cluster, &name, how, out).await.map_err(CommandError::Follow);
+    }
+    answers::rollout(cluster, &name, output.to(out)).await.map_err(CommandError::Answer)
 }
 
 /// Writes a decision into the spec, and prints it with a hint for GitOps.
@@ -339,41 +379,6 @@ fn judged(run: &Run) -> Result<(), CommandError> {
     } else {
         Ok(())
     }
-}
-
-async fn show(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
-    let object = cluster.get(name).await.map_err(CommandError::Show)?;
-    let profile = cluster.profile(&object).await.map_err(CommandError::Show)?;
-    let (measurements, unreachable) = match cluster.evidence(name).await {
-        Ok(evidence) => (Measurements::of(&evidence), None),
-        Err(error) => (Measurements::default(), Some(error)),
-    };
-    write!(out, "{}", overview(&object, profile.as_ref(), &measurements)).map_err(CommandError::Write)?;
-    if let Some(error) = unreachable {
-        writeln!(out, "  (the pods' measurements cannot be read: {})", chain(&error)).map_err(CommandError::Write)?;
-    }
-    Ok(())
-}
-
-async fn show_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), CommandError> {
-    let object = cluster.get(name).await.map_err(CommandError::Show)?;
-    let text = rollout::rollout(&object);
-    if text.is_empty() {
-        writeln!(out, "{name}: no rollout is in progress, and no plan was rolled back").map_err(CommandError::Write)?;
-    } else {
-        write!(out, "{text}").map_err(CommandError::Write)?;
-    }
-    if !is_judged(&object) {
-        return Ok(());
-    }
-    write!(out, "{}", rollout::self_check(&object)).map_err(CommandError::Write)?;
-    match cluster.evidence(name).await {
-        Ok(evidence) => write!(out, "{}{}", arms(&object, &evidence), outlook(&object, &evidence)),
-        Err(error) => {
-            writeln!(out, "(what the pods counted, and how long a verdict takes, is not known: {})", chain(&error))
-        }
-    }
-    .map_err(CommandError::Write)
 }
 
 async fn write_report(

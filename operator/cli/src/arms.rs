@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use slipway_analysis::judge::quantile::rank_bounds;
 use slipway_crds::v1alpha1::AgentDeployment;
 use slipway_vocabulary::{
@@ -24,7 +25,7 @@ const ALPHA: f64 = 0.05;
 const SCALE: usize = 48;
 
 /// Who is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Side {
     /// Stable, or the baseline that stands for it.
     Reference,
@@ -33,13 +34,16 @@ pub enum Side {
 }
 
 /// A percentile with what bounds it, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Band {
     /// Lower bound; 0 where too few values give one.
+    #[serde(rename = "lowerMicroseconds")]
     pub lower: u64,
     /// The percentile itself.
+    #[serde(rename = "microseconds")]
     pub point: u64,
     /// Upper bound; none where too few values give one.
+    #[serde(rename = "upperMicroseconds", skip_serializing_if = "Option::is_none")]
     pub upper: Option<u64>,
 }
 

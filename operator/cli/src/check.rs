@@ -1,14 +1,21 @@
 //! Manifests as an API server would answer them, without one, and what an accepted one will take. Pure.
 
-use std::fmt::Write as _;
-
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
+use slipway_backends::config_json::ConfigFigures;
 use slipway_crds::v1alpha1::AgentDeployment;
-use slipway_manifest::{Accepted, Definitions, Refused};
+use slipway_manifest::{Accepted, Definitions, Finding, Refused, UNCHECKED};
 use thiserror::Error;
 
-use crate::{demand::demand, table::indented};
+use crate::{
+    demand::{self, Demand, demand},
+    memory::{self, MemoryPlan, memory},
+    output::Shown,
+    table::indented,
+};
+
+/// What is said in place of a plan of memory.
+const UNKNOWN_MEMORY: &str = "memory: unknown until the model is read; name its config.json with --config\n";
 
 /// Why manifests are not fit to be applied.
 #[derive(Debug, Error)]
@@ -44,13 +51,58 @@ pub struct File {
     pub text: String,
 }
 
-/// What was found in files.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What was found in files: an answer for each object of slipway.dev.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// An answer for each object of slipway.dev, with the reasons of a refused one and the demand of an accepted one.
-    pub text: String,
-    checked: usize,
-    refused: usize,
+    /// The answers, in the order of the files.
+    pub objects: Vec<Answer>,
+}
+
+impl Shown for Checked {
+    const KIND: &'static str = "Check";
+}
+
+/// The answer to one object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The file that it stands in.
+    pub file: String,
+    /// Its kind, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_kind: Option<String>,
+    /// Its name, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether the API server would accept it, and the operator too, as far as the model is known.
+    pub accepted: bool,
+    /// Why the API server would refuse it, in its words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+    /// Whether its rules could not be evaluated, because a value that they read is not what it should be.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_unchecked_rules: bool,
+    /// What it will take. Absent of a refused object, and of other kinds than AgentDeployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
+    /// What its engines take of a GPU's memory. Absent where the model is not known, or its engines are the user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryPlan>,
+    /// Whether its memory could be planned if the model were known.
+    #[serde(skip)]
+    lacks_model: bool,
+}
+
+/// One reason against an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Path of the field. Absent where the problem is none of a field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
 }
 
 impl Checked {
@@ -59,45 +111,85 @@ impl Checked {
     /// # Errors
     /// When an object would be refused, or there is none.
     pub fn verdict(&self, files: &[File]) -> Result<(), Unfit> {
-        let Self { checked, refused, .. } = *self;
+        let (checked, refused) = (self.objects.len(), self.objects.iter().filter(|answer| !answer.accepted).count());
         match (checked, refused) {
             (0, _) => Err(Unfit::Empty(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", "))),
             (_, 0) => Ok(()),
             _ => Err(Unfit::Refused { refused, checked }),
         }
     }
-
-    fn add(&mut self, file: &str, object: &Value, answer: Result<Accepted, Refused>) {
-        let title = format!("{file}: {} {}", named(object, "/kind"), named(object, "/metadata/name"));
-        let (answer, details) = match answer {
-            Err(Refused::Foreign { .. }) => return,
-            Err(refused) => {
-                self.refused += 1;
-                ("refused", refused.to_string())
-            }
-            Ok(Accepted(object)) => ("accepted", of_accepted(object)),
-        };
-        self.checked += 1;
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "{title}: {answer}");
-        self.text.push_str(&indented(&details));
-    }
 }
 
-/// Answers every object of slipway.dev in files; objects of other groups are left out.
+/// The answers for people: the reasons of a refused object, and what an accepted one will take.
+pub fn text(checked: &Checked) -> String {
+    checked.objects.iter().map(of_answer).collect()
+}
+
+fn of_answer(answer: &Answer) -> String {
+    let Answer { file, object_kind, name, accepted, problems, has_unchecked_rules, demand, memory, lacks_model } =
+        answer;
+    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "without a name".to_owned());
+    let verdict = if *accepted { "accepted" } else { "refused" };
+    let mut text = format!("{file}: {} {}: {verdict}\n", or_unknown(object_kind), or_unknown(name));
+    let problems = problems.iter().map(|Problem { message, .. }| format!("{message}\n"));
+    text.push_str(&indented(&problems.collect::<String>()));
+    if *has_unchecked_rules {
+        text.push_str(&indented(UNCHECKED));
+    }
+    text.push_str(&indented(&demand.as_ref().map(demand::text).unwrap_or_default()));
+    text.push_str(&indented(&memory.as_ref().map(memory::text).unwrap_or_default()));
+    if *lacks_model {
+        text.push_str(&indented(UNKNOWN_MEMORY));
+    }
+    text
+}
+
+/// Answers every object of slipway.dev in files; objects of other groups are left out. The model's figures, where they
+/// are known, are those of every AgentDeployment.
 ///
 /// # Errors
 /// When a file cannot be read as YAML.
-pub fn check(files: &[File]) -> Result<Checked, Unfit> {
+pub fn check(files: &[File], model: Option<&ConfigFigures>) -> Result<Checked, Unfit> {
     let definitions = Definitions::new();
     let mut checked = Checked::default();
     for file in files {
         let syntax = |source| Unfit::Syntax { file: file.name.clone(), source };
         for object in objects(&file.text).map_err(syntax)? {
-            checked.add(&file.name, &object, definitions.check(&object));
+            checked.objects.extend(answer(&file.name, &object, (definitions.check(&object), model)));
         }
     }
     Ok(checked)
+}
+
+fn answer(
+    file: &str,
+    object: &Value,
+    (answer, model): (Result<Accepted, Refused>, Option<&ConfigFigures>),
+) -> Option<Answer> {
+    let named = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let bare = Answer {
+        file: file.to_owned(),
+        object_kind: named("/kind"),
+        name: named("/metadata/name"),
+        accepted: false,
+        problems: Vec::new(),
+        has_unchecked_rules: false,
+        demand: None,
+        memory: None,
+        lacks_model: false,
+    };
+    match answer {
+        Err(Refused::Foreign { .. }) => None,
+        Err(unknown @ Refused::UnknownKind { .. }) => {
+            Some(Answer { problems: vec![Problem { field: None, message: unknown.to_string() }], ..bare })
+        }
+        Err(Refused::Invalid { findings, has_unchecked_rules }) => {
+            let problem =
+                |finding: &Finding| Problem { field: Some(finding.path.clone()), message: finding.to_string() };
+            Some(Answer { problems: findings.iter().map(problem).collect(), has_unchecked_rules, ..bare })
+        }
+        Ok(Accepted(object)) => Some(of_accepted(object, model, bare)),
+    }
 }
 
 /// The objects of a file: its documents, and the items of lists.
@@ -114,18 +206,27 @@ fn objects(text: &str) -> Result<Vec<Value>, serde_norway::Error> {
     Ok(documents?.into_iter().flat_map(items).collect())
 }
 
-fn named<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or("without a name")
-}
-
 /// The demand of an AgentDeployment; of other kinds there is none to tell.
-fn of_accepted(object: Value) -> String {
+fn of_accepted(object: Value, model: Option<&ConfigFigures>, bare: Answer) -> Answer {
+    let bare = Answer { accepted: true, ..bare };
     let is_agent = object["kind"] == "AgentDeployment";
     let read = || serde_json::from_value::<AgentDeployment>(object);
     match is_agent.then(read) {
-        None => String::new(),
-        Some(Ok(agent)) => demand(&agent.spec),
+        None => bare,
+        Some(Ok(agent)) => {
+            let memory = model.and_then(|model| memory(&agent.spec, model));
+            Answer {
+                accepted: memory.as_ref().is_none_or(|plan| plan.refusals.is_empty()),
+                lacks_model: model.is_none() && memory::is_planned(&agent.spec),
+                demand: Some(demand(&agent.spec)),
+                memory,
+                ..bare
+            }
+        }
         // The schema is made of these types: whatever it takes they read.
-        Some(Err(error)) => format!("what it will take is unknown: {error}\n"),
+        Some(Err(error)) => {
+            let message = format!("what it will take is unknown: {error}");
+            Answer { problems: vec![Problem { field: None, message }], ..bare }
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::{io, path::PathBuf};
 
+use futures::Stream;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    runtime::{WatchStreamExt as _, watcher},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -91,6 +93,9 @@ pub enum ClusterError {
     },
 }
 
+/// What a watch tells.
+pub type Told<K> = watcher::Result<watcher::Event<K>>;
+
 /// Which cluster, and where in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
@@ -138,6 +143,11 @@ impl Cluster {
         Ok(Self { client, namespace })
     }
 
+    /// A namespace behind a client.
+    pub fn behind(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned() }
+    }
+
     /// An AgentDeployment.
     ///
     /// # Errors
@@ -168,9 +178,36 @@ impl Cluster {
     /// When the API server refuses.
     pub async fn events(&self, object: &AgentDeployment) -> Result<Vec<Event>, ClusterError> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
-        let selector = format!("involvedObject.uid={}", object.uid().unwrap_or_default());
-        let list = api.list(&ListParams::default().fields(&selector)).await;
+        let list = api.list(&ListParams::default().fields(&about(object))).await;
         Ok(list.map_err(refused("list events".to_owned()))?.items)
+    }
+
+    /// Watches an AgentDeployment, and what has its name.
+    pub fn watch_agent(&self, name: &str) -> impl Stream<Item = Told<AgentDeployment>> + Send + use<> {
+        let api: Api<AgentDeployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        watcher(api, watcher::Config::default().fields(&format!("metadata.name={name}"))).default_backoff()
+    }
+
+    /// Watches the pods of an AgentDeployment: those of its revisions and of its Jobs.
+    pub fn watch_pods(&self, name: &str) -> impl Stream<Item = Told<Pod>> + Send + use<> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        watcher(api, watcher::Config::default().labels(&of_agent(name))).default_backoff()
+    }
+
+    /// Watches the events of an AgentDeployment.
+    pub fn watch_events(&self, object: &AgentDeployment) -> impl Stream<Item = Told<Event>> + Send + use<> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        watcher(api, watcher::Config::default().fields(&about(object))).default_backoff()
+    }
+
+    /// The pods of an AgentDeployment: those of its revisions and of its Jobs.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn pods(&self, name: &str) -> Result<Vec<Pod>, ClusterError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let list = api.list(&ListParams::default().labels(&of_agent(name))).await;
+        Ok(list.map_err(refused("list pods".to_owned()))?.items)
     }
 
     /// The campaign that the status of an AgentDeployment names; it may have been deleted since.
@@ -252,6 +289,16 @@ fn is_refusal(body: &str) -> bool {
     parsed.is_none_or(|json| json.get("steps").is_none())
 }
 
+/// The selector of pods of an AgentDeployment.
+fn of_agent(name: &str) -> String {
+    format!("{}={name}", labels::AGENT_DEPLOYMENT)
+}
+
+/// The selector of events about an object: not about an earlier one of its name.
+fn about(object: &AgentDeployment) -> String {
+    format!("involvedObject.uid={}", object.uid().unwrap_or_default())
+}
+
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
@@ -264,7 +311,8 @@ fn unusable(error: KubeconfigError) -> ClusterError {
     }
 }
 
-fn refused(action: String) -> impl FnOnce(kube::Error) -> ClusterError {
+/// What a refusal, or silence, becomes after an action.
+pub fn refused(action: String) -> impl FnOnce(kube::Error) -> ClusterError {
     |source| match source {
         kube::Error::Api(status) => ClusterError::Refused { action, code: status.code, said: said(&status.message) },
         other => ClusterError::Unreachable { action, source: Box::new(other) },

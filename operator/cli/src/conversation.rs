@@ -1,35 +1,42 @@
 //! A run of an agent as people read it: what the model called, what came back, the answer. Pure.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::table::duration;
+use crate::{output::Shown, table::duration};
 
 /// The parts of an answer of `/v1/runs` that are shown. Later fields are let pass.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// `succeeded` or `failed`.
     pub status: String,
     /// The answer, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
     /// The steps, in their order.
     #[serde(default)]
     pub steps: Vec<RunStep>,
     /// Where the time went.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<RunTimings>,
 }
 
+impl Shown for Run {
+    const KIND: &'static str = "Run";
+}
+
 /// Why a run ended without an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct RunError {
     /// In words.
     pub message: String,
 }
 
 /// One turn of the model, and the calls that it asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStep {
     /// Number, from 1.
@@ -42,7 +49,7 @@ pub struct RunStep {
 }
 
 /// One call of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ToolCall {
     /// The tool.
     pub name: String,
@@ -51,13 +58,14 @@ pub struct ToolCall {
     /// `ok`, `error` or `cancelled`.
     pub status: String,
     /// What it gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub observation: Option<String>,
     /// Its time, microseconds.
     pub microseconds: u64,
 }
 
 /// Where a run's time went, microseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunTimings {
     /// The whole run.

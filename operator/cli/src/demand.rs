@@ -1,25 +1,177 @@
-//! What a spec will take of a cluster: engines, measurements, GPUs. Pure.
+//! What a spec will take of a cluster: engines, measurements, GPUs, GPU hours. Pure.
 //!
-//! These are bounds from the spec alone. How much memory an engine takes depends on the model, which is read later.
+//! These are bounds from the spec alone. What an engine takes of a GPU's memory depends on the model: see
+//! [`mod@crate::memory`].
 
-use slipway_crds::v1alpha1::{
-    AgentDeploymentSpec,
-    agent_deployment::{Build, SearchSpace},
+use serde::Serialize;
+use slipway_crds::{
+    labels::GPU_RESOURCE,
+    v1alpha1::{
+        AgentDeploymentSpec,
+        agent_deployment::{Build, SearchSpace},
+    },
 };
 
 use crate::table::counted;
 
-const GPU: &str = "nvidia.com/gpu";
+const HOURS_A_DAY: u64 = 24;
 
-/// A line for engines, one for measurements, and one for what serves.
-#[must_use]
-pub fn demand(spec: &AgentDeploymentSpec) -> String {
-    let lines = [Some(engines(spec)), measurements(spec), Some(serving(spec))];
-    lines.into_iter().flatten().map(|line| format!("{line}\n")).collect()
+/// What a spec will take.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Demand {
+    /// The engines to choose from.
+    pub engines: EngineDemand,
+    /// The campaign. Absent where nothing is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<CampaignDemand>,
+    /// The pods that serve.
+    pub serving: ServingDemand,
+    /// GPU hours, or hours of pods without a GPU.
+    pub hours: Hours,
 }
 
-/// A name, and how many values it has.
-type Axis = (&'static str, usize);
+/// An axis with several values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Axis {
+    /// Its name in `spec.search`; `variants` are those of `engine.custom`, and `parameters` all combinations of them.
+    pub name: &'static str,
+    /// How many values it has.
+    pub values: usize,
+}
+
+/// The engines to choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineDemand {
+    /// How many.
+    pub number: u64,
+    /// The axes that make them several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<Axis>,
+    /// How they come to be.
+    pub made: Made,
+}
+
+/// How engines come to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Made {
+    /// The user's builder writes them.
+    CustomBuilder,
+    /// Each is built on the GPUs of a pod.
+    OnGpus,
+    /// They are prepared without a GPU.
+    WithoutGpu,
+}
+
+/// A campaign.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CampaignDemand {
+    /// Engines with a configuration and a level: what there is to choose from.
+    pub cells: u64,
+    /// The axes that make several of each engine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<Axis>,
+    /// Measurements, at most.
+    pub most_measurements: u64,
+}
+
+/// The pods that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServingDemand {
+    /// How many, at most with autoscaling.
+    pub pods: u64,
+    /// Whether their number follows the load.
+    pub is_autoscaled: bool,
+    /// GPUs of each.
+    pub gpus_per_pod: u64,
+    /// GPUs of all.
+    pub gpus: u64,
+}
+
+/// Upper bounds of hours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hours {
+    /// What the hours are of.
+    pub of: HoursOf,
+    /// The first campaign, at most. Absent where nothing is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<String>,
+    /// Campaigns by schedule and after drift in a month, at most. Absent without a limit of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub campaigns_per_month: Option<String>,
+    /// Serving with all pods, a day.
+    pub serving_per_day: u64,
+    /// What comes on top and has no bound in the spec.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unbounded: Vec<Unbounded>,
+}
+
+/// What hours are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum HoursOf {
+    /// A GPU each.
+    Gpus,
+    /// A pod each: there is no GPU.
+    Pods,
+}
+
+impl HoursOf {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gpus => "GPU hours",
+            Self::Pods => "pod hours",
+        }
+    }
+}
+
+/// Work without a bound in the spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Unbounded {
+    /// Builds of engines.
+    Builds,
+    /// The quality gate, engine by engine.
+    Quality,
+    /// Pods of a new revision beside those of the one before.
+    NewRevisions,
+}
+
+impl Unbounded {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Builds => "builds",
+            Self::Quality => "the quality gate",
+            Self::NewRevisions => "pods of new revisions",
+        }
+    }
+}
+
+/// What a spec will take.
+#[must_use]
+pub fn demand(spec: &AgentDeploymentSpec) -> Demand {
+    let build_axes = build_axes(spec);
+    let serving = serving(spec);
+    let made = match spec.engine.backend.build() {
+        Build::Custom => Made::CustomBuilder,
+        Build::Tools => Made::OnGpus,
+        Build::Nothing => Made::WithoutGpu,
+    };
+    let campaign = spec.profiling.as_ref().map(|profiling| {
+        let axes = measured_axes(&spec.search);
+        CampaignDemand {
+            cells: points(&build_axes).saturating_mul(points(&axes)),
+            axes: several(&axes),
+            most_measurements: profiling.budget.measurements.unsigned_abs().into(),
+        }
+    });
+    let hours = hours(spec, made, serving);
+    let engines = EngineDemand { number: points(&build_axes), axes: several(&build_axes), made };
+    Demand { engines, campaign, serving, hours }
+}
 
 /// Axes of which each point is an engine.
 fn build_axes(spec: &AgentDeploymentSpec) -> Vec<Axis> {
@@ -33,78 +185,121 @@ fn build_axes(spec: &AgentDeploymentSpec) -> Vec<Axis> {
         ..
     } = &spec.search;
     let variants = spec.engine.custom.as_ref().map_or(0, |custom| custom.variants.len());
+    let axis = |name, values| Axis { name, values };
     vec![
-        ("variants", variants),
-        ("precision", precision.len()),
-        ("kvCachePrecision", kv_cache_precision.len()),
-        ("tensorParallel", tensor_parallel.len()),
-        ("pipelineParallel", pipeline_parallel.len()),
-        ("maxBatchSize", max_batch_size.len()),
-        ("maxNumTokens", max_num_tokens.len()),
+        axis("variants", variants),
+        axis("precision", precision.len()),
+        axis("kvCachePrecision", kv_cache_precision.len()),
+        axis("tensorParallel", tensor_parallel.len()),
+        axis("pipelineParallel", pipeline_parallel.len()),
+        axis("maxBatchSize", max_batch_size.len()),
+        axis("maxNumTokens", max_num_tokens.len()),
     ]
 }
 
 /// Axes of which each point is a measurement of an engine.
 fn measured_axes(search: &SearchSpace) -> Vec<Axis> {
     let parameters = search.parameters.iter().map(|parameter| parameter.values.len().max(1)).product();
-    vec![("instances", search.instances.len()), ("parameters", parameters), ("concurrency", search.concurrency.len())]
+    let axis = |name, values| Axis { name, values };
+    vec![
+        axis("instances", search.instances.len()),
+        axis("parameters", parameters),
+        axis("concurrency", search.concurrency.len()),
+    ]
 }
 
 /// The product of all axes; an axis without a value has its default.
 fn points(axes: &[Axis]) -> u64 {
-    axes.iter().map(|(_, values)| (*values).max(1) as u64).fold(1, u64::saturating_mul)
+    axes.iter().map(|axis| axis.values.max(1) as u64).fold(1, u64::saturating_mul)
+}
+
+fn several(axes: &[Axis]) -> Vec<Axis> {
+    axes.iter().copied().filter(|axis| axis.values > 1).collect()
+}
+
+fn serving(spec: &AgentDeploymentSpec) -> ServingDemand {
+    let limit = spec.serving.triton_resources.limits.get(GPU_RESOURCE);
+    let gpus_per_pod = limit.and_then(|limit| limit.parse().ok()).unwrap_or(0);
+    let most = spec.serving.autoscaling.as_ref().map(|scaling| u64::from(scaling.max_replicas.unsigned_abs()));
+    let pods = most.unwrap_or_else(|| u64::from(spec.serving.replicas.unsigned_abs()));
+    let gpus = pods.saturating_mul(gpus_per_pod);
+    ServingDemand { pods, is_autoscaled: most.is_some(), gpus_per_pod, gpus }
+}
+
+fn hours(spec: &AgentDeploymentSpec, made: Made, serving: ServingDemand) -> Hours {
+    let of = if serving.gpus_per_pod > 0 { HoursOf::Gpus } else { HoursOf::Pods };
+    let budget = spec.profiling.as_ref().map(|profiling| &profiling.budget);
+    let units = match of {
+        HoursOf::Gpus => serving.gpus,
+        HoursOf::Pods => serving.pods,
+    };
+    let is_built = made != Made::WithoutGpu;
+    let is_judged = spec.slo.quality.is_some();
+    let unbounded = [(is_built, Unbounded::Builds), (is_judged, Unbounded::Quality), (true, Unbounded::NewRevisions)];
+    Hours {
+        of,
+        campaign: budget.map(|budget| budget.gpu_hours.clone().into()),
+        campaigns_per_month: budget.and_then(|budget| budget.per_month.clone()).map(String::from),
+        serving_per_day: units.saturating_mul(HOURS_A_DAY),
+        unbounded: unbounded.into_iter().filter(|(takes, _)| *takes).map(|(_, what)| what).collect(),
+    }
+}
+
+/// A line for engines, one for measurements, one for what serves, and one for the hours of it all.
+#[must_use]
+pub fn text(demand: &Demand) -> String {
+    let Demand { engines, campaign, serving, hours } = demand;
+    let lines = [
+        Some(engines_line(engines)),
+        campaign.as_ref().map(campaign_line),
+        Some(serving_line(serving)),
+        Some(hours_line(hours)),
+    ];
+    lines.into_iter().flatten().map(|line| format!("{line}\n")).collect()
 }
 
 /// The axes with several values, as a product: ` (2 precision x 2 tensorParallel)`.
 fn factors(axes: &[Axis]) -> String {
-    let several = axes.iter().filter(|(_, values)| *values > 1).map(|(name, values)| format!("{values} {name}"));
-    let factors = several.collect::<Vec<_>>();
+    let factors: Vec<String> = axes.iter().map(|axis| format!("{} {}", axis.values, axis.name)).collect();
     if factors.is_empty() { String::new() } else { format!(" ({})", factors.join(" x ")) }
 }
 
-fn engines(spec: &AgentDeploymentSpec) -> String {
-    let axes = build_axes(spec);
-    let number = counted(points(&axes), "engine");
-    let how = match spec.engine.backend.build() {
-        Build::Custom => "built by engine.custom.builderImage",
-        Build::Tools => "each built on the GPUs of a pod",
-        Build::Nothing => "prepared without a GPU",
+fn engines_line(EngineDemand { number, axes, made }: &EngineDemand) -> String {
+    let how = match made {
+        Made::CustomBuilder => "built by engine.custom.builderImage",
+        Made::OnGpus => "each built on the GPUs of a pod",
+        Made::WithoutGpu => "prepared without a GPU",
     };
-    format!("engines: {number}{}, {how}", factors(&axes))
+    format!("engines: {}{}, {how}", counted(*number, "engine"), factors(axes))
 }
 
-fn measurements(spec: &AgentDeploymentSpec) -> Option<String> {
-    let budget = &spec.profiling.as_ref()?.budget;
-    let axes = measured_axes(&spec.search);
-    let cells = points(&build_axes(spec)).saturating_mul(points(&axes));
-    let hours = String::from(budget.gpu_hours.clone());
-    let unit = if gpus(spec) > 0 { "GPU hours" } else { "pod hours" };
-    let month = budget.per_month.clone().map_or_else(String::new, |hours| {
-        format!("; by schedule and after drift at most {} a month", String::from(hours))
-    });
-    Some(format!(
-        "campaign: {} to choose from{}; at most {} and {hours} {unit}{month}",
-        counted(cells, "cell"),
-        factors(&axes),
-        counted(budget.measurements.unsigned_abs().into(), "measurement"),
-    ))
+fn campaign_line(CampaignDemand { cells, axes, most_measurements }: &CampaignDemand) -> String {
+    let (cells, most) = (counted(*cells, "cell"), counted(*most_measurements, "measurement"));
+    format!("campaign: {cells} to choose from{}; at most {most}", factors(axes))
 }
 
-/// GPUs of a pod.
-fn gpus(spec: &AgentDeploymentSpec) -> u64 {
-    let limit = spec.serving.triton_resources.limits.get(GPU);
-    limit.and_then(|limit| limit.parse().ok()).unwrap_or(0)
-}
-
-fn serving(spec: &AgentDeploymentSpec) -> String {
-    let replicas = u64::from(spec.serving.replicas.unsigned_abs());
-    let most = spec.serving.autoscaling.as_ref().map(|scaling| u64::from(scaling.max_replicas.unsigned_abs()));
-    let pods = most.map_or_else(|| counted(replicas, "pod"), |most| format!("up to {}", counted(most, "pod")));
-    match gpus(spec) {
+fn serving_line(ServingDemand { pods, is_autoscaled, gpus_per_pod, gpus }: &ServingDemand) -> String {
+    let pods = if *is_autoscaled { format!("up to {}", counted(*pods, "pod")) } else { counted(*pods, "pod") };
+    match gpus_per_pod {
         0 => format!("serving: {pods} without a GPU"),
-        each => {
-            let all = most.unwrap_or(replicas).saturating_mul(each);
-            format!("serving: {pods} with {} each, {all} in all", counted(each, "GPU"))
-        }
+        each => format!("serving: {pods} with {} each, {gpus} in all", counted(*each, "GPU")),
     }
+}
+
+/// `GPU hours: at most 4 for a campaign; 24 a day to serve; builds and canaries come on top`.
+fn hours_line(hours: &Hours) -> String {
+    let Hours { of, campaign, campaigns_per_month, serving_per_day, unbounded } = hours;
+    let first = campaign.as_ref().map(|hours| format!("at most {hours} for a campaign"));
+    let month = campaigns_per_month
+        .as_ref()
+        .map(|hours| format!("at most {hours} a month for campaigns by schedule and after drift"));
+    let serving = if *serving_per_day > 0 { Some(format!("{serving_per_day} a day to serve")) } else { None };
+    let words: Vec<&str> = unbounded.iter().map(|what| what.as_str()).collect();
+    let rest = match words.as_slice() {
+        [] => None,
+        [one] => Some(format!("{one} come on top")),
+        [first @ .., last] => Some(format!("{} and {last} come on top", first.join(", "))),
+    };
+    let parts: Vec<String> = [first, month, serving, rest].into_iter().flatten().collect();
+    format!("{}: {}", of.as_str(), parts.join("; "))
 }

@@ -33,19 +33,46 @@ pub fn is_judged(object: &AgentDeployment) -> bool {
     object.spec.rollout.traffic.r#type != TrafficType::BlueGreen
 }
 
-/// Gives the time to a verdict under the steps of the spec and under fewer of them. It is empty if rollouts are not
-/// judged, or no pod of stable has counted anything.
-pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
+/// How long verdicts take at the traffic of the last hour.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forecast {
+    /// Seconds of traffic that it rests on.
+    pub seconds: u64,
+    /// Runs that began per second, over all pods.
+    pub runs_per_second: f64,
+    /// Stable's pods.
+    pub pods: usize,
+    /// The steps of the spec, and fewer of them.
+    pub outlooks: Vec<Outlook>,
+}
+
+/// Gives the time to a verdict under the steps of the spec and under fewer of them. None if rollouts are not judged, or
+/// no pod of stable has counted anything.
+pub fn forecast(object: &AgentDeployment, pods: &[Evidence]) -> Option<Forecast> {
     let status = object.status.as_ref().and_then(|status| status.rollout.as_ref());
     let stable = status.and_then(|rollout| rollout.stable.as_ref());
     let pods: Vec<&Evidence> = pods.iter().filter(|pod| stable.is_none_or(|stable| pod.revision == *stable)).collect();
     let windows = Window::of_stable(pods.iter().copied());
     let plan = plan(&object.spec.rollout, pods.len());
     if !is_judged(object) || windows.is_empty() || plan.steps.is_empty() {
-        return String::new();
+        return None;
     }
-    let all = outlooks(&config(object, &plan), &windows, &plan, SLOWER);
-    let rows: Vec<_> = all.iter().map(row).collect();
+    let outlooks = outlooks(&config(object, &plan), &windows, &plan, SLOWER);
+    let seconds = windows.len() as u64 * WINDOW_SECONDS;
+    Some(Forecast { seconds, runs_per_second: runs(&windows) as f64 / seconds as f64, pods: pods.len(), outlooks })
+}
+
+/// Runs that began in windows.
+fn runs(windows: &[Window]) -> u64 {
+    let of_runs = |observation: &&Observation| observation.metric == Metric::AgentRunLatency;
+    let observed = windows.iter().flat_map(|window| &window.observations).filter(of_runs);
+    observed.filter_map(|observation| observation.started).fold(0, u64::saturating_add)
+}
+
+/// Gives a forecast as a table. It is empty where there is none.
+pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
+    let Some(forecast) = forecast(object, pods) else { return String::new() };
+    let rows: Vec<_> = forecast.outlooks.iter().map(row).collect();
     let header = ["STEPS", "AN EQUAL REVISION IS PROMOTED AFTER", "ONE 50 % SLOWER IS ROLLED BACK WITHIN"];
     let max = &object.spec.rollout.judge.max_regression;
     let mut text = table(&header, &rows);
@@ -55,17 +82,13 @@ pub fn outlook(object: &AgentDeployment, pods: &[Evidence]) -> String {
     if rows.len() > 1 {
         text.push_str("fewer steps are faster, and a bad revision has more users from the start\n");
     }
-    format!("Outlook at the traffic of {}:\n{}", traffic(&windows, pods.len()), indented(&text))
+    format!("Outlook at the traffic of {}:\n{}", traffic(&forecast), indented(&text))
 }
 
-/// `the last 60 min: 2.0 runs/s on 4 pods`.
-fn traffic(windows: &[Window], pods: usize) -> String {
-    let seconds = windows.len() as u64 * WINDOW_SECONDS;
-    let of_runs = |observation: &&Observation| observation.metric == Metric::AgentRunLatency;
-    let observed = windows.iter().flat_map(|window| &window.observations).filter(of_runs);
-    let runs: u64 = observed.filter_map(|observation| observation.started).fold(0, u64::saturating_add);
-    let rate = runs as f64 / seconds as f64;
-    format!("the last {} min, {rate:.2} runs/s on {}", seconds.div_ceil(60), counted(pods as u64, "pod"))
+/// `the last 60 min, 2.0 runs/s on 4 pods`.
+fn traffic(forecast: &Forecast) -> String {
+    let Forecast { seconds, runs_per_second: rate, pods, .. } = forecast;
+    format!("the last {} min, {rate:.2} runs/s on {}", seconds.div_ceil(60), counted(*pods as u64, "pod"))
 }
 
 /// The steps before the canary takes over, as the operator plans them where there is room for all pods.

@@ -12,7 +12,10 @@ use slipway_crds::{
     },
 };
 
-use crate::table::{indented, table};
+use crate::{
+    progress::{Progress, progress},
+    table::{indented, table},
+};
 
 /// Characters of a full bar.
 const BAR: f64 = 20.0;
@@ -20,6 +23,14 @@ const BAR: f64 = 20.0;
 /// Whether a new revision is on trial.
 pub fn is_under_way(object: &AgentDeployment) -> bool {
     status(object).is_some_and(|rollout| rollout.canary.is_some())
+}
+
+/// Whether no revision is on trial, and nothing is under way or waits for a person.
+pub fn is_over(object: &AgentDeployment) -> bool {
+    match progress(object) {
+        Progress::InProgress(_) | Progress::Suspended(_) => false,
+        Progress::Ready | Progress::Stalled(_) => !is_under_way(object),
+    }
 }
 
 /// Gives the revisions with their weights, the verdict, its evidence, rolled-back plans, and a plan that waits for
@@ -39,6 +50,19 @@ pub fn rollout(object: &AgentDeployment) -> String {
         rollout.proposed.as_ref().map_or(String::new(), |proposed| proposal(object, proposed)),
     ];
     format!("Rollout:\n{}", indented(&parts.concat()))
+}
+
+/// Gives what there is to say beside shares, verdict and evidence: capacity, guardrails, rolled-back plans, and a plan
+/// that waits for approval.
+pub fn details(object: &AgentDeployment) -> String {
+    let Some(rollout) = status(object) else { return String::new() };
+    let parts = [
+        rollout.capacity.as_ref().map_or(String::new(), capacity),
+        guardrails(rollout),
+        rejected(&rollout.rejected),
+        rollout.proposed.as_ref().map_or(String::new(), |proposed| proposal(object, proposed)),
+    ];
+    parts.concat()
 }
 
 /// Gives what the judge's self-check says, where there was one.

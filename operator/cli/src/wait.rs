@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep};
 use crate::{
     cluster::{Cluster, ClusterError},
     progress::{Look, Narrator, Progress, progress},
-    rollout,
 };
 
 /// Time between two looks.
@@ -87,32 +86,5 @@ pub async fn wait(
             }
             Progress::InProgress(_) => sleep(LOOK_EVERY).await,
         }
-    }
-}
-
-/// Shows the rollout whenever it has changed, until no revision is on trial and nothing is under way.
-///
-/// # Errors
-/// When the cluster gives no answer.
-pub async fn follow_rollout(cluster: &Cluster, name: &str, out: &mut (dyn Write + Send)) -> Result<(), WaitError> {
-    let started = Instant::now();
-    let mut shown = String::new();
-    loop {
-        let object = cluster.get(name).await.map_err(WaitError::Cluster)?;
-        let (is_over, stands) = match progress(&object) {
-            Progress::InProgress(at) => (false, at),
-            Progress::Suspended(why) => (false, format!("waits for you: {why}")),
-            Progress::Ready => (!rollout::is_under_way(&object), "ready".to_owned()),
-            Progress::Stalled(why) => (!rollout::is_under_way(&object), format!("stalled: {why}")),
-        };
-        let now = format!("{stands}\n{}", rollout::rollout(&object));
-        if now != shown {
-            writeln!(out, "{:>5} s  {name}: {now}", started.elapsed().as_secs()).map_err(WaitError::Write)?;
-            shown = now;
-        }
-        if is_over {
-            return Ok(());
-        }
-        sleep(LOOK_EVERY).await;
     }
 }

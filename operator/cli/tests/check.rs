@@ -4,9 +4,13 @@
 
 use std::{fs, path::PathBuf};
 
-use kubectl_slipway::check::{File, check};
+use kubectl_slipway::{
+    check::{File, check, text},
+    output::{Format, document},
+};
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use slipway_backends::config_json::{self, ConfigFigures};
 
 fn file(path: &str) -> File {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -19,8 +23,13 @@ fn typed(text: &str) -> File {
 
 /// What is printed, and what the command ends with.
 fn told(files: &[File]) -> (String, String) {
-    match check(files) {
-        Ok(checked) => (checked.text.clone(), checked.verdict(files).map_or_else(|e| e.to_string(), |()| "0".into())),
+    told_of(files, None)
+}
+
+/// The same with a model whose shape is known.
+fn told_of(files: &[File], model: Option<&ConfigFigures>) -> (String, String) {
+    match check(files, model) {
+        Ok(checked) => (text(&checked), checked.verdict(files).map_or_else(|e| e.to_string(), |()| "0".into())),
         Err(unfit) => (String::new(), unfit.to_string()),
     }
 }
@@ -49,6 +58,61 @@ fn a_refused_object_is_shown_with_every_reason_and_the_others_are_checked_too() 
     let (text, end) = told(&files);
     insta::assert_snapshot!("check_refused", text);
     assert_eq!(end, "2 of 3 objects would be refused");
+}
+
+/// config.json of meta-llama/Llama-3.1-8B-Instruct, as far as it is read.
+fn llama() -> ConfigFigures {
+    let config = br#"{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+        "max_position_embeddings": 131072, "torch_dtype": "bfloat16"}"#;
+    config_json::read(config, None).unwrap()
+}
+
+/// The same of a model with 405 B parameters.
+fn large() -> ConfigFigures {
+    ConfigFigures {
+        hidden_size: 16_384,
+        layers: 126,
+        heads: 128,
+        key_value_heads: 8,
+        head_dim: 128,
+        intermediate_size: Some(53_248),
+        ..llama()
+    }
+}
+
+#[test]
+fn the_memory_of_every_engine_is_estimated_where_the_model_is_known() {
+    let (text, end) = told_of(&[file("docs/examples/no-build-vllm.yaml")], Some(&llama()));
+    insta::assert_snapshot!("check_memory", text);
+    assert_eq!(end, "0");
+}
+
+#[test]
+fn every_backend_plans_by_its_own_share_of_memory() {
+    let shown = ["lab-react-fp8", "no-build-sglang", "no-build-tensorrt-llm-pytorch", "no-build-vllm-open-ai"]
+        .map(|name| told_of(&[file(&format!("docs/examples/{name}.yaml"))], Some(&llama())).0);
+    insta::assert_snapshot!("check_memory_of_backends", shown.join("\n"));
+}
+
+#[test]
+fn what_the_operator_would_refuse_of_a_model_is_refused_before() {
+    let (text, end) = told_of(&[file("docs/examples/no-build-vllm.yaml")], Some(&large()));
+    insta::assert_snapshot!("check_memory_refused", text);
+    assert_eq!(end, "1 of 1 objects would be refused");
+}
+
+#[test]
+fn engines_of_the_users_own_builder_have_no_estimate() {
+    let files = [file("e2e/manifests/demo/agent.yaml")];
+    assert_eq!(told_of(&files, Some(&llama())), told(&files));
+}
+
+#[test]
+fn an_answer_is_a_document_with_every_reason_and_every_figure() {
+    let files = [file("docs/examples/no-build-vllm.yaml"), file("crds/tests/fixtures/bad-weight.yaml")];
+    let checked = check(&files, Some(&llama())).unwrap();
+    insta::assert_snapshot!("document", document(Format::Json, &checked).unwrap());
 }
 
 const FOREIGN: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: runs}\n";

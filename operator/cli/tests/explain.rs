@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
-use kubectl_slipway::explain::{UnknownCandidate, explain};
+use kubectl_slipway::{
+    explain::{UnknownCandidate, explain, text},
+    output::{Format, document},
+};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{AgentDeployment, Profile};
@@ -15,7 +18,7 @@ fn campaign() -> Value {
 fn explained(campaign: &Value, candidate: Option<&str>) -> Result<String, UnknownCandidate> {
     let agent: AgentDeployment = serde_json::from_value(campaign["agent"].clone()).unwrap();
     let profile: Option<Profile> = serde_json::from_value(campaign["profile"].clone()).unwrap();
-    explain(&agent, profile.as_ref(), candidate)
+    explain(&agent, profile.as_ref(), candidate).map(|explained| text(&explained))
 }
 
 /// One point of each kind that can lose.
@@ -79,4 +82,46 @@ fn an_agent_without_measurements_says_why_there_are_none() {
     assert!(text.contains("nothing was measured, because the spec has no profiling"), "{text}");
     campaign["agent"].as_object_mut().unwrap().remove("status");
     assert!(explained(&campaign, None).unwrap().ends_with("the operator has not processed it yet\n"));
+}
+
+#[test]
+fn the_choice_is_explained_alone_too() {
+    let alone = explained(&campaign(), Some("int8/instances-2 at 8")).unwrap();
+    assert!(alone.starts_with("facts-agent: int8, at most 8 runs in flight on a replica\n"), "{alone}");
+    assert!(!alone.contains("Why no other"), "{alone}");
+}
+
+#[test]
+fn where_the_choice_stands_is_said_before_why() {
+    let standing = |rollout: Value, stage: &str| {
+        let mut campaign = campaign();
+        campaign["agent"]["status"]["rollout"] = rollout;
+        campaign["agent"]["status"]["stage"] = json!(stage);
+        explained(&campaign, None).unwrap().lines().nth(1).unwrap().trim().to_owned()
+    };
+    let proposed = json!({"planHash": "p1", "since": "2026-01-01T00:00:00Z", "why": "faster", "changes": []});
+    let all = [
+        standing(json!({}), "RollingOut"),
+        standing(json!({"stable": "s1"}), "Serving"),
+        standing(json!({"stable": "s1", "canary": "c1", "weight": 20}), "RollingOut"),
+        standing(json!({"stable": "s1", "proposed": proposed}), "AwaitingApproval"),
+        standing(json!({"stable": "s1"}), "RolledBack"),
+    ];
+    let expected = [
+        "it does not serve yet: its first revision is about to start",
+        "it serves: revision s1 has all traffic",
+        "it is on trial: canary c1 has 20 % of the traffic",
+        "it waits for approval as p1: see `kubectl slipway rollout`",
+        "it was rolled back: revision s1 serves what was chosen before",
+    ];
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn an_explanation_is_a_document_with_a_word_for_each_reason() {
+    let campaign = of_every_kind();
+    let agent: AgentDeployment = serde_json::from_value(campaign["agent"].clone()).unwrap();
+    let profile: Option<Profile> = serde_json::from_value(campaign["profile"].clone()).unwrap();
+    let explained = explain(&agent, profile.as_ref(), None).unwrap();
+    insta::assert_snapshot!("document", document(Format::Yaml, &explained).unwrap());
 }

@@ -66,6 +66,7 @@ const ARROWS: [(&str, Place); 17] = [
         "operator/cli",
         Place::Above(&[
             "slipway-analysis",
+            "slipway-backends",
             "slipway-crds",
             "slipway-manifest",
             "slipway-selection",

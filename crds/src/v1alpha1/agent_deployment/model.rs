@@ -287,6 +287,13 @@ pub struct ServeParameter {
     pub values: Vec<String>,
 }
 
+impl SearchSpace {
+    /// Sequences that an engine runs together where `maxBatchSize` is absent: beyond it the KV cache is what limits.
+    pub const MAX_BATCH_SIZE: i32 = 64;
+    /// Tokens of an iteration where `maxNumTokens` is absent: upstream's default.
+    pub const MAX_NUM_TOKENS: i32 = 8192;
+}
+
 impl Default for SearchSpace {
     fn default() -> Self {
         Self {

@@ -100,3 +100,15 @@ fn a_name_and_a_label_belong_to_one_row() {
     assert_eq!(names.len(), PRODUCTS.len());
     assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), labels.len());
 }
+
+#[test]
+fn a_product_is_found_by_the_label_that_its_nodes_have() {
+    let of_nvidia = PRODUCTS.iter().filter(|gpu| gpu.sm.is_some());
+    let found = of_nvidia.clone().map(|gpu| by_label(&gpu.label().unwrap()).map(|found| found.name));
+    assert_eq!(found.collect::<Result<Vec<_>, _>>(), Ok(of_nvidia.map(|gpu| gpu.name).collect()));
+    assert_eq!(
+        ["t4", "h100"].map(|name| by_label(name).unwrap().label().unwrap()),
+        ["Tesla-T4", "NVIDIA-H100-80GB-HBM3"]
+    );
+    assert_eq!(by_words("MI300X").unwrap().label(), None);
+}

@@ -8,17 +8,20 @@ use slipway_backends::{
         version::{self, VersionError},
     },
 };
-use slipway_crds::v1alpha1::{
-    EngineSpec,
-    agent_deployment::{EngineDtype, EngineGemmPlugin, KvCachePrecision, Precision, TensorRtLlmOptions},
-    engine::{EngineBuild, TensorRtLlmBuild},
-    shared::ContainerResources,
+use slipway_crds::{
+    labels,
+    v1alpha1::{
+        EngineSpec,
+        agent_deployment::{EngineDtype, EngineGemmPlugin, KvCachePrecision, Precision, TensorRtLlmOptions},
+        engine::{EngineBuild, TensorRtLlmBuild},
+        shared::ContainerResources,
+    },
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, ToolStep, paths};
 use thiserror::Error;
 
 /// The resource of NVIDIA's device plugin.
-pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
+pub const GPU_RESOURCE: &str = labels::GPU_RESOURCE;
 /// Stands for the image's folder of examples, which the worker finds.
 const EXAMPLES: &str = "examples:";
 

@@ -7,7 +7,6 @@
 pub mod archive;
 pub mod folder;
 pub mod listing;
-pub mod quantization;
 pub mod remote;
 pub mod shape;
 pub mod uri;

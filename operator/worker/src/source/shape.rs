@@ -1,19 +1,14 @@
 //! Reads a model's shape from its config.json and the headers of its weights. Pure.
 //!
-//! config.json is that of Hugging Face transformers; safetensors headers are described at
-//! <https://github.com/huggingface/safetensors#format>. What models name differently is in [`fields`].
+//! Safetensors headers are described at <https://github.com/huggingface/safetensors#format>. config.json is read by
+//! [`config_json`].
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+use slipway_backends::config_json::{self, ConfigError, ConfigFigures};
 use slipway_worker_contract::ModelShape;
-
-use super::quantization;
-
-mod fields;
-
-use self::fields::Fields;
 
 /// Most bytes of a safetensors header that are believed (the format's own limit).
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -35,12 +30,9 @@ pub enum ShapeError {
     /// No config.json at the source's root.
     #[error("the source has no config.json: give the folder that save_pretrained() writes")]
     NoConfig,
-    /// Not JSON.
-    #[error("config.json is not JSON")]
-    Syntax(#[source] serde_json::Error),
-    /// A field is missing, or no positive integer.
-    #[error("config.json lacks {0} (a positive integer), without which memory and parallelism cannot be planned")]
-    Field(&'static str),
+    /// A config.json that does not say what is needed.
+    #[error(transparent)]
+    Config(ConfigError),
     /// A header that is not what the format says.
     #[error("the safetensors header of {path} is damaged: {reason}")]
     Header {
@@ -133,35 +125,51 @@ pub fn read(
     parameters: &Parameters,
     weight_bytes: u64,
 ) -> Result<ModelShape, ShapeError> {
-    let config: Value = serde_json::from_slice(config).map_err(ShapeError::Syntax)?;
-    let fields = Fields::of(&config);
-    let hidden_size = fields.required("hidden_size", &["n_embd", "d_model"])?;
-    let heads = fields.required("num_attention_heads", &["n_head"])?;
-    let layers = fields.required("num_hidden_layers", &["n_layer"])?;
-    let quantization = quantization::of_model(&config, quant_config);
-    let mixture = fields.mixture(layers);
-    let (spare_count, spare_bytes) = parameters.beyond(layers);
+    let figures = config_json::read(config, quant_config).map_err(ShapeError::Config)?;
+    let (spare_count, spare_bytes) = parameters.beyond(figures.layers);
     let bytes = parameters.bytes() - spare_bytes;
-    Ok(ModelShape {
-        architecture: fields.architecture(),
+    // Destructured so that what is read is also reported.
+    let ConfigFigures {
+        architecture,
         hidden_size,
         layers,
         heads,
-        key_value_heads: fields.number("num_key_value_heads", &[]).unwrap_or(heads),
-        head_dim: fields.number("head_dim", &[]).unwrap_or(hidden_size / heads),
-        intermediate_size: mixture.expert_size.or_else(|| fields.number("intermediate_size", &["n_inner"])),
-        experts: mixture.experts,
-        experts_per_token: fields.number("num_experts_per_tok", &["experts_per_token", "moe_topk", "moe_k"]),
-        dense_layers: mixture.dense_layers,
-        dense_intermediate_size: mixture.dense_size,
-        shared_intermediate_size: mixture.shared_size,
-        latent_size: fields.latent_size(),
-        tied_embeddings: fields.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
-        vocabulary: fields.required("vocab_size", &[])?,
-        max_positions: fields.positions(),
-        dtype: fields.text("torch_dtype").or_else(|| fields.text("dtype")).or_else(|| parameters.main_type()),
-        quantization: quantization.as_ref().map(|found| found.word.clone()),
-        quantization_method: quantization.and_then(|found| found.method),
+        key_value_heads,
+        head_dim,
+        intermediate_size,
+        experts,
+        experts_per_token,
+        dense_layers,
+        dense_intermediate_size,
+        shared_intermediate_size,
+        latent_size,
+        tied_embeddings,
+        vocabulary,
+        max_positions,
+        dtype,
+        quantization,
+        quantization_method,
+    } = figures;
+    Ok(ModelShape {
+        architecture,
+        hidden_size,
+        layers,
+        heads,
+        key_value_heads,
+        head_dim,
+        intermediate_size,
+        experts,
+        experts_per_token,
+        dense_layers,
+        dense_intermediate_size,
+        shared_intermediate_size,
+        latent_size,
+        tied_embeddings,
+        vocabulary,
+        max_positions,
+        dtype: dtype.or_else(|| parameters.main_type()),
+        quantization,
+        quantization_method,
         parameters: parameters.count - spare_count,
         parameter_bytes: if parameters.count > 0 { bytes } else { weight_bytes },
     })

@@ -3,9 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use slipway_backends::{check::Asked, gpu, memory::Shape};
+use slipway_backends::{
+    check::{Asked, GPUS_PER_NODE, MOST_ENGINES},
+    gpu,
+    memory::Shape,
+};
 use slipway_crds::{
     identity::{engine_identity, engine_name},
+    labels::{GPU_COUNT, GPU_MEMORY, GPU_PRODUCT},
     v1alpha1::{
         agent_deployment::{Backend, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace},
         engine::EngineBuild,
@@ -17,18 +22,10 @@ use crate::{
     engine::tensorrt_llm::{self as steps, positive},
 };
 
-/// Labels of GPU feature discovery.
-pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
-const MEMORY_LABEL: &str = "nvidia.com/gpu.memory";
-const COUNT_LABEL: &str = "nvidia.com/gpu.count";
-/// Assumed GPUs of a node without a count: NVIDIA's largest boards with one NVLink domain.
-const GPUS_PER_NODE: u32 = 8;
-/// Sequences in flight where the spec names no limit: beyond it the KV cache is what limits.
-const MAX_BATCH_SIZE: i32 = 64;
-/// Tokens of an iteration where the spec names no limit: upstream's default.
-const MAX_NUM_TOKENS: i32 = 8192;
-/// Engines that a status holds.
-const MOST_ENGINES: usize = 16;
+/// Sequences in flight where the spec names no limit.
+const MAX_BATCH_SIZE: i32 = SearchSpace::MAX_BATCH_SIZE;
+/// Tokens of an iteration where the spec names no limit.
+const MAX_NUM_TOKENS: i32 = SearchSpace::MAX_NUM_TOKENS;
 /// Why a model has no points.
 pub(super) const NO_SHAPE: &str = "status.model lacks the model's shape: delete the resolve Job to read it again";
 
@@ -40,7 +37,7 @@ pub(in crate::agent_deployment) struct Point {
 
 /// The label of the GPU model that engines are for.
 pub(super) fn product(world: &World) -> String {
-    world.spec.hardware.node_selector.get(PRODUCT_LABEL).cloned().unwrap_or_default()
+    world.spec.hardware.node_selector.get(GPU_PRODUCT).cloned().unwrap_or_default()
 }
 
 /// The figures of a GPU model.
@@ -80,8 +77,8 @@ pub(super) fn asked(
         architecture: shape.architecture.clone(),
         shape: memory_shape(model, shape),
         gpu,
-        gpu_memory_mib: label(MEMORY_LABEL),
-        gpus_per_node: label(COUNT_LABEL).unwrap_or(GPUS_PER_NODE),
+        gpu_memory_mib: label(GPU_MEMORY),
+        gpus_per_node: label(GPU_COUNT).unwrap_or(GPUS_PER_NODE),
         precisions: axes.precision.iter().filter_map(|precision| steps::precision(*precision)).collect(),
         kv_caches: axes.kv_cache.iter().map(|precision| steps::kv_cache(*precision)).collect(),
         tensor: numbers(&axes.tensor),

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::ShapeError;
+use super::ConfigError;
 
 /// What `Gemma3TextConfig` has where config.json says nothing
 /// (src/transformers/models/gemma3/configuration_gemma3.py).
@@ -72,8 +72,8 @@ impl<'a> Fields<'a> {
     }
 
     /// A positive integer that must be there.
-    pub fn required(&self, name: &'static str, aliases: &[&str]) -> Result<u32, ShapeError> {
-        self.number(name, aliases).ok_or(ShapeError::Field(name))
+    pub fn required(&self, name: &'static str, aliases: &[&str]) -> Result<u32, ConfigError> {
+        self.number(name, aliases).ok_or(ConfigError::Field(name))
     }
 
     /// A text, as in `torch.bfloat16`.

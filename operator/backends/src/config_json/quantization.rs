@@ -5,7 +5,8 @@
 //! says `mxfp4`.
 
 use serde_json::Value;
-use slipway_backends::formats::Precision;
+
+use crate::formats::Precision;
 
 /// How a model's weights are quantized.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,443 @@
+//! What the engines of a spec take of a GPU's memory, by the shape of the model. Pure.
+//!
+//! The operator plans by the same figures once it has read the model. Here they come from a config.json alone, so the
+//! weights are those of the shape and not those that a checkpoint's headers count.
+
+use serde::Serialize;
+use slipway_backends::{
+    check::{self, Asked, Checkpoint, GPUS_PER_NODE, MOST_ENGINES, Refusal},
+    config_json::ConfigFigures,
+    formats::{KvCachePrecision, Parallelism, Precision},
+    gpu,
+    memory::{Estimate, GIB, Layout, estimate},
+    no_build::{self, Room, Unbuilt, check_no_build},
+    tensorrt_llm,
+};
+use slipway_crds::{
+    labels::{GPU_COUNT, GPU_MEMORY, GPU_PRODUCT, GPU_RESOURCE},
+    v1alpha1::{
+        AgentDeploymentSpec,
+        agent_deployment::{self as api, Backend, NoBuildBlock, SearchSpace, TensorRtLlmEngine},
+    },
+};
+
+use crate::table::{counted, indented, table};
+
+/// Sequences beyond which nobody counts.
+const MOST_SEQUENCES: u64 = 1_000_000;
+
+/// Memory of the engines of a spec.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryPlan {
+    /// Short name of the GPU. Absent where its label names none whose figures are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<&'static str>,
+    /// Memory of one GPU.
+    pub gpu_bytes: u64,
+    /// Tokens of the longest sequence, prompt and answer together.
+    pub sequence_tokens: u32,
+    /// Engine by engine; empty where something is refused that sizes rest on.
+    pub engines: Vec<EngineMemory>,
+    /// Why the operator would refuse the spec once it has read the model.
+    pub refusals: Vec<Refused>,
+}
+
+/// Memory of one engine on its fullest GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineMemory {
+    /// Its display name, as the status will have it.
+    pub engine: String,
+    /// GPUs that it is split over.
+    pub gpus: u32,
+    /// Weights.
+    pub weights_bytes: u64,
+    /// Activations.
+    pub activations_bytes: u64,
+    /// CUDA, communicator, libraries.
+    pub runtime_bytes: u64,
+    /// KV cache of one sequence of full length.
+    pub kv_cache_of_one_sequence_bytes: u64,
+    /// The least with which one sequence is served.
+    pub needed_bytes: u64,
+    /// What it may take.
+    pub available_bytes: u64,
+    /// Sequences of full length that the KV cache holds at once.
+    pub sequences: u64,
+    /// Sequences that it runs together, at most.
+    pub max_batch_size: u32,
+}
+
+/// Why the operator would refuse a spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// Path of the field.
+    pub field: String,
+    /// What is wrong, with the remedy.
+    pub problem: String,
+}
+
+impl Refused {
+    /// A refusal of a field of the spec. Problems of versions begin with the field already.
+    fn of(field: &str, problem: String) -> Self {
+        let problem = problem.strip_prefix(field).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&problem);
+        Self { field: format!("spec.{field}"), problem: problem.to_owned() }
+    }
+}
+
+/// Whether memory can be planned for a spec: what a builder of the user's writes is unknown.
+#[must_use]
+pub fn is_planned(spec: &AgentDeploymentSpec) -> bool {
+    spec.engine.backend != Backend::Custom
+}
+
+/// Plans the memory of every engine of a spec. None with a builder of the user's.
+#[must_use]
+pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<MemoryPlan> {
+    let served = Served::of(spec)?;
+    let nothing = |refusals| MemoryPlan {
+        gpu: None,
+        gpu_bytes: 0,
+        sequence_tokens: served.max_seq_len,
+        engines: Vec::new(),
+        refusals,
+    };
+    let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
+    let gpu = match gpu::by_label(product) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            let field = format!("hardware.nodeSelector[{GPU_PRODUCT}]");
+            return Some(nothing(vec![Refused::of(&field, format!("{product:?} {error}, or use backend Custom"))]));
+        }
+    };
+    let checkpoint = figures.checkpoint();
+    let asked = asked(spec, figures, (gpu, &served));
+    let refusals = served.refusals(spec, &asked, &checkpoint);
+    // Sizes of layouts that cannot exist mean nothing; those that do not fit are shown.
+    let is_laid_out = refusals.iter().all(|refusal| is_of_size(&refusal.problem));
+    let engines = if is_laid_out { engines(spec, &asked, (&served, &checkpoint)) } else { Vec::new() };
+    let told = refusals.iter().map(|refusal| Refused::of(&refusal.field, refusal.problem.to_string()));
+    let refusals = served.unreleased().into_iter().chain(told).chain(too_much(spec, &asked)).collect();
+    let gpu_bytes = bytes(check::memory(&asked));
+    Some(MemoryPlan { gpu: Some(gpu.name), gpu_bytes, engines, refusals, ..nothing(Vec::new()) })
+}
+
+/// Whether a refusal says that something does not fit.
+const fn is_of_size(problem: &check::Problem) -> bool {
+    matches!(
+        problem,
+        check::Problem::Memory { .. } | check::Problem::CalibrationMemory { .. } | check::Problem::LoadMemory { .. }
+    )
+}
+
+/// How engines are served, as far as memory depends on it.
+struct Served<'a> {
+    by: By<'a>,
+    version: &'a str,
+    max_seq_len: u32,
+}
+
+enum By<'a> {
+    Tools(&'a TensorRtLlmEngine),
+    NoBuild(NoBuildBlock<'a>),
+}
+
+impl<'a> Served<'a> {
+    fn of(spec: &'a AgentDeploymentSpec) -> Option<Self> {
+        if let Some(block) = NoBuildBlock::of(&spec.engine) {
+            let max_seq_len = positive(block.options.max_seq_len);
+            return Some(Self { version: block.version, max_seq_len, by: By::NoBuild(block) });
+        }
+        let engine = spec.engine.tensorrt_llm.as_ref()?;
+        let max_seq_len = positive(engine.options.max_seq_len);
+        Some(Self { version: &engine.version, max_seq_len, by: By::Tools(engine) })
+    }
+
+    /// Why its version has no image; of TensorRT-LLM's tools the check says it.
+    fn unreleased(&self) -> Option<Refused> {
+        let By::NoBuild(block) = &self.by else { return None };
+        let error = no_build::image(block.backend, block.version, block.image).err()?;
+        Some(Refused::of(&no_build::of(block.backend).field("version"), error.to_string()))
+    }
+
+    fn refusals(&self, spec: &AgentDeploymentSpec, asked: &Asked, checkpoint: &Checkpoint) -> Vec<Refusal> {
+        match &self.by {
+            By::Tools(_) => {
+                let gpus = gpus_of_a_pod(spec);
+                tensorrt_llm::check::check(asked, &tensorrt_llm::check::Built { checkpoint: checkpoint.clone(), gpus })
+            }
+            By::NoBuild(block) => {
+                let unbuilt = Unbuilt {
+                    backend: block.backend,
+                    checkpoint: checkpoint.clone(),
+                    chunked_prefill: block.options.chunked_prefill,
+                    memory_share: block.memory.ratio(),
+                };
+                check_no_build(asked, &unbuilt)
+            }
+        }
+    }
+
+    fn room(&self, sizes: &Estimate, memory: f64) -> Room {
+        match &self.by {
+            By::Tools(_) => Room { needed: sizes.least(), available: memory, words: "a GPU has" },
+            By::NoBuild(block) => (no_build::of(block.backend).room)(sizes, block.memory.ratio(), memory),
+        }
+    }
+
+    fn has_calibration(&self) -> bool {
+        match &self.by {
+            By::Tools(engine) => engine.calibration.is_some(),
+            By::NoBuild(_) => false,
+        }
+    }
+}
+
+/// What the checks read of a spec.
+fn asked(spec: &AgentDeploymentSpec, figures: &ConfigFigures, (gpu, served): (gpu::Gpu, &Served<'_>)) -> Asked {
+    let axes = Axes::of(&spec.search);
+    let label = |name: &str| spec.hardware.node_selector.get(name).and_then(|value| value.parse::<u32>().ok());
+    let least = |values: &[u32]| values.iter().copied().min().unwrap_or(1);
+    Asked {
+        version: served.version.to_owned(),
+        architecture: figures.architecture.clone(),
+        shape: figures.shape(),
+        gpu,
+        gpu_memory_mib: label(GPU_MEMORY),
+        gpus_per_node: label(GPU_COUNT).unwrap_or(GPUS_PER_NODE),
+        max_seq_len: served.max_seq_len,
+        max_batch_size: least(&axes.batch),
+        most_batch_size: axes.batch.iter().copied().max().unwrap_or(1),
+        max_num_tokens: least(&axes.tokens),
+        has_calibration: served.has_calibration(),
+        precisions: axes.precision,
+        kv_caches: axes.kv_cache,
+        tensor: axes.tensor,
+        pipeline: axes.pipeline,
+    }
+}
+
+/// The values of each axis of the build, defaults included.
+struct Axes {
+    precision: Vec<Precision>,
+    kv_cache: Vec<KvCachePrecision>,
+    tensor: Vec<u32>,
+    pipeline: Vec<u32>,
+    batch: Vec<u32>,
+    tokens: Vec<u32>,
+}
+
+impl Axes {
+    fn of(search: &SearchSpace) -> Self {
+        let numbers = |values: &[i32], default: i32| {
+            let values = if values.is_empty() { &[default][..] } else { values };
+            values.iter().map(|value| positive(*value)).collect()
+        };
+        let by_name =
+            |precision: &api::Precision| Precision::ALL.into_iter().find(|of| of.name() == precision.as_str());
+        let kv_cache = search.kv_cache_precision.iter().map(|precision| match precision {
+            api::KvCachePrecision::Auto => KvCachePrecision::Auto,
+            api::KvCachePrecision::FP8 => KvCachePrecision::Fp8,
+            api::KvCachePrecision::INT8 => KvCachePrecision::Int8,
+        });
+        let kv_cache: Vec<_> = kv_cache.collect();
+        Self {
+            precision: search.precision.iter().filter_map(by_name).collect(),
+            kv_cache: if kv_cache.is_empty() { vec![KvCachePrecision::Auto] } else { kv_cache },
+            tensor: numbers(&search.tensor_parallel, 1),
+            pipeline: numbers(&search.pipeline_parallel, 1),
+            batch: numbers(&search.max_batch_size, SearchSpace::MAX_BATCH_SIZE),
+            tokens: numbers(&search.max_num_tokens, SearchSpace::MAX_NUM_TOKENS),
+        }
+    }
+
+    fn number(&self) -> usize {
+        let Self { precision, kv_cache, tensor, pipeline, batch, tokens } = self;
+        let sizes = [precision.len(), kv_cache.len(), tensor.len(), pipeline.len(), batch.len(), tokens.len()];
+        sizes.into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// Every point with its display name, the first values first.
+    fn points(&self, max_seq_len: u32, stored: Option<Precision>) -> Vec<(String, Layout)> {
+        let mut points = Vec::new();
+        for precision in &self.precision {
+            let layout = Layout {
+                precision: *precision,
+                is_as_stored: stored == Some(*precision),
+                kv_cache: KvCachePrecision::Auto,
+                parallelism: Parallelism::SINGLE,
+                max_batch_size: 1,
+                max_num_tokens: 1,
+                max_seq_len,
+            };
+            points.push((precision.name().to_lowercase(), layout));
+        }
+        let points = crossed(
+            points,
+            &self.kv_cache,
+            |of, value| Layout { kv_cache: value, ..of },
+            |value| format!("-kv{}", kv_name(value)),
+        );
+        let tensor = |of: Layout, tensor| Layout { parallelism: Parallelism { tensor, ..of.parallelism }, ..of };
+        let points = crossed(points, &self.tensor, tensor, |value| format!("-tp{value}"));
+        let pipeline = |of: Layout, pipeline| Layout { parallelism: Parallelism { pipeline, ..of.parallelism }, ..of };
+        let points = crossed(points, &self.pipeline, pipeline, |value| format!("-pp{value}"));
+        let batch = |of, max_batch_size| Layout { max_batch_size, ..of };
+        let points = crossed(points, &self.batch, batch, |value| format!("-b{value}"));
+        crossed(
+            points,
+            &self.tokens,
+            |of, max_num_tokens| Layout { max_num_tokens, ..of },
+            |value| format!("-t{value}"),
+        )
+    }
+}
+
+const fn kv_name(precision: KvCachePrecision) -> &'static str {
+    match precision {
+        KvCachePrecision::Auto => "auto",
+        KvCachePrecision::Fp8 => "fp8",
+        KvCachePrecision::Int8 => "int8",
+    }
+}
+
+/// Every point with every value of a further axis. A value that several points differ by is part of the name.
+fn crossed<T: Copy>(
+    points: Vec<(String, Layout)>,
+    axis: &[T],
+    with: impl Fn(Layout, T) -> Layout,
+    named: impl Fn(T) -> String,
+) -> Vec<(String, Layout)> {
+    let of = |(name, layout): &(String, Layout)| {
+        let point = |value: &T| {
+            let part = if axis.len() > 1 { named(*value) } else { String::new() };
+            (format!("{name}{part}"), with(*layout, *value))
+        };
+        axis.iter().map(point).collect::<Vec<_>>()
+    };
+    points.iter().flat_map(of).collect()
+}
+
+fn engines(
+    spec: &AgentDeploymentSpec,
+    asked: &Asked,
+    (served, checkpoint): (&Served<'_>, &Checkpoint),
+) -> Vec<EngineMemory> {
+    let points = Axes::of(&spec.search).points(asked.max_seq_len, checkpoint.precision());
+    points.into_iter().map(|(engine, layout)| engine_memory(engine, &layout, (asked, served))).collect()
+}
+
+fn engine_memory(engine: String, layout: &Layout, (asked, served): (&Asked, &Served<'_>)) -> EngineMemory {
+    let memory = check::memory(asked);
+    let sizes = estimate(&asked.shape, layout);
+    let Room { needed, available, .. } = served.room(&sizes, memory);
+    EngineMemory {
+        engine,
+        gpus: layout.parallelism.ranks(),
+        weights_bytes: bytes(sizes.weights),
+        activations_bytes: bytes(sizes.activations),
+        runtime_bytes: bytes(sizes.runtime),
+        kv_cache_of_one_sequence_bytes: bytes(sizes.kv_of_one_sequence),
+        needed_bytes: bytes(needed),
+        available_bytes: bytes(available),
+        sequences: sequences(served, &sizes, memory),
+        max_batch_size: layout.max_batch_size,
+    }
+}
+
+/// The most sequences of full length for which there is room.
+fn sequences(served: &Served<'_>, sizes: &Estimate, memory: f64) -> u64 {
+    let fits = |number: u64| {
+        let of_all = Estimate { kv_of_one_sequence: sizes.kv_of_one_sequence * number as f64, ..*sizes };
+        let Room { needed, available, .. } = served.room(&of_all, memory);
+        needed <= available
+    };
+    let (mut fitting, mut beyond) = (0, MOST_SEQUENCES);
+    while beyond - fitting > 1 {
+        let middle = fitting.midpoint(beyond);
+        if fits(middle) { fitting = middle } else { beyond = middle }
+    }
+    fitting
+}
+
+/// More engines than a status holds, or more GPUs than a pod has.
+fn too_much(spec: &AgentDeploymentSpec, asked: &Asked) -> Option<Refused> {
+    let engines = Axes::of(&spec.search).number();
+    if engines > MOST_ENGINES {
+        let problem = format!("{engines} engines exceed the limit of {MOST_ENGINES}: name fewer values");
+        return Some(Refused::of("search", problem));
+    }
+    let most = |values: &[u32]| values.iter().copied().max().unwrap_or(1);
+    let needed = most(&asked.tensor).saturating_mul(most(&asked.pipeline));
+    gpus_of_a_pod(spec).is_none_or(|gpus| gpus < needed).then(|| {
+        let problem = format!("{needed} GPUs are needed: set {GPU_RESOURCE} to {needed} or more");
+        Refused::of("serving.tritonResources.limits", problem)
+    })
+}
+
+fn gpus_of_a_pod(spec: &AgentDeploymentSpec) -> Option<u32> {
+    let resources = &spec.serving.triton_resources;
+    resources.limits.get(GPU_RESOURCE).or_else(|| resources.requests.get(GPU_RESOURCE))?.parse().ok()
+}
+
+fn positive(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(1).max(1)
+}
+
+/// Whole bytes of a figure that is not negative.
+fn bytes(figure: f64) -> u64 {
+    figure.max(0.0).round() as u64
+}
+
+/// A plan as a table, then what the operator would refuse.
+#[must_use]
+pub fn text(plan: &MemoryPlan) -> String {
+    let MemoryPlan { gpu, gpu_bytes, sequence_tokens, engines, refusals } = plan;
+    let mut text = String::new();
+    if let Some(gpu) = gpu.filter(|_| !engines.is_empty()) {
+        let all = gib(*gpu_bytes);
+        text.push_str(&format!("memory of each GPU in GiB ({gpu}: {all}), by the shape of the model:\n"));
+        let header = ["ENGINE", "WEIGHTS", "ACTIVATIONS", "KV CACHE", "NEEDED", "OF", "SEQUENCES"];
+        let rows: Vec<_> = engines.iter().map(row).collect();
+        text.push_str(&indented(&table(&header, &rows)));
+        let runtime = engines.first().map_or(0, |of| of.runtime_bytes);
+        text.push_str(&format!(
+            "  KV CACHE is that of one sequence of {sequence_tokens} tokens; NEEDED includes {} of the runtime\n",
+            gib(runtime)
+        ));
+        let is_short = |of: &&EngineMemory| (1..of.max_batch_size.into()).contains(&of.sequences);
+        if let Some(first) = engines.iter().find(is_short) {
+            text.push_str(&format!(
+                "  {} holds {} of full length, and maxBatchSize is {}: others wait\n",
+                first.engine,
+                counted(first.sequences, "sequence"),
+                first.max_batch_size
+            ));
+        }
+    }
+    for Refused { field, problem } in refusals {
+        text.push_str(&format!("the operator would refuse it: {field}: {problem}\n"));
+    }
+    text
+}
+
+fn row(of: &EngineMemory) -> Vec<String> {
+    let figures = [
+        of.weights_bytes,
+        of.activations_bytes,
+        of.kv_cache_of_one_sequence_bytes,
+        of.needed_bytes,
+        of.available_bytes,
+    ];
+    let gpus = if of.gpus > 1 { format!(" on {} GPUs", of.gpus) } else { String::new() };
+    let sequences =
+        if of.needed_bytes > of.available_bytes { "does not fit".to_owned() } else { of.sequences.to_string() };
+    let figures = figures.into_iter().map(gib);
+    [format!("{}{gpus}", of.engine)].into_iter().chain(figures).chain([sequences]).collect()
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / GIB)
+}
