@@ -9,6 +9,7 @@
 mod authentication;
 mod chat;
 pub mod metrics;
+mod network;
 mod prompt_template;
 mod sampling;
 mod schema;
@@ -21,12 +22,13 @@ pub use slipway_vocabulary::serving::TextDialect;
 
 pub use authentication::{Authentication, Jwt, JwtKeys, Rate, Rates, TenantRate};
 pub use chat::ChatTemplate;
+pub use network::{AllowedNetworks, ForbiddenAddress, NetworkError, SpecialAddress};
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
 pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
-pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
-pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
+pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
+pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
 pub use validate::{Fault, Problem, Problems};
 
 /// Where the sidecar looks for its configuration when `--config` is not given.
@@ -164,6 +166,15 @@ impl RuntimeConfig {
     /// The list of problems, in the order of the fields.
     pub fn validate(&self) -> Result<(), Problems> {
         validate::validate(self)
+    }
+
+    /// Checks what a person has written: also that no URL has an address that tools must not call. What names lead to
+    /// is only known when they are called.
+    ///
+    /// # Errors
+    /// The list of problems: first those of [`Self::validate`].
+    pub fn validate_as_written(&self) -> Result<(), Problems> {
+        validate::validate_as_written(self)
     }
 
     /// The configuration as the ConfigMap holds it: pretty JSON with a final newline, stable for equal values.

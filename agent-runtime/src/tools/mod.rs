@@ -4,8 +4,12 @@ mod arguments;
 pub mod calculator;
 mod http;
 mod registry;
+mod service;
 
 pub use arguments::ArgumentError;
-pub(crate) use http::Clients;
-pub use http::{AuthoritiesError, HeadersError, HttpToolError, PrepareHttpToolError, ReadMountedError};
+pub use http::{HttpToolError, PrepareHttpToolError};
 pub use registry::{PrepareToolError, Registry, ToolError};
+pub(crate) use service::Clients;
+pub use service::{
+    AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
+};

@@ -7,6 +7,7 @@ use slipway_runtime_config::{Schema, Tool, ToolKind};
 use super::{
     calculator::{self, CalculatorError},
     http::{HttpTool, HttpToolError, PrepareHttpToolError},
+    service::Lookup,
 };
 
 /// The tools an agent may call. A closed set: what a name does is fixed at start.
@@ -78,10 +79,18 @@ impl Registry {
     /// # Errors
     /// The tool whose URL or client cannot be used.
     pub fn new(tools: &[Tool]) -> Result<Self, PrepareToolError> {
+        Self::with_lookup(tools, &Lookup::of_system())
+    }
+
+    /// The same, with another way to find the addresses of services.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_lookup(tools: &[Tool], lookup: &Lookup) -> Result<Self, PrepareToolError> {
         let prepare = |tool: &Tool| {
             let implementation = match &tool.kind {
                 ToolKind::Calculator => Implementation::Calculator,
-                ToolKind::Http(http) => HttpTool::new(http, schema(tool).as_ref())
+                ToolKind::Http(http) => HttpTool::new(http, schema(tool).as_ref(), lookup)
                     .map(|tool| Implementation::Http(Box::new(tool)))
                     .map_err(|source| PrepareToolError { tool: tool.name.clone(), source })?,
             };

@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 54] = [
+const PURE: [&str; 55] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -75,6 +75,7 @@ const PURE: [&str; 54] = [
     "tools/arguments.rs",
     "tools/calculator.rs",
     "tools/calculator/fraction.rs",
+    "tools/service/breaker.rs",
 ];
 const IMPURE: [&str; 8] =
     [".await", "async ", "tokio", "tracing::", "std::env", "Instant", "SystemTime", "Timestamp::now"];

@@ -22,6 +22,7 @@ mod readiness;
 mod repeats;
 mod responses;
 mod runs;
+mod services;
 mod templates;
 mod tenants;
 mod tokens;
