@@ -8,6 +8,7 @@
 
 mod authentication;
 mod chat;
+mod mcp;
 pub mod metrics;
 mod network;
 mod prompt_template;
@@ -22,6 +23,7 @@ pub use slipway_vocabulary::serving::TextDialect;
 
 pub use authentication::{Authentication, Jwt, JwtKeys, Rate, Rates, TenantRate};
 pub use chat::ChatTemplate;
+pub use mcp::McpServer;
 pub use network::{AllowedNetworks, ForbiddenAddress, NetworkError, SpecialAddress};
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
@@ -63,6 +65,9 @@ pub struct RuntimeConfig {
     /// The tools the model may call, each by a name of its own.
     #[serde(default)]
     pub tools: Vec<Tool>,
+    /// Servers whose tools it may call too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
     /// The most model calls of one run.
     #[serde(default = "default_max_steps")]
     pub max_steps: u32,
@@ -200,6 +205,7 @@ impl RuntimeConfig {
             chat_template: None,
             sampling: Sampling::default(),
             tools: Vec::new(),
+            mcp_servers: Vec::new(),
             max_steps: default_max_steps(),
             max_tokens_per_step: default_max_tokens_per_step(),
             run_timeout_milliseconds: default_run_timeout(),

@@ -61,7 +61,7 @@ struct IpNetwork {
     bits: u32,
 }
 
-/// Why an entry is no network.
+/// Why an entry cannot be read as a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// Neither an address with its length nor the word.
@@ -83,7 +83,7 @@ pub enum NetworkError {
 /// An address that a tool must not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForbiddenAddress {
-    /// It is no service's.
+    /// Services have other addresses.
     #[error("{address} is {kind}; name another host, or add its network to allowedNetworks")]
     Special {
         /// The address.
@@ -99,7 +99,7 @@ pub enum ForbiddenAddress {
     },
 }
 
-/// What an address is that is no service's.
+/// What an address is that services do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialAddress {
     /// The pod itself.
@@ -137,7 +137,7 @@ impl AllowedNetworks {
     /// Reads a list of networks, each such as `10.0.0.0/8` or the word `Public`.
     ///
     /// # Errors
-    /// The first entry that is none.
+    /// The first entry that cannot be read.
     pub fn parse(entries: &[String]) -> Result<Self, NetworkError> {
         entries.iter().map(|entry| Allowed::parse(entry)).collect::<Result<_, _>>().map(Self)
     }

@@ -351,6 +351,47 @@ fn the_format_of_a_tools_limits_stays() {
     assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
 }
 
+fn shop() -> McpServer {
+    McpServer {
+        tools: vec!["search".into()],
+        trust_annotations: true,
+        retries: 1,
+        ..McpServer::new("shop", "https://shop.example/mcp")
+    }
+}
+
+#[test]
+fn the_format_of_a_server_stays() {
+    let json = r#"{"name": "shop", "url": "https://shop.example/mcp", "prefix": "shop_", "tools": ["search"],
+                   "timeoutMilliseconds": 10000, "trustAnnotations": true, "retries": 1}"#;
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(serde_json::to_value(shop()).unwrap(), json);
+    let mut config = demo();
+    config.mcp_servers = vec![shop()];
+    assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
+}
+
+#[rstest]
+#[case::url(|server: &mut McpServer| server.url = "https://shop/{id}".into(), "url: has a placeholder")]
+#[case::scheme(|server: &mut McpServer| server.url = "shop".into(), "url: must begin with http:// or https://")]
+#[case::prefix(|server: &mut McpServer| server.prefix = "a b".into(), "prefix: \"a b\" cannot be written by the model")]
+#[case::name(|server: &mut McpServer| server.name = String::new(), "name: \"\" cannot be written by the model")]
+#[case::tools(|server: &mut McpServer| server.tools = vec![String::new()], "tools: has an empty entry; remove it")]
+#[case::headers(|server: &mut McpServer| server.headers_from = Some("x".into()), "headersFrom: \"x\" is not an absolute path")]
+#[case::networks(|server: &mut McpServer| server.allowed_networks = vec!["x".into()], "allowedNetworks: \"x\" is not a network")]
+#[case::in_flight(|server: &mut McpServer| server.max_in_flight = Some(0), "maxInFlight: is 0")]
+#[case::timeout(|server: &mut McpServer| server.timeout_milliseconds = 0, "timeoutMilliseconds: is 0")]
+#[case::retries(|server: &mut McpServer| server.trust_annotations = false,
+    "retries: has no effect while the server's annotations are not trusted; set trustAnnotations, or retries to 0")]
+fn servers_are_checked(#[case] change: fn(&mut McpServer), #[case] expected: &str) {
+    let found = problems(|config| {
+        config.mcp_servers = vec![shop()];
+        change(&mut config.mcp_servers[0]);
+    });
+    let found = found.join("; ");
+    assert!(found.starts_with(&format!("mcpServers[0].{expected}")), "{found}");
+}
+
 #[test]
 fn an_address_that_tools_must_not_call_is_refused_where_a_person_wrote_it() {
     let written = |url: &str, allowed: &[&str]| {

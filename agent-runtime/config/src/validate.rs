@@ -1,6 +1,7 @@
 //! What makes a configuration usable: each problem names its field and the remedy. Pure.
 
 mod authentication;
+mod mcp;
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
@@ -133,6 +134,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         chat_template,
         sampling,
         tools,
+        mcp_servers,
         max_steps,
         max_tokens_per_step,
         run_timeout_milliseconds,
@@ -171,6 +173,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     });
     validate_sampling(&mut check, *sampling);
     validate_tools(&mut check, tools);
+    mcp::validate(&mut check, mcp_servers);
     check.range("maxSteps", (*max_steps).into(), 1..=64);
     check.range("maxTokensPerStep", (*max_tokens_per_step).into(), 1..=32_768);
     check.range("runTimeoutMilliseconds", *run_timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
@@ -357,6 +360,7 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
             check_address(&mut check, &format!("tools[{i}].kind.http.url"), url, allowed_networks);
         }
     }
+    mcp::validate_as_written(&mut check, &config.mcp_servers);
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 

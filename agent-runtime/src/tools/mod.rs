@@ -3,13 +3,17 @@
 mod arguments;
 pub mod calculator;
 mod http;
+mod mcp;
 mod registry;
 mod service;
+mod shown;
 
 pub use arguments::ArgumentError;
 pub use http::{HttpToolError, PrepareHttpToolError};
-pub use registry::{PrepareToolError, Registry, ToolError};
+pub use mcp::{ListingError, McpError, RpcError};
+pub use registry::{Catalog, PrepareToolError, Registry, Sources, ToolError};
 pub(crate) use service::Clients;
 pub use service::{
     AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
 };
+pub use shown::{ShownTool, ToolInput};

@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Why a service could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareServiceError {
-    /// An entry of the networks is none.
+    /// An entry of the networks cannot be read.
     #[error("allowedNetworks cannot be used")]
     Networks(#[source] NetworkError),
     /// The HTTP client could not be built.

@@ -11,6 +11,7 @@ mod feedback;
 mod fixture;
 mod issuers;
 mod layers;
+mod mcp;
 mod objectives;
 mod open_ai;
 mod open_api;

@@ -17,7 +17,7 @@ use axum::{
 use futures::future::join_all;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_agent_runtime::tools::{Lookup, Registry};
+use slipway_agent_runtime::tools::{Lookup, Registry, Sources};
 use slipway_runtime_config::{CircuitBreaker, HttpTool, ResultPick, Tool, ToolKind};
 
 use crate::fixture::{or_hang, serve};
@@ -30,6 +30,11 @@ async fn call(tools: &Registry) -> Answer {
 
 fn tool(http: HttpTool) -> [Tool; 1] {
     [Tool { name: "tool".into(), description: String::new(), input_schema: None, kind: ToolKind::Http(http) }]
+}
+
+fn with_lookup(http: HttpTool, lookup: &Lookup) -> Registry {
+    let sources = Sources { tools: &tool(http), servers: &[], lookup };
+    Registry::of(sources).expect("the tool can be set up")
 }
 
 /// A service that counts its calls, at a port of the loopback address.
@@ -60,7 +65,7 @@ impl Counted {
             ..HttpTool::new(&format!("http://facts.example:{}/", self.port))
         };
         let lookup = Lookup::of(move |name| if name == "facts.example" { addresses.clone() } else { Vec::new() });
-        Registry::with_lookup(&tool(http), &lookup).expect("the tool can be set up")
+        with_lookup(http, &lookup)
     }
 }
 
@@ -108,7 +113,7 @@ async fn the_connection_goes_to_the_addresses_that_were_checked() {
         allowed_networks: vec!["127.0.0.2/32".into()],
         ..HttpTool::new(&format!("http://facts.example:{}/", service.port))
     };
-    let tools = Registry::with_lookup(&tool(http), &lookup).expect("the tool can be set up");
+    let tools = with_lookup(http, &lookup);
     // Nobody listens at the address that was checked, and the other is not tried.
     assert_eq!(call(&tools).await, Err(("connect", "the service cannot be reached".into())));
     assert_eq!((service.calls(), *asked.lock().expect("no test panics with the lock")), (0, 1));

@@ -23,7 +23,7 @@ enum State {
     Trying { pause: Duration },
 }
 
-/// As what a call was let through. Its outcome counts as such.
+/// As what a call was admitted. Its outcome counts as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// As one of many.
@@ -68,7 +68,7 @@ impl Breaker {
         }
     }
 
-    /// Counts the outcome of a call that was let through. Pauses are longer by up to a half, as the dice say, so that
+    /// Counts the outcome of a call that was admitted. Pauses are longer by up to a half, as the dice say, so that
     /// pods do not come back together.
     pub(super) fn record(&mut self, turn: Turn, health: Health, now: Duration, dice: u64) {
         self.state = match (self.state, turn, health) {

@@ -24,7 +24,7 @@ pub(super) struct Gate {
     dice: RandomState,
 }
 
-/// Why a call was not let through.
+/// Why a call was not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     /// No place became free in time.
