@@ -138,6 +138,11 @@ test-clients: ## Run stock clients against the agent runtime; writes docs/bench/
 	cargo build --workspace --locked --bin slipway-agent-runtime
 	e2e/clients/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients --write docs/bench/clients.md
 
+.PHONY: test-mcp
+test-mcp: ## Run the agent runtime with servers of MCP's own Python SDK (by hand; fetches about 50 MB once).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/mcp/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients
+
 .PHONY: parser-parity
 parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).
 	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Access, Denied, SetUpAccessError},
-    agent::{Agent, ChatFormat, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
+    agent::{Agent, ChatFormat, CurrentPrompts, Prompts, chat::ChatFormatError, prompt::PromptBuilder},
     api::{
         self,
         admission::{Admission, Readiness},
@@ -29,10 +29,11 @@ use crate::{
     backend::Backend,
     chat_template::{Checkpoint, ReadCheckpointError},
     clock::Clock,
+    failure::with_causes,
     objectives::ObjectivesWatch,
     readiness::{Pauses, ReadinessWatch},
     telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
-    tools::{PrepareToolError, Registry},
+    tools::{Catalog, Lookup, PrepareToolError, Registry, Sources},
 };
 
 /// How long cut runs have to send their last bytes, and idle connections to close.
@@ -115,14 +116,15 @@ impl App {
     pub fn new(parts: Parts) -> Result<Self, SetUpError> {
         let Parts { config, pod, backend, clock, seal } = parts;
         let given = config.clone();
-        let tools = Registry::new(&config.tools).map_err(SetUpError::Tools)?;
+        let sources = Sources { tools: &config.tools, servers: &config.mcp_servers, lookup: &Lookup::of_system() };
+        let tools = Arc::new(Registry::of(sources).map_err(SetUpError::Tools)?);
         let prompt = prompts(&config, &tools)?;
         let access = config.authentication.as_ref().map(Access::new).transpose().map_err(SetUpError::Access)?;
         let abilities = Abilities {
             takes_sampling: config.engine.takes_sampling(),
             takes_formats: config.engine.takes_formats(),
             has_chat_template: matches!(prompt, Prompts::Chat(_)),
-            own_tools: config.tools.iter().map(|tool| tool.name.clone()).collect(),
+            own_tools: Arc::default(),
         };
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
@@ -140,6 +142,7 @@ impl App {
         let metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
         let readiness = ReadinessWatch {
             backend: Arc::clone(&backend),
+            tools: Arc::clone(&tools),
             admission: Arc::clone(&admission),
             warm_up: config.warm_up,
             max_tokens: config.max_tokens_per_step,
@@ -148,8 +151,8 @@ impl App {
         };
         let agent = Agent {
             backend,
-            tools: Arc::new(tools),
-            prompt,
+            tools,
+            prompts: CurrentPrompts::new(prompt),
             sampling: config.sampling,
             max_steps: config.max_steps,
             max_tokens_per_step: config.max_tokens_per_step,
@@ -230,6 +233,9 @@ impl App {
         if let Some(access) = &service.access {
             tasks.spawn(named("access", Arc::clone(access).watch(stop.clone())));
         }
+        if service.agent.tools.has_servers() {
+            tasks.spawn(named("tools", watch_tools(Arc::clone(&service.agent), stop.clone())));
+        }
         if let Some(objectives) = objectives {
             tasks.spawn(named("objectives", objectives.watch(stop.clone())));
         }
@@ -253,7 +259,7 @@ fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpErr
     if let Some(ChatTemplate { folder, dialect }) = &config.chat_template {
         match Checkpoint::read(Path::new(folder)).map_err(SetUpError::Checkpoint)? {
             Some(checkpoint) => {
-                let format = ChatFormat::new(checkpoint, *dialect, &config.system_prompt, &config.tools);
+                let format = ChatFormat::new(checkpoint, *dialect, &config.system_prompt, &tools.catalog().shown);
                 let format = format.map_err(SetUpError::ChatTemplate)?;
                 tracing::info!(folder, dialect = ?format.dialect(), "prompts are written by the chat template");
                 return Ok(Prompts::Chat(Arc::new(format)));
@@ -264,8 +270,14 @@ fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpErr
     Ok(Prompts::Transcript(PromptBuilder {
         template: PromptTemplate::parse(&config.prompt_template).map_err(SetUpError::PromptTemplate)?,
         system_prompt: config.system_prompt.clone(),
-        tools: tools.listing().to_owned(),
+        tools: tools.catalog().listing(),
     }))
+}
+
+/// Takes the tools of servers over as they change.
+async fn watch_tools(agent: Arc<Agent>, stop: CancellationToken) {
+    let take = |catalog: &Catalog| agent.prompts.take(catalog).map_err(|error| with_causes(&error));
+    agent.tools.watch(take, stop).await;
 }
 
 /// Closes the door, waits for the runs in flight, and cuts what is left after `grace`. Where it leaves time, what was

@@ -14,6 +14,7 @@ pub mod chat_template;
 pub mod cli;
 pub mod clock;
 pub mod config_file;
+mod events;
 pub mod failure;
 pub mod objectives;
 pub mod readiness;

@@ -10,12 +10,15 @@ use crate::{
     api::admission::{Admission, Readiness},
     backend::{Backend, BackendError, Generation},
     failure::with_causes,
+    tools::Registry,
 };
 
 /// What keeps a pod's readiness true.
 pub struct ReadinessWatch {
     /// The engine.
     pub backend: Arc<dyn Backend>,
+    /// The tools, which servers may still have to name.
+    pub tools: Arc<Registry>,
     /// The admission that it opens and closes.
     pub admission: Arc<Admission>,
     /// The shapes to generate first.
@@ -110,7 +113,8 @@ impl ReadinessWatch {
             }
         }
         *known = Known::Warm { unanswered: 0 };
-        Readiness::Ready
+        // Without all its tools the agent would be another one.
+        self.tools.missing().map_or(Readiness::Ready, |why| Readiness::NotReady { why })
     }
 
     /// Generates one token after the shortest prompt, then the most tokens after the longest. All shapes of later runs

@@ -77,7 +77,9 @@ def install_node(folder: pathlib.Path) -> None:
     subprocess.run(["npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, check=True)
 
 
-def start_runtime(binary: pathlib.Path, endpoint: str, folder: pathlib.Path) -> tuple[subprocess.Popen, str]:
+def start_runtime(
+    binary: pathlib.Path, endpoint: str, folder: pathlib.Path, more: dict | None = None
+) -> tuple[subprocess.Popen, str]:
     """Starts the binary with an agent that has a calculator, and waits until it serves."""
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
@@ -90,6 +92,7 @@ def start_runtime(binary: pathlib.Path, endpoint: str, folder: pathlib.Path) -> 
         "chatTemplate": {"folder": str(checkpoint)},
         "tools": [{"name": "calc", "description": "Evaluates an expression.", "kind": "calculator"}],
         "warmUp": {"longestPromptCharacters": 16},
+        **(more or {}),
     }
     (folder / "config.json").write_text(json.dumps(config))
     ports = [free_port(), free_port()]
@@ -199,4 +202,5 @@ def main() -> None:
         raise SystemExit(f"{passed} of {total} cells pass; {LEAST_PERCENT} % must. Missing: {sorted(missing)}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,9 @@
 
 mod authentication;
 mod chat;
+mod mcp;
 pub mod metrics;
+mod network;
 mod prompt_template;
 mod sampling;
 mod schema;
@@ -21,12 +23,14 @@ pub use slipway_vocabulary::serving::TextDialect;
 
 pub use authentication::{Authentication, Jwt, JwtKeys, Rate, Rates, TenantRate};
 pub use chat::ChatTemplate;
+pub use mcp::McpServer;
+pub use network::{AllowedNetworks, ForbiddenAddress, NetworkError, SpecialAddress};
 pub use prompt_template::{Placeholder, PromptTemplate, PromptTemplateError, PromptValues};
 pub use sampling::Sampling;
 pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
-pub use tool::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
-pub use url_template::{ExpandUrlError, UrlTemplate, UrlTemplateError};
+pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
+pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
 pub use validate::{Fault, Problem, Problems};
 
 /// Where the sidecar looks for its configuration when `--config` is not given.
@@ -61,6 +65,9 @@ pub struct RuntimeConfig {
     /// The tools the model may call, each by a name of its own.
     #[serde(default)]
     pub tools: Vec<Tool>,
+    /// Servers whose tools it may call too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
     /// The most model calls of one run.
     #[serde(default = "default_max_steps")]
     pub max_steps: u32,
@@ -166,6 +173,15 @@ impl RuntimeConfig {
         validate::validate(self)
     }
 
+    /// Checks what a person has written: also that no URL has an address that tools must not call. What names lead to
+    /// is only known when they are called.
+    ///
+    /// # Errors
+    /// The list of problems: first those of [`Self::validate`].
+    pub fn validate_as_written(&self) -> Result<(), Problems> {
+        validate::validate_as_written(self)
+    }
+
     /// The configuration as the ConfigMap holds it: pretty JSON with a final newline, stable for equal values.
     pub fn to_json(&self) -> String {
         let mut json = serde_json::to_string_pretty(self).expect("string keys and integers always serialize");
@@ -189,6 +205,7 @@ impl RuntimeConfig {
             chat_template: None,
             sampling: Sampling::default(),
             tools: Vec::new(),
+            mcp_servers: Vec::new(),
             max_steps: default_max_steps(),
             max_tokens_per_step: default_max_tokens_per_step(),
             run_timeout_milliseconds: default_run_timeout(),

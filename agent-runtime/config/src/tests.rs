@@ -10,12 +10,12 @@ fn lookup() -> HttpTool {
         parameters: ["entity", "property"].map(|name| Parameter { name: name.into() }).into(),
         argument_separator: ".".into(),
         headers_from: Some("/etc/slipway/tools/lookup".into()),
-        authorities_from: None,
         timeout_milliseconds: 2_000,
         retries: 2,
         idempotent: true,
         max_response_bytes: 4_096,
         result: ResultPick::JsonPointer("/value".into()),
+        ..HttpTool::new("")
     }
 }
 
@@ -216,6 +216,13 @@ fn tool_names_must_be_writable_by_the_model() {
 #[case::timeout(|http: &mut HttpTool| http.timeout_milliseconds = 0, "timeoutMilliseconds: is 0; must be between 1 and 3600000")]
 #[case::retries(|http: &mut HttpTool| http.retries = 6, "retries: is 6; must be between 0 and 5")]
 #[case::size(|http: &mut HttpTool| http.max_response_bytes = 2_000_000, "maxResponseBytes: is 2000000; must be between 1 and 1048576")]
+#[case::networks(|http: &mut HttpTool| http.allowed_networks = vec!["10.0.0.0".into()],
+    "allowedNetworks: \"10.0.0.0\" is not a network; write it as 10.0.0.0/8, fd00::/8 or Public")]
+#[case::in_flight(|http: &mut HttpTool| http.max_in_flight = Some(0), "maxInFlight: is 0; must be between 1 and 1024")]
+#[case::failures(|http: &mut HttpTool| http.circuit_breaker = Some(CircuitBreaker { failures: 0, pause_milliseconds: 1 }),
+    "circuitBreaker.failures: is 0; must be between 1 and 1000")]
+#[case::pause(|http: &mut HttpTool| http.circuit_breaker = Some(CircuitBreaker { failures: 1, pause_milliseconds: 0 }),
+    "circuitBreaker.pauseMilliseconds: is 0; must be between 1 and 3600000")]
 #[case::pointer(|http: &mut HttpTool| http.result = ResultPick::JsonPointer("value".into()), "result.jsonPointer: \"value\" is not a JSON Pointer")]
 fn http_tools_are_checked(#[case] change: fn(&mut HttpTool), #[case] expected: &str) {
     let found = http_problems(change).join("; ");
@@ -326,4 +333,90 @@ fn an_authentication_that_cannot_work_is_refused_with_the_remedy() {
             "authentication.rates.tenants[2].name: is empty; name the tenant",
         ]
     );
+}
+
+#[test]
+fn the_format_of_a_tools_limits_stays() {
+    let http = HttpTool {
+        allowed_networks: vec!["Public".into(), "10.0.0.0/8".into()],
+        max_in_flight: Some(8),
+        circuit_breaker: Some(CircuitBreaker { failures: 5, pause_milliseconds: 30_000 }),
+        ..HttpTool::new("http://facts")
+    };
+    let json = r#"{"url": "http://facts", "allowedNetworks": ["Public", "10.0.0.0/8"], "maxInFlight": 8,
+                   "circuitBreaker": {"failures": 5, "pauseMilliseconds": 30000}}"#;
+    assert_eq!(serde_json::from_str::<HttpTool>(json).unwrap(), http);
+    let mut config = demo();
+    config.tools[0].kind = ToolKind::Http(http);
+    assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
+}
+
+fn shop() -> McpServer {
+    McpServer {
+        tools: vec!["search".into()],
+        trust_annotations: true,
+        retries: 1,
+        ..McpServer::new("shop", "https://shop.example/mcp")
+    }
+}
+
+#[test]
+fn the_format_of_a_server_stays() {
+    let json = r#"{"name": "shop", "url": "https://shop.example/mcp", "prefix": "shop_", "tools": ["search"],
+                   "timeoutMilliseconds": 10000, "trustAnnotations": true, "retries": 1}"#;
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(serde_json::to_value(shop()).unwrap(), json);
+    let mut config = demo();
+    config.mcp_servers = vec![shop()];
+    assert_eq!(RuntimeConfig::from_json(config.to_json().as_bytes()).unwrap(), config);
+}
+
+#[rstest]
+#[case::url(|server: &mut McpServer| server.url = "https://shop/{id}".into(), "url: has a placeholder")]
+#[case::scheme(|server: &mut McpServer| server.url = "shop".into(), "url: must begin with http:// or https://")]
+#[case::prefix(|server: &mut McpServer| server.prefix = "a b".into(), "prefix: \"a b\" cannot be written by the model")]
+#[case::name(|server: &mut McpServer| server.name = String::new(), "name: \"\" cannot be written by the model")]
+#[case::tools(|server: &mut McpServer| server.tools = vec![String::new()], "tools: has an empty entry; remove it")]
+#[case::headers(|server: &mut McpServer| server.headers_from = Some("x".into()), "headersFrom: \"x\" is not an absolute path")]
+#[case::networks(|server: &mut McpServer| server.allowed_networks = vec!["x".into()], "allowedNetworks: \"x\" is not a network")]
+#[case::in_flight(|server: &mut McpServer| server.max_in_flight = Some(0), "maxInFlight: is 0")]
+#[case::timeout(|server: &mut McpServer| server.timeout_milliseconds = 0, "timeoutMilliseconds: is 0")]
+#[case::retries(|server: &mut McpServer| server.trust_annotations = false,
+    "retries: has no effect while the server's annotations are not trusted; set trustAnnotations, or retries to 0")]
+fn servers_are_checked(#[case] change: fn(&mut McpServer), #[case] expected: &str) {
+    let found = problems(|config| {
+        config.mcp_servers = vec![shop()];
+        change(&mut config.mcp_servers[0]);
+    });
+    let found = found.join("; ");
+    assert!(found.starts_with(&format!("mcpServers[0].{expected}")), "{found}");
+}
+
+#[test]
+fn an_address_that_tools_must_not_call_is_refused_where_a_person_wrote_it() {
+    let written = |url: &str, allowed: &[&str]| {
+        let mut config = demo();
+        let allowed_networks = allowed.iter().map(|network| (*network).to_owned()).collect();
+        config.tools[0].kind = ToolKind::Http(HttpTool { allowed_networks, ..HttpTool::new(url) });
+        assert_eq!(config.validate(), Ok(()), "a file of the operator's may have it");
+        config.validate_as_written().map_err(|problems| problems.to_string())
+    };
+    let refused = |what: &str| Err(format!("tools[0].kind.http.url: {what}"));
+    assert_eq!(
+        written("http://169.254.169.254/latest/meta-data", &[]),
+        refused(
+            "169.254.169.254 is the address of a cloud's metadata; name another host, or add its network to allowedNetworks"
+        )
+    );
+    assert_eq!(
+        written("http://[::1]:8001/v2/repository/index", &[]),
+        refused("::1 is a loopback address; name another host, or add its network to allowedNetworks")
+    );
+    assert_eq!(
+        written("http://10.0.0.7/", &["Public"]),
+        refused("10.0.0.7 is in none of allowedNetworks; add its network, or name another host")
+    );
+    assert_eq!(written("http://127.0.0.1:9000/", &["127.0.0.1/32"]), Ok(()));
+    assert_eq!(written("http://10.0.0.7/", &[]), Ok(()));
+    assert_eq!(written("http://facts.agents.svc/", &[]), Ok(()));
 }

@@ -72,6 +72,18 @@ pub struct HttpTool {
     /// certificate, instead of the public ones. It is read at every call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities_from: Option<String>,
+    /// Networks that the service may be in, such as `10.0.0.0/8` or `Public`; see [`AllowedNetworks`]. None means any
+    /// but the pod's own, its node's and a cloud's metadata.
+    ///
+    /// [`AllowedNetworks`]: crate::AllowedNetworks
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_networks: Vec<String>,
+    /// Calls under way at once; others wait as long as one attempt may take. Absent means 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
+    /// When the service is left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_breaker: Option<CircuitBreaker>,
     /// How long one attempt may take, in milliseconds.
     #[serde(default = "default_timeout")]
     pub timeout_milliseconds: u64,
@@ -99,6 +111,9 @@ impl HttpTool {
             argument_separator: default_separator(),
             headers_from: None,
             authorities_from: None,
+            allowed_networks: Vec::new(),
+            max_in_flight: None,
+            circuit_breaker: None,
             timeout_milliseconds: default_timeout(),
             retries: 0,
             idempotent: false,
@@ -106,6 +121,17 @@ impl HttpTool {
             result: ResultPick::default(),
         }
     }
+}
+
+/// When a service that keeps failing is left alone for a while: its calls fail at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CircuitBreaker {
+    /// Attempts in a row without a connection, without an answer in time, or with status 502, 503 or 504.
+    pub failures: u32,
+    /// For how long, in milliseconds. Then one call tries. Where it fails, the pause doubles, up to eight times its
+    /// length.
+    pub pause_milliseconds: u64,
 }
 
 /// HTTP methods a tool can use.

@@ -1,5 +1,6 @@
 //! URL templates of HTTP tools: the host is fixed, placeholders stand in the path or the query only. Pure.
 
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeMap;
 
 /// A parsed URL template.
@@ -13,8 +14,18 @@ use std::collections::BTreeMap;
 pub struct UrlTemplate {
     /// `scheme://authority`.
     origin: String,
+    host: Host,
     path: Vec<Part>,
     query: Option<Vec<Part>>,
+}
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// To this address.
+    Address(IpAddr),
+    /// To whatever addresses the name has.
+    Name(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +43,12 @@ pub enum UrlTemplateError {
     /// No host, credentials in the URL, or a placeholder in the authority.
     #[error("the host must be written out, without user information or placeholders; use headersFrom for credentials")]
     Authority,
+    /// A number for an address, such as `2130706433` or `0x7f.1`, or a host that is percent-encoded.
+    #[error("the host {host:?} is another address than it seems; write a name, or an address as 10.1.2.3 or [fd00::1]")]
+    Host {
+        /// The host.
+        host: String,
+    },
     /// A fragment is never sent.
     #[error("must not have a fragment (#)")]
     Fragment,
@@ -82,12 +99,18 @@ impl UrlTemplate {
         if authority.is_empty() || authority.contains(['@', '{', '}', '\\']) || authority.starts_with(':') {
             return Err(UrlTemplateError::Authority);
         }
+        let host = host_of(authority)?;
         let (path, query) = match template[authority_end..].split_once('?') {
             Some((path, query)) => (path, Some(parse_parts(query)?)),
             None => (&template[authority_end..], None),
         };
         let path = if path.is_empty() { "/" } else { path };
-        Ok(Self { origin: template[..authority_end].into(), path: parse_parts(path)?, query })
+        Ok(Self { origin: template[..authority_end].into(), host, path: parse_parts(path)?, query })
+    }
+
+    /// Where it leads, whatever its arguments.
+    pub fn host(&self) -> &Host {
+        &self.host
     }
 
     /// The names in the template's placeholders, in order, repeated ones too.
@@ -122,6 +145,30 @@ impl UrlTemplate {
         }
         Ok(url)
     }
+}
+
+/// Parsers of URLs take a host whose last label is a number for an address of IPv4, in several notations.
+fn host_of(authority: &str) -> Result<Host, UrlTemplateError> {
+    let wrong = |host: &str| UrlTemplateError::Host { host: host.to_owned() };
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, _) = rest.split_once(']').ok_or_else(|| wrong(authority))?;
+        return host.parse().map(|address| Host::Address(IpAddr::V6(address))).map_err(|_| wrong(host));
+    }
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    if host.contains(['%', ':', '[', ']']) {
+        return Err(wrong(host));
+    }
+    if let Ok(address) = host.parse::<Ipv4Addr>() {
+        return Ok(Host::Address(address.into()));
+    }
+    let last = host.strip_suffix('.').unwrap_or(host).rsplit('.').next().unwrap_or_default();
+    let is_hexadecimal = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_decimal = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    if is_decimal || hexadecimal.is_some_and(is_hexadecimal) {
+        return Err(wrong(host));
+    }
+    Ok(Host::Name(host.to_owned()))
 }
 
 fn fill(parts: &[Part], arguments: &BTreeMap<String, String>) -> Result<String, ExpandUrlError> {
@@ -208,6 +255,33 @@ mod tests {
     fn an_argument_cannot_remove_its_path_segment(#[case] value: &str) {
         let template = UrlTemplate::parse("http://facts/a/{entity}/b").unwrap();
         assert_eq!(template.expand(&arguments(&[("entity", value)])), Err(ExpandUrlError::PathSegment));
+    }
+
+    #[rstest]
+    #[case("http://facts.agents.svc:8000/{a}", Host::Name("facts.agents.svc".into()))]
+    #[case("https://facts", Host::Name("facts".into()))]
+    #[case("http://10.1.2.3:80?a={a}", Host::Address([10, 1, 2, 3].into()))]
+    #[case("http://[fd00::7]:80/", Host::Address("fd00::7".parse().unwrap()))]
+    #[case("http://[::ffff:127.0.0.1]/", Host::Address("::ffff:127.0.0.1".parse().unwrap()))]
+    #[case("http://1.2.3.example/", Host::Name("1.2.3.example".into()))]
+    fn the_host_is_known_without_arguments(#[case] template: &str, #[case] host: Host) {
+        assert_eq!(UrlTemplate::parse(template).unwrap().host(), &host);
+    }
+
+    #[rstest]
+    #[case("2130706433")]
+    #[case("0x7f000001")]
+    #[case("0177.0.0.1")]
+    #[case("127.1")]
+    #[case("127.0.0.1.")]
+    #[case("127.0.0.0x1")]
+    #[case("127%2e0.0.1")]
+    #[case("[fe80::1%25eth0]")]
+    #[case("[::1")]
+    #[case("fd00::1")]
+    fn a_host_in_disguise_is_refused(#[case] host: &str) {
+        let message = UrlTemplate::parse(&format!("http://{host}/")).unwrap_err().to_string();
+        assert!(message.contains("is another address than it seems"), "{message}");
     }
 
     #[test]

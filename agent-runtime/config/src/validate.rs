@@ -1,18 +1,21 @@
 //! What makes a configuration usable: each problem names its field and the remedy. Pure.
 
 mod authentication;
+mod mcp;
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
 use crate::{
-    ChatTemplate, HttpMethod, HttpTool, LatencyObjective, PromptTemplate, ResultPick, RuntimeConfig, Sampling, Schema,
-    TextDialect, Tool, ToolCallDialect, ToolKind, UrlTemplate,
+    AllowedNetworks, ChatTemplate, CircuitBreaker, Host, HttpMethod, HttpTool, LatencyObjective, PromptTemplate,
+    ResultPick, RuntimeConfig, Sampling, Schema, TextDialect, Tool, ToolCallDialect, ToolKind, UrlTemplate,
 };
 
 /// Names travel in headers, URLs and labels, so they are Kubernetes names.
 const MAX_NAME_LENGTH: usize = 63;
 const MAX_TOOLS: usize = 64;
 const MAX_OBJECTIVES: usize = 32;
+/// Calls of one tool; each holds a connection and up to its longest answer.
+const MAX_CALLS_IN_FLIGHT: u64 = 1_024;
 /// One hour: longer runs need sessions, not a longer request.
 const MAX_TIMEOUT_MILLISECONDS: u64 = 3_600_000;
 /// Observations go into the prompt, so a body beyond this could never be used.
@@ -131,6 +134,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         chat_template,
         sampling,
         tools,
+        mcp_servers,
         max_steps,
         max_tokens_per_step,
         run_timeout_milliseconds,
@@ -169,6 +173,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     });
     validate_sampling(&mut check, *sampling);
     validate_tools(&mut check, tools);
+    mcp::validate(&mut check, mcp_servers);
     check.range("maxSteps", (*max_steps).into(), 1..=64);
     check.range("maxTokensPerStep", (*max_tokens_per_step).into(), 1..=32_768);
     check.range("runTimeoutMilliseconds", *run_timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
@@ -276,6 +281,9 @@ fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
         argument_separator,
         headers_from,
         authorities_from,
+        allowed_networks,
+        max_in_flight,
+        circuit_breaker,
         timeout_milliseconds,
         retries,
         idempotent,
@@ -292,6 +300,31 @@ fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
     check.that(names.len() < 2 || !argument_separator.is_empty(), &format!("{field}.argumentSeparator"), || {
         "is empty, so several arguments cannot be told apart; the usual one is \".\"".into()
     });
+    validate_mounts(check, field, url, headers_from.as_deref(), authorities_from.as_deref());
+    if let Err(error) = AllowedNetworks::parse(allowed_networks) {
+        check.fail(format!("{field}.allowedNetworks"), error.to_string());
+    }
+    validate_limits(check, field, *max_in_flight, *circuit_breaker);
+    check.range(&format!("{field}.timeoutMilliseconds"), *timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
+    check.range(&format!("{field}.retries"), (*retries).into(), 0..=5);
+    check.that(*retries == 0 || *idempotent, &format!("{field}.retries"), || {
+        "repeats a call that is not idempotent; set idempotent if that is harmless, or retries to 0".into()
+    });
+    check.range(&format!("{field}.maxResponseBytes"), *max_response_bytes, 1..=MAX_RESPONSE_BYTES);
+    if let ResultPick::JsonPointer(pointer) = result {
+        check.that(pointer.is_empty() || pointer.starts_with('/'), &format!("{field}.result.jsonPointer"), || {
+            format!("{pointer:?} is not a JSON Pointer; it begins with '/', as in /value")
+        });
+    }
+}
+
+fn validate_mounts(
+    check: &mut Check,
+    field: &str,
+    url: &str,
+    headers_from: Option<&str>,
+    authorities_from: Option<&str>,
+) {
     if let Some(path) = headers_from {
         check.that(path.starts_with('/'), &format!("{field}.headersFrom"), || {
             format!("{path:?} is not an absolute path; name the directory the Secret is mounted at")
@@ -305,16 +338,42 @@ fn validate_http(check: &mut Check, field: &str, tool: &HttpTool) {
             "has no effect without TLS; begin url with https://, or leave it out".into()
         });
     }
-    check.range(&format!("{field}.timeoutMilliseconds"), *timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
-    check.range(&format!("{field}.retries"), (*retries).into(), 0..=5);
-    check.that(*retries == 0 || *idempotent, &format!("{field}.retries"), || {
-        "repeats a call that is not idempotent; set idempotent if that is harmless, or retries to 0".into()
-    });
-    check.range(&format!("{field}.maxResponseBytes"), *max_response_bytes, 1..=MAX_RESPONSE_BYTES);
-    if let ResultPick::JsonPointer(pointer) = result {
-        check.that(pointer.is_empty() || pointer.starts_with('/'), &format!("{field}.result.jsonPointer"), || {
-            format!("{pointer:?} is not a JSON Pointer; it begins with '/', as in /value")
-        });
+}
+
+fn validate_limits(check: &mut Check, field: &str, max_in_flight: Option<u32>, breaker: Option<CircuitBreaker>) {
+    if let Some(max_in_flight) = max_in_flight {
+        check.range(&format!("{field}.maxInFlight"), max_in_flight.into(), 1..=MAX_CALLS_IN_FLIGHT);
+    }
+    if let Some(CircuitBreaker { failures, pause_milliseconds }) = breaker {
+        check.range(&format!("{field}.circuitBreaker.failures"), failures.into(), 1..=1_000);
+        let pause = format!("{field}.circuitBreaker.pauseMilliseconds");
+        check.range(&pause, pause_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
+    }
+}
+
+/// What a person writes is checked further: no service is at the pod itself, or at a cloud's metadata. Files that the
+/// operator writes may have such addresses, for stand-ins beside a sidecar.
+pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems> {
+    let mut check = Check { problems: validate(config).err().map(|Problems(problems)| problems).unwrap_or_default() };
+    for (i, Tool { kind, .. }) in config.tools.iter().enumerate() {
+        if let ToolKind::Http(HttpTool { url, allowed_networks, .. }) = kind {
+            check_address(&mut check, &format!("tools[{i}].kind.http.url"), url, allowed_networks);
+        }
+    }
+    mcp::validate_as_written(&mut check, &config.mcp_servers);
+    if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
+}
+
+/// A URL or a list that cannot be read has its own problem already.
+fn check_address(check: &mut Check, field: &str, url: &str, allowed_networks: &[String]) {
+    let (Ok(url), Ok(allowed)) = (UrlTemplate::parse(url), AllowedNetworks::parse(allowed_networks)) else { return };
+    match url.host() {
+        Host::Name(_) => {}
+        Host::Address(address) => {
+            if let Err(error) = allowed.check(*address) {
+                check.fail(field, error.to_string());
+            }
+        }
     }
 }
 

@@ -80,7 +80,7 @@ impl Issuer {
     pub(super) fn new(url: &str, authorities_from: Option<&str>) -> Result<Self, reqwest::Error> {
         Ok(Self {
             url: url.to_owned(),
-            clients: Clients::new(authorities_from)?,
+            clients: Clients::new(authorities_from, None)?,
             kept: RwLock::new(None),
             tried: tokio::sync::Mutex::new(None),
         })

@@ -6,12 +6,13 @@ mod offer;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use minijinja::Value;
-use slipway_runtime_config::{Schema, Tool};
+use slipway_runtime_config::Schema;
 use slipway_vocabulary::ToolCallDialect;
 
 use crate::{
     chat_template::{self, Checkpoint, Prompt, RenderError},
     clock::Timestamp,
+    tools::ShownTool,
 };
 
 use super::{
@@ -27,8 +28,9 @@ use offer::OfferError;
 pub use offer::{Calls, Offer};
 
 /// How an agent's prompts are written, and its turns read.
+#[derive(Clone)]
 pub struct ChatFormat {
-    checkpoint: Checkpoint,
+    checkpoint: Arc<Checkpoint>,
     dialect: ToolCallDialect,
     system_prompt: String,
     /// The agent's tools.
@@ -113,21 +115,27 @@ impl ChatFormat {
         checkpoint: Checkpoint,
         dialect: Option<ToolCallDialect>,
         system_prompt: &str,
-        tools: &[Tool],
+        tools: &[ShownTool],
     ) -> Result<Self, ChatFormatError> {
         // With tools, as clients may bring some.
         let template = checkpoint.template(true);
         let dialect = dialect.unwrap_or_else(|| choose(template.source()));
         let shows_tools = template.source().contains("tools");
         let has_tool_messages = shows_tools && template.source().contains("tool_calls");
-        let offer = Offer::of_agent(tools, shows_tools).map_err(|error| match error {
-            OfferError::Schema { tool, source } => ChatFormatError::Schema { tool, source },
-            OfferError::Json(source) => ChatFormatError::Tools(source),
-        })?;
         let system_prompt = system_prompt.trim_end().to_owned();
-        let offer = Arc::new(offer);
+        let (offer, checkpoint) = (offer(tools, shows_tools)?, Arc::new(checkpoint));
         let mut format =
             Self { checkpoint, dialect, system_prompt, offer, shows_tools, has_tool_messages, has_system: true };
+        format.probe()?;
+        Ok(format)
+    }
+
+    /// The same for other tools.
+    ///
+    /// # Errors
+    /// [`ChatFormatError`].
+    pub fn with_tools(&self, tools: &[ShownTool]) -> Result<Self, ChatFormatError> {
+        let mut format = Self { offer: offer(tools, self.shows_tools)?, ..self.clone() };
         format.probe()?;
         Ok(format)
     }
@@ -270,6 +278,13 @@ impl Earlier {
     fn identity(&self, index: usize) -> String {
         identity(10_000 - self.turns % 5_000, index)
     }
+}
+
+fn offer(tools: &[ShownTool], shows_tools: bool) -> Result<Arc<Offer>, ChatFormatError> {
+    Offer::of_agent(tools, shows_tools).map(Arc::new).map_err(|error| match error {
+        OfferError::Schema { tool, source } => ChatFormatError::Schema { tool, source },
+        OfferError::Json(source) => ChatFormatError::Tools(source),
+    })
 }
 
 fn unwritten(error: OfferError) -> RenderError {

@@ -28,6 +28,7 @@ use crate::{
 };
 
 use super::{
+    current_prompts::CurrentPrompts,
     grammar::{Observation, STOP_WORD, ToolCall},
     prompt::Prompts,
     state::{Call, CallId, Limits, ModelError, Opening, State, Step},
@@ -43,7 +44,7 @@ pub struct Agent {
     /// The tools it may call.
     pub tools: Arc<Registry>,
     /// Renders its prompts.
-    pub prompt: Prompts,
+    pub prompts: CurrentPrompts,
     /// How tokens are chosen, where a request does not say.
     pub sampling: Sampling,
     /// The most model calls of a run.
@@ -245,7 +246,7 @@ impl RunIo {
 
 /// What the generations of a run share. In a chat the model ends its turns with tokens of its own.
 fn generation(agent: &Agent, request: &RunRequest) -> Generation {
-    let (stop_words, form) = match (&agent.prompt, &request.opening) {
+    let (stop_words, form) = match (&agent.prompts.get(), &request.opening) {
         (Prompts::Chat(format), Opening::Chat(_)) => {
             (Vec::new(), PromptForm::Rendered { begin: format.begin().cloned() })
         }

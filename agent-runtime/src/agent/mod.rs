@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod conversation;
+mod current_prompts;
 pub mod dialect;
 pub mod driver;
 pub mod grammar;
@@ -19,6 +20,7 @@ pub mod wishes;
 
 pub use chat::ChatFormat;
 pub use conversation::{Conversation, ConversationError, Message, Role, Turn};
+pub use current_prompts::CurrentPrompts;
 pub use driver::{Agent, RunEvent, RunRequest, Usage};
 pub use grammar::Observation;
 pub use prompt::Prompts;

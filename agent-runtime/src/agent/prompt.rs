@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use slipway_runtime_config::{PromptTemplate, PromptValues};
 
-use crate::{chat_template::RenderError, clock::Timestamp};
+use crate::{chat_template::RenderError, clock::Timestamp, tools::Catalog};
 
-use super::{chat::ChatFormat, conversation::Conversation, state::Opening, wishes::Wishes};
+use super::{
+    chat::{ChatFormat, ChatFormatError},
+    conversation::Conversation,
+    state::Opening,
+    wishes::Wishes,
+};
 
 /// What writes an agent's prompts.
 #[derive(Clone)]
@@ -29,6 +34,19 @@ pub enum OpenError {
 }
 
 impl Prompts {
+    /// The same for other tools.
+    ///
+    /// # Errors
+    /// The template cannot show them.
+    pub fn with_tools(&self, catalog: &Catalog) -> Result<Self, ChatFormatError> {
+        Ok(match self {
+            Self::Transcript(builder) => {
+                Self::Transcript(PromptBuilder { tools: catalog.listing(), ..builder.clone() })
+            }
+            Self::Chat(format) => Self::Chat(Arc::new(format.with_tools(&catalog.shown)?)),
+        })
+    }
+
     /// Opens a run with its first prompt.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Tools as models are trained to see them: the JSON of OpenAI's API, its keys in the usual order. Pure.
 
 use serde_json::{Map, Value, json};
-use slipway_runtime_config::Tool;
+
+use crate::tools::{ShownTool, ToolInput};
 
 use super::wishes::ClientTool;
 
@@ -24,12 +25,14 @@ pub(super) fn described(list: &str) -> String {
 }
 
 /// One of the agent's tools, as JSON.
-pub(super) fn function(tool: &Tool) -> String {
-    let parameters = match &tool.input_schema {
-        Some(schema) => schema.clone(),
-        None => texts(&tool.kind.argument_names()),
+pub(super) fn function(tool: &ShownTool) -> String {
+    let ShownTool { name, description, input } = tool;
+    let parameters = match input {
+        ToolInput::Typed(schema) | ToolInput::Served(schema) => schema.clone(),
+        ToolInput::Texts(names) => texts(&names.iter().map(String::as_str).collect::<Vec<_>>()),
+        ToolInput::Text(name) => texts(&[name]),
     };
-    written(&tool.name, &tool.description, &parameters)
+    written(name, description, &parameters)
 }
 
 fn written(name: &str, description: &str, parameters: &Value) -> String {

@@ -51,7 +51,7 @@ pub(super) async fn complete(
     body: Result<Json<ChatRequest>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(request) = body?;
-    let chat = request.validate(&service.abilities)?;
+    let chat = request.validate(&service.abilities())?;
     if let Some(model) = &chat.model {
         models::check(&service, model)?;
     }

@@ -49,7 +49,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     let Json(body) = body?;
     let earlier = body.previous().map(|id| earlier(&service, id, tenant.as_ref())).transpose()?.unwrap_or_default();
-    let asking = body.validate(earlier, &service.abilities)?;
+    let asking = body.validate(earlier, &service.abilities())?;
     // The conversation is the chat's for all that comes after.
     answer(&service, tenant, &headers, asking).await.map_err(|error| error.with_field_as("messages", "input"))
 }

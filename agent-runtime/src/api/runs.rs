@@ -71,7 +71,7 @@ pub(super) async fn run(
     let Json(mut body) = body?;
     let thread = body.thread_id.take().zip(body.run_id.take());
     let wants_events = thread.is_some() || wants_events(&headers);
-    let mut start = body.validate(thread.is_some(), &service.abilities)?;
+    let mut start = body.validate(thread.is_some(), &service.abilities())?;
     if !service.abilities.takes_sampling && start.sampling != Sampling::default() {
         let problem = "is not supported: this agent's engine takes the likeliest token; leave it out";
         return Err(ApiError::invalid("temperature, top_p, top_k, seed", problem));

@@ -1,6 +1,9 @@
 //! Starts runs and counts them: what all endpoints share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use axum::response::Response;
 use slipway_runtime_config::{LatencyObjective, Rates, Sampling};
@@ -28,7 +31,7 @@ use super::{
 pub struct Service {
     /// The agent.
     pub agent: Arc<Agent>,
-    /// What clients may ask of it.
+    /// What clients may ask of it, but for its tools' names.
     pub abilities: Abilities,
     /// Who may call; absent where everybody may.
     pub access: Option<Arc<Access>>,
@@ -68,7 +71,7 @@ pub struct Abilities {
     /// Whether prompts are written by a chat template.
     pub has_chat_template: bool,
     /// Names of the agent's tools.
-    pub own_tools: Vec<String>,
+    pub own_tools: Arc<BTreeSet<String>>,
 }
 
 /// A run to start.
@@ -133,6 +136,11 @@ impl Origin {
 }
 
 impl Service {
+    /// What clients may ask of the agent now.
+    pub fn abilities(&self) -> Abilities {
+        Abilities { own_tools: Arc::clone(&self.agent.tools.catalog().names), ..self.abilities.clone() }
+    }
+
     /// Admits a run and starts its task. It continues whether its events are read or not, until they are dropped. One
     /// with a key continues even then, for a repeated request.
     ///
@@ -143,7 +151,7 @@ impl Service {
         let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep } = start;
         let at = self.clock.now();
         self.take_request(tenant.as_ref(), at)?;
-        let opening = self.agent.prompt.open(&conversation, &wishes, at);
+        let opening = self.agent.prompts.get().open(&conversation, &wishes, at);
         let opening = opening.map_err(|problem| ApiError::invalid("messages", problem))?;
         let length = conversation.user_characters();
         let id = self.names.next(tenant.as_ref());

@@ -4,7 +4,6 @@
 //! <https://docs.sglang.io/basic_usage/openai_api_completions.html>. A connection that closes before the end of an
 //! answer ends the generation at the engine.
 
-mod events;
 mod reader;
 
 use std::time::Duration;
@@ -18,10 +17,9 @@ use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::{
-    events::Events,
-    reader::{Read, Reader, failure},
-};
+use self::reader::{Read, Reader, failure};
+use crate::events::Events;
+
 use super::{Backend, BackendError, EngineFault, Generation, Guide, Piece, sampling, tokens::StopWords};
 
 /// The server is in the same pod: a connection that takes longer is not coming.
@@ -167,8 +165,9 @@ impl Backend for OpenAi {
             let mut events = Events::default();
             while let Some(bytes) = body.next().await {
                 let bytes = bytes.map_err(|source| this.unreachable(source))?;
-                for data in events.push(&bytes)? {
-                    match reader.read(&data)? {
+                let ended = events.push(&bytes);
+                for data in ended.map_err(|error| BackendError::Protocol { problem: error.to_string() })? {
+                    match reader.read(&String::from_utf8_lossy(&data))? {
                         None => {}
                         Some(Read::More(piece)) => yield piece,
                         Some(Read::Last(piece)) => {

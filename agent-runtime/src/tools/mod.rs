@@ -3,9 +3,17 @@
 mod arguments;
 pub mod calculator;
 mod http;
+mod mcp;
 mod registry;
+mod service;
+mod shown;
 
 pub use arguments::ArgumentError;
-pub(crate) use http::Clients;
-pub use http::{AuthoritiesError, HeadersError, HttpToolError, PrepareHttpToolError, ReadMountedError};
-pub use registry::{PrepareToolError, Registry, ToolError};
+pub use http::{HttpToolError, PrepareHttpToolError};
+pub use mcp::{ListingError, McpError, RpcError};
+pub use registry::{Catalog, PrepareToolError, Registry, Sources, ToolError};
+pub(crate) use service::Clients;
+pub use service::{
+    AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
+};
+pub use shown::{ShownTool, ToolInput};

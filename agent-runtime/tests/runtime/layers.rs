@@ -20,7 +20,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// Modules whose results depend on their arguments alone.
-const PURE: [&str; 54] = [
+const PURE: [&str; 61] = [
     "access/jwt.rs",
     "access/keys.rs",
     "access/rates.rs",
@@ -75,6 +75,13 @@ const PURE: [&str; 54] = [
     "tools/arguments.rs",
     "tools/calculator.rs",
     "tools/calculator/fraction.rs",
+    "events.rs",
+    "tools/mcp/content.rs",
+    "tools/mcp/listing.rs",
+    "tools/mcp/message.rs",
+    "tools/mcp/mirror.rs",
+    "tools/service/breaker.rs",
+    "tools/shown.rs",
 ];
 const IMPURE: [&str; 8] =
     [".await", "async ", "tokio", "tracing::", "std::env", "Instant", "SystemTime", "Timestamp::now"];

@@ -11,6 +11,7 @@ use slipway_agent_runtime::{
     api::admission::{Admission, Readiness},
     backend::{Backend, BackendError, FinishReason, Generation, Piece},
     readiness::{Pauses, ReadinessWatch},
+    tools::Registry,
 };
 use slipway_runtime_config::WarmUp;
 use tokio::sync::watch;
@@ -56,6 +57,7 @@ fn watched(engine: &Arc<Engine>) -> (Arc<Admission>, CancellationToken) {
     let admission = Admission::new(1);
     let watch = ReadinessWatch {
         backend: Arc::clone(engine) as _,
+        tools: Arc::new(Registry::new(&[]).expect("no tools")),
         admission: Arc::clone(&admission),
         warm_up: WarmUp { longest_prompt_characters: 24 },
         max_tokens: 8,

@@ -3,14 +3,14 @@
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, Sampling as ApiSampling, ServedBy, Tool as ApiTool,
-        ToolType, WrittenObjective,
+        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, Sampling as ApiSampling,
+        ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
     },
     values::PositiveDecimal,
 };
 use slipway_runtime_config::{
-    ChatTemplate, Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick, RuntimeConfig,
-    Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
+    ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick,
+    RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -69,7 +69,7 @@ pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
     let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
     // What the engine takes does not concern the agent: a rule of the API compares the two.
     config.engine.dialect = TextDialect::OpenAi;
-    let problems = config.validate().err()?;
+    let problems = config.validate_as_written().err()?;
     let lines: Vec<String> = problems.iter().map(in_words_of_the_spec).collect();
     Some(lines.join("; "))
 }
@@ -85,6 +85,14 @@ fn in_words_of_the_spec(Problem { field, fault }: &Problem) -> String {
     format!("{}: {fault}", field_of_the_spec(field))
 }
 
+/// Fields of a tool that the API has one level higher, or in other units.
+const FIELDS_OF_TOOLS: [(&str, &str); 4] = [
+    (".http.timeoutMilliseconds", ".timeout"),
+    (".http.maxInFlight", ".maxInFlight"),
+    (".http.circuitBreaker", ".circuitBreaker"),
+    (".pauseMilliseconds", ".pause"),
+];
+
 /// The path of a field in the API: a tool's kind is not a level of it, and the parameters are called arguments.
 fn field_of_the_spec(path: &str) -> String {
     let of_the_spec = |part: &str| {
@@ -92,7 +100,8 @@ fn field_of_the_spec(path: &str) -> String {
     };
     let spec_of_sampling = |part: &str| part.strip_suffix("Thousandths").unwrap_or(part).to_owned();
     let parts = path.split('.').filter(|part| *part != "kind");
-    parts.map(of_the_spec).map(|part| spec_of_sampling(&part)).collect::<Vec<_>>().join(".")
+    let path = parts.map(of_the_spec).map(|part| spec_of_sampling(&part)).collect::<Vec<_>>().join(".");
+    FIELDS_OF_TOOLS.iter().fold(path, |path, (ours, theirs)| path.replace(ours, theirs))
 }
 
 /// What of the configuration follows from the agent itself, for users as for recorded runs; these have HTTP tools of
@@ -179,9 +188,17 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
     result.parameters = parameters(tool, http);
     result.headers_from = http.headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
     result.authorities_from = http.authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
+    result.allowed_networks.clone_from(&http.allowed_networks);
+    result.max_in_flight = tool.max_in_flight.map(unsigned);
+    result.circuit_breaker = tool.circuit_breaker.as_ref().map(circuit_breaker);
     result.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
     result.retries = unsigned(http.retries);
     result.idempotent = http.idempotent;
     result.result = http.result_pointer.clone().map_or(ResultPick::Text, ResultPick::JsonPointer);
     result
+}
+
+fn circuit_breaker(breaker: &ApiBreaker) -> CircuitBreaker {
+    let ApiBreaker { failures, pause } = breaker;
+    CircuitBreaker { failures: unsigned(*failures), pause_milliseconds: pause.microseconds().div_ceil(1_000) }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value;
-use slipway_runtime_config::{Schema, SchemaError, Tool, Unknown};
+use slipway_runtime_config::{Schema, SchemaError, Unknown};
 
 use crate::{
     agent::{
@@ -13,6 +13,7 @@ use crate::{
         wishes::{ClientTool, Wishes},
     },
     chat_template::{self, JsonError},
+    tools::{ShownTool, ToolInput},
 };
 
 /// The tools of a run.
@@ -29,11 +30,21 @@ pub struct Offer {
 /// What is known of a tool.
 #[derive(Clone)]
 struct KnownTool {
-    /// Nothing where only the client can tell what fits.
-    schema: Option<Schema>,
+    fits: Fits,
     /// The only argument, where the tool takes its text.
     sole: Option<&'static str>,
     owner: Owner,
+}
+
+/// What fits a tool.
+#[derive(Clone)]
+enum Fits {
+    /// Only who runs it can tell.
+    Anything,
+    /// These properties and no others.
+    Closed(Schema),
+    /// What of the schema can be checked here.
+    Open(Schema),
 }
 
 /// Who runs a tool.
@@ -54,7 +65,7 @@ pub struct Calls {
 
 impl Offer {
     /// The agent's tools alone. `has_place` tells whether the template shows tools.
-    pub(super) fn of_agent(tools: &[Tool], has_place: bool) -> Result<Self, OfferError> {
+    pub(super) fn of_agent(tools: &[ShownTool], has_place: bool) -> Result<Self, OfferError> {
         let known = tools.iter().map(known).collect::<Result<_, _>>()?;
         let own = tools.iter().map(tool_list::function).collect();
         Self { known, own, shown: None, described: None }.written(&Wishes::default(), has_place)
@@ -104,21 +115,21 @@ impl Offer {
 
     fn check_one(&self, call: WrittenCall) -> Result<(Owner, ToolCall), String> {
         let WrittenCall { name, arguments } = call;
-        let Some(KnownTool { schema, sole, owner }) = self.known.get(&name) else {
+        let Some(KnownTool { fits, sole, owner }) = self.known.get(&name) else {
             let known = self.known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let known = if known.is_empty() { "none".to_owned() } else { known };
             return Err(format!("unknown tool {name:?}; the tools are {known}"));
         };
         let text = match arguments {
             Arguments::Json(text) => text,
-            Arguments::Texts(texts) => written_object(schema.as_ref(), texts),
+            Arguments::Texts(texts) => written_object(fits.schema(), texts),
         };
         let unreadable = |_| format!("the arguments of {name:?} are not an object of JSON");
         let object: serde_json::Map<_, _> = serde_json::from_str(&text).map_err(unreadable)?;
-        let checked = match (schema, owner) {
-            (None, _) => Ok(()),
-            (Some(schema), Owner::Agent) => schema.check(&object),
-            (Some(schema), Owner::Caller) => schema.check_value(&serde_json::Value::Object(object.clone())),
+        let checked = match fits {
+            Fits::Anything => Ok(()),
+            Fits::Closed(schema) => schema.check(&object),
+            Fits::Open(schema) => schema.check_value(&serde_json::Value::Object(object.clone())),
         };
         checked.map_err(|problem| format!("the arguments of {name:?} do not fit: {problem}"))?;
         let input = match sole.and_then(|sole| object.get(sole)?.as_str()) {
@@ -145,19 +156,36 @@ pub(super) enum OfferError {
     Json(JsonError),
 }
 
-fn known(tool: &Tool) -> Result<(String, KnownTool), OfferError> {
-    let (schema, sole) = match &tool.input_schema {
-        Some(written) => (Schema::of_tool(written), None),
-        None => (Ok(Schema::of_texts(tool.kind.argument_names().into_iter())), tool.kind.plain_argument()),
-    };
-    let schema = schema.map_err(|source| OfferError::Schema { tool: tool.name.clone(), source })?;
-    Ok((tool.name.clone(), KnownTool { schema: Some(schema), sole, owner: Owner::Agent }))
+impl Fits {
+    fn schema(&self) -> Option<&Schema> {
+        match self {
+            Self::Anything => None,
+            Self::Closed(schema) | Self::Open(schema) => Some(schema),
+        }
+    }
+
+    /// A schema that cannot be read here is left to who runs the tool.
+    fn of(schema: &serde_json::Value) -> Self {
+        Schema::of_value(schema, "parameters", Unknown::Unchecked).map_or(Self::Anything, Self::Open)
+    }
 }
 
-/// A schema that cannot be read here is the client's to check: it made the schema, and runs the tool.
+fn known(tool: &ShownTool) -> Result<(String, KnownTool), OfferError> {
+    let ShownTool { name, description: _, input } = tool;
+    let (fits, sole) = match input {
+        ToolInput::Typed(written) => {
+            let schema = Schema::of_tool(written);
+            (Fits::Closed(schema.map_err(|source| OfferError::Schema { tool: name.clone(), source })?), None)
+        }
+        ToolInput::Served(written) => (Fits::of(written), None),
+        ToolInput::Texts(names) => (Fits::Closed(Schema::of_texts(names.iter().map(String::as_str))), None),
+        ToolInput::Text(argument) => (Fits::Closed(Schema::of_texts([*argument].into_iter())), Some(*argument)),
+    };
+    Ok((name.clone(), KnownTool { fits, sole, owner: Owner::Agent }))
+}
+
 fn known_to_client(tool: &ClientTool) -> (String, KnownTool) {
-    let schema = Schema::of_value(&tool.parameters, "parameters", Unknown::Unchecked).ok();
-    (tool.name.clone(), KnownTool { schema, sole: None, owner: Owner::Caller })
+    (tool.name.clone(), KnownTool { fits: Fits::of(&tool.parameters), sole: None, owner: Owner::Caller })
 }
 
 /// An object in the order of its texts.

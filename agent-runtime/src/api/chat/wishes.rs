@@ -191,7 +191,7 @@ fn check_name(field: &str, name: &str, before: &[ClientTool], abilities: &Abilit
         let problem = format!("{name:?} is not a name; use 1 to {MAX_NAME} letters, digits, '_', '-' and '.'");
         return Err(ApiError::invalid(field, problem));
     }
-    if abilities.own_tools.iter().any(|own| own == name) {
+    if abilities.own_tools.contains(name) {
         return Err(ApiError::invalid(field, format!("{name:?} is a tool of the agent's; choose another name")));
     }
     if before.iter().any(|tool| tool.name == name) {

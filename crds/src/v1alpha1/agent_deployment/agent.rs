@@ -82,7 +82,9 @@ pub struct Sampling {
         .message("http is required for a tool of type HTTP and allowed for no other").field_path(".http"),
     validation = Rule::new("!has(self.inputSchema) || (has(self.http) && size(self.http.arguments) == 0)")
         .message("inputSchema names the arguments of a tool of type HTTP: remove http.arguments")
-        .field_path(".inputSchema")
+        .field_path(".inputSchema"),
+    validation = Rule::new("self.type != 'Calculator' || !(has(self.maxInFlight) || has(self.circuitBreaker))")
+        .message("maxInFlight and circuitBreaker are for tools that call a service: remove them from a Calculator")
 )]
 pub struct Tool {
     /// Name by which the model calls the tool.
@@ -106,6 +108,28 @@ pub struct Tool {
     /// Time limit of one call.
     #[serde(default = "default_tool_timeout")]
     pub timeout: DurationText,
+    /// Maximum number of calls of one pod in flight. Others wait as long as `timeout`; then they fail, and the model
+    /// reads that the tool is busy. Absent means 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_in_flight: Option<i32>,
+    /// When a pod leaves the service alone: its calls then fail at once, and the model reads why. Absent means never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_breaker: Option<CircuitBreaker>,
+}
+
+/// When a service that keeps failing is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CircuitBreaker {
+    /// Number of attempts in a row that have no connection, no answer in time, or status 502, 503 or 504.
+    #[serde(default = "default_failures")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub failures: i32,
+    /// For how long it is left alone. Then one call tries. If it fails, the pause doubles, up to eight times its
+    /// length.
+    #[serde(default = "default_pause")]
+    pub pause: DurationText,
 }
 
 /// Types of tools.
@@ -146,6 +170,16 @@ pub struct HttpTool {
     /// public authorities are then not trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities_from: Option<LocalObjectReference>,
+    /// Networks that the service may be in, each such as `10.0.0.0/8`, or `Public` for all addresses of the internet.
+    /// Absent means any, but for loopback, link-local, multicast and unspecified addresses, and those of clouds'
+    /// metadata. Every address of the host is checked before it is called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(min = 1, max = 64)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub allowed_networks: Vec<String>,
     /// Maximum number of retries of a failed call. Requires `idempotent: true`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 5))]
@@ -186,6 +220,14 @@ fn default_max_output_tokens() -> i32 {
 
 fn default_run_timeout() -> DurationText {
     "60s".parse().expect("a constant that is a duration")
+}
+
+fn default_failures() -> i32 {
+    5
+}
+
+fn default_pause() -> DurationText {
+    "30s".parse().expect("a constant that is a duration")
 }
 
 fn default_tool_timeout() -> DurationText {

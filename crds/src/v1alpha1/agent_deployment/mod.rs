@@ -24,7 +24,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
-pub use agent::{Agent, HttpMethod, HttpTool, Sampling, Tool, ToolType};
+pub use agent::{Agent, CircuitBreaker, HttpMethod, HttpTool, Sampling, Tool, ToolType};
 pub use alerts::Alerts;
 pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::shared::LocalObjectReference;
+use slipway_crds::v1alpha1::{agent_deployment::CircuitBreaker, shared::LocalObjectReference};
 use slipway_runtime_config::RuntimeConfig;
 use slipway_worker_contract::Task;
 
@@ -567,6 +567,25 @@ fn a_tool_finds_its_certificate_authorities() {
     let mount = items(agent, "volumeMounts").find(|mount| text(mount, "mountPath") == expected).expect("it is mounted");
     let volume = items(&template["spec"], "volumes").find(|volume| volume["name"] == mount["name"]).expect("a volume");
     assert_eq!((&mount["readOnly"], &volume["configMap"]["name"]), (&json!(true), &json!("team-authorities")));
+}
+
+/// Limits of a tool's calls are the sidecar's, in its own units; a tool without them has no field more than before.
+#[test]
+fn a_sidecar_has_the_limits_of_its_tools() {
+    let mut agent_deployment = fixture("full").agent_deployment;
+    let tool = &mut agent_deployment.spec.agent.tools[2];
+    tool.max_in_flight = Some(8);
+    tool.circuit_breaker = Some(CircuitBreaker { failures: 3, pause: "1m".parse().expect("a duration") });
+    tool.http.as_mut().expect("it is an HTTP tool").allowed_networks = vec!["Public".to_owned()];
+    let objects = Objects::of(&agent_deployment, Layout::CURRENT);
+    let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
+    let config = RuntimeConfig::from_json(config.expect("a revision has a configuration").as_bytes());
+    let config: Value = serde_json::from_str(&config.expect("the sidecar takes it").to_json()).expect("it is JSON");
+    let limits = |tool: &Value| ["maxInFlight", "circuitBreaker", "allowedNetworks"].map(|name| tool[name].clone());
+    let breaker = json!({ "failures": 3, "pauseMilliseconds": 60_000 });
+    assert_eq!(limits(&config["tools"][2]["kind"]["http"]), [json!(8), breaker, json!(["Public"])]);
+    let others = items(&config, "tools").filter(|tool| tool["name"] != config["tools"][2]["name"]);
+    others.for_each(|tool| assert_eq!(limits(&tool["kind"]["http"]), [Value::Null, Value::Null, Value::Null]));
 }
 
 /// The first text under a key, at any depth.

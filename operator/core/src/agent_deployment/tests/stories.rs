@@ -284,6 +284,17 @@ fn a_tool_that_no_sidecar_would_take_is_refused_before_any_job() {
     assert_eq!((cluster.running_jobs(), cluster.world.status.stage), (vec![], Some(Stage::Refused)));
 }
 
+#[test]
+fn a_tool_at_the_metadata_of_a_cloud_is_refused_before_any_job() {
+    let tools = "[{name: lookup, type: HTTP, http: {url: 'http://169.254.169.254/latest'}}]";
+    let mut cluster = world().edited(|spec| spec.agent.tools = serde_norway::from_str(tools).expect("a tool"));
+    cluster.settle();
+    let problem = "spec.agent: tools[0].http.url: 169.254.169.254 is the address of a cloud's metadata; name another \
+                   host, or add its network to allowedNetworks";
+    assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
+    assert_eq!(cluster.running_jobs(), Vec::<String>::new());
+}
+
 /// The volume was exchanged: first a pod misses its engine, then the build that follows misses its checkpoint.
 #[test]
 fn a_store_that_is_lost_is_filled_again_by_itself() {

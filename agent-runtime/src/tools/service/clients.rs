@@ -1,11 +1,14 @@
 //! The HTTP client of a tool, by whose certificates its service may have. IO.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use reqwest::{Certificate, Client, redirect};
 use tokio::sync::Mutex;
 
-use super::mounted::{self, File, ReadMountedError};
+use super::{
+    addresses::Guard,
+    mounted::{self, File, ReadMountedError},
+};
 
 /// A service that is there accepts within this time; one that is not is found out before the call's own timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,33 +39,36 @@ pub(crate) enum Clients {
     Private {
         /// The folder. It is read at every call, so that a renewed authority is trusted at once.
         folder: String,
+        /// What keeps it from addresses.
+        guard: Option<Guard>,
         /// The client of the folder's last content: its connections are used again.
         last: Mutex<Option<(Vec<File>, Client)>>,
     },
 }
 
 impl Clients {
-    pub(crate) fn new(authorities_from: Option<&str>) -> Result<Self, reqwest::Error> {
+    /// Without a guard they go wherever a name leads.
+    pub(crate) fn new(authorities_from: Option<&str>, guard: Option<Guard>) -> Result<Self, reqwest::Error> {
         Ok(match authorities_from {
-            Some(folder) => Self::Private { folder: folder.to_owned(), last: Mutex::new(None) },
+            Some(folder) => Self::Private { folder: folder.to_owned(), guard, last: Mutex::new(None) },
             None => {
                 let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|root| Certificate::from_der(root));
-                Self::Public(client(roots.collect::<Result<_, _>>()?)?)
+                Self::Public(client(roots.collect::<Result<_, _>>()?, guard)?)
             }
         })
     }
 
     pub(crate) async fn get(&self) -> Result<Client, AuthoritiesError> {
-        let (folder, last) = match self {
+        let (folder, guard, last) = match self {
             Self::Public(client) => return Ok(client.clone()),
-            Self::Private { folder, last } => (folder, last),
+            Self::Private { folder, guard, last } => (folder, guard, last),
         };
         let files = mounted::files(folder).await.map_err(AuthoritiesError::Read)?;
         let mut last = last.lock().await;
         match &*last {
             Some((read, client)) if *read == files => Ok(client.clone()),
             Some(_) | None => {
-                let new = client(authorities(folder, &files)?).map_err(AuthoritiesError::Unusable)?;
+                let new = client(authorities(folder, &files)?, guard.clone()).map_err(AuthoritiesError::Unusable)?;
                 *last = Some((files, new.clone()));
                 Ok(new)
             }
@@ -85,8 +91,12 @@ fn authorities(folder: &str, files: &[File]) -> Result<Vec<Certificate>, Authori
     Ok(all)
 }
 
-fn client(authorities: Vec<Certificate>) -> Result<Client, reqwest::Error> {
-    Client::builder()
+fn client(authorities: Vec<Certificate>, guard: Option<Guard>) -> Result<Client, reqwest::Error> {
+    let builder = match guard {
+        Some(guard) => Client::builder().dns_resolver(Arc::new(guard)),
+        None => Client::builder(),
+    };
+    builder
         .redirect(redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT)

@@ -1,0 +1,69 @@
+//! Servers of MCP. Pure.
+
+use crate::{AllowedNetworks, McpServer, UrlTemplate};
+
+use super::{
+    Check, MAX_TIMEOUT_MILLISECONDS, check_address, is_identifier, not_an_identifier, validate_limits, validate_mounts,
+};
+
+const MAX_SERVERS: usize = 32;
+/// Tools of one server that can be named.
+const MAX_NAMED_TOOLS: usize = 128;
+
+pub(super) fn validate(check: &mut Check, servers: &[McpServer]) {
+    check.that(servers.len() <= MAX_SERVERS, "mcpServers", || {
+        format!("has {} entries; at most {MAX_SERVERS}", servers.len())
+    });
+    check.distinct("mcpServers", "name", servers.iter().map(|server| server.name.as_str()));
+    for (i, server) in servers.iter().enumerate() {
+        validate_server(check, &format!("mcpServers[{i}]"), server);
+    }
+}
+
+/// What only a person's words must not have.
+pub(super) fn validate_as_written(check: &mut Check, servers: &[McpServer]) {
+    for (i, McpServer { url, allowed_networks, .. }) in servers.iter().enumerate() {
+        check_address(check, &format!("mcpServers[{i}].url"), url, allowed_networks);
+    }
+}
+
+fn validate_server(check: &mut Check, field: &str, server: &McpServer) {
+    let McpServer {
+        name,
+        url,
+        prefix,
+        tools,
+        headers_from,
+        authorities_from,
+        allowed_networks,
+        max_in_flight,
+        circuit_breaker,
+        timeout_milliseconds,
+        trust_annotations,
+        retries,
+    } = server;
+    check.that(is_identifier(name), &format!("{field}.name"), || not_an_identifier(name));
+    match UrlTemplate::parse(url) {
+        Err(error) => check.fail(format!("{field}.url"), error.to_string()),
+        Ok(template) => check.that(template.placeholders().next().is_none(), &format!("{field}.url"), || {
+            "has a placeholder; the endpoint of a server takes none".into()
+        }),
+    }
+    check.that(prefix.is_empty() || is_identifier(prefix), &format!("{field}.prefix"), || not_an_identifier(prefix));
+    check.that(tools.len() <= MAX_NAMED_TOOLS, &format!("{field}.tools"), || {
+        format!("has {} entries; at most {MAX_NAMED_TOOLS}", tools.len())
+    });
+    check.that(!tools.iter().any(String::is_empty), &format!("{field}.tools"), || {
+        "has an empty entry; remove it".into()
+    });
+    validate_mounts(check, field, url, headers_from.as_deref(), authorities_from.as_deref());
+    if let Err(error) = AllowedNetworks::parse(allowed_networks) {
+        check.fail(format!("{field}.allowedNetworks"), error.to_string());
+    }
+    validate_limits(check, field, *max_in_flight, *circuit_breaker);
+    check.range(&format!("{field}.timeoutMilliseconds"), *timeout_milliseconds, 1..=MAX_TIMEOUT_MILLISECONDS);
+    check.range(&format!("{field}.retries"), (*retries).into(), 0..=5);
+    check.that(*retries == 0 || *trust_annotations, &format!("{field}.retries"), || {
+        "has no effect while the server's annotations are not trusted; set trustAnnotations, or retries to 0".into()
+    });
+}

@@ -1,0 +1,318 @@
+//! The service behind a tool: what its calls have in common, whatever protocol it speaks. IO.
+//!
+//! A call goes to the host of the configuration, to addresses that were checked, with headers of a mounted Secret. It
+//! has a place among those under way, a limit on its time, and where that does no harm it is repeated.
+
+mod addresses;
+mod breaker;
+mod clients;
+mod gate;
+mod mounted;
+
+use std::time::Duration;
+
+use reqwest::{
+    Client, RequestBuilder, Response,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+use slipway_runtime_config::{AllowedNetworks, CircuitBreaker, NetworkError};
+
+pub(super) use self::breaker::Health;
+pub(crate) use self::clients::Clients;
+pub use self::{
+    addresses::{ForbiddenHost, Lookup},
+    clients::AuthoritiesError,
+    mounted::ReadMountedError,
+};
+use self::{
+    addresses::{Guard, forbidden},
+    gate::{Closed, Gate},
+    mounted::File,
+};
+
+/// The shortest pause before a second attempt: long enough for a restarting service's next endpoint, short beside a
+/// model call.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before any attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Why a service could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareServiceError {
+    /// An entry of the networks cannot be read.
+    #[error("allowedNetworks cannot be used")]
+    Networks(#[source] NetworkError),
+    /// The HTTP client could not be built.
+    #[error("the HTTP client could not be set up")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Why a service gave no answer. Written for the model, which reads it as an observation; addresses and headers are
+/// left out of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The headers of the mounted Secret cannot be used.
+    #[error("the tool's credentials cannot be read")]
+    Headers(#[source] HeadersError),
+    /// The mounted certificates cannot be used.
+    #[error("the tool's certificate authorities cannot be used")]
+    Authorities(#[source] AuthoritiesError),
+    /// Its name leads to an address that tools must not call.
+    #[error("the service is at an address that must not be called")]
+    Forbidden(#[source] ForbiddenHost),
+    /// No connection, or it broke.
+    #[error("the service cannot be reached")]
+    Connect(#[source] reqwest::Error),
+    /// No complete answer in time.
+    #[error("no answer within {milliseconds} ms")]
+    Timeout {
+        /// The time given to one attempt.
+        milliseconds: u64,
+    },
+    /// A body beyond the limit.
+    #[error("the answer is longer than {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: u64,
+    },
+    /// As many calls as allowed are under way, and none ended in time.
+    #[error("too many calls of the tool are under way; none ended within {milliseconds} ms")]
+    Busy {
+        /// The time that it waited.
+        milliseconds: u64,
+    },
+    /// It is left alone after failures.
+    #[error("the service keeps failing; it is not called for another {seconds} s")]
+    Resting {
+        /// For how long, rounded up.
+        seconds: u64,
+    },
+}
+
+impl ServiceError {
+    /// A bounded label for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Headers(_) => "credentials",
+            Self::Authorities(_) => "certificates",
+            Self::Forbidden(_) => "address",
+            Self::Connect(_) => "connect",
+            Self::Timeout { .. } => "timeout",
+            Self::TooLong { .. } => "answer",
+            Self::Busy { .. } => "busy",
+            Self::Resting { .. } => "circuit_open",
+        }
+    }
+}
+
+/// Failures of calls, as far as a service's limits depend on them.
+pub(super) trait Failure: std::error::Error + From<ServiceError> {
+    /// What the call says of the service.
+    fn health(&self) -> Health;
+
+    /// Whether a second attempt may succeed.
+    fn is_transient(&self) -> bool;
+}
+
+impl Failure for ServiceError {
+    fn health(&self) -> Health {
+        match self {
+            Self::Connect(_) | Self::Timeout { .. } => Health::Failed,
+            Self::TooLong { .. } => Health::Good,
+            Self::Headers(_) | Self::Authorities(_) | Self::Forbidden(_) | Self::Busy { .. } | Self::Resting { .. } => {
+                Health::Unknown
+            }
+        }
+    }
+
+    fn is_transient(&self) -> bool {
+        self.health() == Health::Failed
+    }
+}
+
+/// What a status other than 2xx says of a service.
+pub(super) fn health_of(status: u16) -> Health {
+    if matches!(status, 502..=504) { Health::Failed } else { Health::Good }
+}
+
+/// Whether another attempt may have another status.
+pub(super) fn is_transient_status(status: u16) -> bool {
+    matches!(status, 429 | 502..=504)
+}
+
+/// Why the directory of headers cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HeadersError {
+    /// The directory or a file in it cannot be read.
+    #[error("the mounted headers cannot be read")]
+    Read(#[source] ReadMountedError),
+    /// A file's name or content is no header.
+    #[error(
+        "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
+    )]
+    Invalid {
+        /// The file.
+        path: String,
+    },
+}
+
+/// What the configuration says of a service.
+pub(super) struct Settings<'a> {
+    pub(super) headers_from: Option<&'a str>,
+    pub(super) authorities_from: Option<&'a str>,
+    pub(super) allowed_networks: &'a [String],
+    pub(super) max_in_flight: Option<u32>,
+    pub(super) circuit_breaker: Option<CircuitBreaker>,
+    pub(super) timeout_milliseconds: u64,
+    pub(super) lookup: &'a Lookup,
+}
+
+/// A service, ready to be called.
+#[derive(Debug)]
+pub(super) struct Service {
+    clients: Clients,
+    headers_from: Option<String>,
+    timeout_milliseconds: u64,
+    gate: Gate,
+}
+
+impl Service {
+    pub(super) fn new(settings: Settings<'_>) -> Result<Self, PrepareServiceError> {
+        let Settings {
+            headers_from,
+            authorities_from,
+            allowed_networks,
+            max_in_flight,
+            circuit_breaker,
+            timeout_milliseconds,
+            lookup,
+        } = settings;
+        let allowed = AllowedNetworks::parse(allowed_networks).map_err(PrepareServiceError::Networks)?;
+        let guard = Guard::new(lookup.clone(), allowed);
+        Ok(Self {
+            clients: Clients::new(authorities_from, Some(guard)).map_err(PrepareServiceError::Client)?,
+            headers_from: headers_from.map(str::to_owned),
+            timeout_milliseconds,
+            gate: Gate::new(max_in_flight, circuit_breaker),
+        })
+    }
+
+    /// The client of the certificates as they are now.
+    pub(super) async fn client(&self) -> Result<Client, ServiceError> {
+        self.clients.get().await.map_err(ServiceError::Authorities)
+    }
+
+    /// The headers of the Secret as it is now.
+    pub(super) async fn headers(&self) -> Result<HeaderMap, ServiceError> {
+        match &self.headers_from {
+            Some(directory) => read_headers(directory).await.map_err(ServiceError::Headers),
+            None => Ok(HeaderMap::new()),
+        }
+    }
+
+    /// How long one attempt may take.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_milliseconds)
+    }
+
+    /// Makes one attempt: within its time, in its place, and counted.
+    pub(super) async fn attempt<T, E: Failure>(&self, exchange: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let pass = self.gate.enter(self.timeout()).await.map_err(|closed| self.not_let_through(&closed))?;
+        let timed_out = |_| ServiceError::Timeout { milliseconds: self.timeout_milliseconds };
+        let outcome = tokio::time::timeout(self.timeout(), exchange).await;
+        let outcome = outcome.map_err(timed_out).map_err(E::from).and_then(|answer| answer);
+        pass.end(outcome.as_ref().map_or_else(E::health, |_| Health::Good));
+        outcome
+    }
+
+    /// Repeats attempts while that may help, with a pause between them.
+    pub(super) async fn repeat<T, E: Failure, A>(&self, attempts: u32, mut attempt: impl FnMut() -> A) -> Result<T, E>
+    where
+        A: Future<Output = Result<T, E>>,
+    {
+        let mut made = 1;
+        loop {
+            match attempt().await {
+                Err(error) if error.is_transient() && made < attempts => {
+                    tracing::debug!(error = %error, attempt = made, "tool call is repeated");
+                    tokio::time::sleep(pause(made, self.gate.dice())).await;
+                    made += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn not_let_through(&self, closed: &Closed) -> ServiceError {
+        match closed {
+            Closed::Full => ServiceError::Busy { milliseconds: self.timeout_milliseconds },
+            Closed::Resting { remaining } => {
+                let seconds = u64::try_from(remaining.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
+                ServiceError::Resting { seconds }
+            }
+        }
+    }
+}
+
+/// Sends a request.
+pub(super) async fn send(request: RequestBuilder) -> Result<Response, ServiceError> {
+    request.send().await.map_err(broken)
+}
+
+/// Reads a whole body, up to a limit.
+pub(super) async fn read(mut response: Response, limit: u64) -> Result<Vec<u8>, ServiceError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        if !u64::try_from(body.len() + chunk.len()).is_ok_and(|length| length <= limit) {
+            return Err(ServiceError::TooLong { limit });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// What a broken connection is for the model.
+pub(super) fn broken(error: reqwest::Error) -> ServiceError {
+    forbidden(&error).map_or(ServiceError::Connect(error), ServiceError::Forbidden)
+}
+
+/// The pause after so many attempts: it doubles, and up to half of it is left to the dice, so that calls that failed
+/// together do not come back together.
+pub(super) fn pause(attempts: u32, dice: u64) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempts)).min(LONGEST_PAUSE);
+    let half = u64::try_from(longest.as_micros() / 2).unwrap_or(u64::MAX);
+    Duration::from_micros(half + dice % (half + 1))
+}
+
+/// Reads a mounted Secret: one header per file.
+async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
+    let header = |File { name, path, text }: File| {
+        let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(text.trim_end()).ok());
+        let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    };
+    mounted::files(directory).await.map_err(HeadersError::Read)?.into_iter().map(header).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pauses_double_up_to_a_bound_and_differ_by_half(attempts in 1..40_u32, dice: u64) {
+            let (shortest, longest) = (pause(attempts, 0), 2 * pause(attempts, 0));
+            let pause = pause(attempts, dice);
+            prop_assert!(shortest <= pause && pause <= longest && longest <= LONGEST_PAUSE, "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_pause_is_short() {
+        assert_eq!([1, 2, 9].map(|attempts| pause(attempts, 0).as_millis()), [100, 200, 1_000]);
+    }
+}
