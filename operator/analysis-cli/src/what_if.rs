@@ -1,4 +1,5 @@
-//! `slipway-analysis what-if`: what other objectives, prices or traffic would choose of rows that are known. Reads files.
+//! `slipway-analysis what-if`: what other objectives, prices or traffic would choose of rows that are known. Reads
+//! files.
 
 use std::io::{Write, read_to_string, stdin};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Commands that show something of a cluster: reads it, and writes text, or a document for programs. Reads and writes IO.
+//! Commands that show something of a cluster: reads it, and writes text, or a document for programs. Reads and writes
+//! IO.
 
 use std::io::{self, Write};
 

@@ -33,7 +33,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The shape of the model in place of a file, by the names of config.json:
-    /// hidden_size=4096,num_hidden_layers=32,num_attention_heads=32,num_key_value_heads=8,intermediate_size=14336,vocab_size=128256
+    /// hidden_size=4096,num_hidden_layers=32,num_attention_heads=32,num_key_value_heads=8,intermediate_size=14336,
+    /// vocab_size=128256
     #[arg(long, value_name = "FIELD=NUMBER,...", value_delimiter = ',', conflicts_with = "config")]
     shape: Vec<String>,
     /// Writes a document for programs.
@@ -65,7 +66,7 @@ pub enum OfflineError {
     /// The flag does not say the model's shape.
     #[error("--shape is not one")]
     Shape(#[source] ConfigError),
-    /// A part of the flag is no field with a number.
+    /// A part of the flag is not a field with a number.
     #[error("--shape {0:?} is not a field of config.json with its value: write them as hidden_size=4096")]
     Field(String),
     /// Manifests are not fit to be applied.

@@ -16,10 +16,10 @@ const SECONDS_PER_HOUR: i128 = 3_600;
 /// newest less.
 const PRICES: std::ops::RangeInclusive<i64> = 1_000..=1_000_000_000;
 
-/// Why a text is no price.
+/// Why a text is not a price.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PriceError {
-    /// It is no number above zero.
+    /// It is not a number above zero.
     #[error("{0:?} is not a price: write US dollars an hour from 0.001 to 1000, such as 2.5")]
     NotANumber(String),
     /// Nothing costs as little or as much.
@@ -30,7 +30,7 @@ pub enum PriceError {
 /// Reads a price of an hour in US dollars.
 ///
 /// # Errors
-/// [`PriceError`] if it is no number above zero, or one that cannot be right.
+/// [`PriceError`] if it is not a number above zero, or one that cannot be right.
 pub fn price(text: &str) -> Result<PositiveDecimal, PriceError> {
     let price: PositiveDecimal = text.parse().map_err(|_| PriceError::NotANumber(text.to_owned()))?;
     if PRICES.contains(&price.millionths()) { Ok(price) } else { Err(PriceError::Absurd(text.to_owned())) }

@@ -1,8 +1,8 @@
 //! What of an applied object a definition does not know. Pure.
 //!
-//! A server-side apply of a field that the schema lacks fails as a whole, with 500 and the paths of all such fields; any
-//! other write drops them. The words are those of structured-merge-diff (`typed/validate.go`), in which the paths are
-//! given in no other form.
+//! A server-side apply of a field that the schema lacks fails as a whole, with 500 and the paths of all such fields;
+//! any other write drops them. The words are those of structured-merge-diff (`typed/validate.go`), in which the paths
+//! are given in no other form.
 
 use serde_json::Value;
 

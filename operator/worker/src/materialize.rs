@@ -142,7 +142,7 @@ pub fn run(order: &MaterializeTask) -> Result<MaterializeResult, MaterializeErro
     })
 }
 
-/// A file that is gone together with the manifest is no damage: the artifact was removed while it was read.
+/// A file that is gone together with the manifest is not damaged: the artifact was removed while it was read.
 fn failed_copy(order: &MaterializeTask, artifact: &Path, error: TransferError) -> MaterializeError {
     match error {
         TransferError::Missing { .. } if !artifact.join(paths::MANIFEST_FILE).exists() => {

@@ -1,7 +1,7 @@
 //! `kubectl slipway init`: a first manifest from a model, a GPU and objectives. Pure.
 //!
-//! [`options`] reads the flags, [`mod@backend`] and [`objective`] two of them, and [`mod@manifest`] writes the text. Whatever passes is
-//! accepted by the API server: tests hold every combination to its rules.
+//! [`options`] reads the flags, [`mod@backend`] and [`objective`] two of them, and [`mod@manifest`] writes the text.
+//! Whatever passes is accepted by the API server: tests hold every combination to its rules.
 
 pub mod backend;
 pub mod manifest;

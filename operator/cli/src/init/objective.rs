@@ -46,7 +46,7 @@ pub enum ObjectiveError {
         /// As it was written.
         asked: String,
     },
-    /// The bound is no value of its kind.
+    /// The bound is not a value of its kind.
     #[error("{0}")]
     Bound(ValueError),
 }

@@ -68,13 +68,13 @@ pub struct InitArgs {
 /// Why flags make no manifest. Each names the flag and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InitError {
-    /// The model is no reference.
+    /// The model is not a reference.
     #[error(
         "--model {0:?} is not a reference to a checkpoint: write hf://organization/name@revision, pvc://claim/path or \
          https://host/folder/"
     )]
     Model(String),
-    /// The name is none.
+    /// The name is not valid.
     #[error(
         "NAME {0:?} names Services: write at most 40 lowercase letters, digits and dashes, beginning with a letter"
     )]
@@ -87,7 +87,7 @@ pub enum InitError {
         "--gpu is missing: backend {0} plans engines for one GPU model; `kubectl get nodes -L nvidia.com/gpu.product` shows yours"
     )]
     NoGpu(&'static str),
-    /// The GPU is none.
+    /// No such GPU is known.
     #[error("--gpu {asked:?} {why}")]
     Gpu {
         /// As it was written.
@@ -134,7 +134,7 @@ pub enum InitError {
     /// Nothing is calibrated.
     #[error("--calibration has no effect with backend {0}: remove it, or use backend TensorRTLLM")]
     Calibration(&'static str),
-    /// An objective is none.
+    /// An objective cannot be read.
     #[error("--slo {asked:?}: {why}")]
     Objective {
         /// As it was written.
@@ -156,7 +156,7 @@ pub enum InitError {
         /// As it was written.
         asked: String,
     },
-    /// The Secret's name is none.
+    /// The name of the Secret is not valid.
     #[error("--secret {0:?} is not the name of a Secret: write lowercase letters, digits, dashes and dots")]
     Secret(String),
     /// An image that is required.

@@ -68,7 +68,7 @@ impl Shown for StatusView {
     const KIND: &'static str = "Status";
 }
 
-/// A campaign, and what became of its candidates.
+/// A campaign with the outcomes of its candidates.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Campaign {
@@ -89,7 +89,7 @@ pub struct Campaign {
     pub infeasible: Option<Infeasible>,
 }
 
-/// One measurement, and what became of it.
+/// One measurement and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
@@ -107,7 +107,7 @@ pub struct Candidate {
     pub purpose: MeasurementPurpose,
     /// Whether the objectives are met.
     pub verdict: MeasurementVerdict,
-    /// What became of it.
+    /// Its outcome.
     pub assessment: Assessed,
     /// Number of the candidate that beats it in latency and throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct Candidate {
     pub measured_in: Option<String>,
 }
 
-/// What became of a candidate.
+/// The outcome of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Assessed {
     /// It serves.
@@ -255,7 +255,7 @@ impl Candidate {
     }
 }
 
-/// What became of a candidate, and the number of the one that beats it.
+/// The outcome of a candidate, and the number of the one that beats it.
 fn assessed(assessment: Assessment) -> (Assessed, Option<usize>) {
     let alone = |assessed| (assessed, None);
     match assessment {
