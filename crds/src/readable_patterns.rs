@@ -30,6 +30,10 @@ const WORDS: &[(&str, &str)] = &[
     (r"^[a-z][a-z0-9_]*$", "write lowercase letters, digits and underscores, with a letter first, such as look_up"),
     (r"^[a-zA-Z][a-zA-Z0-9_]*$", "write letters, digits and underscores, with a letter first, such as orderId"),
     (
+        r"^([a-zA-Z][a-zA-Z0-9_-]*)?$",
+        "write letters, digits, dashes and underscores, with a letter first, such as shop_, or nothing",
+    ),
+    (
         r"^[A-Za-z][A-Za-z0-9_.-]*$",
         "write letters, digits, dots, dashes and underscores, with a letter first, such as max_batch",
     ),

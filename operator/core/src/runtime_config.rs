@@ -3,14 +3,14 @@
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, Sampling as ApiSampling,
-        ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
+        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool,
+        McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
     },
     values::PositiveDecimal,
 };
 use slipway_runtime_config::{
-    ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, LatencyObjective, Parameter, Problem, ResultPick,
-    RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
+    ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, LatencyObjective, McpServer, Parameter, Problem,
+    ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -44,6 +44,7 @@ pub fn runtime_config(
     objectives: &[WrittenObjective],
 ) -> RuntimeConfig {
     let mut config = agent_config(agent_deployment, revision, plan.agent, http_tool);
+    config.mcp_servers = mcp_servers(plan.agent);
     set_engine(&mut config, plan.served_by);
     config.drain_grace_milliseconds = config.run_timeout_milliseconds + DRAIN_MARGIN_MILLISECONDS;
     config.max_in_flight = unsigned(plan.max_in_flight);
@@ -67,29 +68,45 @@ pub fn set_engine(config: &mut RuntimeConfig, served_by: ServedBy) {
 /// What of an agent no sidecar could be configured with, in the words of its spec; absent if nothing is.
 pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
     let mut config = agent_config(agent_deployment, "revision", agent, http_tool);
+    config.mcp_servers = mcp_servers(agent);
     // What the engine takes does not concern the agent: a rule of the API compares the two.
     config.engine.dialect = TextDialect::OpenAi;
     let problems = config.validate_as_written().err()?;
-    let lines: Vec<String> = problems.iter().map(in_words_of_the_spec).collect();
+    let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(problem, agent)).collect();
     Some(lines.join("; "))
 }
 
 /// A problem of the sidecar's, with fields as the API has them.
-fn in_words_of_the_spec(Problem { field, fault }: &Problem) -> String {
+fn in_words_of_the_spec(Problem { field, fault }: &Problem, agent: &Agent) -> String {
     let fault = match fault {
         Fault::UnknownPlaceholder { placeholder } => {
             format!("placeholder {{{placeholder}}} is not an argument; add it to arguments")
         }
         Fault::Other(words) => words.clone(),
     };
-    format!("{}: {fault}", field_of_the_spec(field))
+    format!("{}: {fault}", field_of_the_spec(&at_its_place(field, agent)))
+}
+
+/// The API has servers among its tools, and so counts both together.
+fn at_its_place(path: &str, agent: &Agent) -> String {
+    let place = |list: &str, is_server: bool| {
+        let (index, rest) = path.strip_prefix(list)?.strip_prefix('[')?.split_once(']')?;
+        let mut places = (0..).zip(&agent.tools).filter(|(_, tool)| (tool.kind == ToolType::MCP) == is_server);
+        let (place, _): (usize, _) = places.nth(index.parse().ok()?)?;
+        let block = if is_server { ".mcp" } else { "" };
+        Some(format!("tools[{place}]{block}{rest}"))
+    };
+    place("tools", false).or_else(|| place("mcpServers", true)).unwrap_or_else(|| path.to_owned())
 }
 
 /// Fields of a tool that the API has one level higher, or in other units.
-const FIELDS_OF_TOOLS: [(&str, &str); 4] = [
+const FIELDS_OF_TOOLS: [(&str, &str); 7] = [
     (".http.timeoutMilliseconds", ".timeout"),
     (".http.maxInFlight", ".maxInFlight"),
     (".http.circuitBreaker", ".circuitBreaker"),
+    (".mcp.timeoutMilliseconds", ".timeout"),
+    (".mcp.maxInFlight", ".maxInFlight"),
+    (".mcp.circuitBreaker", ".circuitBreaker"),
     (".pauseMilliseconds", ".pause"),
 ];
 
@@ -165,6 +182,8 @@ fn tool(tool: &ApiTool, http_tool: fn(&ApiTool, &ApiHttpTool) -> HttpTool) -> Op
     let kind = match tool.kind {
         ToolType::HTTP => ToolKind::Http(http_tool(tool, tool.http.as_ref()?)),
         ToolType::Calculator => ToolKind::Calculator,
+        // It stands for the tools of a server.
+        ToolType::MCP => return None,
     };
     Some(Tool { name: tool.name.clone(), description: tool.description.clone(), input_schema, kind })
 }
@@ -201,4 +220,35 @@ fn http_tool(tool: &ApiTool, http: &ApiHttpTool) -> HttpTool {
 fn circuit_breaker(breaker: &ApiBreaker) -> CircuitBreaker {
     let ApiBreaker { failures, pause } = breaker;
     CircuitBreaker { failures: unsigned(*failures), pause_milliseconds: pause.microseconds().div_ceil(1_000) }
+}
+
+fn mcp_servers(agent: &Agent) -> Vec<McpServer> {
+    agent.tools.iter().filter_map(|tool| Some(mcp_server(tool, tool.mcp.as_ref()?))).collect()
+}
+
+fn mcp_server(tool: &ApiTool, api: &ApiMcpServer) -> McpServer {
+    let ApiMcpServer {
+        url,
+        prefix,
+        tools,
+        headers_from,
+        authorities_from,
+        allowed_networks,
+        trust_annotations,
+        retries,
+    } = api;
+    let mut server = McpServer::new(&tool.name, url);
+    if let Some(prefix) = prefix {
+        server.prefix.clone_from(prefix);
+    }
+    server.tools.clone_from(tools);
+    server.headers_from = headers_from.as_ref().map(|_| format!("{HEADERS_FOLDER}/{}", tool.name));
+    server.authorities_from = authorities_from.as_ref().map(|_| format!("{AUTHORITIES_FOLDER}/{}", tool.name));
+    server.allowed_networks.clone_from(allowed_networks);
+    server.max_in_flight = tool.max_in_flight.map(unsigned);
+    server.circuit_breaker = tool.circuit_breaker.as_ref().map(circuit_breaker);
+    server.timeout_milliseconds = tool.timeout.microseconds().div_ceil(1_000);
+    server.trust_annotations = *trust_annotations;
+    server.retries = unsigned(*retries);
+    server
 }

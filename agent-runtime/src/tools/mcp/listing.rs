@@ -43,8 +43,8 @@ pub(crate) struct Listing {
 /// Why a server's list of tools cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListingError {
-    /// A page is none.
-    #[error("the server's list of tools is none: {problem}")]
+    /// A page has another shape.
+    #[error("the server's list of tools cannot be read: {problem}")]
     Malformed {
         /// What is wrong.
         problem: &'static str,

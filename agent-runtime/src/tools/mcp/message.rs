@@ -1,8 +1,8 @@
 //! Messages of MCP: JSON-RPC 2.0, and what its revisions add. Pure.
 //!
-//! Two ways to speak: <https://modelcontextprotocol.io/specification/2026-07-28/basic> says with every request who asks
-//! and in which version; <https://modelcontextprotocol.io/specification/2025-11-25/basic> and earlier revisions agree on
-//! that once, by a handshake.
+//! Two ways to speak. With <https://modelcontextprotocol.io/specification/2026-07-28/basic> every request says its
+//! version. With <https://modelcontextprotocol.io/specification/2025-11-25/basic> and before, both sides agree on one,
+//! by a handshake.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -77,7 +77,7 @@ struct WireError {
     data: Value,
 }
 
-/// Reads the message of a body or of an event; version 2025-03-26 may send several at once. What is none is left out.
+/// Reads the message of a body or of an event; version 2025-03-26 may send several at once. Anything else is left out.
 ///
 /// # Errors
 /// It is not JSON.

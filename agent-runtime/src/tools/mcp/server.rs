@@ -17,7 +17,7 @@ use super::{
     message::{self, MODERN, WITH_HANDSHAKE},
 };
 
-/// Requests that were given up and that the server is not told of yet.
+/// Requests that were given up, and that wait to be cancelled at the server.
 const MAX_ABANDONED: usize = 64;
 /// Pages of a list of tools.
 const MAX_PAGES: usize = 64;

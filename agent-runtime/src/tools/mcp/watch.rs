@@ -30,7 +30,7 @@ const LONGEST_FRESH: Duration = Duration::from_secs(60 * 60);
 const LEAVING_TIME: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Asks for the list until it is dropped, and tells of each that is new.
+    /// Asks for the list until it is dropped, and says when there is a new one.
     pub(crate) async fn keep_listed(&self, news: &Notify) {
         let mut failures = 0_u32;
         loop {

@@ -74,12 +74,16 @@ pub struct Sampling {
     pub seed: Option<i32>,
 }
 
-/// One tool: its type, and the block of that name in lowercase.
+/// One tool, or the tools of one MCP server: its type, and the block of that name in lowercase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(self.type == 'HTTP') == has(self.http)")
         .message("http is required for a tool of type HTTP and allowed for no other").field_path(".http"),
+    validation = Rule::new("(self.type == 'MCP') == has(self.mcp)")
+        .message("mcp is required for a tool of type MCP and allowed for no other").field_path(".mcp"),
+    validation = Rule::new("self.type != 'MCP' || !has(self.description)")
+        .message("tools of an MCP server are described by the server: remove description").field_path(".description"),
     validation = Rule::new("!has(self.inputSchema) || (has(self.http) && size(self.http.arguments) == 0)")
         .message("inputSchema names the arguments of a tool of type HTTP: remove http.arguments")
         .field_path(".inputSchema"),
@@ -87,7 +91,7 @@ pub struct Sampling {
         .message("maxInFlight and circuitBreaker are for tools that call a service: remove them from a Calculator")
 )]
 pub struct Tool {
-    /// Name by which the model calls the tool.
+    /// Name by which the model calls the tool. Names of an MCP server's tools begin with it.
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z][a-z0-9_]*$"))]
     pub name: String,
     /// Description of the tool for the model.
@@ -105,6 +109,9 @@ pub struct Tool {
     /// Settings of a tool of type HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTool>,
+    /// Settings of a tool of type MCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpServer>,
     /// Time limit of one call.
     #[serde(default = "default_tool_timeout")]
     pub timeout: DurationText,
@@ -140,6 +147,8 @@ pub enum ToolType {
     Calculator,
     /// An HTTP service.
     HTTP,
+    /// A server of the Model Context Protocol, with any number of tools.
+    MCP,
 }
 
 /// A tool behind an HTTP service.
@@ -192,6 +201,56 @@ pub struct HttpTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), regex(pattern = r"^(/.*)?$"))]
     pub result_pointer: Option<String>,
+}
+
+/// Tools of a server that speaks the Model Context Protocol over HTTP. Pods become ready when they know its tools, and
+/// follow its changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.retries == 0 || self.trustAnnotations")
+    .message("retries require trustAnnotations: true, because only the server says which of its tools may be called twice")
+    .field_path(".retries"))]
+pub struct McpServer {
+    /// URL of the server's endpoint, such as `http://tools.shop.svc/mcp`.
+    #[schemars(length(min = 1, max = 2048), regex(pattern = r"^https?://[^\s]+$"))]
+    pub url: String,
+    /// What the names of its tools begin with, for the model. Absent means the entry's name and `_`; empty means
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), regex(pattern = r"^([a-zA-Z][a-zA-Z0-9_-]*)?$"))]
+    pub prefix: Option<String>,
+    /// Tools that the model may call, by the server's names. Absent means all that can be used. Without one that is
+    /// named here no pod becomes ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 128),
+        inner(length(min = 1, max = 128)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub tools: Vec<String>,
+    /// Secret with headers for every request: its keys are header names. Only the serving pod reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_from: Option<LocalObjectReference>,
+    /// ConfigMap with certificates in PEM of the authorities that sign the server's certificate, under any keys. The
+    /// public authorities are then not trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorities_from: Option<LocalObjectReference>,
+    /// Networks that the server may be in, as `http.allowedNetworks` has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(min = 1, max = 64)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub allowed_networks: Vec<String>,
+    /// Whether the server's annotations `readOnlyHint` and `idempotentHint` count: a repeated call of such a tool does
+    /// no harm.
+    #[serde(default)]
+    pub trust_annotations: bool,
+    /// Maximum number of retries of a failed call of such a tool. Requires `trustAnnotations: true`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 5))]
+    pub retries: i32,
 }
 
 /// HTTP methods of a tool.

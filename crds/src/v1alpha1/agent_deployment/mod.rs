@@ -24,7 +24,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::serving::{EngineEntry, NoBuildBackend, ServedBy};
 
-pub use agent::{Agent, CircuitBreaker, HttpMethod, HttpTool, Sampling, Tool, ToolType};
+pub use agent::{Agent, CircuitBreaker, HttpMethod, HttpTool, McpServer, Sampling, Tool, ToolType};
 pub use alerts::Alerts;
 pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
@@ -141,6 +141,12 @@ pub use tensorrt_llm::{
         .message("alerts.burnRate requires objectives: add slo.objectives or slo.errorRate, or set alerts.burnRate \
                   to false")
         .field_path(".alerts"),
+    validation = Rule::new(
+        "!has(self.profiling) || !has(self.agent.tools) || \
+         !self.profiling.workloads.exists(w, has(w.agentTrace)) || !self.agent.tools.exists(t, t.type == 'MCP')")
+        .message("runs with tools of MCP servers cannot be replayed: remove agentTrace from profiling.workloads, or use \
+                  tools of type HTTP")
+        .field_path(".profiling.workloads"),
     validation = Rule::new(
         "!has(self.agent.sampling) || self.engine.backend in ['VLLM', 'SGLang']")
         .message("engines of other backends take the likeliest token: remove agent.sampling, or use backend VLLM or SGLang")

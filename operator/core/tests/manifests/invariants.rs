@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{agent_deployment::CircuitBreaker, shared::LocalObjectReference};
+use slipway_crds::v1alpha1::{
+    agent_deployment::{CircuitBreaker, Tool},
+    shared::LocalObjectReference,
+};
 use slipway_runtime_config::RuntimeConfig;
 use slipway_worker_contract::Task;
 
@@ -586,6 +589,63 @@ fn a_sidecar_has_the_limits_of_its_tools() {
     assert_eq!(limits(&config["tools"][2]["kind"]["http"]), [json!(8), breaker, json!(["Public"])]);
     let others = items(&config, "tools").filter(|tool| tool["name"] != config["tools"][2]["name"]);
     others.for_each(|tool| assert_eq!(limits(&tool["kind"]["http"]), [Value::Null, Value::Null, Value::Null]));
+}
+
+/// The tools of an MCP server are not known here: the sidecar gets the server, with its Secret, and may reach it.
+#[test]
+fn a_sidecar_has_the_servers_of_its_tools() {
+    let mut agent_deployment = fixture("full").agent_deployment;
+    let shop = json!({
+        "name": "shop",
+        "type": "MCP",
+        "mcp": {
+            "url": "https://shop.example:8443/mcp",
+            "tools": ["search"],
+            "headersFrom": { "name": "shop-token" },
+            "authoritiesFrom": { "name": "shop-authorities" },
+            "allowedNetworks": ["10.0.0.0/8"],
+            "trustAnnotations": true,
+            "retries": 2,
+        },
+        "timeout": "3s",
+        "maxInFlight": 4,
+    });
+    let shop: Tool = serde_json::from_value(shop).expect("it is a tool");
+    agent_deployment.spec.agent.tools.insert(0, shop);
+    let objects = Objects::of(&agent_deployment, Layout::CURRENT);
+    let config = objects.kind("ConfigMap").find_map(|object| object["data"].get("config.json")?.as_str());
+    let config = RuntimeConfig::from_json(config.expect("a revision has a configuration").as_bytes());
+    let config: Value = serde_json::from_str(&config.expect("the sidecar takes it").to_json()).expect("it is JSON");
+    let expected = json!([{
+        "name": "shop",
+        "url": "https://shop.example:8443/mcp",
+        "prefix": "shop_",
+        "tools": ["search"],
+        "headersFrom": "/etc/slipway/headers/shop",
+        "authoritiesFrom": "/etc/slipway/authorities/shop",
+        "allowedNetworks": ["10.0.0.0/8"],
+        "maxInFlight": 4,
+        "timeoutMilliseconds": 3_000,
+        "trustAnnotations": true,
+        "retries": 2,
+    }]);
+    assert_eq!((&config["mcpServers"], items(&config, "tools").count()), (&expected, 3));
+    let deployment = objects.kind("Deployment").next().expect("a revision has a Deployment");
+    let template = &deployment["spec"]["template"];
+    let agent = containers(template).find(|container| container["name"] == "agent-runtime");
+    let mounted: Vec<_> = items(agent.expect("the agent runtime's container"), "volumeMounts").collect();
+    for (path, source) in [
+        ("/etc/slipway/headers/shop", json!({ "secret": { "secretName": "shop-token" } })),
+        ("/etc/slipway/authorities/shop", json!({ "configMap": { "name": "shop-authorities" } })),
+    ] {
+        let mount = mounted.iter().find(|mount| text(mount, "mountPath") == path).expect("it is mounted");
+        let mut volume = items(&template["spec"], "volumes").find(|volume| volume["name"] == mount["name"]).cloned();
+        volume.as_mut().and_then(Value::as_object_mut).expect("it has a volume").remove("name");
+        assert_eq!(volume, Some(source));
+    }
+    let policies = objects.network_policies();
+    let ports: Vec<_> = items(&policies[0]["spec"]["egress"][0], "ports").map(|port| port["port"].clone()).collect();
+    assert!(ports.contains(&json!(8443)), "{ports:?}");
 }
 
 /// The first text under a key, at any depth.

@@ -78,8 +78,8 @@ fn a_tool_that_cannot_be_used_is_left_out_with_the_reason(#[case] broken: Value,
 }
 
 #[rstest]
-#[case(json!({ "tool": [] }), "the server's list of tools is none: tools is no list")]
-#[case(json!({ "tools": [{ "title": "A" }] }), "the server's list of tools is none: a tool has no name")]
+#[case(json!({ "tool": [] }), "the server's list of tools cannot be read: tools is no list")]
+#[case(json!({ "tools": [{ "title": "A" }] }), "the server's list of tools cannot be read: a tool has no name")]
 fn a_list_of_another_shape_is_refused(#[case] page: Value, #[case] message: &str) {
     assert_eq!(names(Listing::read(&[page], EVERYTHING)), Err(message.into()));
 }

@@ -295,6 +295,21 @@ fn a_tool_at_the_metadata_of_a_cloud_is_refused_before_any_job() {
     assert_eq!(cluster.running_jobs(), Vec::<String>::new());
 }
 
+/// Servers are among the tools of a spec, and beside them in the sidecar's file: what is wrong is told at its place.
+#[test]
+fn a_problem_of_a_tool_is_told_at_its_place_among_servers() {
+    let tools = "[{name: shop, type: MCP, mcp: {url: 'http://shop/mcp'}}, \
+                 {name: bad, type: MCP, mcp: {url: 'http://[::1]/mcp', allowedNetworks: [x]}, timeout: 2h}, \
+                 {name: lookup, type: HTTP, http: {url: 'http://127.0.0.1/'}, maxInFlight: 2000}]";
+    let mut cluster = world().edited(|spec| spec.agent.tools = serde_norway::from_str(tools).expect("tools"));
+    cluster.settle();
+    let problem = "spec.agent: tools[2].maxInFlight: is 2000; must be between 1 and 1024; tools[1].mcp.allowedNetworks: \
+                   \"x\" is not a network; write it as 10.0.0.0/8, fd00::/8 or Public; tools[1].timeout: is 7200000; must \
+                   be between 1 and 3600000; tools[2].http.url: 127.0.0.1 is a loopback address; name another host, or add \
+                   its network to allowedNetworks";
+    assert!(conditions(&cluster).contains(&condition("Stalled", "True", problem)), "{:?}", conditions(&cluster));
+}
+
 /// The volume was exchanged: first a pod misses its engine, then the build that follows misses its checkpoint.
 #[test]
 fn a_store_that_is_lost_is_filled_again_by_itself() {

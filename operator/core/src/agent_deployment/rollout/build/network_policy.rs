@@ -60,7 +60,8 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
 
 /// Ports of the servers of tools, and of the issuer of clients' tokens.
 fn called_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
-    let of_tools = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
+    let of_http = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
+    let of_tools = of_http.chain(plan.agent.tools.iter().filter_map(|tool| Some(&tool.mcp.as_ref()?.url)));
     let issuer = plan.authentication.as_ref().and_then(|clients| clients.jwt.as_ref()?.keys.url.as_ref());
     let urls = of_tools.chain(issuer);
     urls.filter_map(|url| Url::parse(url).ok()?.port_or_known_default()).map(i32::from).collect()

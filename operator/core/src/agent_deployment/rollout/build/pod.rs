@@ -294,7 +294,8 @@ fn shared_memory(layout: Layout) -> Volume {
 /// Tools with a Secret of headers: place and name of the tool, and the Secret's name.
 fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &str)> {
     plan.agent.tools.iter().enumerate().filter_map(|(index, tool)| {
-        let secret = tool.http.as_ref()?.headers_from.as_ref()?;
+        let of_http = tool.http.as_ref().and_then(|http| http.headers_from.as_ref());
+        let secret = of_http.or_else(|| tool.mcp.as_ref()?.headers_from.as_ref())?;
         Some((index, tool.name.as_str(), secret.name.as_str()))
     })
 }
@@ -302,7 +303,8 @@ fn header_secrets(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &st
 /// Tools with certificate authorities of their own: place and name of the tool, and the ConfigMap's name.
 fn authority_maps(plan: &RevisionPlan) -> impl Iterator<Item = (usize, &str, &str)> {
     plan.agent.tools.iter().enumerate().filter_map(|(index, tool)| {
-        let config_map = tool.http.as_ref()?.authorities_from.as_ref()?;
+        let of_http = tool.http.as_ref().and_then(|http| http.authorities_from.as_ref());
+        let config_map = of_http.or_else(|| tool.mcp.as_ref()?.authorities_from.as_ref())?;
         Some((index, tool.name.as_str(), config_map.name.as_str()))
     })
 }
