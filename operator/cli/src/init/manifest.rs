@@ -40,7 +40,7 @@ fn lines(text: &[&str]) -> Vec<String> {
 /// A text as YAML reads it back, also within braces.
 fn scalar(text: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_./@:+".contains(c);
-    let is_text = serde_norway::from_str::<Value>(text).is_ok_and(|read| read == Value::from(text));
+    let is_text = serde_norway::from_str::<Value>(text).is_ok_and(|read| read == text);
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_safe);
     if is_plain && is_text { text.to_owned() } else { Value::from(text).to_string() }
 }
