@@ -11,6 +11,7 @@ mod capacity;
 mod capacity_histories;
 mod clients;
 mod cluster;
+mod commands;
 mod drift;
 mod fixtures;
 mod in_place;
