@@ -14,6 +14,7 @@ mod cluster;
 mod commands;
 mod drift;
 mod fixtures;
+mod gitops;
 mod in_place;
 mod layouts;
 mod no_build;

@@ -2,5 +2,6 @@
 
 mod adopting;
 mod cluster;
+mod gitops;
 mod selection;
 mod stories;
