@@ -70,12 +70,13 @@ generate: build ## Write all generated files.
 	$(BIN)/generate-crds crds/yaml docs/reference
 	rm -rf charts/slipway-crds/files && mkdir -p charts/slipway-crds/files
 	cp crds/yaml/*.yaml charts/slipway-crds/files/
+	.ci/argocd.py
 
 .PHONY: check-generated
 check-generated: build ## Fail when a generated file differs from what `make generate` writes.
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(BIN)/generate-crds "$$folder/yaml" "$$folder/reference"; \
-	diff -ru crds/yaml "$$folder/yaml" && diff -ru charts/slipway-crds/files "$$folder/yaml" \
+	.ci/argocd.py --check && diff -ru crds/yaml "$$folder/yaml" && diff -ru charts/slipway-crds/files "$$folder/yaml" \
 	  && diff -ru docs/reference "$$folder/reference" \
 	  || { echo "generated files are out of date: run make generate" >&2; exit 1; }
 
@@ -98,6 +99,10 @@ test-repository: ## Read TensorRT-LLM's serving repositories with Triton's own p
 .PHONY: test-charts
 test-charts: ## Render the operator's chart with the values of earlier charts, as upgrades that reuse them do.
 	e2e/charts/test.sh
+
+.PHONY: test-argocd
+test-argocd: ## Run the health checks and actions of Argo CD in its interpreter, on what the operator writes.
+	cd e2e/tools/argocd-lua && export GOFLAGS="-mod=readonly -buildvcs=false" CGO_ENABLED=0 && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-alerts
 test-alerts: ## Evaluate alerting rules, and queries of budgets and dashboards, with Prometheus itself (root if it is not installed).

@@ -20,10 +20,16 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* && " $* " != *" prometheus "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" prometheus "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
 [[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
+[[ " $* " != *" argocd "* ]] || {
+  e2e/cluster/prerequisites.sh redis-server git
+  SLIPWAY_E2E_ARGOCD=$(e2e/tools/build.sh argocd)
+  SLIPWAY_E2E_ARGOCD_CRDS=$(cd e2e/tools/argocd && go list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/v3)/manifests/crds
+  export SLIPWAY_E2E_ARGOCD SLIPWAY_E2E_ARGOCD_CRDS
+}
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet
 # The suites themselves are no targets of a plain build, and compiling one beside a cluster would take cores from what it measures.

@@ -36,6 +36,8 @@ pub enum ConditionType {
     ScalingActive,
     /// Somebody else scales an AgentDeployment with autoscaling. Absent otherwise.
     ReplicasContested,
+    /// An annotation of an AgentDeployment names an unknown command, or no plan. Absent otherwise.
+    CommandInvalid,
 }
 
 impl ConditionType {
@@ -55,6 +57,7 @@ impl ConditionType {
             Self::ReceiversResolved => "ReceiversResolved",
             Self::ScalingActive => "ScalingActive",
             Self::ReplicasContested => "ReplicasContested",
+            Self::CommandInvalid => "CommandInvalid",
         }
     }
 }
@@ -216,6 +219,8 @@ reasons! {
     UnknownReceiver,
     /// The operator knows every receiver of `spec.alerts`.
     ReceiversKnown,
+    /// An annotation names a command that the operator does not know, or no plan.
+    CommandUnknown,
     /// The number of pods fits the load.
     ScaledToLoad,
     /// Pods were added for the load.

@@ -13,6 +13,8 @@ use crate::v1alpha1::engine::EngineBuild;
 
 /// Version of the rules by which identities are made. It changes only together with every engine.
 const IDENTITY_VERSION: u32 = 1;
+/// Digits of the short form of a hash.
+const SHORT: usize = 10;
 
 /// Why a value has no canonical JSON.
 #[derive(Debug, Error)]
@@ -40,8 +42,13 @@ impl ContentHash {
 
     /// The first 10 digits: enough to tell apart the objects of a namespace, short enough for names.
     pub fn short(&self) -> &str {
-        &self.0[..10]
+        &self.0[..SHORT]
     }
+}
+
+/// Whether a text can be the short form of a hash.
+pub fn is_short_hash(text: &str) -> bool {
+    text.len() == SHORT && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Hashes a value.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns repeat the name of their type")]
 
+pub mod commands;
 pub mod conditions;
 pub mod identity;
 pub mod labels;

@@ -3,7 +3,7 @@
 # them is missing. Needs root and, only when something is missing, apt.
 #
 #   prerequisites.sh             what the cluster and its images need
-#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus
+#   prerequisites.sh COMMAND...  what some tests need besides: promtool, prometheus, redis-server, git
 set -euo pipefail
 
 # command that proves it is there -> Debian package
@@ -28,6 +28,8 @@ declare -rA PACKAGES=(
 declare -rA FURTHER_PACKAGES=(
   [promtool]=prometheus
   [prometheus]=prometheus
+  [redis-server]=redis-server
+  [git]=git
 )
 
 missing_packages() {

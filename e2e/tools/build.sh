@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the test tools named: helm, kubectl, traefik. Prints their paths.
+# Makes the test tools named: argocd, helm, kubectl, traefik. Prints their paths.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,18 +13,26 @@ build_traefik() {
     "-X $package/pkg/version.Version=${version#v}" "$package/cmd/traefik=traefik"
 }
 
+# A module of its own: Argo CD's versions of Kubernetes are not those of the cluster.
+build_argocd() {
+  local module=$here/argocd package=github.com/argoproj/argo-cd/v3 version
+  version=$(awk -v package="$package" '$2 == package {print $3; exit}' "$module/go.mod")
+  "$here/go-binary.sh" "$module" "-X $package/common.version=${version#v}" "$package/cmd=argocd"
+}
+
 make_tool() {
   case $1 in
     helm | kubectl) "$here/clients/fetch.sh" | grep "/$1\$" ;;
+    argocd) build_argocd ;;
     traefik) build_traefik ;;
     *)
-      printf 'build.sh: unknown tool "%s"; known are helm, kubectl and traefik\n' "$1" >&2
+      printf 'build.sh: unknown tool "%s"; known are argocd, helm, kubectl and traefik\n' "$1" >&2
       return 2
       ;;
   esac
 }
 
-[[ $# -gt 0 ]] || { printf 'usage: build.sh helm|kubectl|traefik ...\n' >&2; exit 2; }
+[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|helm|kubectl|traefik ...\n' >&2; exit 2; }
 for tool in "$@"; do
   make_tool "$tool"
 done

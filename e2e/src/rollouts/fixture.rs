@@ -182,6 +182,6 @@ fn otherwise(what: &str, plan: &str, rollout: &RolloutStatus) -> ScenarioError {
 }
 
 /// Scenarios share the gateway; each has a host of its own.
-fn host(namespace: &str) -> String {
+pub fn host(namespace: &str) -> String {
     format!("{namespace}.example")
 }

@@ -4,4 +4,4 @@ mod fixture;
 pub mod room;
 pub mod watch;
 
-pub use fixture::{AGENT, Bench, Options, ROLLOUT_LIMIT, kill_operator, rollout_of};
+pub use fixture::{AGENT, Bench, Options, ROLLOUT_LIMIT, host, kill_operator, rollout_of};

@@ -144,32 +144,32 @@ enum ClusterCommand {
         #[command(flatten)]
         args: Option<RolloutArgs>,
     },
-    /// Approves the choice that waits for approval (spec.rollout.approve).
+    /// Approves the choice that waits for approval (annotation slipway.dev/approve).
     Approve {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Promotes the canary without waiting for a verdict (spec.rollout.promote).
+    /// Promotes the canary without waiting for a verdict (annotation slipway.dev/promote).
     Promote {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Rolls the canary back, or declines the choice that waits for approval (spec.rollout.abort).
+    /// Rolls the canary back, or declines the choice that waits for approval (annotation slipway.dev/abort).
     Abort {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Tries the plan of the spec once more after it was rolled back (spec.rollout.retry).
+    /// Tries the plan of the spec once more after it was rolled back (annotation slipway.dev/retry).
     Retry {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Keeps a rollout at its step; harm still rolls it back (spec.rollout.paused).
+    /// Keeps a rollout at its step; harm still rolls it back (annotation slipway.dev/pause).
     Pause {
         /// Name of the AgentDeployment.
         name: String,
     },
-    /// Resumes a paused rollout (spec.rollout.paused).
+    /// Resumes a paused rollout (annotation slipway.dev/pause, spec.rollout.paused).
     Resume {
         /// Name of the AgentDeployment.
         name: String,
@@ -356,7 +356,7 @@ async fn show_rollout(
     answers::rollout(cluster, &name, output.to(out)).await.map_err(CommandError::Answer)
 }
 
-/// Writes a decision into the spec, and prints it with a hint for GitOps.
+/// Writes a decision, and prints it.
 async fn decide(
     cluster: &Cluster,
     name: &str,
@@ -366,8 +366,13 @@ async fn decide(
     let undecidable = |source| CommandError::Undecidable { name: name.to_owned(), source };
     let word = word(&object, decision).map_err(undecidable)?;
     cluster.patch(&object, &word.patch()).await.map_err(CommandError::Decide)?;
-    writeln!(out, "{name}: spec.rollout.{} is {}", word.field, word.value).map_err(CommandError::Write)?;
-    writeln!(out, "GitOps will revert this unless the manifest sets it too").map_err(CommandError::Write)
+    for line in word.lines() {
+        writeln!(out, "{name}: {line}").map_err(CommandError::Write)?;
+    }
+    if word.is_in_spec() {
+        writeln!(out, "GitOps will revert this unless the manifest sets it too").map_err(CommandError::Write)?;
+    }
+    Ok(())
 }
 
 /// Checks whether a run gave an answer that uses its tools.

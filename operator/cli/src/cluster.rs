@@ -23,8 +23,9 @@ use crate::{conversation::Run, failure::said};
 
 /// Port of a pod on which it serves its evidence.
 const ADMIN_PORT: u16 = 9464;
-/// Who writes decisions, as `kubectl get --show-managed-fields` tells.
-const FIELD_MANAGER: &str = "kubectl-slipway";
+/// Who writes decisions, as `kubectl get --show-managed-fields` tells. Flux takes over what field managers wrote whose
+/// names begin with `kubectl`.
+const FIELD_MANAGER: &str = "slipway-plugin";
 
 /// Why the cluster gave no answer.
 #[derive(Debug, Error)]
@@ -158,7 +159,7 @@ impl Cluster {
         found.ok_or_else(|| ClusterError::Absent { name: name.to_owned(), namespace: self.namespace.clone() })
     }
 
-    /// Changes the spec of an AgentDeployment by a merge patch, if it is still as it was read.
+    /// Changes an AgentDeployment by a merge patch, if it is still as it was read.
     ///
     /// # Errors
     /// When the API server refuses; also when somebody else has changed it meanwhile.
@@ -166,7 +167,7 @@ impl Cluster {
         let name = object.name_any();
         let api: Api<AgentDeployment> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut patch = patch.clone();
-        patch["metadata"] = json!({"resourceVersion": object.resource_version()});
+        patch["metadata"]["resourceVersion"] = json!(object.resource_version());
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         let patched = api.patch(&name, &params, &Patch::Merge(&patch)).await;
         patched.map(drop).map_err(refused(format!("change AgentDeployment {name}")))

@@ -1,10 +1,12 @@
-//! What a person decides about a rollout, as the words of `spec.rollout` that say so. Pure.
+//! What a person decides about a rollout, as the annotations that say so. Pure.
 //!
 //! Each word carries the hash of the plan that it is for, so that it does nothing to a plan that nobody has looked at.
+//! It is an annotation, because GitOps tools put fields of the spec back.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use slipway_crds::{
+    commands::Command,
     conditions::{ConditionType, Reason},
     v1alpha1::{
         AgentDeployment, AgentDeploymentStatus,
@@ -45,27 +47,64 @@ pub enum NothingToDecide {
     /// What the spec asks for was not given up.
     #[error("the plan of the spec was not rolled back: there is nothing to retry")]
     NothingRejected,
+    /// No canary is being rolled out that could stay at its step.
+    #[error("no canary is being rolled out: to hold the next one, set spec.rollout.paused in the manifest")]
+    NothingToPause,
     /// It is paused already.
-    #[error("spec.rollout.paused is already true")]
+    #[error("the rollout is paused already")]
     IsPaused,
     /// It is not paused.
-    #[error("spec.rollout.paused is not set")]
+    #[error("the rollout is not paused")]
     IsNotPaused,
+    /// The manifest rolls the plan back, whatever else is said.
+    #[error("spec.rollout.abort names this plan: remove it from the manifest first")]
+    AbortedBySpec,
 }
 
 /// A decision as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// The field of `spec.rollout`.
-    pub field: &'static str,
-    /// Its value.
-    pub value: Value,
+    changes: Vec<Change>,
+}
+
+/// A change of an AgentDeployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    /// A command's annotation has this value.
+    Set(Command, String),
+    /// A command's annotation goes.
+    Remove(Command),
+    /// `spec.rollout.paused` is false.
+    Unpause,
 }
 
 impl Word {
     /// The merge patch that says it.
     pub fn patch(&self) -> Value {
-        json!({"spec": {"rollout": {self.field: self.value}}})
+        let mut patch = json!({});
+        for change in &self.changes {
+            match change {
+                Change::Set(command, value) => patch["metadata"]["annotations"][command.annotation()] = json!(value),
+                Change::Remove(command) => patch["metadata"]["annotations"][command.annotation()] = Value::Null,
+                Change::Unpause => patch["spec"]["rollout"]["paused"] = json!(false),
+            }
+        }
+        patch
+    }
+
+    /// Whether it changes the spec, which GitOps tools put back.
+    pub fn is_in_spec(&self) -> bool {
+        self.changes.contains(&Change::Unpause)
+    }
+
+    /// What it says, a line for each change.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |change: &Change| match change {
+            Change::Set(command, value) => format!("annotation {} is {value}", command.annotation()),
+            Change::Remove(command) => format!("annotation {} is removed", command.annotation()),
+            Change::Unpause => "spec.rollout.paused is false".to_owned(),
+        };
+        self.changes.iter().map(line).collect()
     }
 }
 
@@ -77,36 +116,78 @@ pub fn word(object: &AgentDeployment, decision: Decision) -> Result<Word, Nothin
     let none = RolloutStatus::default();
     let rollout = object.status.as_ref().and_then(|status| status.rollout.as_ref()).unwrap_or(&none);
     let proposed = rollout.proposed.as_ref().map(|proposed| proposed.plan_hash.clone());
-    let canary = rollout.canary.clone();
-    let is_paused = object.spec.rollout.paused;
-    let text = |field, hash: String| Word { field, value: Value::from(hash) };
+    // The first revision has nothing to be compared with, or to be rolled back to.
+    let canary = rollout.stable.as_ref().and(rollout.canary.clone());
     match decision {
-        Decision::Approve => proposed.map(|hash| text("approve", hash)).ok_or(NothingToDecide::NoProposal),
-        Decision::Promote => canary.map(|hash| text("promote", hash)).ok_or(NothingToDecide::NoCanary),
-        Decision::Abort => canary.or(proposed).map(|hash| text("abort", hash)).ok_or(NothingToDecide::NothingToAbort),
-        Decision::Retry => {
-            let (plan, used) = given_up(object, rollout).ok_or(NothingToDecide::NothingRejected)?;
-            Ok(text("retry", once_more(plan, &[object.spec.rollout.retry.as_deref(), used])))
+        Decision::Approve => go_on(object, Command::Approve, proposed.ok_or(NothingToDecide::NoProposal)?),
+        Decision::Promote => go_on(object, Command::Promote, canary.ok_or(NothingToDecide::NoCanary)?),
+        Decision::Abort => {
+            let plan = canary.or(proposed).ok_or(NothingToDecide::NothingToAbort)?;
+            Ok(Word { changes: vec![Change::Set(Command::Abort, plan)] })
         }
-        Decision::Pause if is_paused => Err(NothingToDecide::IsPaused),
-        Decision::Pause => Ok(Word { field: "paused", value: Value::from(true) }),
-        Decision::Resume if !is_paused => Err(NothingToDecide::IsNotPaused),
-        Decision::Resume => Ok(Word { field: "paused", value: Value::from(false) }),
+        Decision::Retry => {
+            let GivenUp { plan, used } = given_up(object, rollout).ok_or(NothingToDecide::NothingRejected)?;
+            let asked = [object.spec.rollout.retry.as_deref(), annotation(object, Command::Retry)];
+            go_on(object, Command::Retry, once_more(plan, &[asked, used].concat()))
+        }
+        Decision::Pause => {
+            let plan = canary.ok_or(NothingToDecide::NothingToPause)?;
+            let is_paused = object.spec.rollout.paused || names(object, Command::Pause, &plan);
+            if is_paused {
+                return Err(NothingToDecide::IsPaused);
+            }
+            Ok(Word { changes: vec![Change::Set(Command::Pause, plan)] })
+        }
+        Decision::Resume => resume(object, canary.as_deref()),
     }
 }
 
-/// Gives the plan of the spec if it was given up, with its last retry token: it was rolled back, or stable pods were
-/// drained for it without effect.
-fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<(&'a str, Option<&'a str>)> {
+/// A word that lets a plan continue. An earlier one that rolls it back goes.
+fn go_on(object: &AgentDeployment, command: Command, value: String) -> Result<Word, NothingToDecide> {
+    let plan = command.plan_of(&value).unwrap_or(&value);
+    if object.spec.rollout.abort.as_deref() == Some(plan) {
+        return Err(NothingToDecide::AbortedBySpec);
+    }
+    let abort = names(object, Command::Abort, plan).then_some(Change::Remove(Command::Abort));
+    Ok(Word { changes: [Change::Set(command, value)].into_iter().chain(abort).collect() })
+}
+
+/// Whatever keeps the rollout goes.
+fn resume(object: &AgentDeployment, canary: Option<&str>) -> Result<Word, NothingToDecide> {
+    let is_annotated = canary.is_some_and(|plan| names(object, Command::Pause, plan));
+    let annotation = is_annotated.then_some(Change::Remove(Command::Pause));
+    let field = object.spec.rollout.paused.then_some(Change::Unpause);
+    let changes: Vec<Change> = annotation.into_iter().chain(field).collect();
+    if changes.is_empty() { Err(NothingToDecide::IsNotPaused) } else { Ok(Word { changes }) }
+}
+
+fn annotation(object: &AgentDeployment, command: Command) -> Option<&str> {
+    object.metadata.annotations.as_ref()?.get(command.annotation()).map(String::as_str)
+}
+
+fn names(object: &AgentDeployment, command: Command, plan: &str) -> bool {
+    annotation(object, command).is_some_and(|value| command.plan_of(value) == Some(plan))
+}
+
+/// A plan that was given up, with the retry tokens that no longer count.
+struct GivenUp<'a> {
+    plan: &'a str,
+    used: [Option<&'a str>; 2],
+}
+
+/// Gives the plan of the spec if it was given up: it was rolled back, or stable pods were drained for it without
+/// effect.
+fn given_up<'a>(object: &'a AgentDeployment, rollout: &'a RolloutStatus) -> Option<GivenUp<'a>> {
     let status = object.status.as_ref()?;
     let is_stalled = |c: &&Condition| c.type_ == ConditionType::Stalled.as_str() && c.status == "True";
     let stalled = status.conditions.iter().find(is_stalled)?;
     if stalled.reason == Reason::RolledBack.as_str() {
-        let rejected = asked_for(status, &rollout.rejected)?;
-        return Some((&rejected.plan, rejected.retry.as_deref()));
+        let RejectedPlan { plan, retry, retry_annotation, .. } = asked_for(status, &rollout.rejected)?;
+        return Some(GivenUp { plan, used: [retry.as_deref(), retry_annotation.as_deref()] });
     }
-    let in_vain = rollout.capacity.as_ref().and_then(|room| room.drained_in_vain.as_deref());
-    in_vain.and_then(|word| Some((rollout.canary.as_deref()?, Some(word))))
+    let room = rollout.capacity.as_ref()?;
+    let used = [Some(room.drained_in_vain.as_deref()?), room.drained_in_vain_annotation.as_deref()];
+    Some(GivenUp { plan: rollout.canary.as_deref()?, used })
 }
 
 /// Gives the plan, of those that were rolled back, that the spec asks for. The operator records it as the subject of
@@ -140,9 +221,17 @@ mod tests {
 
     use super::*;
 
+    const PROPOSED: &str = "aaaaaaaaaa";
+    const CANARY: &str = "cccccccccc";
+    const PLAN: &str = "bbbbbbbbbb";
+
     fn agent(rollout: &Value, status: &Value) -> AgentDeployment {
+        annotated(&json!({}), rollout, status)
+    }
+
+    fn annotated(annotations: &Value, rollout: &Value, status: &Value) -> AgentDeployment {
         let object = json!({
-            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": "waiter"},
+            "apiVersion": "slipway.dev/v1alpha1", "kind": "AgentDeployment", "metadata": {"name": "waiter", "annotations": annotations},
             "spec": {
                 "model": {"uri": "http://models/react-512/"},
                 "engine": {"backend": "Custom", "custom": {"builderImage": "b", "tritonImage": "t"}},
@@ -153,12 +242,25 @@ mod tests {
         serde_json::from_value(object).expect("a constant agent is one")
     }
 
+    /// A canary is rolled out, and another plan waits for approval.
+    fn rolling() -> Value {
+        let proposed = json!({"planHash": PROPOSED, "since": "2026-01-01T00:00:00Z", "why": "faster", "changes": []});
+        json!({"rollout": {"stable": PLAN, "canary": CANARY, "proposed": proposed}})
+    }
+
+    /// Gives the annotations that a decision changes; the spec stays as it is.
+    fn written(object: &AgentDeployment, decision: Decision) -> Value {
+        let word = word(object, decision).expect("there is something to decide");
+        assert!(!word.is_in_spec() && word.patch().get("spec").is_none(), "{word:?}");
+        word.patch()["metadata"]["annotations"].clone()
+    }
+
     /// Two plans that were rolled back, of which the spec asks for one.
     fn rejected(asked: &str, retry: &Value) -> Value {
         let plan = |hash: &str| json!({"plan": hash, "at": "2026-01-01T00:00:00Z", "reason": "worse", "retry": retry});
         let told = json!([{"about": "Stalled", "reason": "RolledBack", "subject": asked}]);
         let conditions = json!([stalled("RolledBack", "in whatever words")]);
-        json!({"conditions": conditions, "told": told, "rollout": {"rejected": [plan("a1"), plan("b2")]}})
+        json!({"conditions": conditions, "told": told, "rollout": {"rejected": [plan(PROPOSED), plan(PLAN)]}})
     }
 
     fn stalled(reason: &str, message: &str) -> Value {
@@ -167,51 +269,72 @@ mod tests {
     }
 
     #[rstest]
-    #[case::approve(Decision::Approve, json!({"approve": "p1"}))]
-    #[case::promote(Decision::Promote, json!({"promote": "c1"}))]
-    #[case::the_canary_before_what_waits(Decision::Abort, json!({"abort": "c1"}))]
-    #[case::pause(Decision::Pause, json!({"paused": true}))]
+    #[case::approve(Decision::Approve, json!({"slipway.dev/approve": PROPOSED}))]
+    #[case::promote(Decision::Promote, json!({"slipway.dev/promote": CANARY}))]
+    #[case::the_canary_before_what_waits(Decision::Abort, json!({"slipway.dev/abort": CANARY}))]
+    #[case::pause(Decision::Pause, json!({"slipway.dev/pause": CANARY}))]
     fn a_word_is_for_the_plan_that_it_is_about(#[case] decision: Decision, #[case] expected: Value) {
-        let proposed = json!({"planHash": "p1", "since": "2026-01-01T00:00:00Z", "why": "faster", "changes": []});
-        let agent = agent(&json!({}), &json!({"rollout": {"canary": "c1", "proposed": proposed}}));
-        assert_eq!(word(&agent, decision).expect("there is something to decide").patch()["spec"]["rollout"], expected);
+        assert_eq!(written(&agent(&json!({}), &rolling()), decision), expected);
     }
 
     #[rstest]
-    #[case::first(json!({}), "b2")]
-    #[case::of_another_plan(json!({"retry": "a1"}), "b2")]
-    #[case::second(json!({"retry": "b2"}), "b2/2")]
-    #[case::third(json!({"retry": "b2/2"}), "b2/3")]
-    fn the_plan_that_the_spec_asks_for_is_tried_once_more(#[case] rollout: Value, #[case] expected: &str) {
-        let word = word(&agent(&rollout, &rejected("b2", &Value::Null)), Decision::Retry).expect("there is a plan");
-        assert_eq!((word.field, word.value), ("retry", Value::from(expected)));
+    #[case::first(json!({}), json!({}), PLAN)]
+    #[case::of_another_plan(json!({"retry": PROPOSED}), json!({}), PLAN)]
+    #[case::second(json!({"retry": PLAN}), json!({}), "bbbbbbbbbb/2")]
+    #[case::third(json!({"retry": "bbbbbbbbbb/2"}), json!({}), "bbbbbbbbbb/3")]
+    #[case::after_an_annotation(json!({"retry": PLAN}), json!({"slipway.dev/retry": "bbbbbbbbbb/4"}), "bbbbbbbbbb/5")]
+    fn the_plan_that_the_spec_asks_for_is_tried_once_more(
+        #[case] rollout: Value,
+        #[case] annotations: Value,
+        #[case] expected: &str,
+    ) {
+        let agent = annotated(&annotations, &rollout, &rejected(PLAN, &Value::Null));
+        assert_eq!(written(&agent, Decision::Retry), json!({"slipway.dev/retry": expected}));
     }
 
     #[test]
     fn whichever_was_rolled_back_last_it_is_the_one_that_is_asked_for() {
-        let word = word(&agent(&json!({}), &rejected("a1", &Value::Null)), Decision::Retry).expect("there is a plan");
-        assert_eq!(word.value, Value::from("a1"));
+        let agent = agent(&json!({}), &rejected(PROPOSED, &Value::Null));
+        assert_eq!(written(&agent, Decision::Retry), json!({"slipway.dev/retry": PROPOSED}));
     }
 
     #[test]
     fn of_an_older_operator_only_a_single_plan_is_certain() {
-        let mut status = rejected("b2", &Value::Null);
+        let mut status = rejected(PLAN, &Value::Null);
         status["told"] = json!([]);
-        let retry = |status: &Value| word(&agent(&json!({}), status), Decision::Retry).map(|word| word.value);
+        let retry = |status: &Value| word(&agent(&json!({}), status), Decision::Retry);
         assert_eq!(retry(&status), Err(NothingToDecide::NothingRejected));
         status["rollout"]["rejected"].as_array_mut().expect("two plans").remove(0);
-        assert_eq!(retry(&status), Ok(Value::from("b2")));
+        assert_eq!(
+            retry(&status).map(|word| word.lines()),
+            Ok(vec![format!("annotation slipway.dev/retry is {PLAN}")])
+        );
     }
 
     #[test]
-    fn a_try_that_the_spec_does_not_show_any_more_counts() {
-        let word = word(&agent(&json!({}), &rejected("b2", &json!("b2/2"))), Decision::Retry).expect("there is a plan");
-        assert_eq!(word.value, Value::from("b2/3"));
+    fn a_try_that_nothing_shows_any_more_counts() {
+        let mut status = rejected(PLAN, &json!("bbbbbbbbbb/2"));
+        let first = written(&agent(&json!({}), &status), Decision::Retry);
+        status["rollout"]["rejected"][1]["retryAnnotation"] = json!("bbbbbbbbbb/3");
+        let second = written(&agent(&json!({}), &status), Decision::Retry);
+        assert_eq!([first, second].map(|patch| patch["slipway.dev/retry"].clone()), ["bbbbbbbbbb/3", "bbbbbbbbbb/4"]);
+    }
+
+    #[test]
+    fn what_is_tried_or_promoted_is_no_longer_aborted() {
+        let aborted = json!({"slipway.dev/abort": PLAN});
+        let retried = annotated(&aborted, &json!({}), &rejected(PLAN, &Value::Null));
+        let expected = json!({"slipway.dev/retry": PLAN, "slipway.dev/abort": null});
+        assert_eq!(written(&retried, Decision::Retry), expected);
+        let of_another = annotated(&aborted, &json!({}), &rolling());
+        assert_eq!(written(&of_another, Decision::Promote), json!({"slipway.dev/promote": CANARY}));
+        let by_spec = agent(&json!({"abort": CANARY}), &rolling());
+        assert_eq!(word(&by_spec, Decision::Promote), Err(NothingToDecide::AbortedBySpec));
     }
 
     #[test]
     fn once_the_spec_asks_for_something_else_nothing_is_tried_again() {
-        let mut status = rejected("b2", &Value::Null);
+        let mut status = rejected(PLAN, &Value::Null);
         status["conditions"] = json!([]);
         assert_eq!(word(&agent(&json!({}), &status), Decision::Retry), Err(NothingToDecide::NothingRejected));
     }
@@ -224,16 +347,23 @@ mod tests {
         });
         let status = json!({
             "conditions": [stalled("InsufficientCapacity", "the cluster lacks capacity")],
-            "rollout": {"canary": "c1", "capacity": room},
+            "rollout": {"canary": CANARY, "capacity": room},
         });
-        let word = word(&agent(&json!({}), &status), Decision::Retry).expect("there is a plan");
-        assert_eq!(word.value, Value::from("c1"));
+        assert_eq!(written(&agent(&json!({}), &status), Decision::Retry), json!({"slipway.dev/retry": CANARY}));
     }
 
     #[test]
-    fn a_paused_rollout_goes_on() {
-        let word = word(&agent(&json!({"paused": true}), &json!({})), Decision::Resume).expect("it is paused");
-        assert_eq!(word.patch(), json!({"spec": {"rollout": {"paused": false}}}));
+    fn a_paused_rollout_goes_on_wherever_it_was_paused() {
+        let paused = json!({"slipway.dev/pause": CANARY});
+        let annotated_alone = annotated(&paused, &json!({}), &rolling());
+        assert_eq!(written(&annotated_alone, Decision::Resume), json!({"slipway.dev/pause": null}));
+        let both = word(&annotated(&paused, &json!({"paused": true}), &rolling()), Decision::Resume);
+        let both = both.expect("it is paused");
+        let patch = json!({
+            "metadata": {"annotations": {"slipway.dev/pause": null}},
+            "spec": {"rollout": {"paused": false}},
+        });
+        assert_eq!((both.patch(), both.is_in_spec()), (patch, true));
     }
 
     #[rstest]
@@ -241,14 +371,24 @@ mod tests {
     #[case::promote(Decision::Promote, NothingToDecide::NoCanary)]
     #[case::abort(Decision::Abort, NothingToDecide::NothingToAbort)]
     #[case::retry(Decision::Retry, NothingToDecide::NothingRejected)]
+    #[case::pause(Decision::Pause, NothingToDecide::NothingToPause)]
     #[case::resume(Decision::Resume, NothingToDecide::IsNotPaused)]
     fn where_there_is_nothing_to_decide_it_is_said(#[case] decision: Decision, #[case] expected: NothingToDecide) {
         assert_eq!(word(&agent(&json!({}), &json!({})), decision), Err(expected));
     }
 
-    #[test]
-    fn a_paused_rollout_is_not_paused_again() {
-        let agent = agent(&json!({"paused": true}), &json!({}));
+    #[rstest]
+    #[case::by_the_spec(json!({}), json!({"paused": true}))]
+    #[case::by_an_annotation(json!({"slipway.dev/pause": CANARY}), json!({}))]
+    fn a_paused_rollout_is_not_paused_again(#[case] annotations: Value, #[case] rollout: Value) {
+        let agent = annotated(&annotations, &rollout, &rolling());
         assert_eq!(word(&agent, Decision::Pause), Err(NothingToDecide::IsPaused));
+    }
+
+    #[test]
+    fn a_pause_of_another_plan_keeps_nothing() {
+        let agent = annotated(&json!({"slipway.dev/pause": PLAN}), &json!({}), &rolling());
+        assert_eq!(word(&agent, Decision::Resume), Err(NothingToDecide::IsNotPaused));
+        assert_eq!(written(&agent, Decision::Pause), json!({"slipway.dev/pause": CANARY}));
     }
 }

@@ -1,17 +1,19 @@
 //! Why something is not done yet, with its numbers: one typed value that condition, event and metric share.
 
 mod blocked;
+mod commands;
 mod held;
 mod reason;
 mod scaling;
 
 use std::fmt;
 
-use slipway_crds::conditions::Reason;
+use slipway_crds::{commands::Source, conditions::Reason};
 
 use crate::jobs::kind::JobRef;
 
 pub use blocked::{Blocked, Step};
+pub use commands::{CommandProblem, InvalidCommand};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
 pub use scaling::{Because, Needed, Scaling, counted_pods};
 
@@ -301,6 +303,8 @@ pub enum Why {
         revision: String,
         /// Its share in percent.
         weight: i32,
+        /// The command that keeps it.
+        by: Source,
     },
     /// A revision is on trial, and no pods are asked for.
     RolloutWithoutPods {
@@ -340,6 +344,11 @@ pub enum Why {
         unknown: Vec<String>,
         /// The names that it knows.
         known: Vec<String>,
+    },
+    /// Annotations name unknown commands, or no plan. Keeps nothing from going on.
+    CommandInvalid {
+        /// The annotations.
+        invalid: Vec<InvalidCommand>,
     },
 }
 
@@ -464,10 +473,9 @@ impl fmt::Display for Why {
             Self::CanaryJudged { revision, weight, message, reason: _ } => {
                 write!(f, "revision {revision} has {weight} % of the traffic; {message}")
             }
-            Self::RolloutPaused { revision, weight } => write!(
-                f,
-                "revision {revision} is paused at {weight} % of the traffic: remove spec.rollout.paused to resume"
-            ),
+            Self::RolloutPaused { revision, weight, by } => {
+                write!(f, "revision {revision} is paused at {weight} % of the traffic: remove {by} to resume")
+            }
             Self::RolloutWithoutPods { revision } => write!(
                 f,
                 "revision {revision} is being rolled out, but replicas are 0: its rollout restarts once replicas are \
@@ -494,6 +502,10 @@ impl fmt::Display for Why {
                      notifications.receivers of the chart, for this namespace",
                     unknown.join(", ")
                 )
+            }
+            Self::CommandInvalid { invalid } => {
+                let lines: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+                f.write_str(&lines.join("; "))
             }
         }
     }

@@ -28,6 +28,7 @@ use slipway_crds::{
 };
 use slipway_operator_core::{
     agent_deployment::{
+        commands::Annotated,
         monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
         rollout::revision::Revision,
         world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
@@ -131,6 +132,7 @@ pub async fn observe(
         generation: object.metadata.generation.unwrap_or_default(),
         owner,
         spec: object.spec.clone(),
+        annotated: Annotated::read(object.annotations()),
         status: object.status.clone().unwrap_or_default(),
         // Known to those who deliver, not to the API server.
         settled: BTreeSet::new(),

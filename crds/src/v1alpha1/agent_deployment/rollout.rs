@@ -74,23 +74,27 @@ pub struct Rollout {
     /// takes to add a node. If the cluster never adds one, `0s` saves the wait.
     #[serde(default = "default_capacity_deadline")]
     pub capacity_deadline: DurationText,
-    /// Keeps the rollout at its step, and drains no stable pod. A canary that does harm is still rolled back.
+    /// Keeps the rollout at its step, and drains no stable pod. A canary that does harm is still rolled back. The
+    /// annotation `slipway.dev/pause` does the same for the one plan that it names.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// Hash of the plan to promote without further judgement. It has no effect on any other plan.
+    /// Hash of the plan to promote without further judgement. It has no effect on any other plan. The annotation
+    /// `slipway.dev/promote` does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub promote: Option<String>,
-    /// Hash of the plan to roll back. It has no effect on any other plan.
+    /// Hash of the plan to roll back. It has no effect on any other plan. The annotation `slipway.dev/abort` does the
+    /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub abort: Option<String>,
     /// Hash of the rejected plan to retry. Append `/2`, `/3` for further retries. It has no effect on any other plan.
+    /// The annotation `slipway.dev/retry` does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub retry: Option<String>,
     /// Hash of the plan in `status.rollout.proposed` to approve, where `spec.profiling.approval` is Manual. It has no
-    /// effect on any other plan.
+    /// effect on any other plan. The annotation `slipway.dev/approve` does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub approve: Option<String>,

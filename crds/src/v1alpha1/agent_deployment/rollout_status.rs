@@ -80,11 +80,12 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub leaving: Vec<LeavingRevision>,
-    /// Plans that were rolled back, latest last. They are not tried again unless `spec.rollout.retry` names them.
+    /// Plans that were rolled back, latest last. They are not tried again unless `spec.rollout.retry` or the
+    /// annotation `slipway.dev/retry` names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["plan"]))]
     pub rejected: Vec<RejectedPlan>,
-    /// Plan that waits for `spec.rollout.approve`. Absent if none does.
+    /// Plan that waits for approval. Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed: Option<ProposedPlan>,
     /// Other writer that has lately written the HTTPRoute. Absent if there is none.
@@ -113,7 +114,7 @@ pub struct RouteContest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProposedPlan {
-    /// Hash of the plan. Set `spec.rollout.approve` to it to approve the plan.
+    /// Hash of the plan. Set `spec.rollout.approve` or the annotation `slipway.dev/approve` to it to approve the plan.
     #[schemars(length(max = 63))]
     pub plan_hash: String,
     /// When it began to wait.
@@ -194,6 +195,14 @@ pub struct RolloutCapacity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub drained_in_vain: Option<String>,
+    /// Value of the annotation `slipway.dev/retry` at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub drained_in_vain_annotation: Option<String>,
+    /// Value of the annotation `slipway.dev/retry` at the last probe. Another one for this plan probes at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub retry_annotation: Option<String>,
 }
 
 /// Phases of a canary that lacks capacity.
@@ -252,4 +261,8 @@ pub struct RejectedPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub retry: Option<String>,
+    /// Value of the annotation `slipway.dev/retry` at that time, which does not count again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub retry_annotation: Option<String>,
 }

@@ -12,7 +12,7 @@ use slipway_crds::{
 use super::{
     facts,
     monitoring::{alerts, announcements, autoscaling, drift, scaling, self_check, undelivered},
-    outcome::{Background, Outcome, unknown_receivers},
+    outcome::{Background, Outcome, invalid_commands, unknown_receivers},
     parts::{Halt, Parts, Planned},
     pipeline,
     profiling::{self, repetitions, reprofiling},
@@ -120,6 +120,7 @@ fn news(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> imp
         refused_schedule(world, outcome, status),
         stop(world, outcome, status),
         unknown_receiver(world, status),
+        invalid_command(world, status),
         contest(world),
     ];
     notes.into_iter().flatten()
@@ -135,6 +136,13 @@ fn stop(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> Opt
 fn unknown_receiver(world: &World, status: &AgentDeploymentStatus) -> Option<Note> {
     let why = unknown_receivers(world)?;
     let is_told = facts::is_told(world, ConditionType::ReceiversResolved, status);
+    (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
+}
+
+/// An invalid command blocks nothing.
+fn invalid_command(world: &World, status: &AgentDeploymentStatus) -> Option<Note> {
+    let why = invalid_commands(world)?;
+    let is_told = facts::is_told(world, ConditionType::CommandInvalid, status);
     (!is_told).then(|| Note::warning(why.reason(), why.to_string()))
 }
 

@@ -14,7 +14,7 @@ use slipway_crds::{
 };
 
 use super::{
-    outcome::{Background, Outcome, left_to_people, unknown_receivers},
+    outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
     world::World,
 };
 use crate::why::{Blocked, Held, Why};
@@ -41,8 +41,9 @@ static PROBLEMS: [Stating; 3] = [
     Stating::new(ConditionType::SLOAttainable, "False", None),
 ];
 /// Further conditions whose facts are announced.
-static NOTICES: [Stating; 2] = [
+static NOTICES: [Stating; 3] = [
     Stating::new(ConditionType::ReceiversResolved, "False", None),
+    Stating::new(ConditionType::CommandInvalid, "True", None),
     Stating::new(ConditionType::Profiling, "False", Some(Reason::SpecRefused)),
 ];
 /// Prefix of the names under which facts about engines are recorded.
@@ -108,7 +109,9 @@ fn stated(world: &World, outcome: &Outcome, status: &AgentDeploymentStatus) -> V
         let is_told = stating(condition)?.only.is_none_or(|only| only == why.reason());
         is_told.then(|| fact(condition, why.reason(), subject))
     };
-    let found = [stopped, undecided, refused, unknown].into_iter().flatten().filter_map(of);
+    let invalid = invalid_commands(world);
+    let invalid = invalid.as_ref().map(|why| (ConditionType::CommandInvalid, why));
+    let found = [stopped, undecided, refused, unknown, invalid].into_iter().flatten().filter_map(of);
     found.chain(unattainable(world, status)).collect()
 }
 
@@ -241,6 +244,9 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         Why::RouteUnavailable { .. } => String::new(),
         Why::RouteContested(contested) => contested.manager.clone(),
         Why::UnknownReceiver { unknown, known: _ } => unknown.join(","),
+        Why::CommandInvalid { invalid } => {
+            hash(&invalid.iter().map(|invalid| (&invalid.annotation, &invalid.value)).collect::<Vec<_>>())
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! Each phase holds its planners, and in `build` the objects that they ask for, one kind a file. [`decide`] runs the
 //! phases.
 
+pub mod commands;
 pub mod decide;
 pub mod engine_users;
 pub mod engines;

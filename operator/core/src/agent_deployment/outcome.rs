@@ -40,6 +40,12 @@ pub(super) fn left_to_people<'a>(world: &World, outcome: &'a Outcome) -> Option<
     waits.then_some(why)
 }
 
+/// Annotations that name an unknown command to the rollout, or no plan.
+pub fn invalid_commands(world: &World) -> Option<Why> {
+    let invalid = world.annotated.invalid();
+    (!invalid.is_empty()).then(|| Why::CommandInvalid { invalid: invalid.to_vec() })
+}
+
 /// Receivers that the operator's configuration lacks, or offers to other namespaces only.
 pub fn unknown_receivers(world: &World) -> Option<Why> {
     let notifications = &world.settings.notifications;

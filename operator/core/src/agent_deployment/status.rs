@@ -14,7 +14,7 @@ use slipway_crds::{
 use super::{
     facts,
     monitoring::{drift, error_budget, objectives, scaling, self_check},
-    outcome::{Background, Outcome, left_to_people, unknown_receivers},
+    outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
     world::{ServingView, World},
 };
 use crate::{
@@ -69,7 +69,8 @@ fn conditions(
         .chain(outcome.background.as_ref().map(profiling_condition))
         .chain(status.drift.iter().flat_map(|drift| drift::conditions(world, drift)))
         .chain(receivers_condition(world))
-        .chain(scaling::conditions(world, status.autoscaling.as_ref()));
+        .chain(scaling::conditions(world, status.autoscaling.as_ref()))
+        .chain(invalid_commands(world).map(invalid_condition));
     let trusted = status.self_check.as_ref().map(|known| self_check::condition(&world.spec, known));
     let answers = drafts.map(Answer::from).chain(trusted);
     answers.map(|answer| dated(answer, &world.status.conditions, (world.generation, world.now))).collect()
@@ -158,6 +159,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Why::AwaitingApproval { .. } => Stage::AwaitingApproval,
         // No step waits for them.
         Why::UnknownReceiver { .. }
+        | Why::CommandInvalid { .. }
         | Why::ReprofilingPlanned { .. }
         | Why::ReprofilingAfterDrift { .. }
         | Why::ReprofilingBudgetUsed { .. } => Stage::Serving,
@@ -259,6 +261,12 @@ fn stalled_condition(outcome: &Outcome) -> Draft {
             Draft { condition, is_true: false, reason: Reason::UpToDate, message: "nothing blocks progress".to_owned() }
         }
     }
+}
+
+/// Present only while an annotation names an unknown command, or no plan.
+fn invalid_condition(why: Why) -> Draft {
+    let condition = ConditionType::CommandInvalid;
+    Draft { condition, is_true: true, reason: why.reason(), message: why.to_string() }
 }
 
 /// Whether all named receivers are known; absent if the spec names no receiver.

@@ -15,6 +15,7 @@ use slipway_worker_contract::{Digest, QualityPrompt, QualitySample, TraceLine};
 
 use crate::{
     agent_deployment::{
+        commands::{Annotated, Commands},
         monitoring::{
             drift::{LivePod, MemoryView},
             judged_runs::BudgetsView,
@@ -45,6 +46,8 @@ pub struct World {
     pub owner: OwnerReference,
     /// What is wanted.
     pub spec: AgentDeploymentSpec,
+    /// What its annotations tell the rollout.
+    pub annotated: Annotated,
     /// What was recorded last.
     pub status: AgentDeploymentStatus,
     /// Ids of the status's notifications that no queue holds any more.
@@ -98,6 +101,11 @@ pub struct World {
 }
 
 impl World {
+    /// What people tell the rollout.
+    pub fn commands(&self) -> Commands<'_> {
+        Commands::new(&self.spec.rollout, &self.annotated)
+    }
+
     /// The kept revision of a plan.
     pub fn revision(&self, hash: &str) -> Option<&Revision> {
         self.revisions.iter().find(|revision| revision.hash == hash)

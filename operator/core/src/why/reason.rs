@@ -52,6 +52,7 @@ impl Why {
             Self::RouteUnavailable { .. } => Reason::RouteUnavailable,
             Self::RouteContested(_) => Reason::RouteContested,
             Self::UnknownReceiver { .. } => Reason::UnknownReceiver,
+            Self::CommandInvalid { .. } => Reason::CommandUnknown,
         }
     }
 }

@@ -18,6 +18,7 @@ use slipway_crds::v1alpha1::{
 };
 use slipway_operator_core::{
     agent_deployment::{
+        commands::Annotated,
         engines::{self, build::quality_job::QualityInputs},
         monitoring::{
             self,
@@ -85,6 +86,7 @@ fn world(object: &AgentDeployment) -> World {
         generation: 1,
         owner: object.controller_owner_ref(&()).expect("the fixture has a name"),
         spec: object.spec,
+        annotated: Annotated::default(),
         status: AgentDeploymentStatus::default(),
         settled: BTreeSet::new(),
         store_bound: None,

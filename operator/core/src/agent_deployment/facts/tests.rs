@@ -3,7 +3,10 @@ use serde_json::json;
 use slipway_crds::v1alpha1::agent_deployment::Precision;
 
 use super::*;
-use crate::jobs::kind::{JobKind, JobRef};
+use crate::{
+    jobs::kind::{JobKind, JobRef},
+    why::{CommandProblem, InvalidCommand},
+};
 
 fn spec() -> AgentDeploymentSpec {
     let spec = json!({
@@ -53,6 +56,13 @@ fn the_codes_of_stops_stay() {
         },
         Why::PlanRejected { revision, reason: problem },
         Why::UnknownReceiver { unknown: vec![text("tema"), text("om-call")], known: vec![text("team")] },
+        Why::CommandInvalid {
+            invalid: vec![InvalidCommand {
+                annotation: text("slipway.dev/aprove"),
+                value: text("7c1f9a2b3d"),
+                problem: CommandProblem::Unknown,
+            }],
+        },
     ];
     let (spec, engines) = (spec(), [engine("engine-a"), engine("engine-b")]);
     let codes = stops.map(|why| format!("{}/{}", why.reason(), subject(&why, &spec, &engines)));
@@ -72,6 +82,7 @@ fn the_codes_of_stops_stay() {
         "InsufficientCapacity/7c1f9a2b3d",
         "RolledBack/7c1f9a2b3d",
         "UnknownReceiver/tema,om-call",
+        "CommandUnknown/0bf90db582",
     ];
     assert_eq!(codes, expected);
 }

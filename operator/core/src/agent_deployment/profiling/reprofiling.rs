@@ -92,12 +92,10 @@ impl Planner<'_> {
     /// A repetition's proposal that a person declines: the serving choice stays.
     fn decline(&mut self) -> Parts {
         let proposed = self.world.status.rollout.as_ref().and_then(|rollout| rollout.proposed.as_ref());
-        let is_declined = proposed.is_some_and(|p| self.world.spec.rollout.abort.as_ref() == Some(&p.plan_hash));
-        let Some(adopted) = adopted(self.world, self.spec).filter(|_| is_declined) else { return Parts::default() };
-        let line = format!(
-            "plan {} is declined: spec.rollout.abort names it",
-            self.world.spec.rollout.abort.as_deref().unwrap_or_default()
-        );
+        let declined = proposed.and_then(|p| Some((&p.plan_hash, self.world.commands().aborts(&p.plan_hash)?)));
+        let Some((plan, source)) = declined else { return Parts::default() };
+        let Some(adopted) = adopted(self.world, self.spec) else { return Parts::default() };
+        let line = format!("plan {plan} is declined: {source} names it");
         if let Some(run) = self.state.run.as_mut().filter(|run| run.number == adopted.number) {
             run.result = Some(ReprofilingResult::Declined);
             run.message = line.clone();

@@ -6,12 +6,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_analysis::judge::Verdict;
 use slipway_crds::{
+    commands::Command,
     conditions::Reason,
     v1alpha1::agent_deployment::{RejectedPlan, RolloutStatus},
 };
 
 use super::{
-    canary::{Canary, LOOK, Next, Turn, from_the_start, retry_word},
+    canary::{Canary, LOOK, Next, Turn, from_the_start},
     guardrails::{self, Guarded},
     judge::{Case, Judged, until_next_window},
     keep::{keep, remove_others, settled},
@@ -45,7 +46,7 @@ pub(super) fn advance(world: &World, stable: &str, target: &Target, recorded: Op
         let leaving = recorded.leaving.clone();
         let mut canary = Canary::new(world, (stable, target), opened(world, stable, target, recorded), leaving);
         parts.add(started(world, target, canary.wanted()));
-        let is_aborted = canary.is_named_by(world.spec.rollout.abort.as_ref());
+        let is_aborted = world.commands().aborts(&target.hash).is_some();
         if canary.is_to_give_way() && !is_aborted {
             return parts.join(canary.give_way());
         }
@@ -112,9 +113,9 @@ impl Canary<'_> {
     /// Reads the evidence, and takes the verdict into the rollout.
     fn judge(&mut self) -> Planned<Next> {
         let roll_back = |reason: String| Parts::default().with(Next::RollBack(reason));
-        let spec = &self.world.spec.rollout;
-        if self.is_named_by(spec.abort.as_ref()) {
-            return roll_back("spec.rollout.abort names it".to_owned());
+        let (spec, commands) = (&self.world.spec.rollout, self.world.commands());
+        if let Some(source) = commands.aborts(&self.target.hash) {
+            return roll_back(format!("{source} names it"));
         }
         if let Some(reason) = self.unready_under_traffic() {
             return roll_back(reason);
@@ -134,7 +135,8 @@ impl Canary<'_> {
             self.rollout = judged.rollout;
             verdict = judged.verdict;
         }
-        let told = if self.is_named_by(spec.promote.as_ref()) || (verdict == Verdict::Promote && !self.is_held()) {
+        let is_promoted = commands.promotes(&self.target.hash);
+        let told = if is_promoted || (verdict == Verdict::Promote && !self.is_held()) {
             self.enter(self.schedule.len() + 1)
         } else if verdict == Verdict::Advance && self.may_advance() {
             self.enter(self.step() + 1)
@@ -152,7 +154,7 @@ impl Canary<'_> {
 
     /// A person, a guardrail of theirs, or somebody who writes its route keeps it at its step.
     fn is_held(&self) -> bool {
-        self.world.spec.rollout.paused || self.contest.is_some() || self.guarded.is_some()
+        self.paused_by().is_some() || self.contest.is_some() || self.guarded.is_some()
     }
 
     /// Not while it is held, and not before it has the share of its step.
@@ -234,7 +236,7 @@ impl Canary<'_> {
             return true;
         }
         let is_alone = self.weight() == 100 && self.stable_ready() == 0;
-        !is_alone && !self.world.spec.rollout.paused && self.is_route_there()
+        !is_alone && self.paused_by().is_none() && self.is_route_there()
     }
 
     /// What is waited for.
@@ -247,8 +249,8 @@ impl Canary<'_> {
             return Blocked::Waiting(self.held_for_long(why));
         }
         let weight = self.weight();
-        if self.world.spec.rollout.paused {
-            return Blocked::Waiting(Why::RolloutPaused { revision, weight });
+        if let Some(by) = self.paused_by() {
+            return Blocked::Waiting(Why::RolloutPaused { revision, weight, by });
         }
         if let Some(message) = self.guarded.clone() {
             let why = Why::CanaryJudged { revision, weight, reason: Reason::GuardrailBlocking, message };
@@ -300,6 +302,7 @@ fn with_rejection(
         at: Time(world.now),
         reason: reason.to_owned(),
         retry: world.spec.rollout.retry.clone(),
+        retry_annotation: world.annotated.value(Command::Retry).cloned(),
     });
     let surplus = rejected.len().saturating_sub(MAX_REJECTED);
     rejected.drain(..surplus);
@@ -314,13 +317,16 @@ fn opened(world: &World, stable: &str, target: &Target, recorded: RolloutStatus)
     from_the_start(world, stable, target, recorded)
 }
 
-/// The rejection of a plan, unless `spec.rollout.retry` asks for another try.
+/// The rejection of a plan, unless a person asks for another try.
 fn rejection(world: &World, target: &Target) -> Option<Why> {
     let rejected = world.status.rollout.as_ref()?.rejected.iter().find(|rejected| rejected.plan == target.hash)?;
-    let retry = retry_word(world, target);
+    let commands = world.commands();
+    let of_spec = commands.retry_of_spec(&target.hash).filter(|retry| Some(*retry) != rejected.retry.as_ref());
+    let of_annotation = commands.retry_of_annotation(&target.hash);
+    let of_annotation = of_annotation.filter(|retry| Some(*retry) != rejected.retry_annotation.as_ref());
     // While it is retried it is the canary; until then only a new token opens it.
     let is_tried = world.status.rollout.as_ref().and_then(|rollout| rollout.canary.as_deref()) == Some(&target.hash);
-    let is_new = retry.is_some() && retry != rejected.retry.as_ref();
+    let is_new = of_spec.or(of_annotation).is_some();
     let (revision, reason) = (target.hash.clone(), rejected.reason.clone());
     (!is_tried && !is_new).then_some(Why::PlanRejected { revision, reason })
 }

@@ -108,7 +108,7 @@ fn needs_approval<'a>(world: &'a World, target: &Target) -> Option<Stable<'a>> {
     }
     let stable = world.stable().filter(|stable| *stable != target.hash)?;
     let rollout = world.status.rollout.as_ref()?;
-    let is_approved = world.spec.rollout.approve.as_ref() == Some(&target.hash);
+    let is_approved = world.commands().approves(&target.hash);
     // A plan that was rolled out before, or is being rolled out, was approved then. The rollout decides whether it may
     // return.
     let is_known = world.revision(&target.hash).is_some()

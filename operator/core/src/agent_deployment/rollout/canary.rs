@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use slipway_crds::v1alpha1::agent_deployment::{LeavingRevision, RolloutStatus, TrafficType};
+use slipway_crds::{
+    commands::Source,
+    v1alpha1::agent_deployment::{LeavingRevision, RolloutStatus, TrafficType},
+};
 
 use super::{
     build::{self, traffic::Split},
@@ -103,8 +106,9 @@ impl Canary<'_> {
         self.planned().map_or(self.world.replicas(), |step| step.pods)
     }
 
-    pub(super) fn is_named_by(&self, token: Option<&String>) -> bool {
-        token.is_some_and(|token| *token == self.target.hash)
+    /// What a person keeps it at its step by.
+    pub(super) fn paused_by(&self) -> Option<Source> {
+        self.world.commands().pauses(&self.target.hash)
     }
 
     /// Traffic moves only through a route that a gateway serves and nobody else writes.
@@ -154,12 +158,4 @@ pub(super) fn from_the_start(world: &World, stable: &str, target: &Target, recor
         rejected: recorded.rejected,
         ..RolloutStatus::default()
     }
-}
-
-/// What `spec.rollout.retry` says of this plan.
-pub(super) fn retry_word<'a>(world: &'a World, target: &Target) -> Option<&'a String> {
-    let is_for_it = |token: &&String| {
-        token.strip_prefix(target.hash.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    world.spec.rollout.retry.as_ref().filter(is_for_it)
 }

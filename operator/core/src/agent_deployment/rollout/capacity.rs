@@ -173,11 +173,17 @@ impl Canary<'_> {
         Parts::default()
     }
 
-    /// An edit of the spec, including a token in `spec.rollout.retry`, ends the back-off.
+    /// An edit of the spec and a new command to retry end the back-off.
     fn ask_at_once_after_an_edit(&mut self) {
         let World { now, generation, .. } = self.world;
-        if let Some(room) = self.rollout.capacity.as_mut().filter(|room| room.generation != *generation) {
+        let retry = self.world.commands().retry_of_annotation(&self.target.hash);
+        let is_new = |room: &RolloutCapacity| {
+            let is_retry_new = retry.is_some() && room.retry_annotation.as_ref() != retry;
+            room.generation != *generation || is_retry_new
+        };
+        if let Some(room) = self.rollout.capacity.as_mut().filter(|room| is_new(room)) {
             room.generation = *generation;
+            room.retry_annotation = retry.cloned();
             room.attempts = 0;
             room.retry_at = room.retry_at.take().map(|Time(at)| Time(at.min(*now)));
         }
@@ -218,7 +224,7 @@ impl Canary<'_> {
             Capacity::InPlace if is_unfit && !view.is_past_deadline => {}
             Capacity::InPlace if is_unfit => self.wait_for_room(scheduler),
             Capacity::InPlace if self.may_take_a_place() => return self.take_a_place(found, scheduler),
-            Capacity::InPlace if self.world.spec.rollout.paused && !self.was_in_vain() => {}
+            Capacity::InPlace if self.paused_by().is_some() && !self.was_in_vain() => {}
             Capacity::InPlace if found > 0 && is_split => return self.go_on_with(found, scheduler),
             Capacity::SurgeIfPossible | Capacity::InPlace | Capacity::RequireSurge => self.wait_for_room(scheduler),
         }
@@ -242,6 +248,8 @@ impl Canary<'_> {
             generation: self.world.generation,
             reason: None,
             drained_in_vain: known.and_then(|room| room.drained_in_vain.clone()),
+            drained_in_vain_annotation: known.and_then(|room| room.drained_in_vain_annotation.clone()),
+            retry_annotation: self.world.commands().retry_of_annotation(&self.target.hash).cloned(),
         }
     }
 
@@ -275,7 +283,7 @@ impl Canary<'_> {
         let had_baseline = self.baseline().is_some();
         let room = self.refused(scheduler);
         let Self { world, stable, target, .. } = *self;
-        let is_promoted = self.is_named_by(world.spec.rollout.promote.as_ref());
+        let is_promoted = world.commands().promotes(&target.hash);
         self.rollout = RolloutStatus {
             capacity: Some(room),
             ..from_the_start(world, stable, target, std::mem::take(&mut self.rollout))

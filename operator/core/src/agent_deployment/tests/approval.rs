@@ -13,7 +13,7 @@ use super::{
 use crate::{agent_deployment::world::ServingView, why::Why};
 
 /// An agent of int8 whose team wants to be asked.
-fn asking() -> Cluster {
+pub(super) fn asking() -> Cluster {
     let asking = profiled().alerting().edited(|spec| {
         spec.profiling.as_mut().expect("it is profiled").approval = Approval::Manual;
     });
@@ -37,7 +37,7 @@ fn predict(cluster: &mut Cluster, microseconds: i64) {
 }
 
 /// An edited objective, after which the campaign chooses the other engine.
-fn chosen_otherwise(cluster: Cluster) -> Cluster {
+pub(super) fn chosen_otherwise(cluster: Cluster) -> Cluster {
     let mut cluster = cluster.edited(|spec| spec.slo.objectives[0].max = "600ms".parse().expect("a duration"));
     cluster.settle();
     let name = cluster.world.status.profile.clone().expect("a campaign is under way");
@@ -48,7 +48,7 @@ fn chosen_otherwise(cluster: Cluster) -> Cluster {
     cluster
 }
 
-fn proposed(cluster: &Cluster) -> ProposedPlan {
+pub(super) fn proposed(cluster: &Cluster) -> ProposedPlan {
     let rollout = cluster.world.status.rollout.clone().expect("something serves");
     rollout.proposed.expect("a plan waits for approval")
 }

@@ -6,6 +6,7 @@ use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use slipway_crds::{
+    commands::Command,
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
@@ -22,6 +23,7 @@ pub(super) use super::{
 };
 use crate::{
     agent_deployment::{
+        commands::Annotated,
         decide::decide,
         monitoring::{
             drift::MemoryView, judged_runs::BudgetsView, load::ObservedLoad, observed_objectives::ObservedObjectives,
@@ -63,6 +65,8 @@ pub(super) struct Cluster {
     pub(super) parameter_bytes: Option<u64>,
     /// When a pod last missed the artifact of its engine in the store.
     pub(super) missed_at: Option<Timestamp>,
+    /// The annotations of the AgentDeployment.
+    pub(super) annotations: BTreeMap<String, String>,
     writes: u32,
 }
 
@@ -77,6 +81,7 @@ pub(super) fn world() -> Cluster {
         generation: 1,
         owner: owner("AgentDeployment", "support", "uid-of-support"),
         spec,
+        annotated: Annotated::default(),
         status: AgentDeploymentStatus::default(),
         settled: BTreeSet::new(),
         store_bound: None,
@@ -113,6 +118,7 @@ pub(super) fn world() -> Cluster {
         quantization_method: None,
         parameter_bytes: None,
         missed_at: None,
+        annotations: BTreeMap::new(),
         writes: 0,
     }
 }
@@ -178,6 +184,25 @@ impl Cluster {
     pub(super) fn edited(mut self, edit: impl FnOnce(&mut AgentDeploymentSpec)) -> Self {
         edit(&mut self.world.spec);
         self.world.generation += 1;
+        self
+    }
+
+    /// Another annotation; the spec and its generation stay.
+    pub(super) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self.world.annotated = Annotated::read(&self.annotations);
+        self
+    }
+
+    /// A person gives a command beside the spec.
+    pub(super) fn told(self, command: Command, value: &str) -> Self {
+        self.annotated(command.annotation(), value)
+    }
+
+    /// A person takes a command back.
+    pub(super) fn untold(mut self, command: Command) -> Self {
+        self.annotations.remove(command.annotation());
+        self.world.annotated = Annotated::read(&self.annotations);
         self
     }
 

@@ -362,6 +362,7 @@ fn the_next_measurement_ends_the_stall_after_a_choice_that_did_harm() {
         at: cluster.run().started_at,
         reason: "5 of 100 runs failed".to_owned(),
         retry: None,
+        retry_annotation: None,
     };
     cluster.world.status.rollout =
         Some(RolloutStatus { stable: Some(stable.clone()), rejected: vec![rejected], ..RolloutStatus::default() });

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
+use serde_json::json;
 use slipway_crds::v1alpha1::engine::{BuildAttempt, LostArtifact};
 use slipway_worker_contract::{Digest, FailureClass, FetchResult};
 
@@ -361,4 +362,32 @@ fn a_build_that_nobody_waits_for_any_more_ends_after_a_minute_and_none_begins() 
     let recorded = engine().unused().stepped().after(60);
     let plan = recorded.plan();
     assert_eq!((children(&plan).len(), plan.removals.len()), (0, 1));
+}
+
+/// Input of the health check of Argo CD, which `e2e/tools/argocd-lua` runs.
+#[test]
+fn what_gitops_tools_see() {
+    let seen = |name: &str, fixture: Fixture| {
+        let status = fixture.plan().status;
+        json!({
+            "name": name,
+            "object": {
+                "apiVersion": "slipway.dev/v1alpha1",
+                "kind": "Engine",
+                "metadata": {"name": fixture.0.name, "generation": fixture.0.generation},
+                "status": {"observedGeneration": status.observed_generation, "conditions": status.conditions},
+            },
+        })
+    };
+    let retried = engine().building().with_failure(FailureClass::Infrastructure).stepped();
+    insta::assert_json_snapshot!(
+        "engines",
+        [
+            seen("its build starts", engine()),
+            seen("it is built", engine().building()),
+            seen("its build is tried again", retried),
+            seen("its build failed", engine().building().with_failure(FailureClass::BadModel)),
+            seen("it is in the store", engine().building().with_job(built())),
+        ]
+    );
 }

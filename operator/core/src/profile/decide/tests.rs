@@ -3,5 +3,6 @@
 mod adopting;
 mod cluster;
 mod costs;
+mod gitops;
 mod selection;
 mod stories;

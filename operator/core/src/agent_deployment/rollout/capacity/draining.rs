@@ -8,7 +8,7 @@ use slipway_crds::{
 };
 
 use super::{
-    super::canary::{Canary, LOOK, Next, Turn, retry_word},
+    super::canary::{Canary, LOOK, Next, Turn},
     MAX_MESSAGE, shortened,
 };
 use crate::{
@@ -29,13 +29,18 @@ impl Canary<'_> {
     /// afterwards.
     pub(super) fn may_take_a_place(&self) -> bool {
         let spec = &self.world.spec.rollout;
-        let is_allowed = spec.capacity == Capacity::InPlace && !spec.paused && !self.was_in_vain();
+        let is_allowed = spec.capacity == Capacity::InPlace && self.paused_by().is_none() && !self.was_in_vain();
         is_allowed && self.stable_pods() > 0 && self.is_route_there() && self.world.revision(self.stable).is_some()
     }
 
     pub(super) fn was_in_vain(&self) -> bool {
-        let Some(word) = self.room().and_then(|room| room.drained_in_vain.as_ref()) else { return false };
-        retry_word(self.world, self.target).is_none_or(|asked| asked == word)
+        let Some((room, word)) = self.room().and_then(|room| Some((room, room.drained_in_vain.as_ref()?))) else {
+            return false;
+        };
+        let (commands, plan) = (self.world.commands(), &self.target.hash);
+        let annotated = commands.retry_of_annotation(plan);
+        commands.retry_of_spec(plan).is_none_or(|asked| asked == word)
+            && annotated.is_none_or(|asked| Some(asked) == room.drained_in_vain_annotation.as_ref())
     }
 
     pub(super) fn take_a_place(&mut self, pods: i32, scheduler: &str) -> Parts {
@@ -110,8 +115,10 @@ impl Canary<'_> {
 
     /// A place was made, and is not the canary's.
     fn find_no_place(&mut self, scheduler: &str) -> Parts {
+        let (commands, plan) = (self.world.commands(), &self.target.hash);
         if let Some(room) = self.rollout.capacity.as_mut() {
-            room.drained_in_vain = Some(retry_word(self.world, self.target).cloned().unwrap_or_default());
+            room.drained_in_vain = Some(commands.retry_of_spec(plan).cloned().unwrap_or_default());
+            room.drained_in_vain_annotation = commands.retry_of_annotation(plan).cloned();
             room.message = scheduler.to_owned();
         }
         let Planned { value: holds_several, parts } =

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use slipway_crds::v1alpha1::agent_deployment::{Capacity, CapacityPhase};
 
 use super::{
-    super::canary::{Canary, LOOK, retry_word},
+    super::canary::{Canary, LOOK},
     shortened,
 };
 use crate::{
@@ -26,7 +26,7 @@ impl Canary<'_> {
             Some(CapacityPhase::Limited) if has_passed && !(self.is_asking() && self.has_nodes()) => {
                 Some(Blocked::Stopped(self.insufficient()))
             }
-            Some(CapacityPhase::InPlace) if !is_ready || (has_passed && !self.world.spec.rollout.paused) => {
+            Some(CapacityPhase::InPlace) if !is_ready || (has_passed && self.paused_by().is_none()) => {
                 Some(Blocked::Waiting(self.updating_in_place()))
             }
             Some(CapacityPhase::Restoring) => Some(Blocked::Waiting(self.restoring())),
@@ -94,10 +94,10 @@ impl Canary<'_> {
 
     /// An unused token for `spec.rollout.retry`.
     fn next_word(&self) -> String {
-        let hash = &self.target.hash;
-        let used =
-            retry_word(self.world, self.target).map(|word| word.rsplit_once('/').map_or("1", |(_, count)| count));
-        let next = used.map(|count| count.parse::<u32>().unwrap_or(1).saturating_add(1));
+        let (hash, commands) = (&self.target.hash, self.world.commands());
+        let used = [commands.retry_of_spec(hash), commands.retry_of_annotation(hash)];
+        let counts = used.into_iter().flatten().map(|word| word.rsplit_once('/').map_or("1", |(_, count)| count));
+        let next = counts.map(|count| count.parse::<u32>().unwrap_or(1).saturating_add(1)).max();
         next.map_or_else(|| hash.clone(), |next| format!("{hash}/{next}"))
     }
 

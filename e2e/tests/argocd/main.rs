@@ -1,0 +1,166 @@
+//! Argo CD follows a repository: what it says of a rollout, and what it leaves alone. Run by hand, because Argo CD is
+//! built for it: `e2e/run.sh argocd`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+mod argo;
+mod repository;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{ResourceExt, api::ListParams};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use slipway_crds::v1alpha1::AgentDeployment;
+use slipway_e2e::{
+    agents::{READY_LIMIT, facts_agent, namespace_with_servers, workload_source},
+    campaigns::CAMPAIGN_LIMIT,
+    cluster,
+    namespace::Namespace,
+    rollouts::{AGENT, Bench, ROLLOUT_LIMIT, host, rollout_of},
+};
+
+use self::{
+    argo::{ArgoCd, Seen, kubectl},
+    repository::Repository,
+};
+
+/// For how long nothing may be put back: several rounds of Argo CD.
+const ROUNDS: Duration = Duration::from_secs(45);
+
+/// The manifest of an agent whose rollouts are short, as it is in Git: without replicas, which /scale sets.
+fn manifest(namespace: &str) -> Value {
+    let mut manifest: Value = serde_norway::from_str(include_str!("../../manifests/rollout/agent.yaml")).unwrap();
+    manifest["spec"]["rollout"]["traffic"]["gatewayAPI"]["hostnames"] = json!([host(namespace)]);
+    manifest["spec"]["rollout"]["judge"]["maxRegression"] = json!("15%");
+    manifest
+}
+
+fn healths(history: &[Seen]) -> Vec<&str> {
+    let mut healths: Vec<&str> = history.iter().map(|seen| seen.health.as_str()).collect();
+    healths.dedup();
+    healths
+}
+
+async fn agent(namespace: &Namespace, name: &str) -> AgentDeployment {
+    namespace.api::<AgentDeployment>().get(name).await.unwrap()
+}
+
+async fn jobs(namespace: &Namespace) -> BTreeSet<String> {
+    let jobs = namespace.api::<Job>().list(&ListParams::default()).await.unwrap();
+    jobs.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// Gives a command as a person does.
+fn slipway(namespace: &Namespace, decision: &str, agent: &str) {
+    let output = cluster::slipway(&["--namespace", namespace.name(), decision, agent]).unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+}
+
+#[tokio::test]
+async fn an_application_is_healthy_once_the_canary_has_won_and_degraded_once_it_was_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = namespace_with_servers("argocd-rollout").await.unwrap();
+    let (argo, repository) = (ArgoCd::start(folder.path()), Repository::create(folder.path()));
+    let name = namespace.name().to_owned();
+    let first = repository.commit(&manifest(&name), "serve an agent");
+    argo.follow(&name, &name, &repository);
+    let history = argo.wait(&name, &first, "Healthy", READY_LIMIT).await;
+    assert_eq!(healths(&history), ["Progressing", "Healthy"], "{history:?}");
+
+    let stable = rollout_of(&agent(&namespace, AGENT).await).stable.unwrap();
+    let bench = Bench { namespace, manifest: manifest(&name), stable };
+    let load = bench.start_load().await.unwrap();
+    let good = repository.commit(&bench.with(&[("medianMilliseconds", "195")]), "tune the engine");
+    argo.refresh(&name);
+    let canary = bench.wait_for_canary().await.unwrap();
+    bench.wait_for("traffic", |rollout| rollout.weight == Some(20)).await.unwrap();
+    a_pause_is_not_put_back(&argo, &bench.namespace, &good).await;
+    let history = argo.wait(&name, &good, "Healthy", ROLLOUT_LIMIT).await;
+    assert_eq!(healths(&history), ["Progressing", "Healthy"], "{history:?}");
+    assert_eq!(rollout_of(&agent(&bench.namespace, AGENT).await).stable, Some(canary.clone()), "it is the canary's");
+
+    let bad = repository.commit(&bench.with(&[("medianMilliseconds", "400")]), "slow the engine down");
+    argo.refresh(&name);
+    let history = argo.wait(&name, &bad, "Degraded", ROLLOUT_LIMIT).await;
+    assert_eq!(healths(&history), ["Progressing", "Degraded"], "{history:?}");
+    let message = &history.last().unwrap().message;
+    println!("{message}");
+    assert!(message.contains("was rolled back at 20 % of the traffic: "), "{message}");
+
+    let before = jobs(&bench.namespace).await;
+    let reverted = repository.revert();
+    argo.refresh(&name);
+    argo.wait(&name, &reverted, "Healthy", READY_LIMIT).await;
+    assert_eq!((jobs(&bench.namespace).await, load.stop().await.unwrap().1.failed()), (before, 0));
+    assert_eq!(rollout_of(&agent(&bench.namespace, AGENT).await).stable, Some(canary));
+
+    scaling_is_no_difference(&argo, &bench.namespace, &reverted).await;
+    argo.forget(&name);
+    bench.namespace.delete().await.unwrap();
+}
+
+/// An annotation of a person's stays although Argo CD heals, and its health says that somebody is waited for.
+async fn a_pause_is_not_put_back(argo: &ArgoCd, namespace: &Namespace, commit: &str) {
+    let name = namespace.name();
+    slipway(namespace, "pause", AGENT);
+    argo.wait(name, commit, "Suspended", READY_LIMIT).await;
+    let history = argo.watch(name, ROUNDS).await;
+    assert_eq!(healths(&history), ["Suspended"], "{history:?}");
+    slipway(namespace, "resume", AGENT);
+    argo.wait(name, commit, "Progressing", READY_LIMIT).await;
+}
+
+async fn scaling_is_no_difference(argo: &ArgoCd, namespace: &Namespace, commit: &str) {
+    let name = namespace.name();
+    kubectl(&["--namespace", name, "scale", "agentdeployment", AGENT, "--replicas=2"]);
+    let has_two = |agent: &AgentDeployment| {
+        let ready = agent.status.as_ref().and_then(|status| status.ready_pods);
+        if ready == Some(2) { Ok(()) } else { Err(format!("{ready:?} pods are ready")) }
+    };
+    namespace.wait(AGENT, "two pods", READY_LIMIT, has_two).await.unwrap();
+    argo.wait(name, commit, "Healthy", READY_LIMIT).await;
+    let history = argo.watch(name, ROUNDS).await;
+    assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");
+    assert_eq!(agent(namespace, AGENT).await.spec.serving.replicas, 2);
+}
+
+#[tokio::test]
+async fn an_application_is_suspended_until_a_choice_is_approved() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = namespace_with_servers("argocd-approval").await.unwrap();
+    namespace.give_workload().await.unwrap();
+    let (argo, repository) = (ArgoCd::start(folder.path()), Repository::create(folder.path()));
+    let name = namespace.name().to_owned();
+    let first = repository.commit(&approved_agent(&["FP32"]), "serve an agent");
+    argo.follow(&name, &name, &repository);
+    argo.wait(&name, &first, "Healthy", CAMPAIGN_LIMIT).await;
+
+    let second = repository.commit(&approved_agent(&["FP32", "INT8"]), "measure INT8 too");
+    argo.refresh(&name);
+    let history = argo.wait(&name, &second, "Suspended", CAMPAIGN_LIMIT).await;
+    assert_eq!(healths(&history), ["Progressing", "Suspended"], "{history:?}");
+    let message = &history.last().unwrap().message;
+    assert!(message.contains("waits for approval") && message.contains("fp32 -> int8"), "{message}");
+    slipway(&namespace, "approve", "facts-agent");
+    argo.wait(&name, &second, "Healthy", READY_LIMIT).await;
+    let selected = agent(&namespace, "facts-agent").await.status.unwrap().selected.unwrap();
+    assert_eq!(selected.display_name, "int8");
+    argo.forget(&name);
+    namespace.delete().await.unwrap();
+}
+
+/// An agent whose choices a person approves.
+fn approved_agent(precision: &[&str]) -> Value {
+    let mut agent = facts_agent().unwrap();
+    agent["spec"]["search"] = json!({"precision": precision, "concurrency": [4]});
+    let reply = json!({"name": "reply", "metric": "RequestLatency", "percentile": "p50", "max": "30s"});
+    agent["spec"]["slo"] = json!({"objectives": [reply], "optimizeFor": "Throughput"});
+    agent["spec"]["profiling"] = json!({
+        "workloads": [{"name": "turns", "prompts": workload_source("prompts.jsonl")}],
+        "approval": "Manual",
+    });
+    agent
+}

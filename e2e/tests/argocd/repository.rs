@@ -1,0 +1,64 @@
+//! A Git repository on this machine, as a team commits to it. Reads and writes IO.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// The branch that Argo CD follows.
+pub const BRANCH: &str = "main";
+/// The folder of manifests.
+pub const FOLDER: &str = "agents";
+const FILE: &str = "agents/agent.yaml";
+
+/// A repository with one manifest.
+pub struct Repository {
+    folder: PathBuf,
+}
+
+impl Repository {
+    /// Makes an empty one.
+    pub fn create(folder: &Path) -> Self {
+        let repository = Self { folder: folder.join("repository") };
+        fs::create_dir_all(repository.folder.join(FOLDER)).unwrap();
+        repository.git(&["init", "--quiet", "--initial-branch", BRANCH]);
+        repository
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("file://{}", self.folder.display())
+    }
+
+    /// Commits a manifest; gives the commit.
+    pub fn commit(&self, manifest: &Value, message: &str) -> String {
+        fs::write(self.folder.join(FILE), serde_norway::to_string(manifest).unwrap()).unwrap();
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", message]);
+        self.head()
+    }
+
+    /// Reverts the latest commit; gives the commit that does.
+    pub fn revert(&self) -> String {
+        self.git(&["revert", "--no-edit", "HEAD"]);
+        self.head()
+    }
+
+    fn head(&self) -> String {
+        self.git(&["rev-parse", "HEAD"]).trim().to_owned()
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        let output = Command::new("git")
+            .args(["-c", "user.name=team", "-c", "user.email=team@example.com", "-C"])
+            .arg(&self.folder)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
