@@ -29,7 +29,7 @@ pub fn agent_deployment(status: &mut AgentDeploymentStatus) {
     status.conditions.iter_mut().for_each(|condition| replace(&mut condition.message));
     status.undelivered.iter_mut().for_each(|known| replace(&mut known.message));
     status.engines.iter_mut().for_each(|engine| replace(&mut engine.state));
-    for selected in &mut status.selected {
+    if let Some(selected) = &mut status.selected {
         replace(&mut selected.why);
         selected.cost.iter_mut().for_each(|cost| replace(&mut cost.text));
     }
