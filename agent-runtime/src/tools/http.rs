@@ -37,7 +37,7 @@ pub enum HttpToolError {
         /// The status code.
         status: u16,
     },
-    /// The answer is no text.
+    /// The answer is not text.
     #[error("the answer is not text in UTF-8: byte {position} is wrong")]
     NotText {
         /// The first byte that is wrong, from zero.

@@ -146,7 +146,7 @@ pub enum HeadersError {
     /// The directory or a file in it cannot be read.
     #[error("the mounted headers cannot be read")]
     Read(#[source] ReadMountedError),
-    /// A file's name or content is no header.
+    /// A file's name or content is not a header.
     #[error(
         "{path} is not an HTTP header: the file's name is the header's name, and its content is the value, on one line"
     )]

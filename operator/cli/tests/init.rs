@@ -116,7 +116,7 @@ fn a_gpu_without_bf16_begins_with_fp16() {
 #[rstest]
 #[case("--model llama --gpu h100", "--model \"llama\" is not a reference to a checkpoint: write hf://")]
 #[case("--model hf://a/b", "--gpu is missing: backend VLLM plans engines for one GPU model")]
-#[case("--model hf://a/b --gpu h1000", "--gpu \"h1000\" is no GPU whose figures are known (a10, ")]
+#[case("--model hf://a/b --gpu h1000", "--gpu \"h1000\" is not a GPU whose figures are known (a10, ")]
 #[case(
     "--model hf://a/b --gpu NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
     "--gpu \"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb\" is the MIG slice 1g.5gb of a GPU"

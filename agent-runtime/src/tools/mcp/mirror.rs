@@ -50,7 +50,7 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirrored>) ->
             }
             let header = annotation.as_str().filter(|header| !header.is_empty());
             let header = header.and_then(|header| HeaderName::try_from(format!("{PREFIX}{header}")).ok());
-            let header = header.ok_or_else(|| format!("{ANNOTATION} of {} is no name of a header", path.join(".")))?;
+            let header = header.ok_or_else(|| format!("{ANNOTATION} of {} is not a name of a header", path.join(".")))?;
             found.push(Mirrored { header, path: path.clone() });
         }
         collect(property, path, found)?;
@@ -152,9 +152,9 @@ mod tests {
     #[case(json!({ "properties": { "a": { "type": "number", "x-mcp-header": "A" } } }),
         "x-mcp-header of a is for texts, integers and booleans")]
     #[case(json!({ "properties": { "a": { "type": "string", "x-mcp-header": "" } } }),
-        "x-mcp-header of a is no name of a header")]
+        "x-mcp-header of a is not a name of a header")]
     #[case(json!({ "properties": { "a": { "type": "string", "x-mcp-header": "A\r\nB" } } }),
-        "x-mcp-header of a is no name of a header")]
+        "x-mcp-header of a is not a name of a header")]
     #[case(json!({ "properties": { "a": { "type": "string", "x-mcp-header": "A" },
                                    "b": { "type": "string", "x-mcp-header": "a" } } }),
         "x-mcp-header has the name mcp-param-a twice")]
