@@ -3,7 +3,7 @@
 //! The registries of special addresses:
 //! <https://www.iana.org/assignments/iana-ipv4-special-registry> and
 //! <https://www.iana.org/assignments/iana-ipv6-special-registry>. A cluster's Services have private addresses, so these
-//! are not reason to refuse; addresses of the pod itself, of its node's link and of a cloud's metadata are.
+//! give no reason to refuse; addresses of the pod itself, of its node's link and of a cloud's metadata are.
 
 use core::{
     fmt,
