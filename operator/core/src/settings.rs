@@ -397,7 +397,7 @@ mod tests {
     )]
     #[case::an_unknown_field(
         "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perGPUHour: 0.8}}}\n",
-        "prices.gpus.NVIDIA-L4: unknown field `perGPUHour`, expected `perHour` or `spotPerHour` at line 2 column 28"
+        "prices.gpus.NVIDIA-L4: unknown field `perGPUHour`, expected `perHour` or `spotPerHour` at line 2 column 29"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agents: true}\n",

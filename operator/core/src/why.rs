@@ -4,6 +4,7 @@ mod blocked;
 mod commands;
 mod held;
 mod reason;
+mod reprofiling;
 mod scaling;
 
 use std::fmt;
@@ -409,25 +410,10 @@ impl fmt::Display for Why {
                 write!(f, "Profile {profile} failed: {failure}. Delete the Profile to try again")
             }
             Self::ReprofilingPlanned { at, held, latest } => {
-                match held {
-                    None => write!(f, "the serving choice is measured again at {at}")?,
-                    Some(held) => {
-                        write!(f, "measuring the serving choice again is due since {at}: it begins once {held}")?
-                    }
-                }
-                latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
+                f.write_str(&reprofiling::planned(at, *held, latest.as_deref()))
             }
             Self::ReprofilingAfterDrift { at, held, risk, latest } => {
-                match held {
-                    None => write!(
-                        f,
-                        "re-profiling after drift waits until {at}, seven days after the last campaign: {risk}"
-                    )?,
-                    Some(held) => {
-                        write!(f, "re-profiling after drift is due since {at}: it begins once {held}: {risk}")?
-                    }
-                }
-                latest.as_ref().map_or(Ok(()), |latest| write!(f, "; {latest}"))
+                f.write_str(&reprofiling::after_drift(at, *held, risk, latest.as_deref()))
             }
             Self::ReprofilingBudgetUsed { month, used, limit, expected } => write!(
                 f,

@@ -50,7 +50,8 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirrored>) ->
             }
             let header = annotation.as_str().filter(|header| !header.is_empty());
             let header = header.and_then(|header| HeaderName::try_from(format!("{PREFIX}{header}")).ok());
-            let header = header.ok_or_else(|| format!("{ANNOTATION} of {} is not a name of a header", path.join(".")))?;
+            let header =
+                header.ok_or_else(|| format!("{ANNOTATION} of {} is not a name of a header", path.join(".")))?;
             found.push(Mirrored { header, path: path.clone() });
         }
         collect(property, path, found)?;

@@ -6,6 +6,7 @@ mod authentication;
 mod autoscaling;
 mod baseline;
 mod drift;
+mod figures;
 mod guardrail;
 mod model;
 mod no_build;
@@ -30,6 +31,7 @@ pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantR
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
+pub use figures::{CostFigures, ErrorRateFigures, LatencyFigures, ThroughputFigures};
 pub use guardrail::Guardrail;
 pub use model::{
     Backend, Build, CustomEngine, EngineConfiguration, EngineVariant, ModelSource, Precision, SearchSpace,
@@ -62,9 +64,8 @@ pub use slo::{
     QualityObjective, ServiceLevelObjectives, ThroughputObjective, ThroughputUnit, WrittenObjective,
 };
 pub use status::{
-    AgentDeploymentStatus, CostFigures, EngineChoice, ErrorBudget, ErrorRateFigures, JobAttempt, LatencyFigures,
-    MeasuredQuality, ObjectiveStatus, ResolvedImage, ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost,
-    Stage, ThroughputFigures,
+    AgentDeploymentStatus, EngineChoice, ErrorBudget, JobAttempt, MeasuredQuality, ObjectiveStatus, ResolvedImage,
+    ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,

@@ -6,7 +6,6 @@ use gateway_api::httproutes::HttpRoute;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use slipway_crds::{
-    commands::Command,
     labels::{APP_COMPONENT, REVISION},
     v1alpha1::{
         AgentDeploymentSpec, AgentDeploymentStatus, EngineSpec, EngineStatus, ProfileStatus,
@@ -184,25 +183,6 @@ impl Cluster {
     pub(super) fn edited(mut self, edit: impl FnOnce(&mut AgentDeploymentSpec)) -> Self {
         edit(&mut self.world.spec);
         self.world.generation += 1;
-        self
-    }
-
-    /// Another annotation; the spec and its generation stay.
-    pub(super) fn annotated(mut self, key: &str, value: &str) -> Self {
-        self.annotations.insert(key.to_owned(), value.to_owned());
-        self.world.annotated = Annotated::read(&self.annotations);
-        self
-    }
-
-    /// A person gives a command beside the spec.
-    pub(super) fn told(self, command: Command, value: &str) -> Self {
-        self.annotated(command.annotation(), value)
-    }
-
-    /// A person takes a command back.
-    pub(super) fn untold(mut self, command: Command) -> Self {
-        self.annotations.remove(command.annotation());
-        self.world.annotated = Annotated::read(&self.annotations);
         self
     }
 

@@ -10,7 +10,28 @@ use super::{
     cluster::{Cluster, world},
     trial::{EQUAL, Trial, Users, trial},
 };
-use crate::plan::Severity;
+use crate::{agent_deployment::commands::Annotated, plan::Severity};
+
+impl Cluster {
+    /// Another annotation; the spec and its generation stay.
+    pub(super) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), value.to_owned());
+        self.world.annotated = Annotated::read(&self.annotations);
+        self
+    }
+
+    /// A person gives a command beside the spec.
+    pub(super) fn told(self, command: Command, value: &str) -> Self {
+        self.annotated(command.annotation(), value)
+    }
+
+    /// A person takes a command back.
+    pub(super) fn untold(mut self, command: Command) -> Self {
+        self.annotations.remove(command.annotation());
+        self.world.annotated = Annotated::read(&self.annotations);
+        self
+    }
+}
 
 fn told(mut trial: Trial, command: Command, value: &str) -> Trial {
     trial.cluster = trial.cluster.clone().told(command, value);
