@@ -1,7 +1,7 @@
 //! Argo CD follows a repository: what it says of a rollout, and what it leaves alone. Run by hand, because Argo CD is
 //! built for it: `e2e/run.sh argocd`.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 mod argo;
 mod repository;
