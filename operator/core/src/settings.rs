@@ -129,6 +129,41 @@ pub struct Store {
     pub size: String,
     /// Seconds that a built engine stays which no AgentDeployment, kept revision or campaign names.
     pub keep_unused_engines_seconds: i64,
+    /// Seconds that files stay which nothing needs any more, and Jobs that ended and that nothing reads.
+    pub retention_seconds: i64,
+    /// The most that is kept of what nothing needs any more, as a quantity: what has been there longest goes first.
+    /// Absent means no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unreferenced: Option<String>,
+}
+
+impl Store {
+    /// The bytes of [`max_unreferenced`](Self::max_unreferenced).
+    pub fn max_unreferenced_bytes(&self) -> Option<i64> {
+        self.max_unreferenced.as_deref().and_then(bytes_of)
+    }
+}
+
+/// The bytes of a quantity in the forms that the chart takes.
+fn bytes_of(quantity: &str) -> Option<i64> {
+    let end = quantity.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(quantity.len());
+    let (number, unit) = quantity.split_at(end);
+    let factor = match unit {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "P" => 1e15,
+        "Ki" => 1024_f64,
+        "Mi" => 1024_f64.powi(2),
+        "Gi" => 1024_f64.powi(3),
+        "Ti" => 1024_f64.powi(4),
+        "Pi" => 1024_f64.powi(5),
+        _ => return None,
+    };
+    // What is too much for the type is as good as no bound.
+    number.parse::<f64>().ok().map(|number| (number * factor) as i64)
 }
 
 impl Default for Store {
@@ -138,6 +173,8 @@ impl Default for Store {
             access_mode: AccessMode::ReadWriteMany,
             size: "100Gi".to_owned(),
             keep_unused_engines_seconds: 7 * 24 * 3600,
+            retention_seconds: 7 * 24 * 3600,
+            max_unreferenced: None,
         }
     }
 }
@@ -230,6 +267,12 @@ impl Settings {
         }
         if store.keep_unused_engines_seconds < 60 {
             return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
+        }
+        if store.retention_seconds < 3600 {
+            return invalid("store.retentionSeconds", "must be at least 3600");
+        }
+        if store.max_unreferenced.is_some() && store.max_unreferenced_bytes().is_none() {
+            return invalid("store.maxUnreferenced", "is not a quantity: write one such as 50Gi, or leave it out");
         }
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
@@ -341,6 +384,14 @@ mod tests {
         "store.keepUnusedEnginesSeconds of the configuration: must be at least 60"
     )]
     #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {retentionSeconds: 60}\n",
+        "store.retentionSeconds of the configuration: must be at least 3600"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {maxUnreferenced: much}\n",
+        "store.maxUnreferenced of the configuration: is not a quantity: write one such as 50Gi, or leave it out"
+    )]
+    #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
         "jobs.maxAttempts of the configuration: must be from 1 to 10"
     )]
@@ -382,6 +433,14 @@ mod tests {
     )]
     fn a_value_out_of_range_is_named(#[case] yaml: &str, #[case] message: &str) {
         assert_eq!(problem_of(yaml), message);
+    }
+
+    #[test]
+    fn a_bound_of_the_store_is_read_in_every_unit() {
+        let bytes = ["1500", "1.5k", "2M", "3G", "1Ki", "1.5Mi", "50Gi", "1Ti"].map(bytes_of);
+        let read = [1_500, 1_500, 2_000_000, 3_000_000_000, 1_024, 1_572_864, 53_687_091_200, 1_099_511_627_776];
+        assert_eq!(bytes, read.map(Some));
+        assert_eq!(["", "Gi", "5 Gi", "5Xi"].map(bytes_of), [None; 4]);
     }
 
     #[test]
