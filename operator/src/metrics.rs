@@ -7,6 +7,7 @@ mod jobs;
 mod objectives;
 mod profiles;
 mod rollouts;
+mod stores;
 
 use std::{
     collections::HashMap,
@@ -21,6 +22,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use slipway_crds::store::StoreRecord;
 
 use self::{
     conditions::{Agents, Conditions},
@@ -29,6 +31,7 @@ use self::{
     objectives::Objectives,
     profiles::{Campaigns, Profiles},
     rollouts::Rollouts,
+    stores::{Claims, Stores},
 };
 
 /// Labels of a reconciliation. Both are closed vocabularies.
@@ -78,18 +81,20 @@ struct Shown {
     engines: EngineBuilds,
     campaigns: Campaigns,
     jobs: Jobs,
+    stores: Stores,
 }
 
 impl Shown {
     fn register(&self, registry: &mut Registry) {
         // No `..`: what is not registered is not shown.
-        let Self { conditions, objectives, rollouts, engines, campaigns, jobs } = self.clone();
+        let Self { conditions, objectives, rollouts, engines, campaigns, jobs, stores } = self.clone();
         registry.register_collector(Box::new(conditions));
         registry.register_collector(Box::new(objectives));
         registry.register_collector(Box::new(rollouts));
         registry.register_collector(Box::new(engines));
         registry.register_collector(Box::new(campaigns));
         registry.register_collector(Box::new(jobs));
+        registry.register_collector(Box::new(stores));
     }
 }
 
@@ -156,6 +161,16 @@ impl Metrics {
     /// Names the Jobs that are shown.
     pub fn show_jobs(&self, jobs: Store<Job>) {
         self.shown.jobs.of(jobs);
+    }
+
+    /// Names the claims of the stores that are shown.
+    pub fn show_stores(&self, claims: Claims) {
+        self.shown.stores.of(claims);
+    }
+
+    /// Shows what is recorded of the store of a namespace.
+    pub fn store_recorded(&self, namespace: &str, record: &StoreRecord) {
+        self.shown.stores.recorded(namespace, record);
     }
 
     /// Says that this process leads from now on.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_crds::labels::APP_COMPONENT;
+use slipway_crds::{labels::APP_COMPONENT, store};
 
 use crate::{
     api::{
@@ -30,8 +30,14 @@ pub fn of(store: &Store) -> End {
         *pods.entry(format!("{of}: {}", pod["status"]["phase"])).or_default() += 1;
     }
     let shown = |(key, object): (&Key, &Arc<Value>)| {
-        let is_drift = object["metadata"]["labels"][APP_COMPONENT] == DRIFT;
-        (key.clone(), if is_drift { json!("what was counted by the clock") } else { masked(object) })
+        let component = &object["metadata"]["labels"][APP_COMPONENT];
+        let shown = match object["data"][store::KEY].as_str() {
+            _ if *component == DRIFT => json!("what was counted by the clock"),
+            // Its hash is one of times too.
+            Some(record) => masked(&serde_json::from_str(record).unwrap()),
+            None => masked(object),
+        };
+        (key.clone(), shown)
     };
     End { objects: own.map(shown).collect(), pods }
 }

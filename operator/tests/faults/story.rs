@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_crds::store::StoreRecord;
 
 use crate::{
     api::{
         fault::{Plan, Site},
-        kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
+        kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
         store::{Happened, Key, Store},
     },
     bugs::Bug,
@@ -139,6 +140,13 @@ pub async fn tell_with(acts: &[Act], bug: Option<Bug>) -> Vec<Played> {
 
 /// Kinds of which it does not matter how often they are written.
 pub const BESIDE: [Kind; 4] = [EVENTS, CORE_EVENTS, LEASES, PODS];
+
+/// What the operator knows of the namespace's store.
+pub fn store_record(store: &Store) -> StoreRecord {
+    let object = store.get(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
+    let text = object.and_then(|object| object["data"][slipway_crds::store::KEY].as_str().map(str::to_owned));
+    text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
+}
 
 /// How far the agents are.
 pub fn stages(end: &End) -> Vec<String> {

@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use slipway_operator_core::settings::Settings;
+use slipway_worker_contract::Task;
 
 use crate::{
     api::{
         ApiServer,
         fault::Plan,
-        kinds::{AGENT_DEPLOYMENTS, LEASES, SERVICES},
+        kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, CONTROLLER_REVISIONS, LEASES, PODS, SERVICES},
         request::Asked,
-        store::{Change, Happened, Key, Writer},
+        store::{Change, Happened, Key, Store, Writer},
     },
     cluster, end,
     operator::{self, Looked, Operator},
@@ -248,6 +249,7 @@ impl World {
         if self.was_ready && serving == 0 {
             self.violations.push(format!("no pod serves at {}", operator::now()));
         }
+        self.violations.extend(swept_though_needed(store));
         let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for job in cluster::live_jobs(store) {
             let identity = job.rsplit_once('-').map_or(job.as_str(), |(identity, _)| identity).to_owned();
@@ -256,6 +258,34 @@ impl World {
         let twice = identities.into_values().filter(|jobs| jobs.len() > 1);
         self.violations.extend(twice.map(|jobs| format!("Jobs for one task at once: {}", jobs.join(", "))));
     }
+}
+
+/// What the sweep in progress would remove of what revisions and pods need: no story asks for anything again meanwhile.
+fn swept_though_needed(store: &Store) -> Vec<String> {
+    let is_live = |name: &str| cluster::live_jobs(store).iter().any(|job| job == name);
+    let live = store.of_kind(CONFIG_MAPS).filter(|(key, _)| is_live(&key.name));
+    let tasks = live.filter_map(|(_, map)| serde_json::from_str::<Task>(map["data"]["task.json"].as_str()?).ok());
+    let Some(task) = tasks.filter_map(|task| if let Task::Sweep(task) = task { Some(task) } else { None }).next()
+    else {
+        return Vec::new();
+    };
+    let of_revisions = store.of_kind(CONTROLLER_REVISIONS).map(|(_, revision)| {
+        let engine = &revision["data"]["engine"];
+        ["name", "manifestDigest"].map(|member| engine[member].as_str().unwrap().to_owned())
+    });
+    let of_pods = store.of_kind(PODS).filter_map(|(_, pod)| {
+        let containers = pod["spec"]["initContainers"].as_array()?;
+        let arguments =
+            containers.iter().find(|container| container["args"][0] == "materialize")?["args"].as_array()?;
+        let option = |name: &str| {
+            let found = arguments.iter().find_map(|argument| argument.as_str()?.strip_prefix(name));
+            found.unwrap().to_owned()
+        };
+        Some(["--identity=", "--manifest-digest="].map(option))
+    });
+    let needed = of_revisions.chain(of_pods).map(|[engine, digest]| format!("engines/{engine}/{digest}"));
+    let is_lost = |folder: &String| !task.keeps(folder) || task.remove.contains(folder);
+    needed.filter(is_lost).map(|folder| format!("sweeps {folder}, which is needed")).collect()
 }
 
 /// Seconds until the act ends, with an hour for those that take longer than others.
