@@ -24,6 +24,7 @@ use crate::{
     overview::overview,
     report::{Material, report},
     rollout,
+    store::store,
     wait::{WaitError, follow_rollout, wait},
 };
 
@@ -136,6 +137,8 @@ enum ClusterCommand {
         /// Name of the AgentDeployment.
         name: String,
     },
+    /// Shows what the artifact store of the namespace holds, what needs it, and how the last sweep ended.
+    Store,
     /// Asks an agent a question, and shows its tool calls and the answer. Exit code 1: no answer; 5: every tool call
     /// failed.
     Ask {
@@ -291,6 +294,10 @@ impl ClusterCommand {
             Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
             Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
             Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
+            Self::Store => {
+                let record = cluster.store().await.map_err(CommandError::Show)?;
+                write!(out, "{}", store(&record)).map_err(CommandError::Write)
+            }
             Self::Ask { name, question } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 write!(out, "{}", conversation(&question, &run)).map_err(CommandError::Write)?;

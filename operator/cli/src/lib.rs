@@ -1,7 +1,8 @@
 //! Slipway from the command line.
 //!
 //! The output is made by pure functions of what was read: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
-//! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@check`] and [`mod@demand`].
+//! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@store`], [`mod@check`] and
+//! [`mod@demand`].
 //! [`cluster`] does the IO, and [`args`] and [`wait`] put the two together.
 
 pub mod args;
@@ -20,6 +21,7 @@ pub mod overview;
 pub mod progress;
 pub mod report;
 pub mod rollout;
+pub mod store;
 pub mod study;
 pub mod table;
 pub mod wait;

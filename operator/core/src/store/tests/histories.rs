@@ -146,7 +146,7 @@ proptest! {
                 prop_assert_eq!(overlap, Vec::<&String>::new());
             }
             let running = life.sweeps.values().filter(|phase| matches!(phase, JobPhase::Running { .. })).count();
-            prop_assert!(running <= 1, "{} sweeps at once", running);
+            prop_assert!(running <= 1, "{running} sweeps at once");
         }
         life.namespace = Namespace::default();
         for _ in 0..6 {
