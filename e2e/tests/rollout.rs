@@ -136,9 +136,7 @@ async fn revisions_that_fail_requests_are_rolled_back() {
     bench.apply(&bench.with(&[("errorPercent", "5")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     let rolled_back = bench.wait_for_rejection(&canary).await.unwrap();
-    // Requests that were on their way may still end in the next interval; after it nobody meets the canary.
-    load.next_intervals(1).await.unwrap();
-    let after = load.next_intervals(2).await.unwrap();
+    let after = load.settled_intervals(2).await.unwrap();
 
     let history = watch.stop().await.unwrap();
     let shares = shares_of(&history, &canary);

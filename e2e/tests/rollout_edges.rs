@@ -80,8 +80,7 @@ async fn a_revision_that_crashes_under_load_is_rolled_back() {
     bench.apply(&bench.with(&[("crashAfter", "100")])).await.unwrap();
     let canary = bench.wait_for_canary().await.unwrap();
     bench.wait_for_rejection(&canary).await.unwrap();
-    load.next_intervals(1).await.unwrap();
-    let after = load.next_intervals(1).await.unwrap();
+    let after = load.settled_intervals(1).await.unwrap();
 
     assert_eq!(after[0].failed(), 0, "{after:?}");
     let (_, summary) = load.stop().await.unwrap();

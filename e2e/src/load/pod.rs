@@ -83,6 +83,18 @@ impl Load<'_> {
         Err(ScenarioError::TimedOut { what: format!("{count} more intervals of {}", self.pod), seconds, last })
     }
 
+    /// Waits for `count` intervals of a change that was just seen, without what was on its way when it was.
+    ///
+    /// The interval under way may end at once, so requests on their way may still end in the one after it: both are
+    /// left out.
+    ///
+    /// # Errors
+    /// As [`Load::next_intervals`].
+    pub async fn settled_intervals(&self, count: usize) -> Outcome<Vec<Report>> {
+        self.next_intervals(2).await?;
+        self.next_intervals(count).await
+    }
+
     /// Ends it and gives all reports: those of the intervals, and of all requests, none of which is in flight any more.
     ///
     /// # Errors
