@@ -27,7 +27,7 @@ pub static BACKEND: Backend = Backend {
     product: "SGLang",
     tool: "sglang",
     releases: Releases {
-        example: "0.5.8",
+        example: "0.5.9",
         oldest: OLDEST,
         image: |version| Some(format!("lmsysorg/sglang:v{version}")),
         carried: Vec::new,

@@ -20,7 +20,7 @@ use crate::no_build::{
     Backend, OWN_SERVER_FILE, OwnServer, Releases, Request, Room, Serving, Unbuilt, iteration, object,
 };
 
-const EXAMPLE: &str = "0.11.0";
+const EXAMPLE: &str = "0.25.0";
 const PLAIN: &[Precision] = &[Precision::Fp16, Precision::Bf16, Precision::Fp8];
 const ENVIRONMENT: &[(&str, &str)] = &[("VLLM_NO_USAGE_STATS", "1")];
 

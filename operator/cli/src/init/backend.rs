@@ -1,42 +1,53 @@
 //! The backends of `init`: which of the API's, in which version, in which words. Pure.
+//!
+//! Those without a build come from the table of backends, so that a new one is here by itself.
 
-use clap::ValueEnum;
+use std::sync::LazyLock;
+
+use clap::{ValueEnum, builder::PossibleValue};
 use slipway_backends::{no_build, tensorrt_llm::version};
-use slipway_crds::v1alpha1::agent_deployment::{Backend, NoBuildBackend};
+use slipway_crds::v1alpha1::agent_deployment::{Backend, backend_and_server};
+use slipway_vocabulary::serving::NoBuildBackend;
 
-/// vLLM's version where none is named: the one that has run on a GPU.
-const VLLM: &str = "0.25.0";
-/// SGLang's version where none is named.
-const SGLANG: &str = "0.5.9";
-
-/// Backends, by their names in the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// What serves the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitBackend {
-    /// vLLM with its own server; nothing is built.
-    #[value(name = "VLLM")]
-    Vllm,
-    /// SGLang with its own server; nothing is built.
-    #[value(name = "SGLang")]
-    Sglang,
+    /// A backend that serves the checkpoint as it is.
+    NoBuild(NoBuildBackend),
     /// TensorRT-LLM's tools build engines, and Triton serves them.
-    #[value(name = "TensorRTLLM")]
     TensorRtLlm,
-    /// TensorRT-LLM's PyTorch flow behind Triton; nothing is built.
-    #[value(name = "TensorRTLLMPyTorch")]
-    TensorRtLlmPyTorch,
     /// Your own container writes a Triton model repository.
-    #[value(name = "Custom")]
     Custom,
+}
+
+/// All, by name. Where one engine has two servers, it is the engine's own, for which no Triton is needed.
+static ALL: LazyLock<Vec<InitBackend>> = LazyLock::new(|| {
+    let has_own = |backend: NoBuildBackend| no_build::of(backend).own_server().is_some();
+    let name = |backend: NoBuildBackend| no_build::of(backend).name;
+    let all = NoBuildBackend::ALL;
+    let preferred = move |one: &NoBuildBackend| {
+        has_own(*one) || !all.iter().any(|other| name(*other) == name(*one) && has_own(*other))
+    };
+    let without_build = all.into_iter().filter(preferred).map(InitBackend::NoBuild);
+    without_build.chain([InitBackend::TensorRtLlm, InitBackend::Custom]).collect()
+});
+
+impl ValueEnum for InitBackend {
+    fn value_variants<'a>() -> &'a [Self] {
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.backend().as_str()))
+    }
 }
 
 impl InitBackend {
     /// The backend of the API.
     pub const fn backend(self) -> Backend {
         match self {
-            Self::Vllm => Backend::VLLM,
-            Self::Sglang => Backend::SGLang,
+            Self::NoBuild(backend) => backend_and_server(backend).0,
             Self::TensorRtLlm => Backend::TensorRTLLM,
-            Self::TensorRtLlmPyTorch => Backend::TensorRTLLMPyTorch,
             Self::Custom => Backend::Custom,
         }
     }
@@ -44,36 +55,33 @@ impl InitBackend {
     /// The backend without a build; none where engines are built.
     pub const fn no_build(self) -> Option<NoBuildBackend> {
         match self {
-            Self::Vllm => Some(NoBuildBackend::VLLMOpenAI),
-            Self::Sglang => Some(NoBuildBackend::SGLang),
-            Self::TensorRtLlmPyTorch => Some(NoBuildBackend::TensorRTLLMPyTorch),
+            Self::NoBuild(backend) => Some(backend),
             Self::TensorRtLlm | Self::Custom => None,
         }
     }
 
-    /// A version that this release knows.
+    /// A version that this release knows; empty where there is none to know.
     pub fn version(self) -> String {
-        let newest = || version::RELEASES.last().map(|release| release.version.to_string());
         match self {
-            Self::Vllm => VLLM.to_owned(),
-            Self::Sglang => SGLANG.to_owned(),
-            Self::TensorRtLlm => newest().unwrap_or_default(),
-            Self::TensorRtLlmPyTorch => {
-                let releases = &no_build::of(NoBuildBackend::TensorRTLLMPyTorch).releases;
+            Self::NoBuild(backend) => {
+                let releases = &no_build::of(backend).releases;
                 (releases.carried)().pop().unwrap_or_else(|| releases.example.to_owned())
             }
+            Self::TensorRtLlm => version::RELEASES.last().map(|release| release.version.to_string()).unwrap_or_default(),
             Self::Custom => String::new(),
         }
     }
 
     /// What it does, in words.
-    pub const fn words(self) -> &'static str {
+    pub fn words(self) -> String {
         match self {
-            Self::Vllm => "vLLM's own server serves the checkpoint as it is.",
-            Self::Sglang => "SGLang's own server serves the checkpoint as it is.",
-            Self::TensorRtLlm => "TensorRT-LLM's tools build engines on the GPU, and Triton serves them.",
-            Self::TensorRtLlmPyTorch => "TensorRT-LLM's PyTorch flow serves the checkpoint as it is.",
-            Self::Custom => "Your builder writes a Triton model repository for each precision.",
+            Self::NoBuild(backend) => {
+                let known = no_build::of(backend);
+                let server = if known.own_server().is_some() { "'s own server" } else { "" };
+                format!("{}{server} serves the checkpoint as it is.", known.product)
+            }
+            Self::TensorRtLlm => "TensorRT-LLM's tools build engines on the GPU, and Triton serves them.".to_owned(),
+            Self::Custom => "Your builder writes a Triton model repository for each precision.".to_owned(),
         }
     }
 

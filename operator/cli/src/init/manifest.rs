@@ -5,7 +5,7 @@
 use serde_json::Value;
 use slipway_crds::{
     labels::{GPU_PRODUCT, GPU_RESOURCE},
-    v1alpha1::agent_deployment::Precision,
+    v1alpha1::agent_deployment::{Precision, VllmServer, backend_and_server},
 };
 
 use super::{
@@ -87,7 +87,8 @@ fn engine(options: &Options) -> Vec<String> {
         Engine::Known { backend, version, max_seq_len, calibration } => {
             let mut all = of_backend(*backend);
             all.push(format!("      version: {}", scalar(version)));
-            if *backend == InitBackend::Vllm {
+            // Only vLLM has the field. Its other server is the default.
+            if backend.no_build().is_some_and(|of| backend_and_server(of).1 == VllmServer::OpenAI) {
                 all.push("      server: OpenAI".to_owned());
             }
             all.push("      # Prompt and answer together; the model's positions are the limit.".to_owned());
