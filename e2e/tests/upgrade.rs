@@ -49,9 +49,9 @@ async fn what_lives(namespace: &Namespace) -> BTreeMap<String, Value> {
         found.insert(format!("Engine {}", engine.name_any()), json!([engine.uid(), engine.metadata.generation]));
     }
     for deployment in namespace.api::<Deployment>().list(&all).await.unwrap() {
-        let template = deployment.spec.as_ref().map(|spec| json!(spec.template));
-        found
-            .insert(format!("Deployment {}", deployment.name_any()), json!([deployment.metadata.generation, template]));
+        // Its other fields, such as minReadySeconds, restart nothing.
+        let spec = deployment.spec.as_ref().map(|spec| json!([spec.replicas, spec.template]));
+        found.insert(format!("Deployment {}", deployment.name_any()), json!(spec));
     }
     for pod in namespace.pods("").await.unwrap() {
         found.insert(format!("Pod {}", pod.name_any()), json!([pod.uid(), restarts(&pod)]));
