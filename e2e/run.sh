@@ -20,10 +20,15 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" prometheus "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" prometheus "* && " $* " != *" monitoring "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
 [[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
+[[ " $* " != *" monitoring "* ]] || {
+  images+=(slipway-monitoring)
+  SLIPWAY_E2E_PROMETHEUS_OPERATOR_CRDS=$(e2e/tools/prometheus-operator/install.sh --where)
+  export SLIPWAY_E2E_PROMETHEUS_OPERATOR_CRDS
+}
 [[ " $* " != *" argocd "* ]] || {
   e2e/cluster/prerequisites.sh redis-server git
   SLIPWAY_E2E_ARGOCD=$(e2e/tools/build.sh argocd)

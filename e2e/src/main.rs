@@ -13,7 +13,7 @@ use slipway_e2e::{
         client::{self, LoadSettings},
         report::Report,
     },
-    servers::{facts, models},
+    servers::{facts, models, receivers},
     traffic::{self, Traffic},
 };
 use tokio::{
@@ -41,6 +41,8 @@ enum Verb {
     },
     /// Serves facts for an agent to look up.
     Facts,
+    /// Takes messages as Slack and PagerDuty do, and shows them.
+    Receivers,
     /// Sends requests to an agent, until SIGTERM, and counts their results: a line of JSON every ten seconds and at the
     /// end.
     Load(LoadSettings),
@@ -60,6 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let router = match verb {
         Verb::Models { root } => models::router(root),
         Verb::Facts => facts::router(),
+        Verb::Receivers => receivers::router(),
         Verb::Load(settings) => return Ok(client::run(settings, stop, print).await?),
         Verb::Traffic(traffic) => return Ok(traffic::send(traffic).await?),
         Verb::Build => return Ok(builder::build_half(Path::new(builder::OUTPUT))?),

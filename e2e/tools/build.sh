@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the test tools named: argocd, helm, kubectl, traefik. Prints their paths.
+# Makes the test tools named: argocd, helm, kubectl, prometheus-operator, traefik. Prints their paths.
+# With the Prometheus operator come its config reloader, Prometheus and Alertmanager.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -20,19 +21,31 @@ build_argocd() {
   "$here/go-binary.sh" "$module" "-X $package/common.version=${version#v}" "$package/cmd=argocd"
 }
 
+# All four share Prometheus' packages. Their interfaces for browsers are left out.
+build_prometheus_operator() {
+  local module=$here/prometheus-operator operator=github.com/prometheus-operator/prometheus-operator common
+  common=github.com/prometheus/common/version.Version=$(version_in "$module" github.com/prometheus/prometheus)
+  "$here/go-binary.sh" --prepare "$module/prepare.sh" "$module" "-X $common" "$operator/cmd/operator=prometheus-operator" \
+    "$operator/cmd/prometheus-config-reloader=prometheus-config-reloader" \
+    github.com/prometheus/prometheus/cmd/prometheus=prometheus github.com/prometheus/alertmanager/cmd/alertmanager=alertmanager
+}
+
+version_in() { awk -v package="$2" '$1 == package {print substr($2, 2); exit}' "$1/go.mod"; }
+
 make_tool() {
   case $1 in
     helm | kubectl) "$here/clients/fetch.sh" | grep "/$1\$" ;;
     argocd) build_argocd ;;
+    prometheus-operator) build_prometheus_operator ;;
     traefik) build_traefik ;;
     *)
-      printf 'build.sh: unknown tool "%s"; known are argocd, helm, kubectl and traefik\n' "$1" >&2
+      printf 'build.sh: unknown tool "%s"; known are argocd, helm, kubectl, prometheus-operator and traefik\n' "$1" >&2
       return 2
       ;;
   esac
 }
 
-[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|helm|kubectl|traefik ...\n' >&2; exit 2; }
+[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|helm|kubectl|prometheus-operator|traefik ...\n' >&2; exit 2; }
 for tool in "$@"; do
   make_tool "$tool"
 done

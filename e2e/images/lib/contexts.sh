@@ -12,6 +12,7 @@ fill_context() {
     slipway-busybox) fill_busybox_context "$context" ;;
     slipway-traefik) fill_traefik_context "$context" ;;
     slipway-prometheus) fill_prometheus_context "$context" ;;
+    slipway-monitoring) fill_monitoring_context "$context" ;;
     slipway-vllm) fill_vllm_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
@@ -95,6 +96,14 @@ fill_prometheus_context() {
   build_image slipway-python
   binary=$(command -v prometheus) || die "no prometheus: e2e/cluster/prerequisites.sh prometheus installs it"
   [[ $1/prometheus -nt $binary ]] || install -m 755 "$binary" "$1/prometheus"
+}
+
+fill_monitoring_context() {
+  local binary name
+  while IFS= read -r binary; do
+    name=${binary##*/}
+    [[ $1/$name -nt $binary ]] || install -m 755 "$binary" "$1/$name"
+  done < <("$REPOSITORY/e2e/tools/build.sh" prometheus-operator)
 }
 
 # A root file system for the node's /usr: with the links of a merged one, and a /tmp for everybody.
