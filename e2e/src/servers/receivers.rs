@@ -1,4 +1,5 @@
-//! Receivers of alerts that answer as Slack's incoming webhooks and PagerDuty's Events API v2 do, and remember what came.
+//! Receivers of alerts that answer as Slack's incoming webhooks and PagerDuty's Events API v2 do, and remember what
+//! came.
 //!
 //! Formats: <https://api.slack.com/messaging/webhooks>, <https://developer.pagerduty.com/docs/send-alert-event>.
 
