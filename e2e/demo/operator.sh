@@ -71,10 +71,10 @@ manifest() { sed "s|slipway\.dev/slipway-\([a-z0-9-]*\):dev|${DEMO_REGISTRY:-sli
 
 # What is about to happen, before the first step. Durations and disk were measured on two cores.
 say_plan() {
-  local cluster='a Kubernetes cluster of its own'
+  local cluster="the demo's Kubernetes cluster, which it starts unless it runs"
   [[ -z ${DEMO_KUBECONFIG:-} ]] || cluster='your cluster'
   printf 'Builds Slipway and what it needs, installs it on %s, and shows %s.\n' "$cluster" "$1"
-  printf 'The first time takes about 25 minutes on two cores and 12 GB of disk, Go and cargo caches included; later about 7 minutes.\n'
+  printf 'From nothing that takes about 25 minutes on two cores and 12 GB of disk, Go and cargo caches included; later about 7 minutes.\n'
   printf 'The log of each step lies in %s.\n' "$LOGS"
 }
 

@@ -34,11 +34,11 @@ more_commands() {
   printf '  kubectl slipway status facts-agent\n  kubectl describe agd facts-agent\n  kubectl get jobs,pods,engines\n'
   printf '  kubectl get profiles -o yaml\n'
   if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
-    printf '  kubectl apply -f %q      # the same agent, other objectives: another campaign\n' "$PWD/e2e/manifests/demo/latency.yaml"
+    printf '  kubectl apply -f %q      # other objectives and candidates: another campaign\n' "$PWD/e2e/manifests/demo/latency.yaml"
     printf '  kubectl slipway wait facts-agent\n'
   fi
   printf 'The report of the campaign, for a browser:\n  %s\n' "$REPORT"
-  printf '  make demo-down\n'
+  printf '  make demo-regression      # another agent: a slow revision is rolled back\n  make demo-down\n'
 }
 
 main() {

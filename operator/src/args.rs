@@ -12,7 +12,7 @@ use std::{
 
 use clap::Parser;
 use jiff::Timestamp;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use slipway_operator_core::notifications::decide::Policy;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,9 +21,10 @@ use tracing::{info, warn};
 
 use crate::{
     controllers::{run_agent_deployments, run_engines, run_profiles, watch_jobs},
-    kube_io::neighbours::Neighbours,
     kube_io::{
         client::{ClientError, connect},
+        events::EventRecorder,
+        neighbours::Neighbours,
         read::Reader,
     },
     leader::{Candidate, Election, LeaderError, Leadership},
@@ -119,7 +120,7 @@ impl Args {
             metrics.set_leading();
             let reporter = Reporter { controller: "slipway".to_owned(), instance: Some(identity) };
             let context = Context {
-                recorder: Recorder::new(client.clone(), reporter),
+                recorder: EventRecorder::new(client.clone(), reporter),
                 reader: Reader::new(client.clone()),
                 client,
                 http,

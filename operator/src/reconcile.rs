@@ -5,10 +5,7 @@ use std::{any::Any, error::Error, fmt::Debug, future::Future, panic::AssertUnwin
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Condition};
-use kube::{
-    Client, Resource, ResourceExt,
-    runtime::{controller::Action, events::Recorder},
-};
+use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use slipway_crds::{
@@ -28,6 +25,7 @@ use tracing::{debug, info, warn};
 use crate::{
     kube_io::{
         apply::{self, ApplyError},
+        events::EventRecorder,
         neighbours::Neighbours,
         read::{ReadError, Reader},
         record::{self, RecordError},
@@ -51,7 +49,7 @@ pub struct Context {
     /// The operator's configuration.
     pub settings: Arc<Settings>,
     /// Publishes events.
-    pub recorder: Recorder,
+    pub recorder: EventRecorder,
     /// Whether this process may write.
     pub leadership: Leadership,
     /// Tells receivers what happens.
@@ -137,7 +135,7 @@ where
     context.notifier.offer_once(object.meta().uid.as_deref().unwrap_or_default(), announcements);
     // What is new in the status is told once: a child that cannot be applied must not keep it from being told at all,
     // nor the other way.
-    let told = record::events(&context.recorder, object, &notes).await.map_err(ReconcileError::Record);
+    let told = context.recorder.publish(object, &notes).await.map_err(ReconcileError::Record);
     for note in &notes {
         info!(name = object.name_any(), namespace, reason = note.reason.as_str(), "{}", note.message);
     }
@@ -172,7 +170,7 @@ where
     let generation = object.meta().generation.unwrap_or_default();
     let status = refusal::refused(written, note.message.clone(), (generation, (context.clock)()));
     let recorded = record::status(&context.client, object, Some(written), &status).await.map(drop);
-    let published = record::events(&context.recorder, object, &[note]).await;
+    let published = context.recorder.publish(object, &[note]).await;
     if let Err(error) = recorded.and(published) {
         debug!(error = &error as &dyn Error, "a refusal could not be published");
     }
@@ -209,7 +207,7 @@ where
         }
         (Err(_), _) | (_, Err(_)) => return,
     };
-    let published = record::events(&context.recorder, object, &[note]).await;
+    let published = context.recorder.publish(object, &[note]).await;
     if let Err(error) = told.and(published) {
         warn!(error = &error as &dyn Error, "a panic could not be published");
     }

@@ -4,6 +4,7 @@ pub mod apply;
 pub mod client;
 pub mod deadline;
 pub mod difference;
+pub mod events;
 pub mod jobs;
 pub mod neighbours;
 pub mod read;

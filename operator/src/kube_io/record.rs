@@ -1,4 +1,4 @@
-//! Records status and events. Writes IO.
+//! Records status. Writes IO.
 
 use std::fmt::Debug;
 
@@ -6,12 +6,10 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::events::{Event, EventType, Recorder},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use slipway_crds::labels;
-use slipway_operator_core::plan::{Note, Severity};
 use thiserror::Error;
 
 use super::{difference, undeclared};
@@ -93,42 +91,6 @@ pub fn lost<K: Serialize, S: Serialize>(wanted: &S, written: &K) -> Option<Strin
     Some(if field.is_empty() { "status".to_owned() } else { format!("status.{field}") })
 }
 
-/// Most bytes of an event's note (`ValidateEventCreate` in Kubernetes' pkg/apis/core/validation/events.go).
-const NOTE_BYTES: usize = 1024;
-
-/// As much of a text as an event holds: bytes, not characters.
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(NOTE_BYTES)]
-}
-
-/// Publishes the notes of a plan as events of an object.
-///
-/// # Errors
-/// When the API server refuses.
-pub async fn events<K>(recorder: &Recorder, object: &K, notes: &[Note]) -> Result<(), RecordError>
-where
-    K: Resource<DynamicType = ()>,
-{
-    for note in notes {
-        let event = Event {
-            type_: match note.severity {
-                Severity::Normal => EventType::Normal,
-                Severity::Warning => EventType::Warning,
-            },
-            reason: note.reason.as_str().to_owned(),
-            note: Some(shortened(&note.message).to_owned()),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        recorder.publish(&event, &object.object_ref(&())).await.map_err(|source| RecordError::Event {
-            reason: note.reason.as_str(),
-            name: object.meta().name.clone().unwrap_or_default(),
-            source: Box::new(source),
-        })?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -143,14 +105,5 @@ mod tests {
         assert_eq!(lost_of(json!({"status": wanted.clone()})), None);
         assert_eq!(lost_of(json!({"status": {"phase": "Serving"}})).as_deref(), Some("status.told"));
         assert_eq!(lost_of(json!({})).as_deref(), Some("status"));
-    }
-
-    #[test]
-    fn a_note_is_cut_by_its_bytes_between_two_characters() {
-        let text = "é".repeat(600);
-        assert_eq!((text.chars().count(), shortened(&text).len()), (600, 1024));
-        let text = format!("x{text}");
-        assert_eq!(shortened(&text).len(), 1023);
-        assert_eq!(shortened("short"), "short");
     }
 }

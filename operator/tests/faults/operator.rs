@@ -3,12 +3,12 @@
 use std::{cell::Cell, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use serde::de::DeserializeOwned;
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 use slipway_operator::{
     agent_deployment, engine,
-    kube_io::{neighbours::Neighbours, read::Reader},
+    kube_io::{events::EventRecorder, neighbours::Neighbours, read::Reader},
     leader::{Candidate, Election, Leadership},
     metrics::{FailureCounts, Metrics},
     notifications::deliver::{Notifier, Outside},
@@ -84,7 +84,7 @@ impl Operator {
         let notifier = Notifier::new(&settings.notifications, metrics.clone(), Policy::default(), outside).unwrap();
         let reporter = Reporter { controller: "slipway".to_owned(), instance: Some("one".to_owned()) };
         let context = Context {
-            recorder: Recorder::new(client.clone(), reporter),
+            recorder: EventRecorder::new(client.clone(), reporter),
             reader: Reader::new(client.clone()),
             client,
             http: reqwest::Client::builder()
