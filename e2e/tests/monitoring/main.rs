@@ -180,6 +180,8 @@ async fn alerts_reach_slack_and_pager_duty(monitoring: &Namespace, bench: &Bench
     assert_eq!((&payload["severity"], &event["routing_key"]), (&json!("critical"), &json!("e2e-routing-key")));
     let summary = payload["summary"].as_str().unwrap();
     assert!(summary.contains(FAILING), "{summary}");
+    let description = payload["custom_details"]["description"].as_str().unwrap();
+    assert!(description.contains("of the runs of the last 1h were bad"), "{event}");
     let runbook = "https://wiki.example.com/runbooks/SlipwayErrorBudgetBurn.md";
     assert_eq!(payload["custom_details"]["runbook"], runbook, "{event}");
 
@@ -191,6 +193,8 @@ async fn alerts_reach_slack_and_pager_duty(monitoring: &Namespace, bench: &Bench
     .await;
     println!("Slack: {message}");
     assert_eq!(message["channel"], "#agents");
+    let text = message["attachments"][0]["text"].as_str().unwrap();
+    assert!(text.contains("of the runs of the last"), "{message}");
 
     // An objective that allows what happens ends the incident, under the same key.
     failing["spec"]["slo"]["errorRate"]["max"] = json!("30%");
