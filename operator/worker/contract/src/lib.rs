@@ -28,7 +28,7 @@ pub use crate::{
     },
     no_build::NoBuild,
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
+        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
         RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},

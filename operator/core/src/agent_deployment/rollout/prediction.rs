@@ -49,9 +49,9 @@ fn comparable<'a>(
     stable: &RevisionPlan,
     canary: &RevisionPlan,
 ) -> Option<(&'a Measurement, &'a Measurement)> {
-    let both = |purpose| feasible(world, stable, purpose).zip(feasible(world, canary, purpose));
+    let both = |is_confirmed| feasible(world, stable, is_confirmed).zip(feasible(world, canary, is_confirmed));
     let is_alike = |(before, after): &(&Measurement, &Measurement)| before.level == after.level;
-    both(MeasurementPurpose::Confirm).or_else(|| both(MeasurementPurpose::Explore).filter(is_alike))
+    both(true).or_else(|| both(false).filter(is_alike))
 }
 
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
@@ -78,11 +78,12 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
     lines
 }
 
-/// The measurement for a purpose by which a campaign, any that is kept, predicts what a plan will be.
-fn feasible<'a>(world: &'a World, plan: &RevisionPlan, purpose: MeasurementPurpose) -> Option<&'a Measurement> {
+/// The measurement by which a campaign, any that is kept, predicts what a plan will be: a confirm run, or not.
+fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Option<&'a Measurement> {
     world.profiles.values().find_map(|profile| {
         let row = predicting(profile, plan)?;
-        (row.purpose == purpose && row.verdict == MeasurementVerdict::Feasible).then_some(row)
+        let is_it = (row.purpose == MeasurementPurpose::Confirm) == is_confirmed;
+        (is_it && row.verdict == MeasurementVerdict::Feasible).then_some(row)
     })
 }
 
