@@ -54,6 +54,21 @@ fn comparable<'a>(
     both(true).or_else(|| both(false).filter(is_alike))
 }
 
+/// What a million output tokens are predicted to cost, in millionths of a US dollar.
+pub(in super::super) struct TokenCosts {
+    /// Of the plan that serves.
+    pub before: i64,
+    /// Of the new one.
+    pub after: i64,
+}
+
+/// What tokens of both plans cost, where measurements that were made alike counted them, and had a price.
+pub(in super::super) fn token_costs(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Option<TokenCosts> {
+    let (before, after) = comparable(world, stable, canary)?;
+    let of = |row: &Measurement| row.cost?.microdollars_per_million_tokens.filter(|cost| *cost > 0);
+    Some(TokenCosts { before: of(before)?, after: of(after)? })
+}
+
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
 pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, canary: &RevisionPlan) -> Vec<String> {
     let row = |plan: &RevisionPlan| {

@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// What became of one round of an engine's close points.
+/// Outcome of a look at one round of an engine's close points.
 enum RoundStep {
     /// It goes on by itself.
     Working(CampaignState),

@@ -4,7 +4,7 @@ use slipway_worker_contract::{Arm, Cell, NotMeasured, ProfileEnd, Row};
 
 use super::{Ended, Next, Search, ToBeat};
 
-/// Measures given points in their order. What is not measured is no finding: its first measurement stands.
+/// Measures given points in their order. Those that it does not come to keep their first measurement.
 #[derive(Clone, Debug)]
 pub struct Given {
     points: Vec<Cell>,

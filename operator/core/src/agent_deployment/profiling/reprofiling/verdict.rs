@@ -51,8 +51,8 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
     }
 }
 
-/// The first measurement of what serves, by its position, if it is of the very artifact and meets the objectives: also in a confirm run, if it
-/// had one.
+/// The first measurement of what serves, by its position, if it is of the very artifact and meets the objectives: also
+/// in a confirm run, if it had one.
 fn point_of(plan: &RevisionPlan, inputs: &ProfileInputs, status: &ProfileStatus) -> Option<usize> {
     let digest = plan.engine.manifest_digest.to_string();
     let is_artifact = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);
