@@ -21,7 +21,7 @@ use super::{
     rollout::{OVERLOAD_BINS, PROMOTION_E_VALUE},
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
-    tasks::{NotMoreFailures, ln_beyond},
+    tasks::{NotMoreFailures, ln_more},
 };
 
 /// The odds ratios at which errors are judged.
@@ -244,12 +244,10 @@ impl Guard {
             events: arms.canary.errors.saturating_add(arms.stable.errors),
             canary_events: arms.canary.errors,
         };
-        match config.tolerated_odds(self.key.metric) {
-            Some(tolerated) => {
-                self.errors.update(ln_beyond(table, tolerated));
-                self.not_more_failures.update(table, tolerated);
-            }
-            None => self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi))),
+        let tolerated = config.tolerated_odds(self.key.metric);
+        self.errors.update(ERROR_TILTS.map(|psi| ln_more(table, psi, tolerated)));
+        if let Some(tolerated) = tolerated {
+            self.not_more_failures.update(table, tolerated);
         }
         if let Some(rate) = config.error_rate_max.filter(|_| config.is_first_revision) {
             let (n, x) = (arms.canary.count, arms.canary.errors);

@@ -4,10 +4,7 @@
 //! for is odds that lie further beyond the tolerated ones (harm), or within them (what a promotion rests on). A
 //! promotion may also rest on failures that are rare.
 
-use super::{
-    guard::{ERROR_TILTS, ln_mean},
-    hypergeometric::Table,
-};
+use super::{guard::ln_mean, hypergeometric::Table};
 
 /// What the evidence within the tolerated odds is a mixture over: parts of the way from them, in logarithms, to equal
 /// odds, and as far beyond.
@@ -49,8 +46,10 @@ impl NotMoreFailures {
     }
 }
 
-/// The log e-values of more failures than tolerated: odds that exceed the tolerated ones as errors are judged to
-/// exceed equal ones.
-pub(super) fn ln_beyond(table: Table, tolerated: f64) -> [f64; ERROR_TILTS.len()] {
-    ERROR_TILTS.map(|tilt| table.ln_e_value_against(tilt * tolerated, tolerated))
+/// The log e-value of odds of a failure that are `psi` times those that are tolerated: without a margin, equal ones.
+pub(super) fn ln_more(table: Table, psi: f64, tolerated: Option<f64>) -> f64 {
+    match tolerated {
+        Some(tolerated) => table.ln_e_value_against(psi * tolerated, tolerated),
+        None => table.ln_e_value(psi),
+    }
 }
