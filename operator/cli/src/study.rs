@@ -166,7 +166,11 @@ impl<'a> Study<'a> {
         };
         let round = row.round.map(|round| format!("round {round}"));
         let origin = row.measured_in.as_ref().map(|profile| format!("measured in {profile}"));
-        [round, Some(remark).filter(|remark| !remark.is_empty()), origin].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        [round, Some(remark).filter(|remark| !remark.is_empty()), origin]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 

@@ -69,8 +69,7 @@ pub fn why(inputs: &ProfileInputs, measurements: &[Measurement], best: usize) ->
         OptimizeFor::Cost => "lowest cost",
     };
     let count = ranked.len();
-    let by_figures =
-        |at: usize| point(inputs, &measurements[close::figures(inputs, measurements, at).unwrap_or(at)]);
+    let by_figures = |at: usize| point(inputs, &measurements[close::figures(inputs, measurements, at).unwrap_or(at)]);
     let own = by_figures(best);
     let next = ranked.iter().find(|index| **index != best && is_after(&ranked, best, **index));
     let rest =

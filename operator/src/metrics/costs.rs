@@ -72,9 +72,8 @@ fn chosen(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployme
     });
     Family { name, help, unit: None }.encode(encoder, series)?;
     for (name, help, amount) in OF_THE_CHOICE {
-        let series = agents
-            .iter()
-            .filter_map(|(object, agent)| Some((object.clone(), dollars(amount(&selected(agent)?)?))));
+        let series =
+            agents.iter().filter_map(|(object, agent)| Some((object.clone(), dollars(amount(&selected(agent)?)?))));
         Family { name, help, unit: None }.encode(encoder, series)?;
     }
     Ok(())

@@ -226,7 +226,10 @@ mod tests {
         };
         let mean = |(canary, stable, events): (u64, u64, u64), odds: f64, psi: f64, null: f64| -> f64 {
             let of = |(canary_events, share): &(u64, f64)| {
-                share * Table { canary, stable, events, canary_events: *canary_events }.ln_e_value_against(psi, null).exp()
+                share
+                    * Table { canary, stable, events, canary_events: *canary_events }
+                        .ln_e_value_against(psi, null)
+                        .exp()
             };
             law((canary, stable, events), odds).iter().map(of).sum()
         };

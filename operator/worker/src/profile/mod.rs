@@ -221,7 +221,9 @@ async fn measure(
 ) -> Result<Ended, ProfileError> {
     let checked = CheckedTask::new(task).map_err(ProfileError::Task)?;
     let load = match checked {
-        CheckedTask::Explore { driver, .. } | CheckedTask::Repeat { driver, .. } => Load::of(driver, task, setup).await?,
+        CheckedTask::Explore { driver, .. } | CheckedTask::Repeat { driver, .. } => {
+            Load::of(driver, task, setup).await?
+        }
         CheckedTask::Confirm { agent, .. } => Load::agent(agent, setup).await?,
     };
     setup.triton.wait_live().await.map_err(ProfileError::Triton)?;

@@ -35,9 +35,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, Cell, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, LatencyObjective,
-    MeasureSettings, MeasurementVerdict, ModelAnalyzerRow, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult,
-    ProfileTask, Progress, Row, ServeConfig, Task, WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, Cell, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric,
+    LatencyObjective, MeasureSettings, MeasurementVerdict, ModelAnalyzerRow, OptimizeFor, Percentile, Phase,
+    ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Task, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};

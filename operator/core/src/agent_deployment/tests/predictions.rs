@@ -68,7 +68,10 @@ fn chosen_anew(
 
 /// A canary of another engine, a million of whose tokens are predicted to cost so much instead of a dollar.
 fn canary_that_costs(microdollars: i64) -> Trial {
-    let rollout = format!("{}  costs: [{{metric: CostPerRun, maxIncrease: 20%}}]", ROLLOUT.replace("judge: {warmUp: 0s}", "judge:\n  warmUp: 0s"));
+    let rollout = format!(
+        "{}  costs: [{{metric: CostPerRun, maxIncrease: 20%}}]",
+        ROLLOUT.replace("judge: {warmUp: 0s}", "judge:\n  warmUp: 0s")
+    );
     let cluster = profiled().edited(|spec| {
         spec.serving.replicas = 4;
         spec.rollout = serde_norway::from_str(&rollout).expect("a valid rollout");

@@ -80,7 +80,10 @@ fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>
             }
         }
         JobScope::Repeat { points, .. } => Campaign::Repeat {
-            points: points.iter().map(|point| Cell { arm: arm(point.configuration), level: unsigned(point.level) }).collect(),
+            points: points
+                .iter()
+                .map(|point| Cell { arm: arm(point.configuration), level: unsigned(point.level) })
+                .collect(),
             max_gpu_millis: Budget::left(inputs, status).gpu_millis,
             driver,
         },

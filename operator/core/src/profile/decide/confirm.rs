@@ -145,7 +145,8 @@ fn choose(world: &ProfileWorld, status: &ProfileStatus, chosen: Chosen) -> Plann
     let Chosen { point, predicted_by, words } = chosen;
     let (inputs, measurements) = (&world.spec.inputs, status.measurements.as_slice());
     let measurement = &measurements[point];
-    let reasons = [Some(select::why(inputs, measurements, point)), repeat::what_is_missing(inputs, status), Some(words)];
+    let reasons =
+        [Some(select::why(inputs, measurements, point)), repeat::what_is_missing(inputs, status), Some(words)];
     let why = cut(&reasons.into_iter().flatten().collect::<Vec<_>>().join("; "), 512);
     let message = format!("{}: {why}", select::place(inputs, measurement));
     let choice = ProfileChoice {

@@ -132,9 +132,9 @@ fn round(world: &ProfileWorld, before: &ProfileStatus, scope: &JobScope<'_>) -> 
             JobStep::GivenUp(words) => words,
         };
         // A point without a row of this round had its turn all the same: such a row decides nothing.
-        let rows = missing(&status, scope).into_iter().map(|point| {
-            failed(scope.subject(), (&point.configuration.name, point.level), &words)
-        });
+        let rows = missing(&status, scope)
+            .into_iter()
+            .map(|point| failed(scope.subject(), (&point.configuration.name, point.level), &words));
         parts.add(Parts::of_found(Found { measurements: rows.collect(), ..Found::default() }));
         RoundStep::Measured
     })
@@ -170,11 +170,7 @@ fn announcement(inputs: &ProfileInputs, before: &ProfileStatus, found: &Found) -
         return Parts::default();
     }
     let points = close::points(inputs, &before.measurements);
-    let places: Vec<String> =
-        points.iter().map(|point| select::place(inputs, &before.measurements[*point])).collect();
-    let line = format!(
-        "the bounds of {} overlap: they are measured {ROUNDS} times more, in turn",
-        places.join(", ")
-    );
+    let places: Vec<String> = points.iter().map(|point| select::place(inputs, &before.measurements[*point])).collect();
+    let line = format!("the bounds of {} overlap: they are measured {ROUNDS} times more, in turn", places.join(", "));
     Parts::of_notes([Note::normal(Reason::ConfigurationMeasured, line)])
 }

@@ -255,7 +255,13 @@ fn serve_or_shed(task: &ProfileTask, arm: usize, level: u32) -> Row {
     let plan = plan(task, 1, 0);
     let room = 4 * plan.arms[arm].config.instances.unwrap_or(1);
     let errors = if level > room { row.count * (level - room) / level } else { 0 };
-    let fast = Latency { metric: LatencyMetric::RequestLatency, percentile: Percentile::P95, micros: 90_000, lower_micros: 88_000, upper_micros: Some(92_000) };
+    let fast = Latency {
+        metric: LatencyMetric::RequestLatency,
+        percentile: Percentile::P95,
+        micros: 90_000,
+        lower_micros: 88_000,
+        upper_micros: Some(92_000),
+    };
     let most = task.error_rate_max_ppm.unwrap_or(1_000_000);
     let is_over = u64::from(errors) * 1_000_000 > u64::from(most) * u64::from(row.count);
     let verdict = if is_over { MeasurementVerdict::Infeasible } else { MeasurementVerdict::Feasible };

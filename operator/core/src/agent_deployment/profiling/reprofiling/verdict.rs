@@ -61,9 +61,8 @@ fn point_of(plan: &RevisionPlan, inputs: &ProfileInputs, status: &ProfileStatus)
     let is_it = |m: &Measurement| {
         (&m.engine, &m.configuration, m.level) == (&plan.engine.name, &named.name, plan.max_in_flight)
     };
-    let has_failed = |m: &Measurement| {
-        is_it(m) && m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs)
-    };
+    let has_failed =
+        |m: &Measurement| is_it(m) && m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs);
     if status.measurements.iter().any(has_failed) {
         return None;
     }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use slipway_crds::v1alpha1::profile::ProfilePhase;
 use slipway_worker_contract::{
-    Campaign, Cell, Digest, EngineRef, FailureClass, Latency, LatencyMetric, MeasurementVerdict, Outcome, Percentile, Phase,
-    ProfileEnd, ProfileResult, ProfileTask, Progress, Row, Task,
+    Campaign, Cell, Digest, EngineRef, FailureClass, Latency, LatencyMetric, MeasurementVerdict, Outcome, Percentile,
+    Phase, ProfileEnd, ProfileResult, ProfileTask, Progress, Row, Task,
 };
 
 use super::super::*;
@@ -79,7 +79,14 @@ pub fn cluster() -> Cluster {
         progress: BTreeMap::new(),
         earlier: Vec::new(),
     };
-    Cluster { world, notes: Vec::new(), tasks: Vec::new(), broken: Vec::new(), confirms: BTreeMap::new(), disturbed: BTreeMap::new() }
+    Cluster {
+        world,
+        notes: Vec::new(),
+        tasks: Vec::new(),
+        broken: Vec::new(),
+        confirms: BTreeMap::new(),
+        disturbed: BTreeMap::new(),
+    }
 }
 
 impl Cluster {
@@ -161,9 +168,8 @@ impl Cluster {
                 let tasks = self.tasks.iter().filter(|of| matches!(of.campaign, Campaign::Repeat { .. }));
                 let round = tasks.filter(|of| of.engine == task.engine).count();
                 let round = i32::try_from(round).expect("few");
-                let is_new = |cell: &&Cell| {
-                    !task.measured.iter().any(|row| row.arm == cell.arm.id && row.level == cell.level)
-                };
+                let is_new =
+                    |cell: &&Cell| !task.measured.iter().any(|row| row.arm == cell.arm.id && row.level == cell.level);
                 let of = |cell: &Cell| self.measured(&task.engine.identity, (&cell.arm.id, cell.level), round);
                 points.iter().filter(is_new).map(of).collect()
             }
@@ -280,10 +286,7 @@ pub fn row(arm: &str, level: u32, (per_kilosecond, micros): (u64, u64)) -> Row {
         errors: 0,
         millis: 10_000,
         per_kilosecond,
-        latencies: vec![
-            latency(Percentile::P50, 0),
-            latency(Percentile::P95, 10),
-        ],
+        latencies: vec![latency(Percentile::P50, 0), latency(Percentile::P95, 10)],
         output_tokens: None,
         gpu: None,
         gpu_millis: 12_000,
