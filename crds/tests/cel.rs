@@ -222,7 +222,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[case("bad-percentile", "unknown variant `p55`")]
 #[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
 #[case("bad-baseline", "unknown variant `Fresh`, expected `Stable` or `MirrorBaseline`")]
-#[case("bad-cost", "unknown variant `Dollars`, expected `ModelCallsPerRun` or `OutputTokensPerRun`")]
+#[case("bad-cost", "unknown variant `Dollars`, expected one of `ModelCallsPerRun`, `OutputTokensPerRun`, `CostPerRun`")]
 #[case("bad-negative-cost-objective", "\"-0.4\" is not a positive number: write one such as 1.5 or 20")]
 #[case("bad-on-drift", "unknown variant `Ignore`, expected `Report` or `Reprofile`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]

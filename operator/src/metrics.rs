@@ -1,6 +1,7 @@
 //! The operator's own counters, for Prometheus.
 
 mod conditions;
+mod costs;
 mod engines;
 mod gauges;
 mod jobs;
@@ -25,7 +26,7 @@ use prometheus_client::{
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
 
 use self::{
-    conditions::Conditions, engines::EngineBuilds, gauges::Watched, jobs::Jobs, objectives::Objectives,
+    conditions::Conditions, costs::Costs, engines::EngineBuilds, gauges::Watched, jobs::Jobs, objectives::Objectives,
     profiles::Campaigns, rollouts::Rollouts,
 };
 
@@ -82,6 +83,7 @@ impl Shown {
         let Self { agents, engines, profiles, jobs } = self.clone();
         registry.register_collector(Box::new(Conditions(agents.clone())));
         registry.register_collector(Box::new(Objectives(agents.clone())));
+        registry.register_collector(Box::new(Costs(agents.clone())));
         registry.register_collector(Box::new(Rollouts(agents)));
         registry.register_collector(Box::new(EngineBuilds(engines)));
         registry.register_collector(Box::new(Campaigns(profiles)));

@@ -51,7 +51,7 @@ pub use reprofiling::{
 };
 pub use rollout::{
     Capacity, CostGuard, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings,
-    OnInconclusive, PickerFailureMode, Rollout, RolloutStep, RunCost, Traffic, TrafficType,
+    OnInconclusive, PickerFailureMode, Rollout, RolloutStep, RunCost, TaskFailureGuard, Traffic, TrafficType,
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
