@@ -129,6 +129,12 @@ bench-judge-agents: build ## Judge the sealed rollouts of agents and print a tab
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
 	cargo run --locked -p slipway-evaluation --bin bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md
 
+BENCH_RUNTIME ?=
+.PHONY: bench-runtime
+bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and a bare loop (by hand, with nothing else running).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/bench/runtime.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
+
 .PHONY: bench-search
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
 	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md
