@@ -154,6 +154,12 @@ test-mcp: ## Run the agent runtime with servers of MCP's own Python SDK (by hand
 	cargo build --workspace --locked --bin slipway-agent-runtime
 	e2e/mcp/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients
 
+.PHONY: test-otel
+test-otel: ## Send the agent runtime's traces to the OpenTelemetry Collector, and draw one (by hand; builds the Collector).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	collector=$$(e2e/tools/go-binary.sh e2e/tools/otel-collector "" slipway.dev/e2e/tools/otel-collector=otel-collector); \
+	e2e/otel/run.py --binary $(BIN)/slipway-agent-runtime --collector "$$collector"
+
 .PHONY: parser-parity
 parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).
 	e2e/tools/parser-parity.py --wheel $(WHEEL) --write agent-runtime/tests/runtime/parsers/recorded.json

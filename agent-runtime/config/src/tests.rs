@@ -3,6 +3,8 @@ use rstest::rstest;
 
 use super::*;
 
+mod tracing;
+
 fn lookup() -> HttpTool {
     HttpTool {
         url: "http://facts.agents.svc/v1/{entity}/{property}".into(),
@@ -212,7 +214,7 @@ fn tool_names_must_be_writable_by_the_model() {
 #[case::authorities(|http: &mut HttpTool| (http.url, http.authorities_from) = (http.url.replace("http:", "https:"), Some("ca".into())),
     "authoritiesFrom: \"ca\" is not an absolute path")]
 #[case::authorities_of_nothing(|http: &mut HttpTool| http.authorities_from = Some("/ca".into()),
-    "authoritiesFrom: has no effect without TLS; begin url with https://, or leave it out")]
+    "authoritiesFrom: has no effect without TLS; begin the URL with https://, or leave it out")]
 #[case::timeout(|http: &mut HttpTool| http.timeout_milliseconds = 0, "timeoutMilliseconds: is 0; must be between 1 and 3600000")]
 #[case::retries(|http: &mut HttpTool| http.retries = 6, "retries: is 6; must be between 0 and 5")]
 #[case::size(|http: &mut HttpTool| http.max_response_bytes = 2_000_000, "maxResponseBytes: is 2000000; must be between 1 and 1048576")]

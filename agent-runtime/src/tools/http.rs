@@ -14,6 +14,8 @@ use slipway_runtime_config::{
     ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, Schema, UrlTemplate, UrlTemplateError,
 };
 
+use crate::trace_context::TraceContext;
+
 use super::{
     arguments::{self, ArgumentError, Parameters},
     service::{self, Failure, Health, Lookup, PrepareServiceError, Service, ServiceError, Settings},
@@ -177,20 +179,26 @@ impl HttpTool {
         self.is_idempotent
     }
 
-    pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
+    pub(super) async fn call(&self, input: &str, trace: Option<&TraceContext>) -> Result<String, HttpToolError> {
         let arguments =
             arguments::parse(input, Parameters { all: &self.parameters, optional: &self.optional }, &self.separator);
         let arguments = arguments.map_err(HttpToolError::Arguments)?;
         let texts = arguments::texts(&arguments, self.url.placeholders()).map_err(HttpToolError::Arguments)?;
         let url = self.url.expand(&texts).map_err(HttpToolError::Url)?;
-        let attempt = || self.service.attempt(self.exchange(&url, &arguments));
+        let attempt = || self.service.attempt(self.exchange(&url, &arguments, trace));
         let body = self.service.repeat(self.attempts, attempt).await?;
         pick(&self.result, body)
     }
 
-    async fn exchange(&self, url: &str, arguments: &BTreeMap<String, Value>) -> Result<Vec<u8>, HttpToolError> {
+    async fn exchange(
+        &self,
+        url: &str,
+        arguments: &BTreeMap<String, Value>,
+        trace: Option<&TraceContext>,
+    ) -> Result<Vec<u8>, HttpToolError> {
         let client = self.service.client().await?;
         let mut headers = self.service.headers().await?;
+        trace.into_iter().for_each(|trace| trace.write(&mut headers));
         let mut request = client.request(self.method.clone(), url);
         if self.method == Method::POST {
             let value = |name: &String| Some((name.clone(), arguments.get(name)?.clone()));

@@ -10,6 +10,8 @@ use slipway_runtime_config::{McpServer, Schema, Tool, ToolKind};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::trace_context::TraceContext;
+
 use super::{
     calculator::{self, CalculatorError},
     http::{HttpTool, HttpToolError, PrepareHttpToolError},
@@ -24,6 +26,24 @@ pub struct Registry {
     fixed: Vec<Entry>,
     servers: Vec<Arc<Server>>,
     known: RwLock<Known>,
+}
+
+/// A call to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The tool.
+    pub name: &'a str,
+    /// What the model wrote between the brackets.
+    pub input: &'a str,
+    /// The span that the tool works in, where runs are traced.
+    pub trace: Option<&'a TraceContext>,
+}
+
+impl<'a> Request<'a> {
+    /// A call of this tool, in no trace.
+    pub fn new(name: &'a str, input: &'a str) -> Self {
+        Self { name, input, trace: None }
+    }
 }
 
 /// What an agent's tools are made from.
@@ -249,16 +269,16 @@ impl Registry {
         }
     }
 
-    /// Calls a tool with what the model wrote between the brackets. Dropping the future cancels the call.
+    /// Calls a tool. Dropping the future cancels the call.
     ///
     /// # Errors
     /// See [`ToolError`].
-    pub async fn call(&self, name: &str, input: &str) -> Result<String, ToolError> {
+    pub async fn call(&self, Request { name, input, trace }: Request<'_>) -> Result<String, ToolError> {
         let catalog = self.catalog();
         match catalog.implementations.get(name) {
             Some(Implementation::Calculator) => calculator::evaluate(input).map_err(ToolError::Calculator),
-            Some(Implementation::Http(tool)) => tool.call(input).await.map_err(ToolError::Http),
-            Some(Implementation::Mcp { server, tool }) => server.call(tool, input).await.map_err(ToolError::Mcp),
+            Some(Implementation::Http(tool)) => tool.call(input, trace).await.map_err(ToolError::Http),
+            Some(Implementation::Mcp { server, tool }) => server.call(tool, input, trace).await.map_err(ToolError::Mcp),
             None => Err(ToolError::Unknown { name: name.into(), known: catalog.known() }),
         }
     }

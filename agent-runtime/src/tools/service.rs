@@ -8,6 +8,7 @@ mod breaker;
 mod clients;
 mod gate;
 mod mounted;
+pub(crate) mod retry_after;
 
 use std::time::Duration;
 
@@ -18,14 +19,16 @@ use reqwest::{
 use slipway_runtime_config::{AllowedNetworks, CircuitBreaker, NetworkError};
 
 pub(super) use self::breaker::Health;
-pub(crate) use self::clients::Clients;
 pub use self::{
     addresses::{ForbiddenHost, Lookup},
     clients::AuthoritiesError,
     mounted::ReadMountedError,
 };
-use self::{
+pub(crate) use self::{
     addresses::{Guard, forbidden},
+    clients::Clients,
+};
+use self::{
     gate::{Closed, Gate},
     mounted::File,
 };
@@ -285,7 +288,7 @@ pub(super) fn pause(attempts: u32, dice: u64) -> Duration {
 }
 
 /// Reads a mounted Secret: one header per file.
-async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
+pub(crate) async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
     let header = |File { name, path, text }: File| {
         let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(text.trim_end()).ok());
         let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;

@@ -6,7 +6,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use pretty_assertions::assert_eq;
-use slipway_agent_runtime::tools::{Registry, ToolError};
+use slipway_agent_runtime::tools::{Registry, Request, ToolError};
 use slipway_runtime_config::{HttpTool, Tool, ToolKind};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -79,7 +79,7 @@ async fn tool(authorities_from: Option<&Path>) -> Registry {
 }
 
 async fn call(tool: &Registry) -> Result<String, (&'static str, String)> {
-    or_hang(tool.call("tool", "")).await.map_err(|error: ToolError| (error.kind(), error.observation()))
+    or_hang(tool.call(Request::new("tool", ""))).await.map_err(|error: ToolError| (error.kind(), error.observation()))
 }
 
 fn untrusted() -> Result<String, (&'static str, String)> {

@@ -17,7 +17,7 @@ use axum::{
 use futures::future::join_all;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_agent_runtime::tools::{Lookup, Registry, Sources};
+use slipway_agent_runtime::tools::{Lookup, Registry, Request, Sources};
 use slipway_runtime_config::{CircuitBreaker, HttpTool, ResultPick, Tool, ToolKind};
 
 use crate::fixture::{or_hang, serve};
@@ -25,7 +25,7 @@ use crate::fixture::{or_hang, serve};
 type Answer = Result<String, (&'static str, String)>;
 
 async fn call(tools: &Registry) -> Answer {
-    or_hang(tools.call("tool", "")).await.map_err(|error| (error.kind(), error.observation()))
+    or_hang(tools.call(Request::new("tool", ""))).await.map_err(|error| (error.kind(), error.observation()))
 }
 
 fn tool(http: HttpTool) -> [Tool; 1] {

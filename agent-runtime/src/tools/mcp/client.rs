@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     events::Events,
     tools::service::{self, Service, ServiceError},
+    trace_context::TraceContext,
 };
 
 use super::{
@@ -66,6 +67,8 @@ pub(super) struct Question<'a> {
     pub(super) name: Option<&'a str>,
     /// Arguments that are repeated in headers.
     pub(super) mirrored: Vec<(HeaderName, HeaderValue)>,
+    /// The span that it is answered in.
+    pub(super) trace: Option<&'a TraceContext>,
 }
 
 /// An answer.
@@ -196,7 +199,7 @@ impl Client {
     }
 
     async fn post(&self, speech: &Speech, id: u64, question: Question<'_>) -> Result<Response, McpError> {
-        let Question { method, mut params, name, mirrored } = question;
+        let Question { method, mut params, name, mirrored, trace } = question;
         let mut request = self.request(Method::POST, speech, BOTH).await?;
         if *speech == Speech::Modern {
             params.insert("_meta".to_owned(), message::meta());
@@ -205,6 +208,12 @@ impl Client {
                 request = request.header(NAME, encoded(name));
             }
             request = request.headers(HeaderMap::from_iter(mirrored));
+        }
+        if let Some(trace) = trace {
+            let mut headers = HeaderMap::new();
+            trace.write(&mut headers);
+            request = request.headers(headers);
+            message::add_trace(&mut params, trace);
         }
         let request = request.header(CONTENT_TYPE, JSON).body(message::request(id, method, params));
         accepted(service::send(request).await?).await

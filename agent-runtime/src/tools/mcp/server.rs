@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use slipway_runtime_config::McpServer as Config;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::service::{self, Lookup, PrepareServiceError, Service, Settings};
+use crate::{
+    tools::service::{self, Lookup, PrepareServiceError, Service, Settings},
+    trace_context::TraceContext,
+};
 
 use super::{
     client::{Abandoned, Client, Question, Speech, not_mcp},
@@ -112,7 +115,12 @@ impl Server {
     }
 
     /// Calls a tool with what the model wrote.
-    pub(crate) async fn call(&self, tool: &Remote, input: &str) -> Result<String, McpError> {
+    pub(crate) async fn call(
+        &self,
+        tool: &Remote,
+        input: &str,
+        trace: Option<&TraceContext>,
+    ) -> Result<String, McpError> {
         let arguments = tool.arguments(input).map_err(|problem| McpError::Arguments { problem })?;
         let attempts = if tool.is_repeatable { self.attempts } else { 1 };
         let ask = || async {
@@ -121,6 +129,7 @@ impl Server {
                 params: message::object(json!({ "name": tool.name, "arguments": arguments })),
                 name: Some(&tool.name),
                 mirrored: tool.mirrored.iter().filter_map(|mirrored| mirrored.header(&arguments)).collect(),
+                trace,
             };
             self.ask(question).await
         };

@@ -67,7 +67,9 @@ impl InitBackend {
                 let releases = &no_build::of(backend).releases;
                 (releases.carried)().pop().unwrap_or_else(|| releases.example.to_owned())
             }
-            Self::TensorRtLlm => version::RELEASES.last().map(|release| release.version.to_string()).unwrap_or_default(),
+            Self::TensorRtLlm => {
+                version::RELEASES.last().map(|release| release.version.to_string()).unwrap_or_default()
+            }
             Self::Custom => String::new(),
         }
     }
