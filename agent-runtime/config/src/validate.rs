@@ -364,6 +364,7 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
         }
     }
     mcp::validate_as_written(&mut check, &config.mcp_servers);
+    config.authentication.iter().for_each(|clients| authentication::validate_as_written(&mut check, clients));
     config.tracing.iter().for_each(|tracing| tracing::validate_as_written(&mut check, tracing));
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }

@@ -17,7 +17,7 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use slipway_runtime_config::Sampling;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -217,7 +217,8 @@ impl RunIo {
                 self.aborts.insert(id, abort);
                 let tools = Arc::clone(&self.tools);
                 let trace = self.span(places::of_call(id));
-                let observed = async move { (id, call_tool(&tools, &call, trace.as_ref()).await) };
+                let until = self.deadline.deadline();
+                let observed = async move { (id, call_tool(&tools, &call, trace.as_ref(), until).await) };
                 self.running.push(Abortable::new(observed.boxed(), registration));
             }
             Action::CancelTool(id) => {
@@ -288,8 +289,9 @@ async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendE
     }
 }
 
-async fn call_tool(tools: &Registry, call: &ToolCall, trace: Option<&TraceContext>) -> Observation {
-    match tools.call(Request { name: &call.name, input: &call.input, trace }).await {
+async fn call_tool(tools: &Registry, call: &ToolCall, trace: Option<&TraceContext>, until: Instant) -> Observation {
+    let ToolCall { name, input } = call;
+    match tools.call(Request { name, input, trace, until: Some(until) }).await {
         Ok(result) => Observation::Result(result),
         Err(error) => {
             tracing::debug!(tool = call.name, error = %error, cause = std::error::Error::source(&error), "tool failed");

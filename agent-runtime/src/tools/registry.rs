@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::join_all;
 use slipway_runtime_config::{McpServer, Schema, Tool, ToolKind};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::trace_context::TraceContext;
@@ -37,12 +37,14 @@ pub struct Request<'a> {
     pub input: &'a str,
     /// The span that the tool works in, where runs are traced.
     pub trace: Option<&'a TraceContext>,
+    /// When nobody needs the result any more. No attempt begins after that.
+    pub until: Option<Instant>,
 }
 
 impl<'a> Request<'a> {
-    /// A call of this tool, in no trace.
+    /// A call of this tool, in no trace and with all the time there is.
     pub fn new(name: &'a str, input: &'a str) -> Self {
-        Self { name, input, trace: None }
+        Self { name, input, trace: None, until: None }
     }
 }
 
@@ -273,12 +275,13 @@ impl Registry {
     ///
     /// # Errors
     /// See [`ToolError`].
-    pub async fn call(&self, Request { name, input, trace }: Request<'_>) -> Result<String, ToolError> {
+    pub async fn call(&self, request: Request<'_>) -> Result<String, ToolError> {
+        let Request { name, input, trace: _, until: _ } = request;
         let catalog = self.catalog();
         match catalog.implementations.get(name) {
             Some(Implementation::Calculator) => calculator::evaluate(input).map_err(ToolError::Calculator),
-            Some(Implementation::Http(tool)) => tool.call(input, trace).await.map_err(ToolError::Http),
-            Some(Implementation::Mcp { server, tool }) => server.call(tool, input, trace).await.map_err(ToolError::Mcp),
+            Some(Implementation::Http(tool)) => tool.call(request).await.map_err(ToolError::Http),
+            Some(Implementation::Mcp { server, tool }) => server.call(tool, request).await.map_err(ToolError::Mcp),
             None => Err(ToolError::Unknown { name: name.into(), known: catalog.known() }),
         }
     }

@@ -3,15 +3,16 @@
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool,
-        McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool, ToolType,
-        Tracing as ApiTracing, WrittenObjective,
+        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, IssuerKeys,
+        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool,
+        ToolType, Tracing as ApiTracing, WrittenObjective,
     },
     values::PositiveDecimal,
 };
 use slipway_runtime_config::{
-    ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, LatencyObjective, McpServer, Parameter, Problem,
-    ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind, Tracing,
+    Authentication, ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective,
+    McpServer, Parameter, Problem, Rates, ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect,
+    ToolKind, Tracing,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -21,6 +22,10 @@ use crate::serving::{checkpoint_folder, tokenizer_folder};
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
 /// Folder in which the ConfigMaps with tools' certificate authorities are mounted, one folder a tool.
 pub const AUTHORITIES_FOLDER: &str = "/etc/slipway/authorities";
+/// Folder and file of the public keys of the issuer of clients' tokens.
+pub const ISSUER_KEYS: (&str, &str) = ("/etc/slipway/issuer-keys", "jwks.json");
+/// Folder of the authorities that sign the certificate of the issuer's server.
+pub const ISSUER_AUTHORITIES_FOLDER: &str = "/etc/slipway/issuer-authorities";
 /// Folder in which the Secret with headers for the receiver of traces is mounted.
 pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
 /// Folder in which the ConfigMap with its certificate authorities is mounted.
@@ -85,8 +90,26 @@ pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
 pub fn problem_of_serving(agent_deployment: &str, serving: &Serving) -> Option<String> {
     let mut config = RuntimeConfig::new(agent_deployment, "revision", TRITON_ENDPOINT);
     config.tracing = serving.tracing.as_ref().map(tracing);
+    let jwt = serving.authentication.as_ref().and_then(|clients| clients.jwt.as_ref());
+    config.authentication =
+        jwt.map(|jwt| Authentication { tokens: None, jwt: Some(json_web_tokens(jwt)), rates: Rates::default() });
     let problems = config.validate_as_written().err()?;
     Some(problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; "))
+}
+
+/// The sidecar's configuration for the tokens of an issuer.
+pub fn json_web_tokens(jwt: &JsonWebTokens) -> Jwt {
+    let JsonWebTokens { issuer, audiences, keys, tenant_claim } = jwt;
+    let IssuerKeys { url, authorities_from, allowed_networks, secret: _, config_map: _ } = keys;
+    let keys = match url {
+        Some(url) => JwtKeys::Url {
+            url: url.clone(),
+            authorities_from: authorities_from.as_ref().map(|_| ISSUER_AUTHORITIES_FOLDER.to_owned()),
+            allowed_networks: allowed_networks.clone(),
+        },
+        None => JwtKeys::File(format!("{}/{}", ISSUER_KEYS.0, ISSUER_KEYS.1)),
+    };
+    Jwt { issuer: issuer.clone(), audiences: audiences.clone(), keys, tenant_claim: tenant_claim.clone() }
 }
 
 /// The sidecar's configuration for a receiver of traces, of agents in any namespace.

@@ -290,7 +290,7 @@ impl Client {
             match message {
                 Message::Response { id: of, outcome: Ok(result) } if of == id => found = Some(result),
                 Message::Response { id: of, outcome: Err(error) } if of == id || of.is_null() => {
-                    return Err(McpError::Refused { status: 200, error: Some(error) });
+                    return Err(McpError::Refused { status: 200, error: Some(error), retry_after: None });
                 }
                 Message::Request { id, method } => self.answer(speech, &id, &method).await?,
                 Message::Notification { method } if method == LIST_CHANGED => self.changed.notify_one(),
@@ -312,12 +312,13 @@ async fn accepted(response: Response) -> Result<Response, McpError> {
     if status.is_success() {
         return Ok(response);
     }
+    let retry_after = service::retry_after::read(response.headers(), jiff::Timestamp::now());
     let body = service::read(response, MAX_REFUSAL_BYTES).await.unwrap_or_default();
     let errors = message::read(&body).unwrap_or_default().into_iter().find_map(|message| match message {
         Message::Response { outcome, .. } => outcome.err(),
         Message::Request { .. } | Message::Notification { .. } => None,
     });
-    Err(McpError::Refused { status: status.as_u16(), error: errors })
+    Err(McpError::Refused { status: status.as_u16(), error: errors, retry_after })
 }
 
 pub(super) fn not_mcp(problem: &str) -> McpError {
