@@ -120,6 +120,7 @@ const NO_RULE: &[&str] = &[
     "bad-percentile",
     "bad-pytorch-version",
     "bad-tensorrt-llm-version",
+    "bad-tracing-endpoint",
     "bad-unknown-field",
     "bad-vllm-version",
     "bad-sglang-version",

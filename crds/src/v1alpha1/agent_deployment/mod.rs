@@ -20,6 +20,7 @@ mod serving;
 mod slo;
 mod status;
 mod tensorrt_llm;
+mod tracing;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,7 @@ pub use tensorrt_llm::{
     EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
     TensorRtLlmOptions,
 };
+pub use tracing::Tracing;
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]

@@ -30,4 +30,5 @@ mod self_check;
 mod shown;
 mod stories;
 mod tensorrt_llm;
+mod traced;
 mod trial;

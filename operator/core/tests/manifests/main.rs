@@ -63,10 +63,11 @@ fn network_policies_where_they_are_asked_for() {
     with_snapshots(|| insta::assert_snapshot!("full-NetworkPolicy", documents.join("---\n")));
 }
 
-/// What comes with clients that have tokens: volumes, mounts and the sidecar's configuration.
+/// What comes with clients that have tokens, and with a receiver of traces: volumes, mounts and the sidecar's
+/// configuration.
 #[test]
-fn pods_whose_clients_have_tokens() {
-    for name in ["tenants", "tenants-of-mounted-keys"] {
+fn pods_whose_clients_have_tokens_or_whose_runs_are_traced() {
+    for name in ["tenants", "tenants-of-mounted-keys", "traced"] {
         let objects = fixture(name);
         let config = objects.kind("ConfigMap").filter(|object| object["data"].get("config.json").is_some());
         let policies = objects.network_policies();

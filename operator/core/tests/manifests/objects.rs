@@ -345,5 +345,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources,
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
+        tracing: world.spec.serving.tracing.clone(),
     }
 }
