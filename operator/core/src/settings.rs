@@ -4,6 +4,7 @@
 mod notifications;
 mod prices;
 mod prometheus;
+mod retention;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub use notifications::{
 };
 pub use prices::{Amount, GpuPrices, NoPrice, Prices};
 pub use prometheus::PrometheusSettings;
+pub use retention::Retention;
 
 /// A value of the configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -134,6 +136,9 @@ pub struct Store {
     pub size: String,
     /// Seconds that a built engine stays which no AgentDeployment, kept revision or campaign names.
     pub keep_unused_engines_seconds: i64,
+    /// What may be removed, and when. Absent means that nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 impl Default for Store {
@@ -143,6 +148,7 @@ impl Default for Store {
             access_mode: AccessMode::ReadWriteMany,
             size: "100Gi".to_owned(),
             keep_unused_engines_seconds: 7 * 24 * 3600,
+            retention: None,
         }
     }
 }
@@ -237,6 +243,7 @@ impl Settings {
         if store.keep_unused_engines_seconds < 60 {
             return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
         }
+        store.retention.as_ref().map_or(Ok(()), Retention::check)?;
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
         }
@@ -349,6 +356,10 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r}\nstore: {keepUnusedEnginesSeconds: 5}\n",
         "store.keepUnusedEnginesSeconds of the configuration: must be at least 60"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {retention: {seconds: 60}}\n",
+        "store.retention.seconds of the configuration: must be from 3600 to 3153600000, which is a hundred years"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",

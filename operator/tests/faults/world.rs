@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::{Method, Request};
 use serde_json::{Value, json};
-use slipway_operator_core::settings::Settings;
+use slipway_operator_core::settings::{Retention, Settings};
 
 use crate::{
     api::{
@@ -47,33 +47,40 @@ enum Happening {
 pub struct World {
     server: ApiServer,
     settings: Arc<Settings>,
+    retention: Option<i64>,
     operator: Operator,
     pods: String,
     users: Users,
     was_ready: bool,
+    /// Of the last look.
+    failures: Vec<String>,
     violations: Vec<String>,
     rounds: Vec<Round>,
     /// Changes from before.
     old: usize,
 }
 
-fn settings() -> Arc<Settings> {
+fn settings(retention: Option<i64>) -> Arc<Settings> {
     let yaml = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent-runtime:1'}";
-    Arc::new(serde_norway::from_str(yaml).unwrap())
+    let mut settings: Settings = serde_norway::from_str(yaml).unwrap();
+    settings.store.retention = retention.map(|seconds| Retention { seconds, max_unreferenced: None });
+    Arc::new(settings)
 }
 
 impl World {
     /// The scene, with an operator that has just started.
     pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
         operator::set_now(scene.now);
-        let (server, settings, users) = (ApiServer::new(operator::now), settings(), scene.users.fork());
+        let (server, users) = (ApiServer::new(operator::now), scene.users.fork());
+        let (retention, settings) = (scene.retention, settings(scene.retention));
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
         server.state().bug = scene.bug;
         let operator = Operator::start(&server, &settings, &pods).await;
         server.state().faults.plan = plan;
         let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
-        Self { server, settings, operator, pods, users, was_ready, violations: Vec::new(), rounds: Vec::new(), old }
+        let (failures, violations, rounds) = (Vec::new(), Vec::new(), Vec::new());
+        Self { server, settings, retention, operator, pods, users, was_ready, failures, violations, rounds, old }
     }
 
     /// How it ended.
@@ -93,7 +100,8 @@ impl World {
             let state = self.server.state();
             (state.store.clone(), state.bug)
         };
-        Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users.fork(), bug }
+        let (was_ready, retention) = (self.was_ready, self.retention);
+        Scene { store, now: operator::now(), was_ready, users: self.users.fork(), retention, bug }
     }
 
     fn commits(&self) -> Commits {
@@ -120,6 +128,12 @@ impl World {
                 (Method::DELETE, object, "application/json", json!({"propagationPolicy": "Background"}))
             }
             Act::Wait(seconds) => return self.pass(*seconds),
+            // The operator has started with it.
+            Act::Retain(_) => return,
+            Act::Quota(quota) => {
+                self.server.state().store.quota = quota.iter().copied().collect();
+                return;
+            }
         };
         let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
@@ -201,6 +215,7 @@ impl World {
     async fn round(&mut self) -> Happening {
         let (before, writes, had_struck) = (self.news(), self.writes(), self.has_struck());
         let looked = self.operator.look(&self.server).await;
+        let is_refused = self.is_refused_again(&looked);
         if looked == Looked::Crashed {
             self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
         }
@@ -210,15 +225,25 @@ impl World {
         if is_moving {
             return Happening::InTheCluster;
         }
-        let is_at_rest = self.news() == before && looked == Looked::Through(Vec::new());
+        let is_through = looked == Looked::Through(Vec::new());
+        let is_at_rest = self.news() == before && (is_through || is_refused);
         if !is_at_rest {
             return Happening::InTheOperator;
         }
         // In the look of the fault itself an operator may be misled.
-        if self.writes() > writes && self.has_struck() == had_struck {
+        if is_through && self.writes() > writes && self.has_struck() == had_struck {
             self.violations.push("writes what is there already".to_owned());
         }
         Happening::Nothing
+    }
+
+    /// Whether a quota refuses the same as before: only people can help.
+    fn is_refused_again(&mut self, looked: &Looked) -> bool {
+        let failures = if let Looked::Through(failures) = looked { failures.clone() } else { Vec::new() };
+        let is_of_quota = !failures.is_empty() && failures.iter().all(|failure| failure.contains("exceeded quota"));
+        let is_again = is_of_quota && failures == self.failures;
+        self.failures = failures;
+        is_again
     }
 
     /// Writes that were asked for.
@@ -248,6 +273,7 @@ impl World {
         if self.was_ready && serving == 0 {
             self.violations.push(format!("no pod serves at {}", operator::now()));
         }
+        self.violations.extend(cluster::volume::missing(store));
         let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for job in cluster::live_jobs(store) {
             let identity = job.rsplit_once('-').map_or(job.as_str(), |(identity, _)| identity).to_owned();

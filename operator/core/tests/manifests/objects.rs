@@ -128,7 +128,8 @@ pub fn value<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> Va
     value
 }
 
-fn child(child: &Child) -> Value {
+/// A child as JSON.
+pub fn child(child: &Child) -> Value {
     match child {
         Child::ConfigMap(object) => value(object.as_ref()),
         Child::PersistentVolumeClaim(object) => value(object.as_ref()),

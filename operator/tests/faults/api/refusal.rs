@@ -50,7 +50,8 @@ fn resource(kind: &Kind, name: &str) -> String {
     format!("{} {name:?}", qualified(kind.plural, kind))
 }
 
-fn qualified(name: &str, kind: &Kind) -> String {
+/// `jobs.batch`, `configmaps`.
+pub fn qualified(name: &str, kind: &Kind) -> String {
     if kind.group.is_empty() { name.to_owned() } else { format!("{name}.{}", kind.group) }
 }
 
@@ -90,6 +91,11 @@ impl Refusal {
         let mut details = about(kind, name);
         details["kind"] = json!(kind.kind);
         Self { code: 409, reason: "Conflict", message, details }
+    }
+
+    pub fn forbidden(kind: &Kind, name: &str, problem: &str) -> Self {
+        let message = format!("{} is forbidden: {problem}", resource(kind, name));
+        Self { code: 403, reason: "Forbidden", message, details: about(kind, name) }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use slipway_crds::identity::content_hash;
 
-use super::kinds::Kind;
+use super::{kinds::Kind, quota::Quota};
+use crate::cluster::volume::Volume;
 
 /// Where an object is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,10 @@ pub struct Store {
     lives: BTreeMap<Key, u64>,
     objects: BTreeMap<Key, Arc<Value>>,
     pub changes: Vec<Change>,
+    /// How many objects the namespace may have.
+    pub quota: Quota,
+    /// What Jobs have left on the volume of the artifact store.
+    pub volume: Volume,
     forgotten: u64,
 }
 
