@@ -1,6 +1,7 @@
 //! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell
 //! reads the file.
 
+mod backends;
 mod notifications;
 mod prices;
 mod prometheus;
@@ -13,6 +14,7 @@ use slipway_crds::v1alpha1::shared::ContainerResources;
 use thiserror::Error;
 use url::Url;
 
+pub use backends::{BackendSettings, Backends};
 pub use notifications::{
     Notifications, PagerDutySettings, ReceiverSettings, ReceiverType, SlackSettings, WebhookSettings,
 };
@@ -60,6 +62,9 @@ pub struct Settings {
     /// What GPUs cost.
     #[serde(default)]
     pub prices: Prices,
+    /// Versions of backends for specs that name none.
+    #[serde(default)]
+    pub backends: Backends,
 }
 
 /// Whether pods that serve have NetworkPolicies, and who may read what they count.
@@ -226,8 +231,18 @@ impl Settings {
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |field: &str, problem: &str| Err(InvalidSetting { field: field.to_owned(), problem: problem.to_owned() });
-        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus, network_policies, prices } =
-            self;
+        let Self {
+            images,
+            store,
+            jobs,
+            gateway: _,
+            alerts,
+            notifications,
+            prometheus,
+            network_policies,
+            prices,
+            backends,
+        } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -288,7 +303,8 @@ impl Settings {
         }
         notifications.check()?;
         prometheus.check()?;
-        prices.check()
+        prices.check()?;
+        backends.check()
     }
 }
 
@@ -409,6 +425,22 @@ mod tests {
     #[case::an_unknown_field(
         "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perGPUHour: 0.8}}}\n",
         "prices.gpus.NVIDIA-L4: unknown field `perGPUHour`, expected `perHour` or `spotPerHour` at line 2 column 29"
+    )]
+    #[case::a_version_in_no_image(
+        "images: {worker: w, agentRuntime: r}\nbackends: {vllm: {version: 0.12.0}}\n",
+        "backends.vllm.version of the configuration: no Triton image of NVIDIA contains 0.12.0; they contain 0.6.3.post1, \
+         0.7.0, 0.7.3, 0.8.1, 0.8.4, 0.9.0rc1, 0.9.2, 0.10.1.1, 0.10.2, 0.11.0, 0.11.1, 0.13.0, 0.15.1, 0.17.1, 0.19.0, \
+         0.22.1, 0.24.0, 0.27.1: use one of these, or name an image"
+    )]
+    #[case::an_unknown_backend(
+        "images: {worker: w, agentRuntime: r}\nbackends: {vLLM: {version: 0.11.0}}\n",
+        "backends.vLLM of the configuration: is unknown: use one of tensorRTLLM, tensorRTLLMPyTorch, vllm, \
+         vllmOpenAI, sglang"
+    )]
+    #[case::a_version_that_is_too_old(
+        "images: {worker: w, agentRuntime: r}\nbackends: {tensorRTLLM: {version: 0.14.0}}\n",
+        "backends.tensorRTLLM.version of the configuration: 0.14.0 is older than 0.15, the first version whose engines are \
+         built here; use 0.15.0 or later, or backend VLLM, which serves without a build"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agents: true}\n",

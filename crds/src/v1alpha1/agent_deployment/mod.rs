@@ -5,6 +5,7 @@ mod alerts;
 mod authentication;
 mod autoscaling;
 mod baseline;
+mod defaults;
 mod drift;
 mod figures;
 mod guardrail;
@@ -31,6 +32,7 @@ pub use alerts::Alerts;
 pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
+pub use defaults::{TakenDefaults, TakenVersion, VersionedBackend};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use figures::{CostFigures, ErrorRateFigures, LatencyFigures, ThroughputFigures};
 pub use guardrail::Guardrail;
@@ -40,7 +42,8 @@ pub use model::{
 };
 pub(in crate::v1alpha1) use no_build::no_build_backend;
 pub use no_build::{
-    NoBuildBlock, NoBuildOptions, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
+    NoBuildBlock, NoBuildOptions, NoBuildSettings, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer,
+    backend_and_server,
 };
 pub use notified::{ToldFact, UndeliveredNotification};
 pub use profiling::{
@@ -69,8 +72,8 @@ pub use status::{
     ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
-    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
-    TensorRtLlmOptions,
+    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmBlock,
+    TensorRtLlmEngine, TensorRtLlmOptions, TensorRtLlmSettings,
 };
 pub use tracing::Tracing;
 
@@ -166,8 +169,8 @@ pub use tracing::Tracing;
                   maxBatchSize and maxNumTokens: remove them, or use engine.custom.options")
         .field_path(".search"),
     validation = Rule::new(
-        "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
-         !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
+        "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.precision) || \
+         !self.search.precision.exists(p, p == 'FP32' || p == 'INT8')")
         .message("search.precision of backends other than Custom must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
                   INT8SmoothQuant, INT4AWQ, W4A8AWQ, NVFP4 or MXFP4: name one or more of them")
         .field_path(".search.precision"),

@@ -13,6 +13,7 @@ mod clients;
 mod cluster;
 mod commands;
 mod costs;
+mod defaults;
 mod drift;
 mod fixtures;
 mod gitops;

@@ -235,7 +235,8 @@ fn deciding(profiling: &Profiling) -> Profiling {
     }
 }
 
-/// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once.
+/// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once. The spec
+/// has its defaults written in.
 ///
 /// # Errors
 /// When the spec cannot be written as canonical JSON; its types leave no such case.
