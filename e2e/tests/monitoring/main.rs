@@ -219,7 +219,7 @@ async fn what_dashboards_show_happens(bench: &Bench) {
     bench.namespace.give_workload().await.unwrap();
     let mut measured = facts_agent().unwrap();
     measured["spec"]["search"] = json!({"precision": ["INT8"], "concurrency": [1, 4]});
-    measured["spec"]["slo"]["throughput"] = json!({"min": "0.1", "unit": "Runs"});
+    measured["spec"]["slo"]["throughput"] = json!({"min": "2", "unit": "Runs"});
     measured["spec"]["profiling"] = json!({
         "workloads": [{"name": "runs", "agentTrace": workload_source("trace.jsonl")}],
         "driver": "AgentRun",

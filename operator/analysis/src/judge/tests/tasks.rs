@@ -1,12 +1,12 @@
-//! How often tasks fail guards a rollout by a margin where it is asked for: what clients say of an equal canary rolls
-//! nothing back, what is tolerated does not either, and what is not tolerated is neither promoted nor kept.
+//! Failed tasks guard a rollout by a margin, where it is asked for. An equal canary is not rolled back, and neither is
+//! a tolerated difference. What goes beyond it is neither promoted nor kept.
 
 use pretty_assertions::assert_eq;
 
 use super::*;
 use crate::judge::{Reason, config::margin_bins};
 
-/// Tasks may fail half as often again. Latencies are no obstacle.
+/// Tasks may fail half as often again. Latencies do not matter.
 fn tolerant() -> Config {
     Config { task_failures_max: Some(1.5), margin_bins: margin_bins(0.5), ..Config::default() }
 }
