@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::observe;
 use crate::{
-    kube_io::{apply, record},
+    kube_io::apply,
     reconcile::{Context, ReconcileError, key},
 };
 
@@ -46,7 +46,7 @@ async fn carry_out(
         if let Err(error) = &applied {
             // A quota or an admission policy: people look at the claim, not at our log.
             let note = Note::warning(Reason::ApplyFailed, chain(error));
-            drop(record::events(&context.recorder, claim, &[note]).await);
+            drop(context.recorder.publish(claim, &[note]).await);
         }
         applied.map_err(ReconcileError::Apply)
     };
@@ -54,7 +54,7 @@ async fn carry_out(
         apply(record).await?;
     }
     context.metrics.store_recorded(&world.namespace, &status);
-    let told = record::events(&context.recorder, claim, &notes).await.map_err(ReconcileError::Record);
+    let told = context.recorder.publish(claim, &notes).await.map_err(ReconcileError::Record);
     for note in &notes {
         info!(namespace = world.namespace, reason = note.reason.as_str(), "{}", note.message);
     }
