@@ -21,8 +21,6 @@ use crate::profile::drivers;
 
 /// Share of a level that an infeasible one runs before it is ended, as seen with chunks that double.
 const ABORT_FRACTION: f64 = 0.3;
-/// Standard error of a share of failures in ln. A row is judged by its share as it was seen, and so is a cell.
-const ERRORS_LOG_SD: f64 = 0.05;
 /// Runs of one cell after which the analysis no longer asks for a confirm run.
 const MOST_CONFIRMS: usize = 4;
 
@@ -35,7 +33,6 @@ pub struct Guided {
     latency: (LatencyMetric, Percentile),
     optimize_for: OptimizeFor,
     target_per_kilosecond: Option<u64>,
-    error_rate_max_ppm: Option<u32>,
     gpus: u32,
     others: Vec<OtherEngine>,
 }
@@ -57,7 +54,6 @@ impl Guided {
             objectives,
             optimize_for: task.optimize_for,
             target_per_kilosecond: task.target_per_kilosecond,
-            error_rate_max_ppm: task.error_rate_max_ppm,
             gpus: task.gpus.max(1),
             others: task.other_engines.clone(),
         }
@@ -251,7 +247,6 @@ fn space(search: &Guided, levels: &[u32]) -> analysis::Space {
     });
     let mut metrics = vec![throughput(search)];
     metrics.extend(measured(search).into_iter().map(|(metric, percentile)| latency_metric(metric, percentile)));
-    metrics.extend(search.error_rate_max_ppm.map(|_| errors()));
     let (objective, direction) = match search.optimize_for {
         OptimizeFor::Throughput | OptimizeFor::Cost => (0, Direction::Maximize),
         OptimizeFor::Latency => (position(search, search.latency), Direction::Minimize),
@@ -277,11 +272,6 @@ fn throughput(search: &Guided) -> analysis::Metric {
     analysis::Metric { name: name.into(), kind: analysis::MetricKind::Throughput, prior: Vec::new() }
 }
 
-/// The share that fails, where it is limited: the last of the space's metrics.
-fn errors() -> analysis::Metric {
-    analysis::Metric { name: "errors".into(), kind: analysis::MetricKind::ErrorRate, prior: Vec::new() }
-}
-
 /// The latencies that are limited or optimised, each once, in the order of the space's metrics after the throughput.
 fn measured(search: &Guided) -> Vec<(LatencyMetric, Percentile)> {
     let limited = search.objectives.iter().map(|o| (o.metric, o.percentile));
@@ -304,11 +294,7 @@ fn constraints(search: &Guided) -> Vec<analysis::Constraint> {
         };
         analysis::Constraint { metric: 0, bound: Bound::AtLeast(target) }
     });
-    let errors = search.error_rate_max_ppm.map(|most| analysis::Constraint {
-        metric: 1 + measured(search).len(),
-        bound: Bound::AtMost(f64::from(most) / 1e6),
-    });
-    search.objectives.iter().map(latency).chain(target).chain(errors).collect()
+    search.objectives.iter().map(latency).chain(target).collect()
 }
 
 fn latency_metric(metric: LatencyMetric, percentile: Percentile) -> analysis::Metric {
@@ -360,10 +346,8 @@ fn measurement(
     };
     let mut values = vec![(row.count > 0).then_some(row.per_kilosecond as f64 / per_gpu)];
     values.extend(measured(search).into_iter().map(|latency| value(search, row, latency)));
-    values.extend(search.error_rate_max_ppm.map(|_| failed_share(row)));
     let mut log_sds = vec![throughput_log_sd(row)];
     log_sds.extend(measured(search).into_iter().map(|latency| latency_log_sd(row, latency)));
-    log_sds.extend(search.error_rate_max_ppm.map(|_| ERRORS_LOG_SD));
     let outcome = match (row.verdict, values.iter().copied().collect::<Option<Vec<f64>>>()) {
         (MeasurementVerdict::Failed, _) => analysis::Outcome::Failed,
         (MeasurementVerdict::Feasible | MeasurementVerdict::Unbounded, Some(values)) => {
@@ -380,12 +364,6 @@ fn measurement(
         run_seconds: run,
         outcome,
     }
-}
-
-/// The share that failed, of a row that has any.
-fn failed_share(row: &Row) -> Option<f64> {
-    let total = f64::from(row.count) + f64::from(row.errors);
-    (total > 0.0).then(|| f64::from(row.errors) / total)
 }
 
 /// A percentile of a row. A feasible row that had no room for it still says that it is below its limit.
