@@ -101,7 +101,8 @@ mod tests {
     use kube::client::Body;
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
-    use slipway_operator_core::plan::{About, Reason};
+    use slipway_crds::conditions::Reason;
+    use slipway_operator_core::plan::About;
 
     use super::*;
 
