@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_can_be_read(trace in 1.., span in 1.., is_sampled: bool) {
+        fn whatever_is_written_can_be_read(trace in 1_u128.., span in 1_u64.., is_sampled: bool) {
             let context = TraceContext::new(trace, span, is_sampled);
             let mut headers = HeaderMap::new();
             context.write(&mut headers);
@@ -211,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn places_have_spans_of_their_own(trace in 1.., span in 1..) {
+        fn places_have_spans_of_their_own(trace in 1_u128.., span in 1_u64..) {
             let context = TraceContext::new(trace, span, true);
             let spans: BTreeSet<u64> = (0..1_000).map(|place| context.within(place).span()).collect();
             prop_assert_eq!((spans.len(), spans.contains(&span)), (1_000, false));

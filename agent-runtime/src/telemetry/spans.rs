@@ -43,7 +43,7 @@ pub struct SpanMetrics {
 
 impl SpanMetrics {
     /// Registers every metric. Reasons start at zero, so that rates exist from the first scrape.
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let metrics = Self { exported: Counter::default(), dropped: Family::default() };
         let (exported, dropped) = (metrics.exported.clone(), metrics.dropped.clone());
         registry.register("slipway_trace_spans_exported", "Spans that the receiver of traces took", exported);

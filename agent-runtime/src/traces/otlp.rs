@@ -295,6 +295,6 @@ mod tests {
         let answer = ExportAnswer::decode(&[0x0a, 0x06, 0x08, 0x03, 0x12, 0x02, b'n', b'o'][..]);
         let rejected = PartialSuccess { rejected_spans: 3, error_message: "no".to_owned() };
         assert_eq!(answer.expect("it is an answer").partial_success, Some(rejected));
-        assert_eq!(ExportAnswer::decode(&[][..]).expect("it is one too").partial_success, None);
+        assert_eq!(ExportAnswer::decode(&b""[..]).expect("it is one too").partial_success, None);
     }
 }

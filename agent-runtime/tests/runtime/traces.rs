@@ -34,10 +34,13 @@ struct Posted {
     body: Bytes,
 }
 
+/// A status and a body.
+type Answer = (StatusCode, Vec<u8>);
+
 /// A receiver that answers as it is told, the last answer again and again.
 #[derive(Clone)]
 struct Receiver {
-    answers: Arc<Mutex<Vec<(StatusCode, Vec<u8>)>>>,
+    answers: Arc<Mutex<Vec<Answer>>>,
     posted: watch::Sender<Vec<Posted>>,
 }
 
@@ -49,7 +52,7 @@ async fn take(State(receiver): State<Receiver>, headers: HeaderMap, body: Bytes)
 }
 
 impl Receiver {
-    async fn start(answers: &[(StatusCode, Vec<u8>)]) -> (Self, Tracing) {
+    async fn start(answers: &[Answer]) -> (Self, Tracing) {
         let answers = Arc::new(Mutex::new(answers.to_vec()));
         let receiver = Self { answers, posted: watch::Sender::default() };
         let router = Router::new().route("/otlp/v1/traces", on_post(take)).with_state(receiver.clone());
@@ -275,11 +278,7 @@ async fn a_batch_that_cannot_be_delivered_now_is_sent_again() {
 #[case::refused((StatusCode::BAD_REQUEST, Vec::new()), "failed", 2)]
 #[case::taken_in_part((StatusCode::OK, partly()), "rejected", 1)]
 #[tokio::test]
-async fn spans_that_are_not_taken_are_counted(
-    #[case] answer: (StatusCode, Vec<u8>),
-    #[case] reason: &str,
-    #[case] spans: u64,
-) {
+async fn spans_that_are_not_taken_are_counted(#[case] answer: Answer, #[case] reason: &str, #[case] spans: u64) {
     let (receiver, tracing) = Receiver::start(&[answer]).await;
     let mut sidecar = traced([Reply::Says("Answer: 5\n\n")], &tracing);
     ask(&sidecar, None, "?").await;

@@ -2,7 +2,7 @@
 
 use pretty_assertions::assert_eq;
 use slipway_crds::v1alpha1::{
-    agent_deployment::{Stage, Tracing},
+    agent_deployment::{Serving, Stage, Tracing},
     profile::ProfilePhase,
 };
 
@@ -11,6 +11,7 @@ use super::{
     cluster::{Cluster, world},
     profiling::{ended, profiled},
 };
+use crate::runtime_config::problem_of_serving;
 
 fn tracing(endpoint: &str) -> Option<Tracing> {
     let yaml = format!("{{endpoint: {endpoint:?}, sampled: 10%}}");
@@ -44,17 +45,23 @@ fn traces_change_no_measurement() {
     assert_eq!(traced.world.status.stage, Some(Stage::RollingOut));
 }
 
+/// What is wrong with the serving of a spec.
+fn problem(change: impl FnOnce(&mut Serving)) -> Option<String> {
+    let mut serving = world().world.spec.serving.clone();
+    change(&mut serving);
+    problem_of_serving("support", &serving)
+}
+
 #[test]
-fn a_receiver_in_the_pod_itself_is_refused_before_anything_is_built() {
-    let refused = |endpoint: &str| {
-        crate::runtime_config::problem_of_serving("support", &{
-            let mut serving = world().world.spec.serving.clone();
-            serving.tracing = tracing(endpoint);
-            serving
-        })
+fn a_receiver_and_an_issuer_in_the_pod_itself_are_refused_before_anything_is_built() {
+    let words = "127.0.0.1 is a loopback address; name another host, or add its network to allowedNetworks";
+    let of_tracing = |endpoint: &str| problem(|serving| serving.tracing = tracing(endpoint));
+    assert_eq!(of_tracing("http://127.0.0.1:4318"), Some(format!("tracing.endpoint: {words}")));
+    assert_eq!(of_tracing("http://10.1.2.3:4318"), None);
+    let of_issuer = |url: &str| {
+        let yaml = format!("{{jwt: {{issuer: a, audiences: [b], keys: {{url: {url:?}}}}}}}");
+        problem(|serving| serving.authentication = Some(serde_norway::from_str(&yaml).expect("an authentication")))
     };
-    let expected = "tracing.endpoint: 127.0.0.1 is a loopback address; name another host, or add its network to \
-                    allowedNetworks";
-    assert_eq!(refused("http://127.0.0.1:4318").as_deref(), Some(expected));
-    assert_eq!(refused("http://10.1.2.3:4318"), None);
+    assert_eq!(of_issuer("https://127.0.0.1/jwks"), Some(format!("authentication.jwt.keys.url: {words}")));
+    assert_eq!(of_issuer("https://kubernetes.default.svc/openid/v1/jwks"), None);
 }
