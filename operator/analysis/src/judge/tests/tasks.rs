@@ -1,12 +1,12 @@
-//! How often tasks fail guards a rollout by a margin where it is asked for: what clients say of an equal canary rolls
-//! nothing back, what is tolerated does not either, and what is not tolerated is neither promoted nor kept.
+//! How often tasks fail guards a rollout by a margin where it is asked for. What clients say of an equal canary rolls
+//! nothing back, and neither does what is tolerated. Anything else is neither promoted nor kept.
 
 use pretty_assertions::assert_eq;
 
 use super::*;
 use crate::judge::{Reason, config::margin_bins};
 
-/// Tasks may fail half as often again. Latencies are no obstacle.
+/// Tasks may fail half as often again. Latencies decide nothing here.
 fn tolerant() -> Config {
     Config { task_failures_max: Some(1.5), margin_bins: margin_bins(0.5), ..Config::default() }
 }

@@ -48,10 +48,13 @@ fn predicted(
     predictions.into_iter().map(|Prediction { metric, ratio_percent }| (metric, ratio_percent)).collect()
 }
 
+/// Metrics with what was measured of them, in milliseconds.
+type Latencies<'a> = &'a [(LatencyMetric, i64)];
+
 /// A campaign has chosen the other engine.
 fn chosen_anew(
     cluster: Cluster,
-    (before, after): (&[(LatencyMetric, i64)], &[(LatencyMetric, i64)]),
+    (before, after): (Latencies<'_>, Latencies<'_>),
     edit: impl Fn(&mut Measurement, bool),
 ) -> Cluster {
     let mut cluster = ended(cluster, ProfilePhase::Chosen).with_pods_ready();
