@@ -97,7 +97,7 @@ fn an_engine_whose_tokens_cost_more_than_runs_may_is_rolled_back_for_its_price()
     let mut dear = canary_that_costs(1_500_000);
     dear.serve(60, EQUAL);
     let rejected = dear.rollout().rejected;
-    let words = "CostPerRun: a million output tokens are predicted to cost $1.50 instead of $1, 50 % more, and \
+    let words = "CostPerRun: a million output tokens are predicted to cost $1.50 instead of $1.00, 50 % more, and \
                  rollout.judge.costs allows 20 %";
     assert_eq!(rejected.len(), 1, "{:?}", dear.rollout());
     assert!(rejected[0].reason.contains(words), "{}", rejected[0].reason);
