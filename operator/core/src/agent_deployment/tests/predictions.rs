@@ -48,10 +48,13 @@ fn predicted(
     predictions.into_iter().map(|Prediction { metric, ratio_percent }| (metric, ratio_percent)).collect()
 }
 
+/// Metrics with what was measured of them, in milliseconds.
+type Latencies<'a> = &'a [(LatencyMetric, i64)];
+
 /// A campaign has chosen the other engine.
 fn chosen_anew(
     cluster: Cluster,
-    (before, after): (&[(LatencyMetric, i64)], &[(LatencyMetric, i64)]),
+    (before, after): (Latencies<'_>, Latencies<'_>),
     edit: impl Fn(&mut Measurement, bool),
 ) -> Cluster {
     let mut cluster = ended(cluster, ProfilePhase::Chosen).with_pods_ready();
@@ -94,7 +97,7 @@ fn an_engine_whose_tokens_cost_more_than_runs_may_is_rolled_back_for_its_price()
     let mut dear = canary_that_costs(1_500_000);
     dear.serve(60, EQUAL);
     let rejected = dear.rollout().rejected;
-    let words = "CostPerRun: a million output tokens are predicted to cost $1.50 instead of $1, 50 % more, and \
+    let words = "CostPerRun: a million output tokens are predicted to cost $1.50 instead of $1.00, 50 % more, and \
                  rollout.judge.costs allows 20 %";
     assert_eq!(rejected.len(), 1, "{:?}", dear.rollout());
     assert!(rejected[0].reason.contains(words), "{}", rejected[0].reason);

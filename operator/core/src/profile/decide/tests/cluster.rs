@@ -57,8 +57,8 @@ pub struct Cluster {
     pub broken: Vec<&'static str>,
     /// Verdicts of confirm runs by configuration; feasible where none is given.
     pub confirms: BTreeMap<&'static str, MeasurementVerdict>,
-    /// Throughputs as a disturbed minute shows them, by engine, configuration and the number of the measurement, from 0:
-    /// of int8 with 4 in flight, of fp32 with 1, because it misses the objective with more.
+    /// Throughputs as a disturbed minute shows them, by engine, configuration and the number of the measurement from 0.
+    /// They are those of int8 with 4 in flight and of fp32 with 1, because it misses the objective with more.
     pub disturbed: BTreeMap<(&'static str, &'static str, i32), u64>,
 }
 
