@@ -132,27 +132,6 @@ async fn a_canary_takes_over_and_a_slower_one_is_rolled_back() {
     assert_eq!(stages, ["Serving", "Serving", "Serving", "RolledBack", ""]);
 }
 
-/// A quota that leaves no room for a Job, and one that leaves none for a pod of another revision; each is lifted.
-fn quota() -> Vec<Act> {
-    let no_job = Act::Quota(&[("count/jobs.batch", 0)]);
-    let one_pod = Act::Quota(&[("pods", 1)]);
-    vec![no_job, Act::Create, Act::Quota(&[]), one_pod, prompt("Think."), Act::Quota(&[])]
-}
-
-#[tokio::test]
-async fn an_agent_waits_for_room_in_a_quota_says_so_and_goes_on_once_there_is_room() {
-    let told = tell(&quota()).await;
-    let (stages, violations) = seen(&told);
-    assert_eq!(violations, Vec::<String>::new());
-    assert_eq!(stages, ["", "Resolving", "Serving", "Serving", "Stalled", "Serving"]);
-    let said: Vec<String> = told.iter().map(|played| story::waits_for(&played.end)).collect();
-    let words =
-        ["jobs.batch", "is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: count/jobs.batch=0"];
-    assert!(words.iter().all(|words| said[1].contains(words)), "{}", said[1]);
-    assert!(said[4].contains("exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1"), "{}", said[4]);
-    assert_eq!([&said[2], &said[5]], ["", ""]);
-}
-
 /// Plays every fault of the acts from one on.
 async fn assert_unharmed(acts: &[Act], from: usize, least_plans: usize) {
     let findings = plans::try_all(acts, from).await;
@@ -171,12 +150,6 @@ async fn no_fault_on_the_way_from_creation_to_deletion_changes_what_becomes_of_a
 #[ignore = "takes minutes: make test-faults"]
 async fn no_fault_removes_what_is_needed_or_leaves_what_is_not() {
     assert_unharmed(&retention(), SWEPT, 100).await;
-}
-
-#[tokio::test]
-#[ignore = "takes minutes: make test-faults"]
-async fn no_fault_beside_a_quota_changes_what_becomes_of_an_agent() {
-    assert_unharmed(&quota(), 1, 500).await;
 }
 
 #[tokio::test]

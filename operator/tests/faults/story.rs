@@ -33,8 +33,6 @@ pub enum Act {
     Delete,
     /// Does nothing for so many seconds.
     Wait(i64),
-    /// Gives the namespace a quota: numbers by resource.
-    Quota(&'static [(&'static str, usize)]),
     /// Has the operator sweep what nothing has needed for so many seconds.
     Retain(i64),
 }
@@ -153,15 +151,6 @@ pub fn store_record(store: &Store) -> StoreRecord {
     let object = store.get(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
     let text = object.and_then(|object| object["data"][slipway_crds::store::KEY].as_str().map(str::to_owned));
     text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
-}
-
-/// What the agent waits for, or why it has stopped.
-pub fn waits_for(end: &End) -> String {
-    let agent = end.objects.iter().find(|(key, _)| key.kind == AGENT_DEPLOYMENTS).map(|(_, agent)| agent);
-    let mut conditions = agent.and_then(|agent| agent["status"]["conditions"].as_array()).into_iter().flatten();
-    let is_told = |condition: &Value| condition["type"] == "Reconciling" || condition["type"] == "Stalled";
-    let found = conditions.find(|condition| is_told(condition) && condition["status"] == "True");
-    found.and_then(|condition| condition["message"].as_str()).unwrap_or_default().to_owned()
 }
 
 /// How far the agents are.

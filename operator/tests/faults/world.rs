@@ -52,8 +52,6 @@ pub struct World {
     pods: String,
     users: Users,
     was_ready: bool,
-    /// Of the last look.
-    failures: Vec<String>,
     violations: Vec<String>,
     rounds: Vec<Round>,
     /// Changes from before.
@@ -79,8 +77,8 @@ impl World {
         let operator = Operator::start(&server, &settings, &pods).await;
         server.state().faults.plan = plan;
         let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
-        let (failures, violations, rounds) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server, settings, retention, operator, pods, users, was_ready, failures, violations, rounds, old }
+        let (violations, rounds) = (Vec::new(), Vec::new());
+        Self { server, settings, retention, operator, pods, users, was_ready, violations, rounds, old }
     }
 
     /// How it ended.
@@ -130,10 +128,6 @@ impl World {
             Act::Wait(seconds) => return self.pass(*seconds),
             // The operator has started with it.
             Act::Retain(_) => return,
-            Act::Quota(quota) => {
-                self.server.state().store.quota = quota.iter().copied().collect();
-                return;
-            }
         };
         let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
@@ -215,7 +209,6 @@ impl World {
     async fn round(&mut self) -> Happening {
         let (before, writes, had_struck) = (self.news(), self.writes(), self.has_struck());
         let looked = self.operator.look(&self.server).await;
-        let is_refused = self.is_refused_again(&looked);
         if looked == Looked::Crashed {
             self.operator = Operator::start(&self.server, &self.settings, &self.pods).await;
         }
@@ -225,25 +218,15 @@ impl World {
         if is_moving {
             return Happening::InTheCluster;
         }
-        let is_through = looked == Looked::Through(Vec::new());
-        let is_at_rest = self.news() == before && (is_through || is_refused);
+        let is_at_rest = self.news() == before && looked == Looked::Through(Vec::new());
         if !is_at_rest {
             return Happening::InTheOperator;
         }
         // In the look of the fault itself an operator may be misled.
-        if is_through && self.writes() > writes && self.has_struck() == had_struck {
+        if self.writes() > writes && self.has_struck() == had_struck {
             self.violations.push("writes what is there already".to_owned());
         }
         Happening::Nothing
-    }
-
-    /// Whether a quota refuses the same as before: only people can help.
-    fn is_refused_again(&mut self, looked: &Looked) -> bool {
-        let failures = if let Looked::Through(failures) = looked { failures.clone() } else { Vec::new() };
-        let is_of_quota = !failures.is_empty() && failures.iter().all(|failure| failure.contains("exceeded quota"));
-        let is_again = is_of_quota && failures == self.failures;
-        self.failures = failures;
-        is_again
     }
 
     /// Writes that were asked for.

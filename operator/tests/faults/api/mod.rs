@@ -7,7 +7,6 @@ pub mod fault;
 pub mod fields;
 pub mod kinds;
 pub mod managers;
-pub mod quota;
 pub mod read;
 pub mod refusal;
 pub mod request;

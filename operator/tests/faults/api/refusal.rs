@@ -50,8 +50,7 @@ fn resource(kind: &Kind, name: &str) -> String {
     format!("{} {name:?}", qualified(kind.plural, kind))
 }
 
-/// `jobs.batch`, `configmaps`.
-pub fn qualified(name: &str, kind: &Kind) -> String {
+fn qualified(name: &str, kind: &Kind) -> String {
     if kind.group.is_empty() { name.to_owned() } else { format!("{name}.{}", kind.group) }
 }
 
@@ -91,11 +90,6 @@ impl Refusal {
         let mut details = about(kind, name);
         details["kind"] = json!(kind.kind);
         Self { code: 409, reason: "Conflict", message, details }
-    }
-
-    pub fn forbidden(kind: &Kind, name: &str, problem: &str) -> Self {
-        let message = format!("{} is forbidden: {problem}", resource(kind, name));
-        Self { code: 403, reason: "Forbidden", message, details: about(kind, name) }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 use slipway_crds::identity::content_hash;
 
-use super::{kinds::Kind, quota::Quota};
+use super::kinds::Kind;
 use crate::cluster::volume::Volume;
 
 /// Where an object is.
@@ -57,8 +57,6 @@ pub struct Store {
     lives: BTreeMap<Key, u64>,
     objects: BTreeMap<Key, Arc<Value>>,
     pub changes: Vec<Change>,
-    /// How many objects the namespace may have.
-    pub quota: Quota,
     /// What Jobs have left on the volume of the artifact store.
     pub volume: Volume,
     forgotten: u64,

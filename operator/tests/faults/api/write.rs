@@ -7,7 +7,6 @@ use super::{
     admission, fields,
     kinds::{CLAIMS, CORE_EVENTS, DEPLOYMENTS, EVENTS, JOBS, Kind, PODS, SERVICES},
     managers::{self, Manager},
-    quota,
     refusal::{Cause, Refusal},
     request::Asked,
     store::{Key, Store, Writer, is_free, is_going},
@@ -72,9 +71,6 @@ impl Write<'_> {
             metadata["generation"] = json!(1);
         }
         refuse(key, &object, None)?;
-        if let Some(refusal) = quota::refusal(self.store, key) {
-            return Err(refusal);
-        }
         if !is_new {
             return Err(Refusal::exists(&key.kind, &key.name));
         }
