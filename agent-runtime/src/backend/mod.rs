@@ -56,6 +56,9 @@ pub struct Generation {
     pub guide: Option<Guide>,
     /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
     pub logprobs: Option<u32>,
+    /// Whether the engine is to write all tokens that it may, wherever the text would end. Entries that cannot be told
+    /// so leave it out.
+    pub ignores_end: bool,
 }
 
 /// What a text must be.

@@ -217,7 +217,8 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         OwnServer::Vllm => generation,
         OwnServer::SgLang => generation.without_begin(),
     };
-    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs } = generation;
+    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs, ignores_end } =
+        generation;
     let mut body = json!({
         "model": model,
         "prompt": prompt,
@@ -241,6 +242,9 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         if server == OwnServer::Vllm {
             body["add_special_tokens"] = json!(false);
         }
+    }
+    if ignores_end {
+        body["ignore_eos"] = json!(true);
     }
     if server == OwnServer::SgLang {
         body["no_stop_trim"] = json!(true);

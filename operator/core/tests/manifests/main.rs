@@ -25,6 +25,7 @@ const FIXTURES: [&str; 11] = [
     "vllm",
     "vllm-open-ai",
     "sglang",
+    "synthetic",
 ];
 
 /// The objects of a fixture whose plan is new.

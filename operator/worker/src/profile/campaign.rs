@@ -9,7 +9,7 @@ use std::{
 
 use slipway_worker_contract::{
     AgentRunSettings, Arm, Digest, Driver, FailureClass, LatencyMetric, MeasurementVerdict, Phase, ProfileTask, Row,
-    ServeConfig, paths,
+    Runs, ServeConfig, paths,
 };
 use tokio::sync::watch as channel;
 
@@ -24,7 +24,7 @@ use super::{
     records::{Circumstances, Records},
     replay::Trace,
     search::{Ended, Next, Search, ToBeat},
-    shim,
+    shim, synthetic,
     triton::TritonError,
     watch::Watch,
     workload::Traffic,
@@ -67,7 +67,11 @@ impl Load {
 
     /// The tools are answered from the trace until this process ends.
     pub(super) async fn agent(settings: &AgentRunSettings, setup: &Setup) -> Result<Self, ProfileError> {
-        let trace = Trace::read(&settings.trace).map_err(ProfileError::Trace)?;
+        let trace = match &settings.trace {
+            Runs::Recorded(file) => Trace::read(file),
+            Runs::Synthetic(lengths) => Trace::of(synthetic::runs(lengths)),
+        };
+        let trace = trace.map_err(ProfileError::Trace)?;
         let inputs = Arc::new(trace.inputs.clone());
         let address = setup.replay;
         trace.serve(address).await.map_err(|source| ProfileError::Serve { address, source })?;

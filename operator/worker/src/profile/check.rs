@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_confirm_run_needs_agent_runs_and_numbers() {
-        let trace = DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) };
+        let trace = Runs::Recorded(DataFile { path: String::new(), digest: Digest::from_bytes(&[0; 32]) });
         let agent = Driver::AgentRun(AgentRunSettings { endpoint: String::new(), trace, timeout_millis: 1 });
         let confirm = |driver, run_millis| {
             let arm = Arm { id: "a".into(), config: ServeConfig::default() };

@@ -15,6 +15,7 @@ pub mod records;
 pub mod replay;
 pub mod search;
 pub mod shim;
+pub mod synthetic;
 pub mod triton;
 pub mod watch;
 pub mod workload;

@@ -209,6 +209,7 @@ fn freeze(
     levels.sort_unstable();
     let mut prompts = Vec::new();
     let mut agent_trace = None;
+    let synthetic = profiling.workloads.iter().find_map(|workload| workload.synthetic.clone());
     for workload in &profiling.workloads {
         if let Some(source) = &workload.prompts {
             let data = frozen(world, source)?;
@@ -226,6 +227,7 @@ fn freeze(
         driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
+        synthetic,
         objectives: slo.objectives.clone(),
         error_rate: slo.error_rate.clone(),
         throughput: slo.throughput.clone(),

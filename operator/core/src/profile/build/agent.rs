@@ -2,10 +2,12 @@
 
 use k8s_openapi::api::core::v1::Container;
 use slipway_crds::v1alpha1::{
-    agent_deployment::{HttpTool as ApiHttpTool, Tool as ApiTool},
+    agent_deployment::{HttpTool as ApiHttpTool, SyntheticRuns, Tool as ApiTool},
     profile::ProfileInputs,
 };
-use slipway_runtime_config::{ChatTemplate, HttpMethod, HttpTool, RuntimeConfig};
+use slipway_runtime_config::{
+    ChatTemplate, HttpMethod, HttpTool, Parameter, REHEARSED_ARGUMENT, REHEARSED_TOOL, RuntimeConfig, Tool, ToolKind,
+};
 use slipway_worker_contract::paths;
 
 use super::layout::AGENT_API_ADDRESS;
@@ -28,6 +30,9 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
     let mut config = agent_config(agent_deployment, profile, &inputs.agent, replayed);
     set_engine(&mut config, scope.engine().served_by());
     config.chat_template = chat_template(inputs, scope);
+    if let Some(runs) = &inputs.synthetic {
+        rehearse(&mut config, runs);
+    }
     config.max_in_flight = unsigned(match scope {
         JobScope::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         JobScope::Confirm { level, .. } => *level,
@@ -38,7 +43,21 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
 /// The checkpoint whose chat template writes the prompts. Inputs of campaigns say nothing of layouts, so here only an
 /// agent has one that names its dialect.
 pub(super) fn chat_template(inputs: &ProfileInputs, scope: &JobScope<'_>) -> Option<ChatTemplate> {
-    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false)
+    let is_made_up = inputs.synthetic.is_some();
+    runtime_config::chat_template(&inputs.agent, scope.engine().served_by(), false).filter(|_| !is_made_up)
+}
+
+/// Runs that are made up are written as transcripts. They call a tool of their own, as often as they are to.
+fn rehearse(config: &mut RuntimeConfig, runs: &SyntheticRuns) {
+    let [tool, argument] = [REHEARSED_TOOL, REHEARSED_ARGUMENT];
+    let address = format!("http://127.0.0.1:{}{}/{tool}?{argument}={{{argument}}}", paths::REPLAY_PORT, paths::REPLAY_PATH);
+    let mut http = HttpTool::new(&address);
+    http.parameters = vec![Parameter { name: argument.to_owned() }];
+    http.timeout_milliseconds = http.timeout_milliseconds.max(2 * runs.tool_latency.microseconds().div_ceil(1_000));
+    let (name, description) = (tool.to_owned(), "Looks something up.".to_owned());
+    config.rehearsal = true;
+    config.tools = vec![Tool { name, description, input_schema: None, kind: ToolKind::Http(http) }];
+    config.max_steps = unsigned(runs.tool_calls).saturating_add(1);
 }
 
 /// No probe: it is ready only once the worker has loaded a model.
