@@ -243,7 +243,9 @@ impl Settings {
         if store.keep_unused_engines_seconds < 60 {
             return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
         }
-        store.retention.as_ref().map_or(Ok(()), Retention::check)?;
+        if let Some(retention) = &store.retention {
+            retention.check()?;
+        }
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
         }
