@@ -88,6 +88,10 @@ test-unit: ## Run unit, property and fixture tests.
 test-faults: ## Play every fault at every write and list of the operator, against an API server in memory.
 	cargo test --workspace --locked --test faults -- --include-ignored --skip a_real_server_are_recorded
 
+.PHONY: test-planted-bugs
+test-planted-bugs: ## Plant each defect of operator/tests/planted in the product, and expect a test to fail (by hand).
+	operator/tests/planted/run.sh
+
 .PHONY: record-api-server
 record-api-server: ## Record a real API server's answers, which the one of `test-faults` must give too (root; by hand).
 	e2e/tools/record-api-server.sh
