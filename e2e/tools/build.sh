@@ -6,12 +6,15 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
 
+# version_in MODULE_DIR PACKAGE: as a block of requirements has it, without its v.
+version_in() { awk -v package="$2" '$1 == package {print substr($2, 2); exit}' "$1/go.mod"; }
+
 # In the module of the cluster, whose Kubernetes libraries it shares.
 build_traefik() {
   local module=$here/../cluster package=github.com/traefik/traefik/v3 version
-  version=$(awk -v package="$package" '$1 == package {print $2; exit}' "$module/go.mod")
+  version=$(version_in "$module" "$package")
   "$here/go-binary.sh" --prepare "$here/traefik/prepare.sh" "$module" \
-    "-X $package/pkg/version.Version=${version#v}" "$package/cmd/traefik=traefik"
+    "-X $package/pkg/version.Version=$version" "$package/cmd/traefik=traefik"
 }
 
 # A module of its own: Argo CD's versions of Kubernetes are not those of the cluster.
@@ -29,8 +32,6 @@ build_prometheus_operator() {
     "$operator/cmd/prometheus-config-reloader=prometheus-config-reloader" \
     github.com/prometheus/prometheus/cmd/prometheus=prometheus github.com/prometheus/alertmanager/cmd/alertmanager=alertmanager
 }
-
-version_in() { awk -v package="$2" '$1 == package {print substr($2, 2); exit}' "$1/go.mod"; }
 
 make_tool() {
   case $1 in
