@@ -129,6 +129,12 @@ bench-judge-agents: build ## Judge the sealed rollouts of agents and print a tab
 bench-judge: ## Simulate the rollout judge beside fixed thresholds; writes docs/bench/judge.md (20 minutes of one core).
 	cargo run --locked -p slipway-evaluation --bin bench-judge -- --rollouts 1000 --seed 1 --out docs/bench/judge.md
 
+BENCH_RUNTIME ?=
+.PHONY: bench-runtime
+bench-runtime: ## Measure the agent runtime's CPU time beside SMG, LangGraph and a bare loop (by hand, with nothing else running).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/bench/runtime.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients $(BENCH_RUNTIME)
+
 .PHONY: bench-search
 bench-search: ## Replay recorded grids with the search and its baselines; writes docs/bench/search.md.
 	cargo run --locked -p slipway-evaluation --bin bench-search -- --write docs/bench/search.md
@@ -147,6 +153,12 @@ test-clients: ## Run stock clients against the agent runtime; writes docs/bench/
 test-mcp: ## Run the agent runtime with servers of MCP's own Python SDK (by hand; fetches about 50 MB once).
 	cargo build --workspace --locked --bin slipway-agent-runtime
 	e2e/mcp/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients
+
+.PHONY: test-otel
+test-otel: ## Send the agent runtime's traces to the OpenTelemetry Collector, and draw one (by hand; builds the Collector).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	collector=$$(e2e/tools/go-binary.sh e2e/tools/otel-collector "" slipway.dev/e2e/tools/otel-collector=otel-collector); \
+	e2e/otel/run.py --binary $(BIN)/slipway-agent-runtime --collector "$$collector"
 
 .PHONY: parser-parity
 parser-parity: ## Record what vLLM's parsers of tool calls read; WHEEL names its wheel (by hand: see the script).

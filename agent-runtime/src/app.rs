@@ -34,6 +34,7 @@ use crate::{
     readiness::{Pauses, ReadinessWatch},
     telemetry::{Identity, Metrics, MetricsIdentity, Recorder},
     tools::{Catalog, Lookup, PrepareToolError, Registry, Sources},
+    traces::{Exporter, SetUpTracesError, Subject, Traces},
 };
 
 /// How long cut runs have to send their last bytes, and idle connections to close.
@@ -50,6 +51,7 @@ pub struct App {
     drain_grace: Duration,
     config: RuntimeConfig,
     objectives: Option<ObjectivesWatch>,
+    exporter: Option<Exporter>,
 }
 
 /// Everything the sidecar is made from.
@@ -92,6 +94,9 @@ pub enum SetUpError {
     /// The checkpoint's chat template cannot be used for this agent.
     #[error("failed to set up the chat template of the checkpoint")]
     ChatTemplate(#[source] ChatFormatError),
+    /// Runs cannot be traced.
+    #[error("failed to set up the traces of runs")]
+    Traces(#[source] SetUpTracesError),
 }
 
 /// Why the sidecar stopped serving without a signal.
@@ -129,8 +134,6 @@ impl App {
         let run_timeout = Duration::from_millis(config.run_timeout_milliseconds);
         let started_at = clock.now();
         let admission = Admission::new(usize::try_from(config.max_in_flight).unwrap_or(usize::MAX));
-        let names = RunNames::new(&config.revision, started_at, seal);
-        let identity = Identity { revision: config.revision.clone(), pod };
         let metrics = MetricsIdentity {
             agent: &config.agent_name,
             revision: &config.revision,
@@ -139,7 +142,10 @@ impl App {
             max_in_flight: config.max_in_flight,
         };
         let metrics = Metrics::new(metrics, &config.objectives);
-        let metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
+        let mut metrics = if access.is_some() { metrics.with_tenants(&Denied::LABELS) } else { metrics };
+        let (traces, exporter) = traces(&config, (&abilities, &pod), &mut metrics, &seal)?.unzip();
+        let names = RunNames::new(&config.revision, started_at, seal);
+        let identity = Identity { revision: config.revision.clone(), pod };
         let readiness = ReadinessWatch {
             backend: Arc::clone(&backend),
             tools: Arc::clone(&tools),
@@ -168,6 +174,7 @@ impl App {
             admission,
             recorder: Mutex::new(Recorder::new(identity, config.objectives, started_at)),
             metrics,
+            traces,
             clock,
             cut: CancellationToken::new(),
             started_at,
@@ -182,6 +189,7 @@ impl App {
             drain_grace: Duration::from_millis(config.drain_grace_milliseconds),
             config: given,
             objectives: None,
+            exporter,
         })
     }
 
@@ -195,6 +203,11 @@ impl App {
     /// The task that reloads edited objectives from this file.
     pub fn objectives_watch(&self, path: PathBuf) -> ObjectivesWatch {
         ObjectivesWatch::new(Arc::clone(&self.service), path, self.config.clone())
+    }
+
+    /// What delivers the spans of runs, where they are traced. Its taker runs it.
+    pub fn take_exporter(&mut self) -> Option<Exporter> {
+        self.exporter.take()
     }
 
     /// Who may call, if not everybody.
@@ -225,7 +238,7 @@ impl App {
     pub async fn serve(self, listeners: Listeners, terminate: CancellationToken) -> Result<(), ServeError> {
         let stop = CancellationToken::new();
         let (api, admin) = (self.api(), self.admin());
-        let Self { service, readiness, drain_grace, config: _, objectives } = self;
+        let Self { service, readiness, drain_grace, config: _, objectives, exporter } = self;
         let mut tasks = JoinSet::new();
         tasks.spawn(named("api", serve_http(listeners.api, api, stop.clone())));
         tasks.spawn(named("admin", serve_http(listeners.admin, admin, stop.clone())));
@@ -235,6 +248,9 @@ impl App {
         }
         if service.agent.tools.has_servers() {
             tasks.spawn(named("tools", watch_tools(Arc::clone(&service.agent), stop.clone())));
+        }
+        if let Some(exporter) = exporter {
+            tasks.spawn(named("traces", exporter.run(stop.clone())));
         }
         if let Some(objectives) = objectives {
             tasks.spawn(named("objectives", objectives.watch(stop.clone())));
@@ -272,6 +288,21 @@ fn prompts(config: &RuntimeConfig, tools: &Registry) -> Result<Prompts, SetUpErr
         system_prompt: config.system_prompt.clone(),
         tools: tools.catalog().listing(),
     }))
+}
+
+/// What traces runs, and what delivers their spans, where that is asked for.
+fn traces(
+    config: &RuntimeConfig,
+    (abilities, pod): (&Abilities, &str),
+    metrics: &mut Metrics,
+    seal: &Seal,
+) -> Result<Option<(Arc<Traces>, Exporter)>, SetUpError> {
+    let Some(tracing) = &config.tracing else { return Ok(None) };
+    let subject = Subject::of(config, abilities.has_chat_template);
+    let seal = seal.clone();
+    // Numbers of traces and of runs are drawn from the same secret, and never for the same number.
+    let draw = Box::new(move |number| seal.draw(number | 1 << 63));
+    Traces::of(tracing, (subject, pod), metrics.count_spans(), draw).map(Some).map_err(SetUpError::Traces)
 }
 
 /// Takes the tools of servers over as they change.

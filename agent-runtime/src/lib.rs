@@ -1,9 +1,10 @@
 //! The sidecar that serves an agent beside Triton.
 //!
 //! Layers, each importing only those to its right: [`api`] -> [`agent`] -> [`tools`] -> [`backend`]. [`telemetry`],
-//! [`chat_template`] and [`clock`] know none of them. [`access`] knows clients and their tenants, for the [`api`].
-//! [`readiness`] keeps the pod's readiness true, [`objectives`]
-//! takes edited objectives over, [`app`] wires everything, and [`cli`] alone reads arguments and environment.
+//! [`chat_template`], [`clock`] and [`trace_context`] know none of them. [`traces`] tells a receiver what runs did.
+//! [`access`] knows clients and their tenants, for the [`api`]. [`readiness`] keeps the pod's readiness true,
+//! [`objectives`] takes edited objectives over, [`app`] wires everything, and [`cli`] alone reads arguments and
+//! environment.
 
 pub mod access;
 pub mod agent;
@@ -20,3 +21,5 @@ pub mod objectives;
 pub mod readiness;
 pub mod telemetry;
 pub mod tools;
+pub mod trace_context;
+pub mod traces;

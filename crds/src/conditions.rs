@@ -119,6 +119,10 @@ reasons! {
     EngineBuilt,
     /// The artifact store lost an engine or a checkpoint, which is made again.
     ArtifactLost,
+    /// A Job removed from the artifact store what nothing needed any more.
+    StoreSwept,
+    /// A Job that was to remove it failed, and another follows.
+    StoreSweepFailed,
     /// The build of an engine failed.
     EngineFailed,
     /// No engine of the search space could be built.

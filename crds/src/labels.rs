@@ -61,6 +61,8 @@ pub enum Component {
     Serve,
     /// Holds artifacts.
     Store,
+    /// Removes artifacts that nothing needs any more.
+    Sweep,
     /// Holds alerting rules.
     Alerts,
     /// Holds what is remembered to tell drift.
@@ -78,6 +80,7 @@ impl Component {
             Self::Profile => "profile",
             Self::Serve => "serve",
             Self::Store => "store",
+            Self::Sweep => "sweep",
             Self::Alerts => "alerts",
             Self::Drift => "drift",
         }

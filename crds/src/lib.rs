@@ -9,6 +9,7 @@ pub mod conditions;
 pub mod identity;
 pub mod labels;
 mod readable_patterns;
+pub mod store;
 pub mod v1alpha1;
 pub mod values;
 

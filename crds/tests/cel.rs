@@ -12,10 +12,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde::Serialize;
 use serde_json::{Value, json};
-use slipway_crds::v1alpha1::{
-    AgentDeployment, Engine,
-    agent_deployment::{NoBuildBlock, ProfilingDriver, ServedBy},
-};
+use slipway_crds::v1alpha1::{AgentDeployment, Engine, agent_deployment::ProfilingDriver};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -45,6 +42,10 @@ fn check<K: CustomResourceExt + Serialize>(object: &K, old: Option<&K>) -> Resul
 #[case("good-vllm")]
 #[case("good-vllm-open-ai")]
 #[case("good-sglang")]
+#[case("good-tensorrt-llm-by-its-name")]
+#[case("good-tensorrt-llm-pytorch-by-its-name")]
+#[case("good-vllm-by-its-name")]
+#[case("good-sglang-by-its-name")]
 fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
     let (_, object) = fixture(name);
     assert_eq!(check(&object, None).map_err(|errors| format!("{errors:?}")), Ok(()));
@@ -60,10 +61,7 @@ fn a_good_manifest_breaks_no_rule(#[case] name: &str) {
 #[case("good-sglang")]
 fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str) {
     let (_, mut object) = fixture(name);
-    let engine = &object.spec.engine;
-    let entry = engine.tensorrt_llm.as_ref().map(|engine| engine.options.entry);
-    let no_build = NoBuildBlock::of(engine).map(|block| block.backend);
-    let served_by = ServedBy::of(entry.map(|_| 1), entry.unwrap_or_default(), no_build);
+    let served_by = object.spec.engine.served_by();
     // Recorded runs have no answers of MCP servers, which another rule says.
     object.spec.agent.tools.retain(|tool| tool.mcp.is_none());
     object.spec.profiling = serde_json::from_value(json!({
@@ -76,6 +74,64 @@ fn the_rules_refuse_model_analyzer_where_it_measures_nothing(#[case] name: &str)
     .unwrap();
     let is_measured = served_by.is_measured_by(ProfilingDriver::ModelAnalyzer);
     assert_eq!(check(&object, None).is_ok(), is_measured, "{served_by:?}");
+}
+
+/// Workloads with prompts, with runs, and with both.
+fn workloads() -> [Value; 3] {
+    let prompts = json!({"name": "chat", "prompts": {"configMap": {"name": "chat", "key": "prompts.jsonl"}}});
+    let runs = json!({"name": "runs", "agentTrace": {"configMap": {"name": "runs", "key": "trace.jsonl"}}});
+    [json!([prompts]), json!([runs]), json!([prompts, runs])]
+}
+
+/// A driver that is left out is one that the rules accept, wherever they accept any: what it becomes and what they
+/// refuse are said apart.
+#[rstest]
+#[case::of_ones_own("good-alerts-off")]
+#[case("good-tensorrt-llm")]
+#[case("good-tensorrt-llm-ensemble")]
+#[case("good-vllm-by-its-name")]
+#[case("good-vllm-open-ai")]
+#[case("good-sglang-by-its-name")]
+fn a_driver_that_is_left_out_is_accepted_wherever_one_is(#[case] name: &str) {
+    let latency = |metric: &str| json!([{"name": "it", "metric": metric, "percentile": "p95", "max": "2s"}]);
+    let objectives = [
+        json!({}),
+        json!({"objectives": latency("RequestLatency")}),
+        json!({"objectives": latency("AgentRunLatency")}),
+        json!({"throughput": {"min": "2", "unit": "Requests"}}),
+        json!({"throughput": {"min": "2", "unit": "Runs"}}),
+        json!({"cost": {"max": "2", "unit": "Requests"}, "objectives": latency("AgentRunLatency")}),
+    ];
+    let (_, mut object) = fixture(name);
+    object.spec.agent.tools.clear();
+    for (workloads, slo) in workloads().iter().flat_map(|all| objectives.iter().map(move |slo| (all, slo))) {
+        object.spec.slo = serde_json::from_value(slo.clone()).unwrap();
+        let mut with = |driver: Option<ProfilingDriver>| {
+            let profiling = json!({"driver": driver, "workloads": workloads});
+            object.spec.profiling = Some(serde_json::from_value(profiling).unwrap());
+            (check(&object, None).is_ok(), object.spec.driver())
+        };
+        let (is_accepted, taken) = with(None);
+        let named = ProfilingDriver::ALL.map(|driver| with(Some(driver)).0);
+        assert_eq!(is_accepted, named.contains(&true), "{workloads} {slo}");
+        assert_eq!(is_accepted, with(taken).0, "{taken:?} of {workloads} {slo}");
+    }
+}
+
+#[rstest]
+#[case::prompts_have_always_meant_it(json!({"objectives": []}), ProfilingDriver::ModelAnalyzer)]
+#[case(json!({"objectives": [{"name": "it", "metric": "RequestLatency", "percentile": "p95", "max": "2s"},
+    {"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "2s"}]}), ProfilingDriver::ModelAnalyzer)]
+#[case::it_would_measure_no_objective(
+    json!({"objectives": [{"name": "run", "metric": "AgentRunLatency", "percentile": "p95", "max": "2s"}]}),
+    ProfilingDriver::AgentRun
+)]
+fn a_driver_that_is_left_out_is_what_the_objectives_need(#[case] slo: Value, #[case] expected: ProfilingDriver) {
+    let (_, mut object) = fixture("good-vllm-by-its-name");
+    let [_, _, both] = workloads();
+    object.spec.profiling = Some(serde_json::from_value(json!({"workloads": both})).unwrap());
+    object.spec.slo = serde_json::from_value(slo).unwrap();
+    assert_eq!(object.spec.driver(), Some(expected));
 }
 
 /// The manifests that people are shown first.
@@ -120,6 +176,7 @@ const NO_RULE: &[&str] = &[
     "bad-percentile",
     "bad-pytorch-version",
     "bad-tensorrt-llm-version",
+    "bad-tracing-endpoint",
     "bad-unknown-field",
     "bad-vllm-version",
     "bad-sglang-version",
@@ -222,7 +279,7 @@ fn every_bad_manifest_is_accepted_once_it_is_mended() {
 #[case("bad-percentile", "unknown variant `p55`")]
 #[case("bad-approval", "unknown variant `Ask`, expected `Automatic` or `Manual`")]
 #[case("bad-baseline", "unknown variant `Fresh`, expected `Stable` or `MirrorBaseline`")]
-#[case("bad-cost", "unknown variant `Dollars`, expected `ModelCallsPerRun` or `OutputTokensPerRun`")]
+#[case("bad-cost", "unknown variant `Dollars`, expected one of `ModelCallsPerRun`, `OutputTokensPerRun`, `CostPerRun`")]
 #[case("bad-negative-cost-objective", "\"-0.4\" is not a positive number: write one such as 1.5 or 20")]
 #[case("bad-on-drift", "unknown variant `Ignore`, expected `Report` or `Reprofile`")]
 #[case("bad-capacity", "unknown variant `Recreate`, expected one of `SurgeIfPossible`, `InPlace`, `RequireSurge`")]
@@ -240,8 +297,18 @@ fn a_value_that_is_none_cannot_even_be_read(#[case] name: &str, #[case] message:
     assert!(error.contains(message), "{error}");
 }
 
+/// The README's is the one of the documentation, and short.
+#[test]
+fn the_smallest_manifest_has_at_most_twelve_lines() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let smallest = fs::read_to_string(folder.join("docs/examples/smallest.yaml")).unwrap();
+    assert!(smallest.lines().count() <= 12, "{smallest}");
+    assert!(fs::read_to_string(folder.join("README.md")).unwrap().contains(&format!("```yaml\n{smallest}```\n")));
+}
+
 /// The examples of the documentation.
 #[rstest]
+#[case("smallest")]
 #[case("lab-react-fp8")]
 #[case("lab-int8-weight-only")]
 #[case("no-build-tensorrt-llm-pytorch")]

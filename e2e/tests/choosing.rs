@@ -39,6 +39,7 @@ async fn chosen(namespace: &Namespace, file: &str, number: u32) -> String {
 fn line(row: &Measurement) -> String {
     let purpose = match row.purpose {
         MeasurementPurpose::Explore => "explored",
+        MeasurementPurpose::Repeat => "measured again",
         MeasurementPurpose::Confirm => "confirmed",
     };
     let latencies = row.latencies.iter().map(|l| format!("{} {:.0} ms", l.percentile, l.microseconds as f64 / 1e3));

@@ -15,7 +15,12 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use slipway_crds::{
     labels,
-    v1alpha1::{AgentDeployment, Engine, engine::FailureClass, profile::MeasurementPurpose},
+    v1alpha1::{
+        AgentDeployment, Engine,
+        agent_deployment::{Precision, TakenDefaults},
+        engine::FailureClass,
+        profile::MeasurementPurpose,
+    },
 };
 use slipway_e2e::{
     checkpoints::{Checkpoint, GPU, checkpoint_bytes},
@@ -184,6 +189,36 @@ async fn vllm_serves_a_checkpoint_with_its_arguments_and_answers() {
         })
     );
     assert!(!log.contains("stand-in: cancelled"), "{log}");
+    namespace.delete().await.unwrap();
+}
+
+/// The smallest manifest of the README, with the stand-in's image and a checkpoint of the namespace.
+fn smallest() -> Value {
+    let mut manifest: Value = serde_norway::from_str(include_str!("../../docs/examples/smallest.yaml")).unwrap();
+    manifest["spec"]["model"]["uri"] = json!("pvc://models/support-agent");
+    manifest["spec"]["engine"]["vllm"] = json!({"image": IMAGE, "version": "0.11.0"});
+    manifest
+}
+
+/// What the smallest manifest leaves out is taken from the checkpoint, and stands in the status.
+#[tokio::test]
+async fn the_smallest_manifest_is_served() {
+    let namespace = namespace_with("smallest", H100, &["support-agent"]).await;
+    let object = namespace.apply(&smallest()).await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
+    assert_eq!(served.selected.unwrap().display_name, "bf16");
+    let TakenDefaults { precision, max_seq_len, .. } = served.defaults;
+    assert_eq!((precision, max_seq_len.is_some()), (Some(Precision::BF16), true));
+    assert_eq!(asked(&namespace, "support-agent").await.0, "42");
+
+    // Who writes down what was taken changes nothing.
+    let revision = served.rollout.unwrap().stable;
+    let mut written = smallest();
+    written["spec"]["search"] = json!({"precision": ["BF16"]});
+    written["spec"]["engine"]["vllm"]["maxSeqLen"] = json!(max_seq_len);
+    let object = namespace.apply(&written).await.unwrap();
+    let served = namespace.wait_until_served(&object, LIMIT).await.unwrap().status.unwrap();
+    assert_eq!((served.rollout.unwrap().stable, served.defaults), (revision, TakenDefaults::default()));
     namespace.delete().await.unwrap();
 }
 

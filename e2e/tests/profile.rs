@@ -82,7 +82,9 @@ async fn an_edited_objective_is_answered_from_what_was_measured(namespace: &Name
     let edited = namespace.campaign(&profiled_agent(&objectives("10s"))).await.unwrap();
     let status = edited.status.unwrap();
     let own = status.measurements.iter().filter(|row| row.measured_in.is_none());
-    assert_eq!(own.map(|row| row.purpose).collect::<Vec<_>>(), [MeasurementPurpose::Confirm]);
+    // Other points may be close to each other than were before: they are measured again, in turn.
+    let own: Vec<_> = own.map(|row| row.purpose).filter(|purpose| *purpose != MeasurementPurpose::Repeat).collect();
+    assert_eq!(own, [MeasurementPurpose::Confirm]);
 }
 
 #[tokio::test]

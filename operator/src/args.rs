@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    controllers::{run_agent_deployments, run_engines, run_profiles, watch_jobs},
+    controllers::{run_agent_deployments, run_engines, run_profiles, run_stores, watch_jobs},
     kube_io::{
         client::{ClientError, connect},
         events::EventRecorder,
@@ -159,6 +159,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     let mut agent_deployments = tokio::spawn(run_agent_deployments(context.clone(), stop.clone()));
     let mut engines = tokio::spawn(run_engines(context.clone(), stop.clone()));
     let mut profiles = tokio::spawn(run_profiles(context.clone(), stop.clone()));
+    let mut stores = tokio::spawn(run_stores(context.clone(), stop.clone()));
     let jobs = tokio::spawn(watch_jobs(context.clone(), stop.clone()));
     // Outlives the controllers, for their last notifications.
     let told = CancellationToken::new();
@@ -170,6 +171,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
         _ = &mut agent_deployments => Err(RunError::TaskEnded("agent-deployments")),
         _ = &mut engines => Err(RunError::TaskEnded("engines")),
         _ = &mut profiles => Err(RunError::TaskEnded("profiles")),
+        _ = &mut stores => Err(RunError::TaskEnded("stores")),
         _ = &mut notifications => Err(RunError::TaskEnded("notifications")),
     };
     // Not the leader any more: nothing may be finished, least of all half a plan.
@@ -177,7 +179,7 @@ async fn lead(context: Arc<Context>, election: &mut Election, shutdown: &Cancell
     info!("ending: reconciliations in flight are finished, then the lease is given back");
     stop.cancel();
     // A task that has panicked has been reported by the runtime.
-    drop(tokio::join!(agent_deployments, engines, profiles, jobs));
+    drop(tokio::join!(agent_deployments, engines, profiles, stores, jobs));
     told.cancel();
     if tokio::time::timeout(LAST_NOTIFICATIONS, notifications).await.is_err() {
         warn!("receivers do not answer: notifications that wait for them are lost");

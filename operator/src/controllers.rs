@@ -8,7 +8,7 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         batch::v1::Job,
-        core::v1::{Pod, Service},
+        core::v1::{PersistentVolumeClaim, Pod, Service},
     },
 };
 use kube::{
@@ -23,7 +23,8 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use slipway_crds::{
-    labels,
+    labels::{self, Component},
+    store::NAME,
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use slipway_operator_core::{agent_deployment::wakes, engine::lost};
@@ -36,10 +37,15 @@ use crate::{
     kube_io::record::RecordError,
     profile,
     reconcile::{Context, ReconcileError, caught, key, publish_panic},
+    store,
 };
 
 /// Objects of one kind that are reconciled at once.
 const CONCURRENCY: u16 = 8;
+/// Stores that are looked at at once: nobody waits for them.
+const STORES_AT_ONCE: u16 = 2;
+/// Several Engines of a namespace often change together.
+const STORE_SETTLES: Duration = Duration::from_secs(10);
 /// Waiting time after a first failure of an object; each further one doubles it.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest waiting time after a failure.
@@ -62,13 +68,7 @@ where
             if let Err(error @ ReconcileError::Panicked { .. }) = &result {
                 publish_panic(&context, object, error).await;
             }
-            let outcome = match &result {
-                Ok(_) => "success",
-                // Nothing failed: somebody else wrote the object first.
-                Err(error) if is_conflict(error) => "conflict",
-                Err(error) => error.kind(),
-            };
-            context.metrics.reconciled(&K::kind(&()), outcome, started.elapsed());
+            context.metrics.reconciled(&K::kind(&()), outcome(&result), started.elapsed());
             result
         }
         Err(invalid) => {
@@ -76,6 +76,27 @@ where
             Ok(Action::await_change())
         }
     }
+}
+
+fn outcome(result: &Result<Action, ReconcileError>) -> &'static str {
+    match result {
+        Ok(_) => "success",
+        // Nothing failed: somebody else wrote the object first.
+        Err(error) if is_conflict(error) => "conflict",
+        Err(error) => error.kind(),
+    }
+}
+
+/// The same of a claim. Its status is Kubernetes' own: a panic is logged, and nothing is written there.
+async fn guarded_store(
+    claim: Arc<DeserializeGuard<PersistentVolumeClaim>>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
+    let Ok(claim) = &claim.0 else { return Ok(Action::await_change()) };
+    let started = tokio::time::Instant::now();
+    let result = caught(store::reconcile::reconcile(Arc::new(claim.clone()), context.clone())).await;
+    context.metrics.reconciled("PersistentVolumeClaim", outcome(&result), started.elapsed());
+    result
 }
 
 fn back_off<K>(object: Arc<DeserializeGuard<K>>, error: &ReconcileError, context: Arc<Context>) -> Action
@@ -187,6 +208,35 @@ pub async fn run_engines(context: Arc<Context>, shutdown: CancellationToken) {
         })
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(|object, context| guarded(object, context, engine::reconcile::reconcile), back_off, context)
+        .for_each(|result| async move { log(result) })
+        .await;
+}
+
+/// The claim of the store in the namespace of an object.
+fn store_beside<K: ResourceExt>(object: &K) -> Option<ObjectRef<DeserializeGuard<PersistentVolumeClaim>>> {
+    Some(ObjectRef::new(NAME).within(&object.namespace()?))
+}
+
+/// Runs the controller of artifact stores until `shutdown`.
+pub async fn run_stores(context: Arc<Context>, shutdown: CancellationToken) {
+    let client = context.client.clone();
+    let of = |component: Component| {
+        let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
+        watcher::Config::default().labels(&format!("{ours},{}={}", labels::APP_COMPONENT, component.as_str()))
+    };
+    let claims = Api::<DeserializeGuard<PersistentVolumeClaim>>::all(client.clone());
+    let controller = Controller::new(claims, of(Component::Store));
+    context.metrics.show_stores(controller.store());
+    controller
+        .with_config(Config::default().concurrency(STORES_AT_ONCE).debounce(STORE_SETTLES))
+        .watches(Api::<Job>::all(client.clone()), of(Component::Sweep), |job: Job| store_beside(&job))
+        .watches(
+            Api::<DeserializeGuard<Engine>>::all(client),
+            watcher::Config::default(),
+            |engine: DeserializeGuard<Engine>| store_beside(&engine),
+        )
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(guarded_store, back_off, context)
         .for_each(|result| async move { log(result) })
         .await;
 }

@@ -19,3 +19,4 @@ pub mod promql;
 pub mod reconcile;
 pub mod server;
 pub mod settings_file;
+pub mod store;

@@ -1,12 +1,14 @@
 //! The operator's own counters, for Prometheus.
 
 mod conditions;
+mod costs;
 mod engines;
 mod gauges;
 mod jobs;
 mod objectives;
 mod profiles;
 mod rollouts;
+mod stores;
 
 use std::{
     collections::HashMap,
@@ -21,12 +23,21 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-
-use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
+use slipway_crds::{
+    store::StoreRecord,
+    v1alpha1::{AgentDeployment, Engine, Profile},
+};
 
 use self::{
-    conditions::Conditions, engines::EngineBuilds, gauges::Watched, jobs::Jobs, objectives::Objectives,
-    profiles::Campaigns, rollouts::Rollouts,
+    conditions::Conditions,
+    costs::Costs,
+    engines::EngineBuilds,
+    gauges::Watched,
+    jobs::Jobs,
+    objectives::Objectives,
+    profiles::Campaigns,
+    rollouts::Rollouts,
+    stores::{Claims, Stores},
 };
 
 /// Labels of a reconciliation. Both are closed vocabularies.
@@ -74,18 +85,21 @@ struct Shown {
     engines: Watched<DeserializeGuard<Engine>>,
     profiles: Watched<DeserializeGuard<Profile>>,
     jobs: Watched<Job>,
+    stores: Stores,
 }
 
 impl Shown {
     fn register(&self, registry: &mut Registry) {
         // No `..`: what is not registered is not shown.
-        let Self { agents, engines, profiles, jobs } = self.clone();
+        let Self { agents, engines, profiles, jobs, stores } = self.clone();
         registry.register_collector(Box::new(Conditions(agents.clone())));
         registry.register_collector(Box::new(Objectives(agents.clone())));
+        registry.register_collector(Box::new(Costs(agents.clone())));
         registry.register_collector(Box::new(Rollouts(agents)));
         registry.register_collector(Box::new(EngineBuilds(engines)));
         registry.register_collector(Box::new(Campaigns(profiles)));
         registry.register_collector(Box::new(Jobs(jobs)));
+        registry.register_collector(Box::new(stores));
     }
 }
 
@@ -150,6 +164,16 @@ impl Metrics {
     /// Names the Jobs that are shown.
     pub fn show_jobs(&self, jobs: Store<Job>) {
         self.shown.jobs.set(jobs);
+    }
+
+    /// Names the claims of the stores that are shown.
+    pub fn show_stores(&self, claims: Claims) {
+        self.shown.stores.claims.set(claims);
+    }
+
+    /// Shows what is recorded of the store of a namespace.
+    pub fn store_recorded(&self, namespace: &str, record: &StoreRecord) {
+        self.shown.stores.recorded(namespace, record);
     }
 
     /// Says that this process leads from now on.

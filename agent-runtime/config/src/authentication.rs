@@ -44,6 +44,9 @@ pub enum JwtKeys {
         /// there, instead of the public ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         authorities_from: Option<String>,
+        /// Networks that it may be in, as an HTTP tool has them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        allowed_networks: Vec<String>,
     },
     /// In a file: a mounted Secret or ConfigMap. It is read again when it changes.
     File(String),

@@ -15,6 +15,7 @@ mod prompt_template;
 mod sampling;
 mod schema;
 mod tool;
+mod traces;
 mod url_template;
 mod validate;
 
@@ -30,6 +31,7 @@ pub use sampling::Sampling;
 pub use schema::{InvalidArguments, Schema, SchemaError, Unknown};
 pub use slipway_vocabulary::{LatencyMetric, LatencyObjective, Percentile, ToolCallDialect};
 pub use tool::{CircuitBreaker, HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
+pub use traces::Tracing;
 pub use url_template::{ExpandUrlError, Host, UrlTemplate, UrlTemplateError};
 pub use validate::{Fault, Problem, Problems};
 
@@ -92,6 +94,9 @@ pub struct RuntimeConfig {
     /// Who may call. Absent means everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
+    /// Where the spans of runs are sent. Absent means nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Tracing>,
 }
 
 /// The engine beside this sidecar, and its protocol.
@@ -214,6 +219,7 @@ impl RuntimeConfig {
             warm_up: WarmUp::default(),
             objectives: Vec::new(),
             authentication: None,
+            tracing: None,
         }
     }
 }

@@ -3,6 +3,8 @@ use rstest::rstest;
 
 use super::*;
 
+mod traces;
+
 fn lookup() -> HttpTool {
     HttpTool {
         url: "http://facts.agents.svc/v1/{entity}/{property}".into(),
@@ -212,7 +214,7 @@ fn tool_names_must_be_writable_by_the_model() {
 #[case::authorities(|http: &mut HttpTool| (http.url, http.authorities_from) = (http.url.replace("http:", "https:"), Some("ca".into())),
     "authoritiesFrom: \"ca\" is not an absolute path")]
 #[case::authorities_of_nothing(|http: &mut HttpTool| http.authorities_from = Some("/ca".into()),
-    "authoritiesFrom: has no effect without TLS; begin url with https://, or leave it out")]
+    "authoritiesFrom: has no effect without TLS; begin the URL with https://, or leave it out")]
 #[case::timeout(|http: &mut HttpTool| http.timeout_milliseconds = 0, "timeoutMilliseconds: is 0; must be between 1 and 3600000")]
 #[case::retries(|http: &mut HttpTool| http.retries = 6, "retries: is 6; must be between 0 and 5")]
 #[case::size(|http: &mut HttpTool| http.max_response_bytes = 2_000_000, "maxResponseBytes: is 2000000; must be between 1 and 1048576")]
@@ -229,9 +231,30 @@ fn http_tools_are_checked(#[case] change: fn(&mut HttpTool), #[case] expected: &
     assert!(found.starts_with(&format!("tools[0].kind.http.{expected}")), "{found}");
 }
 
+#[test]
+fn keys_that_a_person_places_are_not_at_the_pod_or_a_clouds_metadata() {
+    for (host, allowed, is_good) in [
+        ("127.0.0.1", &[][..], false),
+        ("169.254.169.254", &[], false),
+        ("169.254.20.10", &["169.254.20.0/24"], true),
+        ("10.1.2.3", &["Public"], false),
+        ("kubernetes.default.svc", &[], true),
+    ] {
+        let allowed_networks = allowed.iter().map(|network| (*network).to_owned()).collect();
+        let mut authentication = authentication();
+        let jwt = authentication.jwt.as_mut().unwrap();
+        jwt.keys = JwtKeys::Url { url: format!("https://{host}/jwks"), authorities_from: None, allowed_networks };
+        let config = RuntimeConfig { authentication: Some(authentication), ..demo() };
+        assert_eq!((config.validate().is_ok(), config.validate_as_written().is_ok()), (true, is_good), "{host}");
+    }
+}
+
 fn authentication() -> Authentication {
-    let keys =
-        JwtKeys::Url { url: "https://issuer.example/jwks".into(), authorities_from: Some("/authorities".into()) };
+    let keys = JwtKeys::Url {
+        url: "https://issuer.example/jwks".into(),
+        authorities_from: Some("/authorities".into()),
+        allowed_networks: Vec::new(),
+    };
     let own = Rate { runs_at_once: Some(4), ..Rate::default() };
     Authentication {
         tokens: Some("/tokens/tokens".into()),
@@ -298,7 +321,11 @@ fn an_authentication_that_cannot_work_is_refused_with_the_remedy() {
     );
     assert_eq!(
         of_jwt(|jwt| {
-            jwt.keys = JwtKeys::Url { url: "http://issuer.example/jwks".into(), authorities_from: Some("ca".into()) };
+            jwt.keys = JwtKeys::Url {
+                url: "http://issuer.example/jwks".into(),
+                authorities_from: Some("ca".into()),
+                allowed_networks: vec!["10.0.0.7/8".into()],
+            };
             (jwt.issuer, jwt.audiences, jwt.tenant_claim) = (String::new(), Vec::new(), String::new());
         }),
         [
@@ -309,6 +336,7 @@ fn an_authentication_that_cannot_work_is_refused_with_the_remedy() {
              the issuer could sign any token",
             "authentication.jwt.keys.authoritiesFrom: \"ca\" is not an absolute path; name the mounted directory of \
              certificates",
+            "authentication.jwt.keys.allowedNetworks: \"10.0.0.7/8\" is an address in a network; write 10.0.0.0/8",
         ]
     );
     assert_eq!(

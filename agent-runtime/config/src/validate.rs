@@ -2,6 +2,7 @@
 
 mod authentication;
 mod mcp;
+mod traces;
 
 use std::{collections::BTreeSet, error::Error, fmt, ops::RangeInclusive};
 
@@ -143,6 +144,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
         warm_up,
         objectives,
         authentication,
+        tracing,
     } = config;
     let mut check = Check { problems: Vec::new() };
     kubernetes_name(&mut check, "agentName", agent_name);
@@ -184,6 +186,7 @@ pub(crate) fn validate(config: &RuntimeConfig) -> Result<(), Problems> {
     if let Some(authentication) = authentication {
         authentication::validate(&mut check, authentication);
     }
+    tracing.iter().for_each(|tracing| traces::validate(&mut check, tracing));
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 
@@ -335,7 +338,7 @@ fn validate_mounts(
             format!("{path:?} is not an absolute path; name the directory the certificates are mounted at")
         });
         check.that(url.starts_with("https://"), &format!("{field}.authoritiesFrom"), || {
-            "has no effect without TLS; begin url with https://, or leave it out".into()
+            "has no effect without TLS; begin the URL with https://, or leave it out".into()
         });
     }
 }
@@ -361,6 +364,8 @@ pub(crate) fn validate_as_written(config: &RuntimeConfig) -> Result<(), Problems
         }
     }
     mcp::validate_as_written(&mut check, &config.mcp_servers);
+    config.authentication.iter().for_each(|clients| authentication::validate_as_written(&mut check, clients));
+    config.tracing.iter().for_each(|tracing| traces::validate_as_written(&mut check, tracing));
     if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 

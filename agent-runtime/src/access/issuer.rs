@@ -1,7 +1,9 @@
 //! The keys of an issuer, where they are fetched from an address. IO.
 //!
 //! They are fetched when a token needs them, and kept. A token with an unknown key has them fetched again, because the
-//! issuer may have a new one. Whatever tokens are sent, [`PAUSE`] passes between two attempts.
+//! issuer may have a new one. Whatever tokens are sent, [`PAUSE`] passes between two attempts, and more where the
+//! issuer asks for it. The address is where a tool's service may be: those who run the zone of a name decide where it
+//! leads, and these keys decide who is let in.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -11,7 +13,7 @@ use std::{
 use crate::{
     clock::{Clock, Timestamp},
     failure::with_causes,
-    tools::{AuthoritiesError, Clients},
+    tools::{AuthoritiesError, Clients, ForbiddenHost, Guard, forbidden, retry_after},
 };
 
 use super::{
@@ -21,6 +23,8 @@ use super::{
 
 /// The shortest time between two attempts to fetch the keys.
 pub const PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause that an issuer may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// How old keys may be before they are fetched again, so that a withdrawn one is trusted no longer.
 pub const FRESH_FOR: Duration = Duration::from_secs(5 * 60);
 /// How old keys may be while the issuer gives no new ones.
@@ -36,8 +40,8 @@ pub(super) struct Issuer {
     url: String,
     clients: Clients,
     kept: RwLock<Option<Kept>>,
-    /// The last attempt. Who holds it fetches; the others wait.
-    tried: tokio::sync::Mutex<Option<Timestamp>>,
+    /// When the next attempt may be made. Who holds it fetches; the others wait.
+    due: tokio::sync::Mutex<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +56,9 @@ pub enum FetchKeysError {
     /// The mounted certificates cannot be used.
     #[error("the certificate authorities of the issuer cannot be used")]
     Authorities(#[source] AuthoritiesError),
+    /// The name of its host leads to an address that must not be called.
+    #[error("the host of the keys is at an address that must not be called")]
+    Forbidden(#[source] ForbiddenHost),
     /// No connection, or it broke.
     #[error("the keys cannot be fetched")]
     Request(#[source] reqwest::Error),
@@ -63,6 +70,8 @@ pub enum FetchKeysError {
     Status {
         /// The status code.
         status: u16,
+        /// When the issuer wants to be asked again, if it says so.
+        retry_after: Option<Duration>,
     },
     /// A body beyond the limit.
     #[error("the keys are longer than {MAX_BYTES} bytes; check the address")]
@@ -77,12 +86,12 @@ pub enum FetchKeysError {
 pub(super) struct NoKeys;
 
 impl Issuer {
-    pub(super) fn new(url: &str, authorities_from: Option<&str>) -> Result<Self, reqwest::Error> {
+    pub(super) fn new(url: &str, authorities_from: Option<&str>, guard: Guard) -> Result<Self, reqwest::Error> {
         Ok(Self {
             url: url.to_owned(),
-            clients: Clients::new(authorities_from, None)?,
+            clients: Clients::new(authorities_from, Some(guard))?,
             kept: RwLock::new(None),
-            tried: tokio::sync::Mutex::new(None),
+            due: tokio::sync::Mutex::default(),
         })
     }
 
@@ -92,17 +101,18 @@ impl Issuer {
             return Ok(keys);
         }
         // Keys that will do meanwhile are not waited for.
-        let tried = match self.tried.try_lock() {
-            Ok(tried) => Some(tried),
+        let due = match self.due.try_lock() {
+            Ok(due) => Some(due),
             Err(_) if self.known(signature, clock.now(), USABLE_FOR).is_some() => None,
-            Err(_) => Some(self.tried.lock().await),
+            Err(_) => Some(self.due.lock().await),
         };
-        if let Some(mut tried) = tried {
-            let is_due = tried.is_none_or(|at| at.plus(PAUSE) <= clock.now());
+        if let Some(mut due) = due {
             // Somebody may have fetched them in the meantime.
-            if is_due && self.known(signature, clock.now(), FRESH_FOR).is_none() {
-                *tried = Some(clock.now());
-                self.refresh(clock.now()).await;
+            if *due <= clock.now() && self.known(signature, clock.now(), FRESH_FOR).is_none() {
+                // A client that goes away ends the attempt, which counts even so.
+                *due = clock.now().plus(PAUSE);
+                let asked = self.refresh(clock.now()).await;
+                *due = (*due).max(clock.now().plus(asked.min(LONGEST_PAUSE)));
             }
         }
         self.kept(clock.now(), USABLE_FOR).ok_or(NoKeys)
@@ -121,24 +131,39 @@ impl Issuer {
         kept.as_ref().filter(|kept| kept.at.plus(usable_for) > now).map(|kept| Arc::clone(&kept.keys))
     }
 
-    async fn refresh(&self, now: Timestamp) {
+    /// Fetches the keys, and gives how long the issuer wants to be left alone after that.
+    async fn refresh(&self, now: Timestamp) -> Duration {
         let fetched = tokio::time::timeout(TIMEOUT, self.fetch()).await.unwrap_or(Err(FetchKeysError::Timeout));
         match fetched {
             Ok(keys) => {
                 tracing::info!(url = self.url, ?keys, "keys of the issuer fetched");
                 let kept = Kept { keys: Arc::new(keys), at: now };
                 *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+                Duration::ZERO
             }
-            Err(error) => tracing::warn!(url = self.url, error = with_causes(&error), "keys stay as they were"),
+            Err(error) => {
+                tracing::warn!(url = self.url, error = with_causes(&error), "keys stay as they were");
+                match error {
+                    FetchKeysError::Status { retry_after, .. } => retry_after.unwrap_or_default(),
+                    FetchKeysError::Authorities(_)
+                    | FetchKeysError::Forbidden(_)
+                    | FetchKeysError::Request(_)
+                    | FetchKeysError::Timeout
+                    | FetchKeysError::TooLong
+                    | FetchKeysError::Unusable(_) => Duration::ZERO,
+                }
+            }
         }
     }
 
     async fn fetch(&self) -> Result<KeySet, FetchKeysError> {
         let client = self.clients.get().await.map_err(FetchKeysError::Authorities)?;
-        let mut response = client.get(&self.url).send().await.map_err(FetchKeysError::Request)?;
+        let broken = |error| forbidden(&error).map_or(FetchKeysError::Request(error), FetchKeysError::Forbidden);
+        let mut response = client.get(&self.url).send().await.map_err(broken)?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(FetchKeysError::Status { status });
+            let retry_after = retry_after::read(response.headers(), jiff::Timestamp::now());
+            return Err(FetchKeysError::Status { status, retry_after });
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(FetchKeysError::Request)? {
@@ -148,5 +173,41 @@ impl Issuer {
             body.extend_from_slice(&chunk);
         }
         KeySet::parse(&body).map_err(FetchKeysError::Unusable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use pretty_assertions::assert_eq;
+    use rstest::rstest;
+    use slipway_runtime_config::AllowedNetworks;
+
+    use super::*;
+    use crate::tools::Lookup;
+
+    /// How a fetch fails from a host that has this address, at a port where nobody listens.
+    async fn fetched(address: &str, allowed: &[&str]) -> String {
+        let address: IpAddr = address.parse().unwrap();
+        let allowed: Vec<_> = allowed.iter().map(|network| (*network).to_owned()).collect();
+        let guard = Guard::new(Lookup::of(move |_| vec![address]), AllowedNetworks::parse(&allowed).unwrap());
+        let issuer = Issuer::new("https://keys.example:1/jwks", None, guard).unwrap();
+        issuer.fetch().await.expect_err("nobody is there").to_string()
+    }
+
+    #[rstest]
+    #[case::the_pod("127.0.0.1", &[])]
+    #[case::metadata("169.254.169.254", &[])]
+    #[case::outside_the_listed_networks("127.0.0.1", &["10.0.0.0/8"])]
+    #[tokio::test]
+    async fn keys_are_not_fetched_from_where_no_service_is(#[case] address: &str, #[case] allowed: &[&str]) {
+        let expected = "the host of the keys is at an address that must not be called";
+        assert_eq!(fetched(address, allowed).await, expected);
+    }
+
+    #[tokio::test]
+    async fn keys_are_fetched_from_a_listed_network() {
+        assert_eq!(fetched("127.0.0.1", &["127.0.0.0/8"]).await, "the keys cannot be fetched");
     }
 }

@@ -14,10 +14,14 @@ mod token_file;
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, header::AUTHORIZATION};
-use slipway_runtime_config::{Authentication, Jwt, JwtKeys};
+use slipway_runtime_config::{AllowedNetworks, Authentication, Jwt, JwtKeys, NetworkError};
 use tokio_util::sync::CancellationToken;
 
-use crate::{clock::Clock, failure::with_causes};
+use crate::{
+    clock::Clock,
+    failure::with_causes,
+    tools::{Guard, Lookup},
+};
 
 use self::{
     files::Watched,
@@ -67,6 +71,9 @@ pub enum SetUpAccessError {
     /// A mounted file.
     #[error("authentication: the mounted credentials cannot be used; correct the Secret or ConfigMap")]
     File(#[source] CredentialFileError),
+    /// An entry of the networks cannot be read.
+    #[error("authentication: the allowedNetworks of the issuer's keys cannot be used")]
+    Networks(#[source] NetworkError),
     /// The HTTP client could not be built.
     #[error("authentication: the client for the issuer's keys cannot be set up")]
     Client(#[source] reqwest::Error),
@@ -163,8 +170,10 @@ impl Verifier {
     fn new(jwt: &Jwt) -> Result<Self, SetUpAccessError> {
         let keys = match &jwt.keys {
             JwtKeys::File(path) => Keys::File(Watched::open(path).map_err(SetUpAccessError::File)?),
-            JwtKeys::Url { url, authorities_from } => {
-                let issuer = Issuer::new(url, authorities_from.as_deref()).map_err(SetUpAccessError::Client)?;
+            JwtKeys::Url { url, authorities_from, allowed_networks } => {
+                let allowed = AllowedNetworks::parse(allowed_networks).map_err(SetUpAccessError::Networks)?;
+                let guard = Guard::new(Lookup::of_system(), allowed);
+                let issuer = Issuer::new(url, authorities_from.as_deref(), guard).map_err(SetUpAccessError::Client)?;
                 Keys::Issuer(Box::new(issuer))
             }
         };

@@ -17,19 +17,21 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use slipway_runtime_config::Sampling;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     backend::{Backend, BackendError, Generation, Piece, PromptForm},
     clock::Clock,
     telemetry::Progress,
-    tools::Registry,
+    tools::{Registry, Request},
+    trace_context::TraceContext,
 };
 
 use super::{
     current_prompts::CurrentPrompts,
     grammar::{Observation, STOP_WORD, ToolCall},
+    places,
     prompt::Prompts,
     state::{Call, CallId, Limits, ModelError, Opening, State, Step},
     step::{Action, Event, EventKind, step},
@@ -74,6 +76,8 @@ pub struct RunRequest {
     pub shutdown: CancellationToken,
     /// Ends the run when its client says so.
     pub cancel: CancellationToken,
+    /// Its span, where runs are traced.
+    pub trace: Option<TraceContext>,
     /// Counts the tokens that the run has used.
     pub usage: Usage,
 }
@@ -155,6 +159,8 @@ struct RunIo {
     tools: Arc<Registry>,
     /// What all of its generations share.
     generation: Generation,
+    /// Its span.
+    trace: Option<TraceContext>,
     shutdown: CancellationToken,
     cancel: CancellationToken,
     /// Fires when the run's time is up.
@@ -173,6 +179,7 @@ impl RunIo {
             backend: Arc::clone(&agent.backend),
             tools: Arc::clone(&agent.tools),
             generation: generation(agent, request),
+            trace: request.trace.clone(),
             shutdown: request.shutdown.clone(),
             cancel: request.cancel.clone(),
             deadline: Box::pin(tokio::time::sleep(agent.run_timeout)),
@@ -200,7 +207,8 @@ impl RunIo {
         match action {
             Action::CallModel { step, prompt, max_tokens } => {
                 let id = format!("{}-{step}", self.generation.id);
-                let generation = Generation { id, prompt, max_tokens, ..self.generation.clone() };
+                let trace = self.span(places::of_step(step));
+                let generation = Generation { id, prompt, max_tokens, trace, ..self.generation.clone() };
                 self.model = Some(self.backend.generate(generation));
             }
             Action::CancelModel => self.model = None,
@@ -208,7 +216,9 @@ impl RunIo {
                 let (abort, registration) = AbortHandle::new_pair();
                 self.aborts.insert(id, abort);
                 let tools = Arc::clone(&self.tools);
-                let observed = async move { (id, call_tool(&tools, &call).await) };
+                let trace = self.span(places::of_call(id));
+                let until = self.deadline.deadline();
+                let observed = async move { (id, call_tool(&tools, &call, trace.as_ref(), until).await) };
                 self.running.push(Abortable::new(observed.boxed(), registration));
             }
             Action::CancelTool(id) => {
@@ -219,6 +229,11 @@ impl RunIo {
             // They have become events of the stream already.
             Action::EmitThoughts(_) | Action::EmitAnswer(_) | Action::Finish => {}
         }
+    }
+
+    /// The span of a place in the run.
+    fn span(&self, place: u64) -> Option<TraceContext> {
+        self.trace.as_ref().map(|run| run.within(place))
     }
 
     /// Waits for whatever happens next. A run always has its deadline, so this always returns.
@@ -274,8 +289,9 @@ async fn next_piece(model: &mut Option<BoxStream<'static, Result<Piece, BackendE
     }
 }
 
-async fn call_tool(tools: &Registry, call: &ToolCall) -> Observation {
-    match tools.call(&call.name, &call.input).await {
+async fn call_tool(tools: &Registry, call: &ToolCall, trace: Option<&TraceContext>, until: Instant) -> Observation {
+    let ToolCall { name, input } = call;
+    match tools.call(Request { name, input, trace, until: Some(until) }).await {
         Ok(result) => Observation::Result(result),
         Err(error) => {
             tracing::debug!(tool = call.name, error = %error, cause = std::error::Error::source(&error), "tool failed");

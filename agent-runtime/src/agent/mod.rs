@@ -10,6 +10,7 @@ mod current_prompts;
 pub mod dialect;
 pub mod driver;
 pub mod grammar;
+pub mod places;
 pub mod prompt;
 pub mod room;
 pub mod state;

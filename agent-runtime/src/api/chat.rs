@@ -22,6 +22,7 @@ use futures::{StreamExt, stream};
 use crate::{
     agent::{ClientCall, Failure, Outcome, RunEvent},
     backend::FinishReason,
+    trace_context::TraceContext,
 };
 
 use super::{
@@ -65,6 +66,7 @@ pub(super) async fn complete(
         wishes: Arc::new(chat.wishes),
         key,
         keep: Keep::No,
+        trace: TraceContext::read(&headers),
     };
     let Started { id, at, origin, events } = service.start(start)?;
     let completion =

@@ -26,6 +26,7 @@ use crate::{
     },
     clock::Timestamp,
     telemetry::{Completion, ModelCallMetrics, RunValues, ToolCallMetrics, UnitId},
+    traces::{Ending, Trail},
 };
 
 use super::{admission::Permit, idempotency::Ticket, service::Service};
@@ -96,6 +97,8 @@ pub(super) struct Counted {
     pub(super) usage: Usage,
     pub(super) at: Timestamp,
     pub(super) unit: UnitId,
+    /// What it does, where that is recorded.
+    pub(super) trail: Option<Trail>,
 }
 
 /// Starts the task of a run.
@@ -211,6 +214,7 @@ impl RunInFlight {
     }
 
     fn note(&mut self, event: &RunEvent) {
+        self.counted.trace(event);
         match event {
             RunEvent::Progress(progress) => {
                 let service = &self.counted.service;
@@ -219,6 +223,7 @@ impl RunInFlight {
             RunEvent::Finished(state) => {
                 self.is_finished = true;
                 self.counted.finish(state);
+                self.counted.end_trace(Ending::of(state));
                 let service = &self.counted.service;
                 service.kept_runs.end(&self.counted.id, Some(state), service.clock.now());
                 if let Some(ticket) = &mut self.ticket {
@@ -241,6 +246,7 @@ impl Drop for RunInFlight {
     fn drop(&mut self) {
         if !self.is_finished {
             self.counted.count(Completion::Cancelled, RunOutcome::Cancelled);
+            self.counted.end_trace(Some(Ending::cancelled(self.counted.service.clock.now())));
             let service = &self.counted.service;
             service.kept_runs.end(&self.counted.id, None, service.clock.now());
             self.steps.iter().for_each(|step| self.counted.count_step(step, ""));
@@ -251,6 +257,19 @@ impl Drop for RunInFlight {
 }
 
 impl Counted {
+    fn trace(&mut self, event: &RunEvent) {
+        if let Some(trail) = &mut self.trail {
+            trail.note(event, self.service.clock.now(), |name| self.service.agent.tools.has(name));
+        }
+    }
+
+    fn end_trace(&mut self, ending: Option<Ending>) {
+        let traced = self.service.traces.as_ref().zip(self.trail.take()).zip(ending);
+        if let Some(((traces, trail), ending)) = traced {
+            traces.end(trail, (&self.id, self.tenant.as_ref().map(Tenant::as_str)), self.at, ending);
+        }
+    }
+
     fn finish(&self, state: &State) {
         let Some((outcome, _)) = state.finished() else { return };
         let label = match outcome {

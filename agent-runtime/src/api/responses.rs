@@ -23,6 +23,7 @@ use crate::{
     access::Tenant,
     agent::{Failure, Message, Outcome, Role, RunEvent, State},
     clock::Timestamp,
+    trace_context::TraceContext,
 };
 
 use super::{
@@ -70,7 +71,8 @@ async fn answer(
     let key = ("responses", is_streamed, &conversation, max_tokens, sampling, &wishes, echo);
     let key = service.outcomes.key(headers, tenant.as_ref(), key)?;
     let keep = if is_stored { Keep::Response(Arc::clone(&remembered)) } else { Keep::No };
-    let start = Start { tenant, conversation, max_tokens, sampling, wishes: Arc::new(wishes), key, keep };
+    let trace = TraceContext::read(headers);
+    let start = Start { tenant, conversation, max_tokens, sampling, wishes: Arc::new(wishes), key, keep, trace };
     let Started { id, at, origin, events } = service.start(start)?;
     let writer = Writer::new(head(service, &id, at, &remembered));
     let response = if is_streamed {

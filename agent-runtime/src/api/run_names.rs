@@ -31,6 +31,11 @@ impl Seal {
         Self::new(move |number| keyed.hash_one(number))
     }
 
+    /// Digits that nobody can tell who knows others.
+    pub(crate) fn draw(&self, number: u64) -> u64 {
+        (self.0)(number)
+    }
+
     /// The seal of a function, so that a test knows the names.
     pub fn new(seal: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(seal))

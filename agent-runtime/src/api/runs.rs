@@ -16,7 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use slipway_runtime_config::Sampling;
 
-use crate::agent::{Conversation, Outcome, RunEvent, State, Wishes};
+use crate::{
+    agent::{Conversation, Outcome, RunEvent, State, Wishes},
+    trace_context::TraceContext,
+};
 
 use super::{
     callers::Caller,
@@ -79,6 +82,7 @@ pub(super) async fn run(
     let request = ("runs", wants_events, &start.conversation, start.max_tokens, start.sampling, &start.wishes);
     start.key = service.outcomes.key(&headers, tenant.as_ref(), request)?;
     start.tenant = tenant;
+    start.trace = TraceContext::read(&headers);
     let Started { id, at: _, origin, mut events } = service.start(start)?;
     let viewer = viewer(&service, &id);
     if wants_events {
@@ -192,7 +196,7 @@ impl RunBody {
         };
         let tools = read_tools(tools.unwrap_or_default(), abilities)?;
         let wishes = Arc::new(Wishes { tools, ..Wishes::default() });
-        Ok(Start { tenant: None, conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run })
+        Ok(Start { tenant: None, conversation, max_tokens, sampling, wishes, key: None, keep: Keep::Run, trace: None })
     }
 }
 

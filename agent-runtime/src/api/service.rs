@@ -16,6 +16,8 @@ use crate::{
     agent::{Agent, Conversation, RunRequest, Usage, Wishes},
     clock::{Clock, Timestamp},
     telemetry::{Metrics, Recorder, RefusalReason, Session, TaskJudgement},
+    trace_context::TraceContext,
+    traces::{Traces, Trail},
 };
 
 use super::{
@@ -45,6 +47,8 @@ pub struct Service {
     pub recorder: Mutex<Recorder>,
     /// The metrics.
     pub metrics: Metrics,
+    /// What traces runs, if they are.
+    pub traces: Option<Arc<Traces>>,
     /// The clock.
     pub clock: Clock,
     /// Cuts the runs in flight.
@@ -91,6 +95,8 @@ pub struct Start {
     pub key: Option<Key>,
     /// Whether the client may read and end the run by its name later.
     pub keep: Keep,
+    /// The span that the client asks in, if it traces.
+    pub trace: Option<TraceContext>,
 }
 
 /// Whether a run can be read by its name.
@@ -148,7 +154,7 @@ impl Service {
     /// 400 if the conversation does not fit the prompt template, 422 for a key of another request, 503 if the pod does
     /// not serve. 429 if the pod is full, or the tenant's rate is used up.
     pub fn start(self: &Arc<Self>, start: Start) -> Result<Started, ApiError> {
-        let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep } = start;
+        let Start { tenant, conversation, max_tokens, sampling, wishes, key, keep, trace } = start;
         let at = self.clock.now();
         self.take_request(tenant.as_ref(), at)?;
         let opening = self.agent.prompts.get().open(&conversation, &wishes, at);
@@ -175,6 +181,7 @@ impl Service {
             Keep::Run => self.kept_runs.begin((&id, tenant.as_ref()), at, None),
             Keep::Response(remembered) => self.kept_runs.begin((&id, tenant.as_ref()), at, Some(remembered)),
         };
+        let traced = self.traces.as_ref().map(|traces| traces.begin(trace));
         let shutdown = self.cut.clone();
         let usage = Usage::default();
         let request = RunRequest {
@@ -185,10 +192,12 @@ impl Service {
             wishes,
             shutdown,
             cancel,
+            trace: traced.as_ref().map(|traced| traced.context.clone()),
             usage: usage.clone(),
         };
         let events = Arc::clone(&self.agent).run(request);
-        let counted = Counted { service: Arc::clone(self), id: id.clone(), tenant, usage, at, unit };
+        let trail = traced.filter(|traced| traced.context.is_sampled()).map(Trail::new);
+        let counted = Counted { service: Arc::clone(self), id: id.clone(), tenant, usage, at, unit, trail };
         let places = Places { of_pod: permit, of_tenant };
         Ok(Started { id, at, origin: Origin::This, events: in_flight::start(counted, places, ticket, events) })
     }

@@ -20,6 +20,8 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use serde_json::{Number, Value};
 use slipway_runtime_config::Sampling;
 
+use crate::trace_context::TraceContext;
+
 pub use connect::{Asked, ConnectError, connect, entry};
 pub use open_ai::{OpenAi, OpenAiError, OwnServer};
 pub use triton::{EndpointError, Entry, Triton};
@@ -56,6 +58,8 @@ pub struct Generation {
     pub guide: Option<Guide>,
     /// How many likely tokens are wanted beside each of the answer, with their probabilities; nothing for none at all.
     pub logprobs: Option<u32>,
+    /// The span that the engine generates in, where runs are traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// What a text must be.

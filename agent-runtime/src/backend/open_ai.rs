@@ -13,7 +13,7 @@ use futures::{
     future::BoxFuture,
     stream::{BoxStream, Stream, StreamExt},
 };
-use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header::HeaderMap, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -132,8 +132,14 @@ impl OpenAi {
     async fn post(&self, generation: Generation) -> Result<Response, BackendError> {
         let request = self.client.post(format!("{}/v1/completions", self.endpoint));
         let has_wish = generation.guide.is_some() || generation.logprobs.is_some();
+        let mut headers = HeaderMap::new();
+        generation.trace.iter().for_each(|trace| trace.write(&mut headers));
         // The server names the request so in its log.
-        let request = request.header("x-request-id", &generation.id).json(&body(self.server, &self.model, generation));
+        let request = request.headers(headers).header("x-request-id", &generation.id).json(&body(
+            self.server,
+            &self.model,
+            generation,
+        ));
         let response = request.send().await.map_err(|source| self.unreachable(source))?;
         let status = response.status();
         if status.is_success() {
@@ -217,7 +223,8 @@ fn body(server: OwnServer, model: &str, generation: Generation) -> Value {
         OwnServer::Vllm => generation,
         OwnServer::SgLang => generation.without_begin(),
     };
-    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs } = generation;
+    let Generation { id: _, prompt, max_tokens, stop_words, form: _, sampling: chosen, guide, logprobs, trace: _ } =
+        generation;
     let mut body = json!({
         "model": model,
         "prompt": prompt,

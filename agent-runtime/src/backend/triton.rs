@@ -16,8 +16,11 @@ use futures::{
 };
 use tonic::{
     Code, Status, Streaming,
+    metadata::AsciiMetadataValue,
     transport::{Channel, Endpoint},
 };
+
+use crate::trace_context::TraceContext;
 
 use super::{
     Backend, BackendError, Generation, Piece,
@@ -140,9 +143,10 @@ impl Backend for Triton {
     fn generate(&self, generation: Generation) -> BoxStream<'static, Result<Piece, BackendError>> {
         let this = self.clone();
         let pieces = try_stream! {
+            let trace = generation.trace.clone();
             let (request, mut reader) = this.entry.begin(&this.model, generation)?;
             let mut client = this.client.clone();
-            let response = client.model_stream_infer(stream::iter([request])).await;
+            let response = client.model_stream_infer(traced(stream::iter([request]), trace.as_ref())).await;
             let mut responses = response.map_err(|status| this.failed(status))?.into_inner();
             loop {
                 let message = responses.message().await.map_err(|status| this.failed(status))?;
@@ -226,6 +230,17 @@ impl Reader {
             Self::Ensemble(reader) => Ok(reader.end()),
         }
     }
+}
+
+/// A request in its span. Triton reads the same headers as servers of HTTP.
+fn traced<T>(message: T, trace: Option<&TraceContext>) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    for (name, value) in trace.into_iter().flat_map(TraceContext::pairs) {
+        if let Ok(value) = AsciiMetadataValue::try_from(value) {
+            request.metadata_mut().insert(name, value);
+        }
+    }
+    request
 }
 
 /// Waits until Triton closes the stream of a finished generation. Triton 2.51 does not always free a request whose

@@ -13,7 +13,7 @@ use slipway_runtime_config::{
     metrics::{RUNS_TOTAL, RunOutcome, SLO_EVENTS_TOTAL},
 };
 
-use super::tenants::TenantMetrics;
+use super::{spans::SpanMetrics, tenants::TenantMetrics};
 
 /// Bounds in seconds that the conventions recommend for durations.
 const DURATION_BOUNDS: [f64; 14] =
@@ -272,6 +272,11 @@ impl Metrics {
     pub fn with_tenants(mut self, reasons: &[&'static str]) -> Self {
         self.tenants = Some(TenantMetrics::new(&mut self.registry, reasons));
         self
+    }
+
+    /// Counts the spans that are handed to a receiver of traces.
+    pub fn count_spans(&mut self) -> SpanMetrics {
+        SpanMetrics::new(&mut self.registry)
     }
 
     /// Exports these objectives instead of the previous ones. An objective that keeps its name keeps its events; its

@@ -3,9 +3,11 @@
 mod load;
 mod metrics;
 mod recorder;
+mod spans;
 mod tenants;
 mod values;
 
 pub use metrics::{Metrics, MetricsIdentity, ModelCallMetrics, RefusalReason, ToolCallMetrics};
 pub use recorder::{Completion, Identity, Recorder, Session, TaskJudgement, UnitId};
+pub use spans::{DropReason, SpanMetrics};
 pub use values::{Progress, RunValues, Waiting};

@@ -3,7 +3,7 @@
 //! The host comes from the configuration alone: arguments are percent-encoded into path or query. So a model cannot be
 //! talked into calling another one. Where the host is, [`service`](super::service) checks.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use reqwest::{
     Method,
@@ -14,8 +14,11 @@ use slipway_runtime_config::{
     ExpandUrlError, HttpMethod, HttpTool as Config, ResultPick, Schema, UrlTemplate, UrlTemplateError,
 };
 
+use crate::trace_context::TraceContext;
+
 use super::{
     arguments::{self, ArgumentError, Parameters},
+    registry::Request,
     service::{self, Failure, Health, Lookup, PrepareServiceError, Service, ServiceError, Settings},
 };
 
@@ -32,10 +35,12 @@ pub enum HttpToolError {
     #[error(transparent)]
     Service(ServiceError),
     /// Another status than 2xx.
-    #[error("HTTP status {status}")]
+    #[error("HTTP status {status}{}", service::shown_pause(*retry_after))]
     Status {
         /// The status code.
         status: u16,
+        /// When the service wants to be called again, if it says so.
+        retry_after: Option<Duration>,
     },
     /// The answer is not text.
     #[error("the answer is not text in UTF-8: byte {position} is wrong")]
@@ -76,7 +81,7 @@ impl Failure for HttpToolError {
     fn health(&self) -> Health {
         match self {
             Self::Service(error) => error.health(),
-            Self::Status { status } => service::health_of(*status),
+            Self::Status { status, .. } => service::health_of(*status),
             Self::Arguments(_) | Self::Url(_) => Health::Unknown,
             Self::NotText { .. } | Self::NotJson(_) | Self::NothingThere { .. } => Health::Good,
         }
@@ -85,9 +90,17 @@ impl Failure for HttpToolError {
     fn is_transient(&self) -> bool {
         match self {
             Self::Service(error) => error.is_transient(),
-            Self::Status { status } => service::is_transient_status(*status),
+            Self::Status { status, .. } => service::is_transient_status(*status),
             Self::Arguments(_) | Self::Url(_) => false,
             Self::NotText { .. } | Self::NotJson(_) | Self::NothingThere { .. } => false,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            Self::Service(_) | Self::Arguments(_) | Self::Url(_) => None,
+            Self::NotText { .. } | Self::NotJson(_) | Self::NothingThere { .. } => None,
         }
     }
 }
@@ -177,20 +190,27 @@ impl HttpTool {
         self.is_idempotent
     }
 
-    pub(super) async fn call(&self, input: &str) -> Result<String, HttpToolError> {
+    pub(super) async fn call(&self, request: Request<'_>) -> Result<String, HttpToolError> {
+        let Request { name: _, input, trace, until } = request;
         let arguments =
             arguments::parse(input, Parameters { all: &self.parameters, optional: &self.optional }, &self.separator);
         let arguments = arguments.map_err(HttpToolError::Arguments)?;
         let texts = arguments::texts(&arguments, self.url.placeholders()).map_err(HttpToolError::Arguments)?;
         let url = self.url.expand(&texts).map_err(HttpToolError::Url)?;
-        let attempt = || self.service.attempt(self.exchange(&url, &arguments));
-        let body = self.service.repeat(self.attempts, attempt).await?;
+        let attempt = || self.service.attempt(self.exchange(&url, &arguments, trace));
+        let body = self.service.repeat(self.attempts, until, attempt).await?;
         pick(&self.result, body)
     }
 
-    async fn exchange(&self, url: &str, arguments: &BTreeMap<String, Value>) -> Result<Vec<u8>, HttpToolError> {
+    async fn exchange(
+        &self,
+        url: &str,
+        arguments: &BTreeMap<String, Value>,
+        trace: Option<&TraceContext>,
+    ) -> Result<Vec<u8>, HttpToolError> {
         let client = self.service.client().await?;
         let mut headers = self.service.headers().await?;
+        trace.into_iter().for_each(|trace| trace.write(&mut headers));
         let mut request = client.request(self.method.clone(), url);
         if self.method == Method::POST {
             let value = |name: &String| Some((name.clone(), arguments.get(name)?.clone()));
@@ -201,7 +221,8 @@ impl HttpTool {
         let response = service::send(request.headers(headers)).await?;
         let status = response.status();
         if !status.is_success() {
-            return Err(HttpToolError::Status { status: status.as_u16() });
+            let retry_after = service::retry_after::read(response.headers(), jiff::Timestamp::now());
+            return Err(HttpToolError::Status { status: status.as_u16(), retry_after });
         }
         Ok(service::read(response, self.max_response_bytes).await?)
     }

@@ -11,9 +11,9 @@ mod shown;
 pub use arguments::ArgumentError;
 pub use http::{HttpToolError, PrepareHttpToolError};
 pub use mcp::{ListingError, McpError, RpcError};
-pub use registry::{Catalog, PrepareToolError, Registry, Sources, ToolError};
-pub(crate) use service::Clients;
+pub use registry::{Catalog, PrepareToolError, Registry, Request, Sources, ToolError};
 pub use service::{
     AuthoritiesError, ForbiddenHost, HeadersError, Lookup, PrepareServiceError, ReadMountedError, ServiceError,
 };
+pub(crate) use service::{Clients, Guard, forbidden, read_headers, retry_after};
 pub use shown::{ShownTool, ToolInput};

@@ -7,8 +7,10 @@ use std::{
 
 use futures::future::join_all;
 use slipway_runtime_config::{McpServer, Schema, Tool, ToolKind};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+use crate::trace_context::TraceContext;
 
 use super::{
     calculator::{self, CalculatorError},
@@ -24,6 +26,26 @@ pub struct Registry {
     fixed: Vec<Entry>,
     servers: Vec<Arc<Server>>,
     known: RwLock<Known>,
+}
+
+/// A call to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The tool.
+    pub name: &'a str,
+    /// What the model wrote between the brackets.
+    pub input: &'a str,
+    /// The span that the tool works in, where runs are traced.
+    pub trace: Option<&'a TraceContext>,
+    /// When nobody needs the result any more. No attempt begins after that.
+    pub until: Option<Instant>,
+}
+
+impl<'a> Request<'a> {
+    /// A call of this tool, in no trace and with all the time there is.
+    pub fn new(name: &'a str, input: &'a str) -> Self {
+        Self { name, input, trace: None, until: None }
+    }
 }
 
 /// What an agent's tools are made from.
@@ -249,16 +271,17 @@ impl Registry {
         }
     }
 
-    /// Calls a tool with what the model wrote between the brackets. Dropping the future cancels the call.
+    /// Calls a tool. Dropping the future cancels the call.
     ///
     /// # Errors
     /// See [`ToolError`].
-    pub async fn call(&self, name: &str, input: &str) -> Result<String, ToolError> {
+    pub async fn call(&self, request: Request<'_>) -> Result<String, ToolError> {
+        let Request { name, input, trace: _, until: _ } = request;
         let catalog = self.catalog();
         match catalog.implementations.get(name) {
             Some(Implementation::Calculator) => calculator::evaluate(input).map_err(ToolError::Calculator),
-            Some(Implementation::Http(tool)) => tool.call(input).await.map_err(ToolError::Http),
-            Some(Implementation::Mcp { server, tool }) => server.call(tool, input).await.map_err(ToolError::Mcp),
+            Some(Implementation::Http(tool)) => tool.call(request).await.map_err(ToolError::Http),
+            Some(Implementation::Mcp { server, tool }) => server.call(tool, request).await.map_err(ToolError::Mcp),
             None => Err(ToolError::Unknown { name: name.into(), known: catalog.known() }),
         }
     }

@@ -8,6 +8,7 @@ mod breaker;
 mod clients;
 mod gate;
 mod mounted;
+pub(crate) mod retry_after;
 
 use std::time::Duration;
 
@@ -16,16 +17,19 @@ use reqwest::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use slipway_runtime_config::{AllowedNetworks, CircuitBreaker, NetworkError};
+use tokio::time::Instant;
 
 pub(super) use self::breaker::Health;
-pub(crate) use self::clients::Clients;
 pub use self::{
     addresses::{ForbiddenHost, Lookup},
     clients::AuthoritiesError,
     mounted::ReadMountedError,
 };
-use self::{
+pub(crate) use self::{
     addresses::{Guard, forbidden},
+    clients::Clients,
+};
+use self::{
     gate::{Closed, Gate},
     mounted::File,
 };
@@ -112,6 +116,9 @@ pub(super) trait Failure: std::error::Error + From<ServiceError> {
 
     /// Whether a second attempt may succeed.
     fn is_transient(&self) -> bool;
+
+    /// When the service wants to be asked again, if it says so.
+    fn retry_after(&self) -> Option<Duration>;
 }
 
 impl Failure for ServiceError {
@@ -128,11 +135,25 @@ impl Failure for ServiceError {
     fn is_transient(&self) -> bool {
         self.health() == Health::Failed
     }
+
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What a status other than 2xx says of a service.
 pub(super) fn health_of(status: u16) -> Health {
     if matches!(status, 502..=504) { Health::Failed } else { Health::Good }
+}
+
+/// What a refusal says of when to come back, in words that follow its status.
+pub(super) fn shown_pause(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(pause) if !pause.is_zero() => {
+            format!("; the service wants to be called again in {} s", pause.as_millis().div_ceil(1_000))
+        }
+        Some(_) | None => String::new(),
+    }
 }
 
 /// Whether another attempt may have another status.
@@ -210,6 +231,11 @@ impl Service {
         }
     }
 
+    /// A number that nobody can tell before.
+    pub(super) fn dice(&self) -> u64 {
+        self.gate.dice()
+    }
+
     /// How long one attempt may take.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_milliseconds)
@@ -225,21 +251,33 @@ impl Service {
         outcome
     }
 
-    /// Repeats attempts while that may help, with a pause between them.
-    pub(super) async fn repeat<T, E: Failure, A>(&self, attempts: u32, mut attempt: impl FnMut() -> A) -> Result<T, E>
+    /// Repeats attempts while that may help, with a pause between them: ours, or the longer one that the service asks
+    /// for. One that is longer than an attempt may take, or than the run has left, is not waited for: the model may do
+    /// something else meanwhile.
+    pub(super) async fn repeat<T, E: Failure, A>(
+        &self,
+        attempts: u32,
+        until: Option<Instant>,
+        mut attempt: impl FnMut() -> A,
+    ) -> Result<T, E>
     where
         A: Future<Output = Result<T, E>>,
     {
         let mut made = 1;
         loop {
-            match attempt().await {
-                Err(error) if error.is_transient() && made < attempts => {
-                    tracing::debug!(error = %error, attempt = made, "tool call is repeated");
-                    tokio::time::sleep(pause(made, self.gate.dice())).await;
-                    made += 1;
-                }
+            let error = match attempt().await {
+                Err(error) if error.is_transient() && made < attempts => error,
                 outcome => return outcome,
+            };
+            let ours = pause(made, self.gate.dice());
+            let pause = ours.max(error.retry_after().unwrap_or_default());
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            if pause > ours.max(self.timeout()) || pause >= left {
+                return Err(error);
             }
+            tracing::debug!(error = %error, attempt = made, "tool call is repeated");
+            tokio::time::sleep(pause).await;
+            made += 1;
         }
     }
 
@@ -285,7 +323,7 @@ pub(super) fn pause(attempts: u32, dice: u64) -> Duration {
 }
 
 /// Reads a mounted Secret: one header per file.
-async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
+pub(crate) async fn read_headers(directory: &str) -> Result<HeaderMap, HeadersError> {
     let header = |File { name, path, text }: File| {
         let header = HeaderName::try_from(name).ok().zip(HeaderValue::from_str(text.trim_end()).ok());
         let (name, mut value) = header.ok_or(HeadersError::Invalid { path })?;

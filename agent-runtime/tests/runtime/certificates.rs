@@ -6,7 +6,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use pretty_assertions::assert_eq;
-use slipway_agent_runtime::tools::{Registry, ToolError};
+use slipway_agent_runtime::tools::{Registry, Request, ToolError};
 use slipway_runtime_config::{HttpTool, Tool, ToolKind};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -26,8 +26,8 @@ use crate::fixture::or_hang;
 pub const AUTHORITY: &str = include_str!("certificates/authority.pem");
 const ANOTHER: &str = include_str!("certificates/another-authority.pem");
 
-/// What a service answers with; nothing is an error of its own.
-type Answers = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+/// What a service answers with: the status and further headers, and the body.
+type Answers = Arc<dyn Fn() -> (&'static str, String) + Send + Sync>;
 
 /// A service that answers every request with `42`, at `https://127.0.0.1:PORT`.
 async fn service() -> String {
@@ -36,6 +36,14 @@ async fn service() -> String {
 
 /// A service that answers with this, or with 500 where there is nothing, at `https://127.0.0.1:PORT`.
 pub async fn tls_service(answers: impl Fn() -> Option<String> + Send + Sync + 'static) -> String {
+    tls_service_with_status(move || {
+        answers().map_or(("500 Internal Server Error", String::new()), |body| ("200 OK", body))
+    })
+    .await
+}
+
+/// A service that answers with this status and this body, at `https://127.0.0.1:PORT`.
+pub async fn tls_service_with_status(answers: impl Fn() -> (&'static str, String) + Send + Sync + 'static) -> String {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("certificates/server.pem")).expect("it is PEM");
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("certificates/server-key.pem")).expect("it is PEM");
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -64,7 +72,7 @@ async fn answer(acceptor: TlsAcceptor, stream: TcpStream, answers: Answers) {
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.expect("a request has an end"));
     }
-    let (status, body) = answers().map_or(("500 Internal Server Error", String::new()), |body| ("200 OK", body));
+    let (status, body) = answers();
     let length = body.len();
     let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
     stream.write_all(answer.as_bytes()).await.expect("the client reads");
@@ -79,7 +87,7 @@ async fn tool(authorities_from: Option<&Path>) -> Registry {
 }
 
 async fn call(tool: &Registry) -> Result<String, (&'static str, String)> {
-    or_hang(tool.call("tool", "")).await.map_err(|error: ToolError| (error.kind(), error.observation()))
+    or_hang(tool.call(Request::new("tool", ""))).await.map_err(|error: ToolError| (error.kind(), error.observation()))
 }
 
 fn untrusted() -> Result<String, (&'static str, String)> {

@@ -26,7 +26,7 @@ use slipway_runtime_config::{Authentication, Jwt, JwtKeys, Rates};
 use tempfile::TempDir;
 
 use crate::{
-    certificates::{AUTHORITY, tls_service},
+    certificates::{AUTHORITY, tls_service_with_status},
     fixture::{Answer, Sidecar, or_hang, sidecar_with},
     tenants::ask,
 };
@@ -215,12 +215,18 @@ struct Issuer {
 
 impl Issuer {
     async fn new(keys: &[&Key]) -> Self {
+        Self::that_refuses_with("500 Internal Server Error", keys).await
+    }
+
+    /// One whose errors have this status and these headers.
+    async fn that_refuses_with(refusal: &'static str, keys: &[&Key]) -> Self {
         let keys = Arc::new(Mutex::new(Some(key_set(keys))));
         let asked = Arc::new(AtomicUsize::new(0));
         let (given, counter) = (Arc::clone(&keys), Arc::clone(&asked));
-        let url = tls_service(move || {
+        let url = tls_service_with_status(move || {
             counter.fetch_add(1, Ordering::SeqCst);
-            given.lock().expect("no test panics with the lock").clone()
+            let given = given.lock().expect("no test panics with the lock").clone();
+            given.map_or((refusal, String::new()), |keys| ("200 OK", keys))
         })
         .await;
         let authorities = TempDir::new().expect("a folder can be made");
@@ -234,7 +240,7 @@ impl Issuer {
 
     fn sidecar_that_trusts(&self, authorities: Option<&Path>) -> Sidecar {
         let authorities_from = authorities.map(|path| path.display().to_string());
-        with_keys(JwtKeys::Url { url: self.url.clone(), authorities_from })
+        with_keys(JwtKeys::Url { url: self.url.clone(), authorities_from, allowed_networks: Vec::new() })
     }
 
     /// Gives other keys from now on, or an error.
@@ -306,6 +312,26 @@ async fn an_issuer_that_is_away_is_waited_for_but_not_for_ever() {
     issuer.give(Some(&[&key]));
     sidecar.time.advance(FETCH_PAUSE);
     assert_eq!(status(&sidecar, &token).await, StatusCode::OK);
+}
+
+#[rstest]
+#[case::a_pause_of_its_own("503 Service Unavailable\r\nretry-after: 120", 120)]
+#[case::one_that_is_too_long("429 Too Many Requests\r\nretry-after: 86400", 300)]
+#[tokio::test]
+async fn an_issuer_that_asks_for_a_pause_gets_it(#[case] refusal: &'static str, #[case] seconds: u64) {
+    let key = Key::p256("a");
+    let issuer = Issuer::that_refuses_with(refusal, &[&key]).await;
+    let sidecar = issuer.sidecar();
+    let mut claims = claims();
+    claims["exp"] = json!(NOW + 1_000_000);
+    let token = key.sign(&claims);
+    issuer.give(None);
+    assert_eq!((status(&sidecar, &token).await, issuer.asked()), (StatusCode::SERVICE_UNAVAILABLE, 1));
+    issuer.give(Some(&[&key]));
+    sidecar.time.advance(Duration::from_secs(seconds - 1));
+    assert_eq!((status(&sidecar, &token).await, issuer.asked()), (StatusCode::SERVICE_UNAVAILABLE, 1));
+    sidecar.time.advance(Duration::from_secs(1));
+    assert_eq!((status(&sidecar, &token).await, issuer.asked()), (StatusCode::OK, 2));
 }
 
 #[tokio::test]

@@ -28,4 +28,5 @@ mod templates;
 mod tenants;
 mod tokens;
 mod tools;
+mod traces;
 mod triton;

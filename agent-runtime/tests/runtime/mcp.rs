@@ -10,7 +10,7 @@ use rstest::rstest;
 use serde_json::json;
 use slipway_agent_runtime::{
     app::Listeners,
-    tools::{Lookup, Registry, Sources},
+    tools::{Lookup, Registry, Request, Sources},
 };
 use slipway_runtime_config::{McpServer, Tool, ToolKind};
 use tokio::{
@@ -74,7 +74,7 @@ impl Agent {
     }
 
     async fn call(&self, name: &str, input: &str) -> Answer {
-        or_hang(self.tools.call(name, input)).await.map_err(|error| (error.kind(), error.observation()))
+        or_hang(self.tools.call(Request::new(name, input))).await.map_err(|error| (error.kind(), error.observation()))
     }
 
     async fn until_named(&self, names: &[&str]) {

@@ -6,26 +6,31 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use axum::{
     Router,
-    http::{StatusCode, header::LOCATION},
+    http::{
+        StatusCode,
+        header::{LOCATION, RETRY_AFTER},
+    },
     response::IntoResponse,
     routing::get,
 };
 use futures::future::join_all;
 use pretty_assertions::assert_eq;
 use rstest::rstest;
-use slipway_agent_runtime::tools::{Lookup, Registry, Sources};
+use slipway_agent_runtime::tools::{Lookup, Registry, Request, Sources};
 use slipway_runtime_config::{CircuitBreaker, HttpTool, ResultPick, Tool, ToolKind};
+use tokio::time::Instant;
 
 use crate::fixture::{or_hang, serve};
 
 type Answer = Result<String, (&'static str, String)>;
 
 async fn call(tools: &Registry) -> Answer {
-    or_hang(tools.call("tool", "")).await.map_err(|error| (error.kind(), error.observation()))
+    or_hang(tools.call(Request::new("tool", ""))).await.map_err(|error| (error.kind(), error.observation()))
 }
 
 fn tool(http: HttpTool) -> [Tool; 1] {
@@ -211,4 +216,47 @@ async fn after_the_pause_a_service_is_tried_and_used_again() {
     let back = async { while call(&tools).await != Ok(String::new()) {} };
     or_hang(back).await;
     assert_eq!(service.calls(), 3);
+}
+
+/// A service that is busy once and names a pause, and is there afterwards.
+async fn busy_once(retry_after: &'static str) -> (Arc<AtomicUsize>, HttpTool) {
+    let calls: Arc<AtomicUsize> = Arc::default();
+    let counter = Arc::clone(&calls);
+    let answer = async move || match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, retry_after)]).into_response(),
+        _ => "42".into_response(),
+    };
+    let origin = serve(Router::new().route("/", get(answer))).await;
+    let http = HttpTool { idempotent: true, retries: 2, timeout_milliseconds: 60_000, ..HttpTool::new(&origin) };
+    (calls, http)
+}
+
+#[rstest]
+#[case::none_that_can_be_read("soon")]
+#[case::a_second("1")]
+#[case::a_date_that_is_over("Sun, 06 Nov 1994 08:49:37 GMT")]
+#[tokio::test]
+async fn a_service_is_called_again_after_the_pause_that_it_asks_for(#[case] retry_after: &'static str) {
+    let (calls, http) = busy_once(retry_after).await;
+    let tools = Registry::new(&tool(http)).expect("the tool can be set up");
+    assert_eq!((call(&tools).await, calls.load(Ordering::SeqCst)), (Ok("42".into()), 2));
+}
+
+#[tokio::test]
+async fn a_pause_that_is_longer_than_a_call_may_take_is_left_to_the_model() {
+    let (calls, http) = busy_once("61").await;
+    let tools = Registry::new(&tool(http)).expect("the tool can be set up");
+    let expected = "HTTP status 429; the service wants to be called again in 61 s";
+    assert_eq!(call(&tools).await, Err(("status", expected.into())));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_pause_that_is_longer_than_the_run_has_left_is_not_waited_for() {
+    let (calls, http) = busy_once("30").await;
+    let tools = Registry::new(&tool(http)).expect("the tool can be set up");
+    let until = Some(Instant::now() + Duration::from_secs(29));
+    let result = or_hang(tools.call(Request { until, ..Request::new("tool", "") })).await;
+    assert_eq!(result.map_err(|error| error.kind()), Err("status"));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
 }

@@ -19,7 +19,7 @@ use axum::{
 use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::json;
-use slipway_agent_runtime::tools::Registry;
+use slipway_agent_runtime::tools::{Registry, Request};
 use slipway_runtime_config::{HttpMethod, HttpTool, Parameter, ResultPick, Tool, ToolKind};
 use tokio::{
     sync::{Notify, watch},
@@ -67,7 +67,7 @@ async fn fixture(path: &str, change: impl FnOnce(&mut HttpTool)) -> Fixture {
 
 impl Fixture {
     async fn call(&self, input: &str) -> Result<String, (&'static str, String)> {
-        let result = or_hang(self.tools.call("tool", input)).await;
+        let result = or_hang(self.tools.call(Request::new("tool", input))).await;
         result.map_err(|error| (error.kind(), error.observation()))
     }
 }
@@ -221,12 +221,15 @@ async fn of_one_tool_sixty_four_calls_are_under_way_and_the_others_wait() {
     let mut calls = JoinSet::new();
     for _ in 0..70 {
         let tools = Arc::clone(&tools);
-        calls.spawn(async move { tools.call("held", "").await.map_err(|error| error.to_string()) });
+        calls.spawn(async move { tools.call(Request::new("held", "")).await.map_err(|error| error.to_string()) });
     }
     service.until_waiting(64).await;
     for _ in 0..5 {
         // Another tool is not held up, and a call of its own is there and back before more of the first have come.
-        assert_eq!(or_hang(tools.call("free", "")).await.map_err(|error| error.to_string()), Ok("at once".into()));
+        assert_eq!(
+            or_hang(tools.call(Request::new("free", ""))).await.map_err(|error| error.to_string()),
+            Ok("at once".into())
+        );
     }
     assert_eq!(*service.waiting.borrow(), 64);
     let mut answered = 0;

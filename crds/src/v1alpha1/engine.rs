@@ -91,7 +91,7 @@ impl EngineBuild {
         let server = self.no_build.as_ref().map_or(VllmServer::default(), |of| of.server);
         match (&self.tensorrt_llm, agent_deployment::no_build_backend(self.backend, server)) {
             (_, Some(backend)) => ServedBy::NoBuild(backend),
-            (Some(of), None) => ServedBy::TensorRtLlm { ranks: self.gpus(), entry: of.options.entry },
+            (Some(of), None) => ServedBy::TensorRtLlm { ranks: self.gpus(), entry: of.options.settings.entry },
             (None, None) => ServedBy::Custom,
         }
     }

@@ -295,6 +295,8 @@ pub enum ProfilePhase {
 pub enum MeasurementPurpose {
     /// To compare configurations, with a fixed number in flight.
     Explore,
+    /// To tell close configurations apart: measured again as for Explore, in turn.
+    Repeat,
     /// To predict serving: arrivals at the target rate, at full length.
     Confirm,
 }
@@ -313,6 +315,10 @@ pub struct Measurement {
     pub level: i32,
     /// Purpose of the measurement.
     pub purpose: MeasurementPurpose,
+    /// Round of a repeated measurement, from 1. Absent for other purposes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub round: Option<i32>,
     /// Whether the objectives are met.
     pub verdict: MeasurementVerdict,
     /// Number of requests or runs that succeeded.

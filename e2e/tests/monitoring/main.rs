@@ -46,9 +46,11 @@ const VALUES: [&str; 7] = [
     "prometheus.url=http://prometheus.monitoring",
 ];
 /// What this cluster lacks, with the panels that ask for it.
-const LACKING: [(&str, &[&str]); 5] = [
+const LACKING: [(&str, &[&str]); 7] = [
+    ("prices", &["Cost of 1,000 runs", "Cost of a million output tokens", "Cost an hour", "Cost beside its target"]),
     ("receivers of notifications", &["Notifications a second", "Notifications that wait"]),
     ("failures", &["Attempts and failures", "Those that did not succeed", "Stalled agents"]),
+    ("a store with a retention", &["Known size", "Fullest volumes", "Failed sweeps"]),
     ("tools of the agent that is shown", &["Tools"]),
     ("tokens in pieces", &["Model calls"]),
     (

@@ -19,7 +19,7 @@ pub use self::check::{Unbuilt, check_no_build};
 pub use self::extra::ArgumentError;
 pub(crate) use self::extra::merge;
 pub(crate) use self::release::{Oldest, numbers};
-pub use self::release::{ReleaseError, image};
+pub use self::release::{ReleaseError, default_version, image};
 pub use crate::check::Checkpoint;
 use crate::check::{Asked, Refusal};
 use crate::formats::{Dtype, KvCachePrecision, Parallelism, Precision};

@@ -17,12 +17,14 @@ use crate::{
     outlook::{is_judged, outlook},
     output::{Format, OutputError, Shown, document},
     overview::overview,
-    rollout, terminal,
+    rollout,
+    store::store as store_text,
+    terminal,
     tree::{
         Seen, Tree,
         text::{Focus, Moments, Screen, text},
     },
-    view::{rollout::RolloutView, status::StatusView},
+    view::{rollout::RolloutView, status::StatusView, store::StoreView},
 };
 
 /// Why nothing can be shown.
@@ -31,6 +33,9 @@ pub enum AnswerError {
     /// The cluster gave no answer.
     #[error("failed to show the AgentDeployment")]
     Read(#[source] ClusterError),
+    /// Nothing is known of the store.
+    #[error("failed to show the artifact store")]
+    ReadStore(#[source] ClusterError),
     /// There is no such candidate to explain.
     #[error("failed to explain {name}")]
     Explain {
@@ -131,6 +136,15 @@ fn rollout_text(object: &AgentDeployment, counted: Result<&[Evidence], String>) 
         }
     }
     text
+}
+
+/// Shows what the artifact store holds, and what needs that.
+///
+/// # Errors
+/// When nothing is known of the store, or the API server refuses.
+pub async fn store(cluster: &Cluster, mut answer: Answer<'_>) -> Result<(), AnswerError> {
+    let record = cluster.store().await.map_err(AnswerError::ReadStore)?;
+    answer.write(&StoreView::of(&record), store_text)
 }
 
 /// Explains the choice, and why no other candidate serves.

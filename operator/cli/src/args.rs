@@ -174,6 +174,11 @@ enum ClusterCommand {
         /// Name of the AgentDeployment.
         name: String,
     },
+    /// Shows what the artifact store of the namespace holds, what needs it, and how the last sweep ended.
+    Store {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Asks an agent a question, and shows its tool calls and the answer. Exit code 1: no answer; 5: every tool call
     /// failed.
     Ask {
@@ -328,6 +333,7 @@ impl ClusterCommand {
             Self::Retry { name } => decide(&cluster, &name, (Decision::Retry, &mut out)).await,
             Self::Pause { name } => decide(&cluster, &name, (Decision::Pause, &mut out)).await,
             Self::Resume { name } => decide(&cluster, &name, (Decision::Resume, &mut out)).await,
+            Self::Store { output } => answers::store(&cluster, output.to(&mut out)).await.map_err(CommandError::Answer),
             Self::Ask { name, question, output } => {
                 let run = cluster.ask(&name, &question).await.map_err(CommandError::Ask)?;
                 answers::run(&question, &run, output.to(&mut out)).map_err(CommandError::Answer)?;

@@ -18,9 +18,12 @@ pub fn candidates(profile: &Profile) -> String {
     }
     let mut text = format!("Candidates ({}):\n", profile.metadata.name.as_deref().unwrap_or_default());
     text.push_str(&indented(&explored(&study)));
-    for (position, row) in study.rows().filter(|(_, row)| row.purpose == MeasurementPurpose::Confirm) {
-        text.push_str(&format!("  confirm run of {}: {}\n", study.place(row), measured(&study, row)));
-        text.push_str(&format!("    {}\n", study.remark(position, row)));
+    let further = [(MeasurementPurpose::Repeat, "measured again:"), (MeasurementPurpose::Confirm, "confirm run of")];
+    for (purpose, word) in further {
+        for (position, row) in study.rows().filter(|(_, row)| row.purpose == purpose) {
+            text.push_str(&format!("  {word} {}: {}\n", study.place(row), measured(&study, row)));
+            text.push_str(&format!("    {}\n", study.remark(position, row)));
+        }
     }
     for skipped in &study.status().not_measured {
         let configuration = skipped.configuration.as_deref().unwrap_or("every configuration");

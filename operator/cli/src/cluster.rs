@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use futures::Stream;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use slipway_crds::{
     labels,
+    store::{self, StoreRecord},
     v1alpha1::{AgentDeployment, Engine, Profile},
 };
 use slipway_vocabulary::evidence::{Evidence, PATH as EVIDENCE_PATH};
@@ -52,6 +53,15 @@ pub enum ClusterError {
     Absent {
         /// Its name.
         name: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// Nothing is known of a store.
+    #[error(
+        "namespace {namespace} has no record of an artifact store: the operator writes one once an AgentDeployment is \
+         applied there"
+    )]
+    NoStore {
         /// The namespace.
         namespace: String,
     },
@@ -232,6 +242,18 @@ impl Cluster {
             found.extend(api.get_opt(&choice.name).await.map_err(refused(format!("read Engine {}", choice.name)))?);
         }
         Ok(found)
+    }
+
+    /// What the operator knows of the artifact store.
+    ///
+    /// # Errors
+    /// When the API server refuses, there is no record yet, or it is of a later version.
+    pub async fn store(&self) -> Result<StoreRecord, ClusterError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let found = api.get_opt(store::NAME).await.map_err(refused(format!("read ConfigMap {}", store::NAME)))?;
+        let text = found.and_then(|object| object.data?.remove(store::KEY));
+        let text = text.ok_or_else(|| ClusterError::NoStore { namespace: self.namespace.clone() })?;
+        serde_json::from_str(&text).map_err(|source| ClusterError::Answer { text, source })
     }
 
     /// What the serving pods counted in the last hour.

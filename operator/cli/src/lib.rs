@@ -2,8 +2,9 @@
 //!
 //! The output is made by pure functions of what was read: [`overview`], [`candidates`], [`mod@explain`], [`progress`],
 //! [`mod@outlook`], [`mod@arms`], [`conversation`], [`report`], [`decision`], [`mod@check`], [`mod@demand`],
-//! [`mod@memory`], [`mod@init`], [`tree`], and [`view`] for documents ([`output`]). [`cluster`], [`terminal`],
-//! [`answers`], [`live`], [`offline`] and [`wait`] do the IO, and [`args`] chooses among them.
+//! [`mod@memory`], [`mod@init`], [`tree`], and [`view`] for documents ([`output`]). [`mod@store`] is of a whole
+//! namespace. [`cluster`], [`terminal`], [`answers`], [`live`], [`offline`] and [`wait`] do the IO, and [`args`]
+//! chooses among them.
 
 pub mod answers;
 pub mod args;
@@ -29,6 +30,7 @@ pub mod progress;
 pub mod report;
 pub mod revisions;
 pub mod rollout;
+pub mod store;
 pub mod study;
 pub mod table;
 pub mod terminal;

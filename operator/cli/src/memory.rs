@@ -17,7 +17,9 @@ use slipway_crds::{
     labels::{GPU_COUNT, GPU_MEMORY, GPU_PRODUCT, GPU_RESOURCE},
     v1alpha1::{
         AgentDeploymentSpec,
-        agent_deployment::{self as api, Backend, NoBuildBlock, SearchSpace, TensorRtLlmEngine},
+        agent_deployment::{
+            self as api, Backend, NoBuildBlock, SearchSpace, TensorRtLlmBlock, TensorRtLlmEngine, VersionedBackend,
+        },
     },
 };
 
@@ -96,7 +98,8 @@ pub fn is_planned(spec: &AgentDeploymentSpec) -> bool {
 /// Plans the memory of every engine of a spec. None with a builder of the user's.
 #[must_use]
 pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<MemoryPlan> {
-    let served = Served::of(spec)?;
+    let spec = &completed(spec, figures);
+    let served = Served::of(spec, figures)?;
     let nothing = |refusals| MemoryPlan {
         gpu: None,
         gpu_bytes: 0,
@@ -124,6 +127,22 @@ pub fn memory(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Mem
     Some(MemoryPlan { gpu: Some(gpu.name), gpu_bytes, engines, refusals, ..nothing(Vec::new()) })
 }
 
+/// The spec with what an operator of this release takes for what it leaves out, where nothing is pinned.
+fn completed(spec: &AgentDeploymentSpec, figures: &ConfigFigures) -> AgentDeploymentSpec {
+    let mut spec = spec.clone();
+    spec.engine = spec.engine.completed(|of| match of {
+        VersionedBackend::NoBuild(backend) => no_build::default_version(backend),
+        VersionedBackend::TensorRtLlm => tensorrt_llm::version::default().to_string(),
+    });
+    if spec.search.precision.is_empty() {
+        let product = spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
+        let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
+        let own = figures.checkpoint().own_precision(figures.dtype.as_deref(), sm);
+        spec.search.precision.extend(api::Precision::named(own.name()));
+    }
+    spec
+}
+
 /// Whether a refusal says that something does not fit.
 const fn is_of_size(problem: &check::Problem) -> bool {
     matches!(
@@ -145,14 +164,14 @@ enum By<'a> {
 }
 
 impl<'a> Served<'a> {
-    fn of(spec: &'a AgentDeploymentSpec) -> Option<Self> {
+    fn of(spec: &'a AgentDeploymentSpec, figures: &ConfigFigures) -> Option<Self> {
+        let length = |asked: Option<i32>| asked.map_or_else(|| figures.max_positions.unwrap_or(0), positive);
         if let Some(block) = NoBuildBlock::of(&spec.engine) {
-            let max_seq_len = positive(block.options.max_seq_len);
+            let max_seq_len = length(block.max_seq_len);
             return Some(Self { version: block.version, max_seq_len, by: By::NoBuild(block) });
         }
-        let engine = spec.engine.tensorrt_llm.as_ref()?;
-        let max_seq_len = positive(engine.options.max_seq_len);
-        Some(Self { version: &engine.version, max_seq_len, by: By::Tools(engine) })
+        let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(&spec.engine)?;
+        Some(Self { version, max_seq_len: length(block.max_seq_len), by: By::Tools(block) })
     }
 
     /// Why its version has no image; of TensorRT-LLM's tools the check says it.

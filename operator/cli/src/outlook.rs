@@ -131,10 +131,9 @@ fn share(traffic: TrafficType, weight: i32, stable_pods: usize) -> f64 {
 fn config(object: &AgentDeployment, plan: &Plan) -> Config {
     let judge = &object.spec.rollout.judge;
     let objectives = object.spec.slo.objectives.iter().take(MAX_OBJECTIVES).map(LatencyObjective::from);
-    let costs = judge
-        .costs
-        .iter()
-        .map(|guard| CostGuard { metric: guard.metric.into(), margin_bins: margin_bins(guard.max_increase.ratio()) });
+    // A change of prompt or tools leaves the price of a token as it is.
+    let margins = judge.cost_margins(1.0).into_iter();
+    let costs = margins.map(|(metric, margin)| CostGuard { metric, margin_bins: margin_bins(margin) });
     Config {
         steps: plan.steps.clone(),
         margin_bins: margin_bins(judge.max_regression.ratio()),

@@ -148,6 +148,7 @@ impl Narrator {
         let word = |row: &Measurement| match (row.purpose, &row.measured_in) {
             (_, Some(_)) => "known before",
             (MeasurementPurpose::Explore, None) => "measured",
+            (MeasurementPurpose::Repeat, None) => "measured again",
             (MeasurementPurpose::Confirm, None) => "confirm run",
         };
         let fresh = study.rows().skip(before);

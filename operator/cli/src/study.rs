@@ -96,7 +96,7 @@ impl<'a> Study<'a> {
     /// What a measurement counts, in the plural.
     pub fn unit(&self, purpose: MeasurementPurpose) -> &'static str {
         let driver = match purpose {
-            MeasurementPurpose::Explore => self.inputs.driver,
+            MeasurementPurpose::Explore | MeasurementPurpose::Repeat => self.inputs.driver,
             MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
         };
         driver.unit().words()
@@ -154,15 +154,23 @@ impl<'a> Study<'a> {
     pub fn remark(&self, position: usize, row: &'a Measurement) -> String {
         let remark = match self.assessment(position, row) {
             Assessment::Chosen => "chosen".to_owned(),
-            Assessment::Prediction => "confirm run at the target load; its figures are the prediction".to_owned(),
+            Assessment::Prediction if row.purpose == MeasurementPurpose::Confirm => {
+                "confirm run at the target load; its figures are the prediction".to_owned()
+            }
+            Assessment::Prediction => "its figures are the prediction".to_owned(),
             Assessment::Nearest => format!("nearest to the objectives: {}", row.reason),
             Assessment::Front => "on the front".to_owned(),
             Assessment::Beaten(by) => format!("dominated by #{}", by + 1),
             Assessment::Meets => String::new(),
             Assessment::Misses | Assessment::Undecided | Assessment::Failed => row.reason.clone(),
         };
+        let round = row.round.map(|round| format!("round {round}"));
         let origin = row.measured_in.as_ref().map(|profile| format!("measured in {profile}"));
-        [Some(remark).filter(|remark| !remark.is_empty()), origin].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        [round, Some(remark).filter(|remark| !remark.is_empty()), origin]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 

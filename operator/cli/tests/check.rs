@@ -88,6 +88,14 @@ fn the_memory_of_every_engine_is_estimated_where_the_model_is_known() {
     assert_eq!(end, "0");
 }
 
+/// What it leaves out is what the operator would take.
+#[test]
+fn the_smallest_manifest_is_accepted_and_its_memory_planned_by_what_is_taken() {
+    let (text, end) = told_of(&[file("docs/examples/smallest.yaml")], Some(&llama()));
+    insta::assert_snapshot!("check_smallest", text);
+    assert_eq!(end, "0");
+}
+
 #[test]
 fn every_backend_plans_by_its_own_share_of_memory() {
     let shown = ["lab-react-fp8", "no-build-sglang", "no-build-tensorrt-llm-pytorch", "no-build-vllm-open-ai"]

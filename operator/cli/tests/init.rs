@@ -109,8 +109,8 @@ fn an_engine_of_ones_own_needs_no_gpu() {
 }
 
 #[test]
-fn a_gpu_without_bf16_begins_with_fp16() {
-    assert!(written("--model hf://a/b --gpu t4").unwrap().contains("precision: [FP16]"));
+fn a_gpu_without_bf16_is_proposed_fp16() {
+    assert!(written("--model hf://a/b --gpu t4").unwrap().contains("#precision: [FP16]"));
 }
 
 #[rstest]

@@ -16,7 +16,7 @@ use slipway_vocabulary::failure::chain;
 #[derive(Parser)]
 enum Line {
     Check(CheckArgs),
-    Init(InitArgs),
+    Init(Box<InitArgs>),
 }
 
 /// What a command line prints, and how it ends.

@@ -74,6 +74,23 @@ fn the_candidates_are_shown_with_what_became_of_each() {
 }
 
 #[test]
+fn points_that_were_measured_again_have_a_table_and_lines_of_their_own() {
+    let mut campaign = campaign();
+    let rows = campaign["profile"]["status"]["measurements"].as_array_mut().unwrap();
+    let mut again = rows[0].clone();
+    again["purpose"] = json!("Repeat");
+    again["round"] = json!(1);
+    again["perKilosecond"] = json!(4_321);
+    rows.push(again);
+    let html = reported(&campaign);
+    assert!(html.contains("Close points, measured again in turn"), "{html}");
+    let text = candidates(&objects(&campaign).profile);
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("measured again: ")).take(2).collect();
+    assert!(lines[0].contains("4.32 a second"), "{lines:?}");
+    assert!(lines[1].trim().starts_with("round 1"), "{lines:?}");
+}
+
+#[test]
 fn the_status_of_an_agent_that_nothing_suits_shows_the_nearest_point_and_what_binds() {
     let Objects { agent, profile, .. } = objects(&infeasible());
     let shown = overview(&agent, Some(&profile), &Measurements::default());

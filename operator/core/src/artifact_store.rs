@@ -11,7 +11,7 @@ use slipway_crds::labels::Component;
 use crate::{jobs::template::common_labels, settings::Store};
 
 /// Name of the claim in every namespace.
-pub const CLAIM: &str = "slipway-store";
+pub const CLAIM: &str = slipway_crds::store::NAME;
 
 /// The claim. Nobody owns it: engines outlive the AgentDeployments that asked for them.
 pub fn claim(namespace: &str, store: &Store) -> PersistentVolumeClaim {

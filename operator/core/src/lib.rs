@@ -23,4 +23,5 @@ mod reworded;
 pub mod runtime_config;
 pub mod serving;
 pub mod settings;
+pub mod store;
 pub mod why;

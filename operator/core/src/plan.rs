@@ -93,6 +93,8 @@ pub enum RemovalKind {
     HttpRoute,
     /// The alerting rules of an AgentDeployment that asks for none any more.
     PrometheusRule,
+    /// A Job that ended and that nothing reads any more.
+    Job,
 }
 
 /// A line of the story that events tell.

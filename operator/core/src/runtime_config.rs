@@ -3,14 +3,16 @@
 use slipway_backends::no_build::OWN_SERVER_PORT;
 use slipway_crds::{
     v1alpha1::agent_deployment::{
-        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool,
-        McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Tool as ApiTool, ToolType, WrittenObjective,
+        Agent, CircuitBreaker as ApiBreaker, HttpMethod as ApiMethod, HttpTool as ApiHttpTool, IssuerKeys,
+        JsonWebTokens, McpServer as ApiMcpServer, Sampling as ApiSampling, ServedBy, Serving, Tool as ApiTool,
+        ToolType, Tracing as ApiTracing, WrittenObjective,
     },
     values::PositiveDecimal,
 };
 use slipway_runtime_config::{
-    ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, LatencyObjective, McpServer, Parameter, Problem,
-    ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect, ToolKind,
+    Authentication, ChatTemplate, CircuitBreaker, Fault, HttpMethod, HttpTool, Jwt, JwtKeys, LatencyObjective,
+    McpServer, Parameter, Problem, Rates, ResultPick, RuntimeConfig, Sampling, TextDialect, Tool, ToolCallDialect,
+    ToolKind, Tracing,
 };
 use slipway_vocabulary::serving::{Dialect, Server};
 
@@ -20,6 +22,14 @@ use crate::serving::{checkpoint_folder, tokenizer_folder};
 pub const HEADERS_FOLDER: &str = "/etc/slipway/headers";
 /// Folder in which the ConfigMaps with tools' certificate authorities are mounted, one folder a tool.
 pub const AUTHORITIES_FOLDER: &str = "/etc/slipway/authorities";
+/// Folder and file of the public keys of the issuer of clients' tokens.
+pub const ISSUER_KEYS: (&str, &str) = ("/etc/slipway/issuer-keys", "jwks.json");
+/// Folder of the authorities that sign the certificate of the issuer's server.
+pub const ISSUER_AUTHORITIES_FOLDER: &str = "/etc/slipway/issuer-authorities";
+/// Folder in which the Secret with headers for the receiver of traces is mounted.
+pub const TRACING_HEADERS_FOLDER: &str = "/etc/slipway/tracing-headers";
+/// Folder in which the ConfigMap with its certificate authorities is mounted.
+pub const TRACING_AUTHORITIES_FOLDER: &str = "/etc/slipway/tracing-authorities";
 /// Where Triton listens for gRPC, as the agent runtime sees it.
 const TRITON_ENDPOINT: &str = "http://127.0.0.1:8001";
 /// Time that runs in flight have beyond the longest run before they are cut.
@@ -74,6 +84,43 @@ pub fn problem(agent_deployment: &str, agent: &Agent) -> Option<String> {
     let problems = config.validate_as_written().err()?;
     let lines: Vec<String> = problems.iter().map(|problem| in_words_of_the_spec(problem, agent)).collect();
     Some(lines.join("; "))
+}
+
+/// What of the serving no sidecar could be configured with, in the words of its spec; absent if nothing is.
+pub fn problem_of_serving(agent_deployment: &str, serving: &Serving) -> Option<String> {
+    let mut config = RuntimeConfig::new(agent_deployment, "revision", TRITON_ENDPOINT);
+    config.tracing = serving.tracing.as_ref().map(tracing);
+    let jwt = serving.authentication.as_ref().and_then(|clients| clients.jwt.as_ref());
+    config.authentication =
+        jwt.map(|jwt| Authentication { tokens: None, jwt: Some(json_web_tokens(jwt)), rates: Rates::default() });
+    let problems = config.validate_as_written().err()?;
+    Some(problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; "))
+}
+
+/// The sidecar's configuration for the tokens of an issuer.
+pub fn json_web_tokens(jwt: &JsonWebTokens) -> Jwt {
+    let JsonWebTokens { issuer, audiences, keys, tenant_claim } = jwt;
+    let IssuerKeys { url, authorities_from, allowed_networks, secret: _, config_map: _ } = keys;
+    let keys = match url {
+        Some(url) => JwtKeys::Url {
+            url: url.clone(),
+            authorities_from: authorities_from.as_ref().map(|_| ISSUER_AUTHORITIES_FOLDER.to_owned()),
+            allowed_networks: allowed_networks.clone(),
+        },
+        None => JwtKeys::File(format!("{}/{}", ISSUER_KEYS.0, ISSUER_KEYS.1)),
+    };
+    Jwt { issuer: issuer.clone(), audiences: audiences.clone(), keys, tenant_claim: tenant_claim.clone() }
+}
+
+/// The sidecar's configuration for a receiver of traces, of agents in any namespace.
+pub fn tracing(api: &ApiTracing) -> Tracing {
+    let ApiTracing { endpoint, sampled, headers_from, authorities_from, allowed_networks } = api;
+    let mut tracing = Tracing::new(endpoint);
+    tracing.allowed_networks.clone_from(allowed_networks);
+    tracing.sampled_per_million = sampled.parts_per_million();
+    tracing.headers_from = headers_from.as_ref().map(|_| TRACING_HEADERS_FOLDER.to_owned());
+    tracing.authorities_from = authorities_from.as_ref().map(|_| TRACING_AUTHORITIES_FOLDER.to_owned());
+    tracing
 }
 
 /// A problem of the sidecar's, with fields as the API has them.

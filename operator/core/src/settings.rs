@@ -1,9 +1,11 @@
 //! The operator's own configuration: what the platform team decides once for all AgentDeployments. Pure: the shell
 //! reads the file.
 
+mod backends;
 mod notifications;
 mod prices;
 mod prometheus;
+mod retention;
 
 use std::collections::BTreeMap;
 
@@ -12,11 +14,13 @@ use slipway_crds::v1alpha1::shared::ContainerResources;
 use thiserror::Error;
 use url::Url;
 
+pub use backends::{BackendSettings, Backends};
 pub use notifications::{
     Notifications, PagerDutySettings, ReceiverSettings, ReceiverType, SlackSettings, WebhookSettings,
 };
 pub use prices::{Amount, GpuPrices, NoPrice, Prices};
 pub use prometheus::PrometheusSettings;
+pub use retention::Retention;
 
 /// A value of the configuration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -58,6 +62,9 @@ pub struct Settings {
     /// What GPUs cost.
     #[serde(default)]
     pub prices: Prices,
+    /// Versions of backends for specs that name none.
+    #[serde(default)]
+    pub backends: Backends,
 }
 
 /// Whether pods that serve have NetworkPolicies, and who may read what they count.
@@ -134,6 +141,9 @@ pub struct Store {
     pub size: String,
     /// Seconds that a built engine stays which no AgentDeployment, kept revision or campaign names.
     pub keep_unused_engines_seconds: i64,
+    /// What may be removed, and when. Absent means that nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 impl Default for Store {
@@ -143,6 +153,7 @@ impl Default for Store {
             access_mode: AccessMode::ReadWriteMany,
             size: "100Gi".to_owned(),
             keep_unused_engines_seconds: 7 * 24 * 3600,
+            retention: None,
         }
     }
 }
@@ -220,8 +231,18 @@ impl Settings {
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |field: &str, problem: &str| Err(InvalidSetting { field: field.to_owned(), problem: problem.to_owned() });
-        let Self { images, store, jobs, gateway: _, alerts, notifications, prometheus, network_policies, prices } =
-            self;
+        let Self {
+            images,
+            store,
+            jobs,
+            gateway: _,
+            alerts,
+            notifications,
+            prometheus,
+            network_policies,
+            prices,
+            backends,
+        } = self;
         if images.worker.is_empty() {
             return invalid("images.worker", "is empty: name the worker's image");
         }
@@ -236,6 +257,9 @@ impl Settings {
         }
         if store.keep_unused_engines_seconds < 60 {
             return invalid("store.keepUnusedEnginesSeconds", "must be at least 60");
+        }
+        if let Some(retention) = &store.retention {
+            retention.check()?;
         }
         if jobs.transfer_deadline_seconds < 1 {
             return invalid("jobs.transferDeadlineSeconds", "must be at least 1");
@@ -281,7 +305,8 @@ impl Settings {
         }
         notifications.check()?;
         prometheus.check()?;
-        prices.check()
+        prices.check()?;
+        backends.check()
     }
 }
 
@@ -351,6 +376,10 @@ mod tests {
         "store.keepUnusedEnginesSeconds of the configuration: must be at least 60"
     )]
     #[case(
+        "images: {worker: w, agentRuntime: r}\nstore: {retention: {seconds: 60}}\n",
+        "store.retention.seconds of the configuration: must be from 3600 to 3153600000, which is a hundred years"
+    )]
+    #[case(
         "images: {worker: w, agentRuntime: r}\njobs: {maxAttempts: 0}\n",
         "jobs.maxAttempts of the configuration: must be from 1 to 10"
     )]
@@ -398,6 +427,22 @@ mod tests {
     #[case::an_unknown_field(
         "images: {worker: w, agentRuntime: r}\nprices: {gpus: {NVIDIA-L4: {perGPUHour: 0.8}}}\n",
         "prices.gpus.NVIDIA-L4: unknown field `perGPUHour`, expected `perHour` or `spotPerHour` at line 2 column 29"
+    )]
+    #[case::a_version_in_no_image(
+        "images: {worker: w, agentRuntime: r}\nbackends: {vllm: {version: 0.12.0}}\n",
+        "backends.vllm.version of the configuration: no Triton image of NVIDIA contains 0.12.0; they contain 0.6.3.post1, \
+         0.7.0, 0.7.3, 0.8.1, 0.8.4, 0.9.0rc1, 0.9.2, 0.10.1.1, 0.10.2, 0.11.0, 0.11.1, 0.13.0, 0.15.1, 0.17.1, 0.19.0, \
+         0.22.1, 0.24.0, 0.27.1: use one of these, or name an image"
+    )]
+    #[case::an_unknown_backend(
+        "images: {worker: w, agentRuntime: r}\nbackends: {vLLM: {version: 0.11.0}}\n",
+        "backends.vLLM of the configuration: is unknown: use one of tensorRTLLM, tensorRTLLMPyTorch, vllm, \
+         vllmOpenAI, sglang"
+    )]
+    #[case::a_version_that_is_too_old(
+        "images: {worker: w, agentRuntime: r}\nbackends: {tensorRTLLM: {version: 0.14.0}}\n",
+        "backends.tensorRTLLM.version of the configuration: 0.14.0 is older than 0.15, the first version whose engines are \
+         built here; use 0.15.0 or later, or backend VLLM, which serves without a build"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nnetworkPolicies: {agents: true}\n",

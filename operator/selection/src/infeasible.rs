@@ -29,7 +29,7 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
     let limits = limits(inputs, &objectives, purpose);
     let values: Vec<Vec<Option<f64>>> = measurements
         .iter()
-        .map(|m| if m.purpose == purpose { values(inputs, &objectives, m) } else { vec![None] })
+        .map(|m| if serves(m, purpose) { values(inputs, &objectives, m) } else { vec![None] })
         .map(|row| only_misses(&limits, row))
         .collect();
     let Some(nearest) = nearest(&limits, &values) else { return undecided(inputs, &objectives, measurements, purpose) };
@@ -59,6 +59,15 @@ pub fn explain(inputs: &ProfileInputs, measurements: &[Measurement], purpose: Me
         nearest: i32::try_from(nearest.point).ok(),
         what_it_would_take: cut(&what, 512),
     }
+}
+
+/// Whether a row is for a purpose: one that was measured again is as the first.
+fn serves(row: &Measurement, purpose: MeasurementPurpose) -> bool {
+    let of = match row.purpose {
+        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => MeasurementPurpose::Explore,
+        MeasurementPurpose::Confirm => MeasurementPurpose::Confirm,
+    };
+    of == purpose
 }
 
 fn cost_words(inputs: &ProfileInputs, microdollars: f64, place: &str) -> String {
@@ -132,7 +141,7 @@ fn undecided(
     measurements: &[Measurement],
     purpose: MeasurementPurpose,
 ) -> Infeasible {
-    let first = measurements.iter().position(|m| m.purpose == purpose && m.verdict == MeasurementVerdict::Unbounded);
+    let first = measurements.iter().position(|m| serves(m, purpose) && m.verdict == MeasurementVerdict::Unbounded);
     let found = first.and_then(|index| measurements.get(index));
     let (place, reason) = found.map_or((String::new(), ""), |m| (select::place(inputs, m), m.reason.as_str()));
     let what = if found.is_some() {

@@ -2,10 +2,13 @@
 //!
 //! The operator, the plugin and the command line of the analysis choose with the same code.
 
+pub mod bounds;
+pub mod close;
 pub mod confirm;
 pub mod cost;
 pub mod infeasible;
 pub mod judged;
+mod rank;
 pub mod select;
 pub mod target;
 pub mod what_if;

@@ -1,73 +1,29 @@
 //! Which of the measured points is the best. Pure.
 
-use std::cmp::Ordering;
-
 use slipway_analysis::pareto::{Direction, Front};
 use slipway_crds::v1alpha1::{
     agent_deployment::OptimizeFor,
-    profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
 };
 
+pub use crate::rank::latency;
 use crate::{
+    close,
     cost::{ReplicaPrice, dollars},
     natural,
-    target::{driver_for, target_per_kilosecond},
+    rank::{ranked_by, score},
+    target::driver_for,
 };
 
-/// Scores that differ by a smaller share are told apart by other things.
-const TIE: f64 = 0.01;
 /// Share by which another point must be better than the one that serves to take its place.
 const LEAD: f64 = 0.05;
 /// Entries of `status.front`.
 const MAX_FRONT: usize = 128;
 
-/// Points that meet every objective by its bound, the best first, as positions in `measurements`.
+/// Points that meet every objective by its bound, the best first, as positions of their first measurements. Where a
+/// point was measured again, the middle measurement ranks it.
 pub fn ranked(inputs: &ProfileInputs, measurements: &[Measurement]) -> Vec<usize> {
-    let mut left: Vec<usize> = measurements
-        .iter()
-        .enumerate()
-        .filter(|(_, m)| m.purpose == MeasurementPurpose::Explore && is_candidate(inputs, m))
-        .map(|(index, _)| index)
-        .collect();
-    let mut ranked = Vec::with_capacity(left.len());
-    while let Some(best) = best(inputs, measurements, &left) {
-        left.retain(|index| *index != best);
-        ranked.push(best);
-    }
-    ranked
-}
-
-fn is_candidate(inputs: &ProfileInputs, measurement: &Measurement) -> bool {
-    let reaches = |target| natural(measurement.per_kilosecond) >= target;
-    measurement.verdict == MeasurementVerdict::Feasible
-        && target_per_kilosecond(inputs, inputs.driver).is_none_or(reaches)
-}
-
-/// The latency by which points are compared: that of the first objective, or the median where the driver does not
-/// measure it.
-pub fn latency<'a>(inputs: &ProfileInputs, measurement: &'a Measurement) -> Option<&'a MeasuredLatency> {
-    let first = inputs.objectives.first();
-    let asked = first.and_then(|objective| {
-        measurement.latencies.iter().find(|l| l.metric == objective.metric && l.percentile == objective.percentile)
-    });
-    asked.or_else(|| measurement.latencies.first())
-}
-
-fn microseconds(inputs: &ProfileInputs, measurement: &Measurement) -> i64 {
-    latency(inputs, measurement).map_or(i64::MAX, |latency| latency.microseconds)
-}
-
-/// What is looked for; more is better.
-fn score(inputs: &ProfileInputs, measurement: &Measurement) -> f64 {
-    match inputs.optimize_for {
-        OptimizeFor::Throughput => measurement.per_kilosecond as f64,
-        OptimizeFor::Cost => {
-            // Without a price the replicas of a campaign, which hold the same, cost one unit each.
-            let price = ReplicaPrice::of_inputs(inputs).map_or(1, ReplicaPrice::microdollars_per_hour);
-            measurement.per_kilosecond as f64 / price.max(1) as f64
-        }
-        OptimizeFor::Latency => 1.0 / (microseconds(inputs, measurement).max(1) as f64),
-    }
+    ranked_by(inputs, measurements, |point| close::figures(inputs, measurements, point))
 }
 
 /// Whether a point is better than another by more than campaigns differ from each other. Throughput has no known
@@ -83,23 +39,6 @@ pub fn is_clearly_better(inputs: &ProfileInputs, challenger: &Measurement, incum
             slowest.zip(fastest).is_some_and(|(slowest, fastest)| slowest as f64 * (1.0 + LEAD) <= fastest as f64)
         }
     }
-}
-
-fn best(inputs: &ProfileInputs, measurements: &[Measurement], left: &[usize]) -> Option<usize> {
-    let most = left.iter().map(|index| score(inputs, &measurements[*index])).max_by(f64::total_cmp)?;
-    let engine = |name: &str| inputs.engines.iter().position(|engine| engine.name == name);
-    let order = |a: &usize, b: &usize| -> Ordering {
-        let (left, right) = (&measurements[*a], &measurements[*b]);
-        microseconds(inputs, left)
-            .cmp(&microseconds(inputs, right))
-            .then(left.level.cmp(&right.level))
-            .then(engine(&left.engine).cmp(&engine(&right.engine)))
-            .then(a.cmp(b))
-    };
-    left.iter()
-        .filter(|index| score(inputs, &measurements[**index]) >= most * (1.0 - TIE))
-        .min_by(|a, b| order(a, b))
-        .copied()
 }
 
 /// Points that no other beats in both latency and throughput, as positions in `measurements`.
@@ -130,13 +69,13 @@ pub fn why(inputs: &ProfileInputs, measurements: &[Measurement], best: usize) ->
         OptimizeFor::Cost => "lowest cost",
     };
     let count = ranked.len();
-    let own = point(inputs, &measurements[best]);
+    let by_figures = |at: usize| point(inputs, &measurements[close::figures(inputs, measurements, at).unwrap_or(at)]);
+    let own = by_figures(best);
     let next = ranked.iter().find(|index| **index != best && is_after(&ranked, best, **index));
-    let rest = next.map_or_else(
-        || "no other point is left".to_owned(),
-        |next| format!("next is {}", point(inputs, &measurements[*next])),
-    );
-    format!("{looked_for} of {count} measured points that meet the objectives: {own}; {rest}")
+    let rest =
+        next.map_or_else(|| "no other point is left".to_owned(), |next| format!("next is {}", by_figures(*next)));
+    let again = close::words(inputs, measurements).map_or_else(String::new, |words| format!("; {words}"));
+    format!("{looked_for} of {count} measured points that meet the objectives: {own}; {rest}{again}")
 }
 
 fn is_after(ranked: &[usize], best: usize, other: usize) -> bool {

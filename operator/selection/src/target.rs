@@ -28,7 +28,7 @@ pub fn affordable_per_kilosecond(inputs: &ProfileInputs, driver: ProfilingDriver
 /// What generates the load of measurements for a purpose: a confirm run always replays runs.
 pub fn driver_for(inputs: &ProfileInputs, purpose: MeasurementPurpose) -> ProfilingDriver {
     match purpose {
-        MeasurementPurpose::Explore => inputs.driver,
+        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => inputs.driver,
         MeasurementPurpose::Confirm => ProfilingDriver::AgentRun,
     }
 }

@@ -202,6 +202,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
     use gateway_api::httproutes::HttpRoute;
     use k8s_openapi::api::{
         apps::v1::{ControllerRevision, Deployment},
+        batch::v1::Job,
         core::v1::{ConfigMap, Service},
         networking::v1::NetworkPolicy,
     };
@@ -216,6 +217,7 @@ pub async fn remove(client: &Client, namespace: &str, removal: &Removal) -> Resu
         RemovalKind::InferencePool => delete::<InferencePool>(client, namespace, removal).await,
         RemovalKind::NetworkPolicy => delete::<NetworkPolicy>(client, namespace, removal).await,
         RemovalKind::PrometheusRule => delete::<PrometheusRule>(client, namespace, removal).await,
+        RemovalKind::Job => delete::<Job>(client, namespace, removal).await,
     }
 }
 

@@ -128,6 +128,16 @@ impl Namespace {
 async fn read(reader: &Reader, namespace: &str) -> Result<Seen, ReadError> {
     let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
     let pods = reader.list::<Pod>(namespace, &ours).await?;
+    let users = users(reader, namespace).await?;
+    Ok(Seen { engines: users.map(|users| users.engines()), missed: pods.iter().filter_map(lost::missed).collect() })
+}
+
+/// Everything that may name an Engine of a namespace; absent where one of them cannot be read.
+///
+/// # Errors
+/// When the API server does not answer.
+pub(crate) async fn users(reader: &Reader, namespace: &str) -> Result<Option<Users>, ReadError> {
+    let ours = format!("{}={}", labels::APP_MANAGED_BY, labels::MANAGED_BY);
     let agent_deployments = reader.list::<DeserializeGuard<AgentDeployment>>(namespace, "").await?;
     let revisions = reader.list::<ControllerRevision>(namespace, labels::AGENT_DEPLOYMENT).await?;
     let profiles = reader.list::<DeserializeGuard<Profile>>(namespace, &ours).await?;
@@ -135,9 +145,7 @@ async fn read(reader: &Reader, namespace: &str) -> Result<Seen, ReadError> {
     let revisions = revisions.iter().map(|record| Revision::read(record).ok()).collect::<Option<Vec<_>>>();
     let profiles = profiles.into_iter().map(|object| object.0.ok()).collect::<Option<Vec<_>>>();
     let users = agent_deployments.zip(revisions).zip(profiles);
-    let users =
-        users.map(|((agent_deployments, revisions), profiles)| Users { agent_deployments, revisions, profiles });
-    Ok(Seen { engines: users.map(|users| users.engines()), missed: pods.iter().filter_map(lost::missed).collect() })
+    Ok(users.map(|((agent_deployments, revisions), profiles)| Users { agent_deployments, revisions, profiles }))
 }
 
 #[cfg(test)]

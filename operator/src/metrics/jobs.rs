@@ -14,8 +14,8 @@ use slipway_crds::labels::{self, Component};
 use super::gauges::{Family, Watched};
 
 /// Parts that Jobs play. Jobs with another label are not counted: tenants may write labels too.
-const KINDS: [Component; 5] =
-    [Component::Resolve, Component::Fetch, Component::Build, Component::Quality, Component::Profile];
+const KINDS: [Component; 6] =
+    [Component::Resolve, Component::Fetch, Component::Build, Component::Quality, Component::Profile, Component::Sweep];
 
 /// Kinds and states are closed vocabularies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]

@@ -94,7 +94,7 @@ fn earlier(mut profiles: Vec<Profile>, name: &str) -> Vec<Earlier> {
 /// Jobs whose rows the *observed* status holds: what this look has just written may be overruled by a conflict.
 fn acknowledged(world: &ProfileWorld) -> Vec<&str> {
     let is_recorded = |job: &str, progress| {
-        rows::purpose(&world.status, job).is_some_and(|purpose| rows::is_recorded(&world.status, purpose, progress))
+        rows::purpose(&world.status, job).is_some_and(|of| rows::is_recorded(&world.status, of, progress))
     };
     world.progress.iter().filter(|(job, progress)| is_recorded(job, progress)).map(|(job, _)| job.as_str()).collect()
 }

@@ -89,7 +89,7 @@ fn names(text: &str, name: &str) -> bool {
         let before = text[..start].chars().next_back();
         let after = text[start + name.len()..].chars().next();
         let goes_on_before = name.starts_with(is_word) && before.is_some_and(is_word);
-        let goes_on_after = after.is_some_and(is_word);
+        let goes_on_after = name.ends_with(is_word) && after.is_some_and(is_word);
         !goes_on_before && !goes_on_after
     })
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_crds::labels::APP_COMPONENT;
+use slipway_crds::{labels::APP_COMPONENT, store};
 
 use crate::{
     api::{
@@ -14,11 +14,12 @@ use crate::{
     story::{AGENT, BESIDE, stages},
 };
 
-/// Objects by their place; of pods, how many there are of each template.
+/// Objects by their place; of pods, how many there are of each template; the folders of the volume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
     pub objects: BTreeMap<Key, Value>,
     pub pods: BTreeMap<String, usize>,
+    pub volume: Vec<String>,
 }
 
 /// The end of a story.
@@ -30,10 +31,16 @@ pub fn of(store: &Store) -> End {
         *pods.entry(format!("{of}: {}", pod["status"]["phase"])).or_default() += 1;
     }
     let shown = |(key, object): (&Key, &Arc<Value>)| {
-        let is_drift = object["metadata"]["labels"][APP_COMPONENT] == DRIFT;
-        (key.clone(), if is_drift { json!("what was counted by the clock") } else { masked(object) })
+        let component = &object["metadata"]["labels"][APP_COMPONENT];
+        let shown = match object["data"][store::KEY].as_str() {
+            _ if *component == DRIFT => json!("what was counted by the clock"),
+            // Its hash is one of times too.
+            Some(record) => masked(&serde_json::from_str(record).unwrap()),
+            None => masked(object),
+        };
+        (key.clone(), shown)
     };
-    End { objects: own.map(shown).collect(), pods }
+    End { objects: own.map(shown).collect(), pods, volume: store.volume.folders() }
 }
 
 /// Members that tell when and how often, and not what.
@@ -69,6 +76,9 @@ pub fn differences(expected: &End, found: &End) -> Vec<String> {
     }
     if expected.pods != found.pods {
         lines.push(format!("pods: {:?}, not {:?}", found.pods, expected.pods));
+    }
+    if expected.volume != found.volume {
+        lines.push(format!("volume: {:?}, not {:?}", found.volume, expected.volume));
     }
     lines
 }

@@ -22,6 +22,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use serde_json::json;
 
+use api::kinds::JOBS;
 use bugs::Bug;
 use story::{Act, Played, Scene, tell, tell_with};
 
@@ -59,7 +60,68 @@ async fn an_agent_is_edited_refused_and_deleted_without_a_trace() {
     assert_eq!(stages, ["Serving", "Serving", "Stalled", "Serving", "", ""]);
     let left = told.last().unwrap().end.objects.keys();
     let left: Vec<String> = left.map(|key| format!("{} {}", key.kind.kind, key.name)).collect();
-    assert_eq!(left, ["PersistentVolumeClaim slipway-store"], "the store is the namespace's");
+    let store = ["ConfigMap slipway-store", "PersistentVolumeClaim slipway-store"];
+    assert_eq!(left, store, "the store is the namespace's");
+    let record = story::store_record(&told.last().unwrap().after.store);
+    assert_eq!((record.items.len(), record.sweeps), (2, 0), "an engine and a checkpoint stay without a retention");
+}
+
+/// Another model, and so many edits that no kept revision needs the first.
+fn retention() -> Vec<Act> {
+    let other =
+        Act::Edit(json!({"model": {"uri": "http://models.example/other"}, "rollout": {"revisionHistoryLimit": 1}}));
+    let (retention, week) = (Act::Retain(7 * 24 * 3_600), Act::Wait(8 * 24 * 3_600));
+    vec![retention, Act::Create, other, prompt("Think."), prompt("Think twice."), week.clone(), week]
+}
+
+/// The act of [`retention`] in which something is swept.
+const SWEPT: usize = 5;
+
+#[tokio::test]
+async fn what_an_agent_needed_once_is_swept_while_it_serves() {
+    let told = tell(&retention()).await;
+    let (stages, violations) = seen(&told);
+    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!((stages[0].as_str(), &stages[1..]), ("", ["Serving"; 6].map(str::to_owned).as_slice()));
+    let records: Vec<_> = told.iter().map(|played| story::store_record(&played.after.store)).collect();
+    let counts: Vec<(usize, i32)> = records.iter().map(|record| (record.items.len(), record.sweeps)).collect();
+    let of_both = [(4, 0), (4, 0), (4, 0), (2, 1), (2, 1)];
+    assert_eq!(counts[2..], of_both, "an engine and a checkpoint of each model");
+    let folders: Vec<usize> = told.iter().map(|played| played.end.volume.len()).collect();
+    assert_eq!(folders, [0, 2, 4, 4, 4, 2, 2]);
+    let last = records.last().unwrap();
+    assert!(last.items.values().all(|item| !item.held_by.is_empty()), "{last:#?}");
+    let jobs = told.last().unwrap().end.objects.keys().filter(|key| key.kind == JOBS);
+    assert_eq!(jobs.count(), 3, "resolve, fetch and build of the model that is served");
+}
+
+/// With the last agent everything that it needed becomes unneeded.
+#[tokio::test]
+async fn what_a_deleted_agent_leaves_goes_with_the_retention() {
+    let told = tell(&[Act::Retain(3_600), Act::Create, Act::Delete, Act::Wait(8 * 24 * 3_600)]).await;
+    assert_eq!(seen(&told).1, Vec::<String>::new());
+    let record = story::store_record(&told[3].after.store);
+    assert_eq!((record.items.len(), record.sweep, &told[3].end.volume), (0, None, &Vec::new()));
+    let kinds: Vec<&str> = told[3].end.objects.keys().map(|key| key.kind.kind).collect();
+    assert_eq!(kinds, ["ConfigMap", "PersistentVolumeClaim"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_again_for_what_is_swept_at_any_moment_serves_it() {
+    let acts = retention();
+    let told = tell(&acts[..=SWEPT]).await;
+    let back = Act::Edit(json!({"model": {"uri": "http://models.example/react"}}));
+    assert!(told[SWEPT].rounds.len() > 5, "{} looks", told[SWEPT].rounds.len());
+    for moment in told[SWEPT].rounds.iter().map(|round| &round.scene) {
+        let played = moment.play(&back).await;
+        assert_eq!(
+            (story::stages(&played.end), played.violations),
+            (vec!["Serving".to_owned()], vec![]),
+            "{}",
+            moment.now
+        );
+        assert!(played.end.volume.len() >= 4, "asked at {}: {:?}", moment.now, played.end.volume);
+    }
 }
 
 #[tokio::test]
@@ -86,6 +148,12 @@ async fn no_fault_on_the_way_from_creation_to_deletion_changes_what_becomes_of_a
 
 #[tokio::test]
 #[ignore = "takes minutes: make test-faults"]
+async fn no_fault_removes_what_is_needed_or_leaves_what_is_not() {
+    assert_unharmed(&retention(), SWEPT, 100).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: make test-faults"]
 async fn no_fault_of_a_canary_changes_what_becomes_of_it() {
     assert_unharmed(&canary(), 1, 1_000).await;
 }
@@ -102,8 +170,9 @@ async fn an_agent_is_deleted_at_any_moment_without_a_trace() {
         let deleted = moment.play(&Act::Delete).await;
         let later = deleted.after.play(&Act::Wait(8 * 24 * 3_600)).await;
         let left: Vec<&str> = later.end.objects.keys().map(|key| key.kind.kind).collect();
-        let is_clean = left.is_empty() || left == ["PersistentVolumeClaim"];
+        let is_clean = left.iter().all(|kind| ["ConfigMap", "PersistentVolumeClaim"].contains(kind)) && left.len() <= 2;
         assert!(is_clean, "deleted at {}: {left:?}", moment.now);
+        assert_eq!(cluster::live_jobs(&deleted.after.store), Vec::<String>::new(), "deleted at {}", moment.now);
         assert_eq!([deleted.violations, later.violations].concat(), Vec::<String>::new(), "deleted at {}", moment.now);
     }
 }

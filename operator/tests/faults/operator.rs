@@ -3,6 +3,7 @@
 use std::{cell::Cell, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::runtime::events::Reporter;
 use serde::de::DeserializeOwned;
 use slipway_crds::v1alpha1::{AgentDeployment, Engine, Profile};
@@ -14,6 +15,7 @@ use slipway_operator::{
     notifications::deliver::{Notifier, Outside},
     profile,
     reconcile::{Context, caught},
+    store,
 };
 use slipway_operator_core::{notifications::decide::Policy, settings::Settings};
 use slipway_vocabulary::failure::chain;
@@ -22,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     ApiServer,
-    kinds::{AGENT_DEPLOYMENTS, ENGINES, Kind, PROFILES},
+    kinds::{AGENT_DEPLOYMENTS, CLAIMS, ENGINES, Kind, PROFILES},
 };
 
 thread_local! {
@@ -130,6 +132,9 @@ impl Operator {
         }
         for object in objects::<Profile>(server, PROFILES) {
             failures.extend(caught(profile::reconcile::reconcile(object, self.context.clone())).await.err());
+        }
+        for object in objects::<PersistentVolumeClaim>(server, CLAIMS) {
+            failures.extend(caught(store::reconcile::reconcile(object, self.context.clone())).await.err());
         }
         failures.iter().map(|failure| chain(failure)).collect()
     }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use slipway_crds::store::StoreRecord;
 
 use crate::{
     api::{
         fault::{Plan, Site},
-        kinds::{AGENT_DEPLOYMENTS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
+        kinds::{AGENT_DEPLOYMENTS, CONFIG_MAPS, CORE_EVENTS, EVENTS, Kind, LEASES, PODS},
         store::{Happened, Key, Store},
     },
     bugs::Bug,
@@ -32,6 +33,8 @@ pub enum Act {
     Delete,
     /// Does nothing for so many seconds.
     Wait(i64),
+    /// Has the operator sweep what nothing has needed for so many seconds.
+    Retain(i64),
 }
 
 /// Everything between two acts.
@@ -42,6 +45,8 @@ pub struct Scene {
     /// Whether the agent has been ready, and nobody has deleted it.
     pub was_ready: bool,
     pub users: Users,
+    /// Seconds of `store.retention`.
+    pub retention: Option<i64>,
     /// A defect of the operator's.
     pub bug: Option<Bug>,
 }
@@ -95,12 +100,13 @@ impl Scene {
     /// An empty cluster.
     pub fn first(bug: Option<Bug>) -> Self {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        Self { store: Store::default(), now, was_ready: false, users: Users::default(), bug }
+        Self { store: Store::default(), now, was_ready: false, users: Users::default(), retention: None, bug }
     }
 
     /// Plays an act by an operator that has just started, until everything has come to rest.
     pub async fn play(&self, act: &Act) -> Played {
-        let mut world = World::of(self, None).await;
+        let retention = if let Act::Retain(seconds) = act { Some(*seconds) } else { self.retention };
+        let mut world = World::of(&Self { retention, ..self.clone() }, None).await;
         world.act(act);
         world.rest(None).await;
         world.played()
@@ -139,6 +145,13 @@ pub async fn tell_with(acts: &[Act], bug: Option<Bug>) -> Vec<Played> {
 
 /// Kinds of which it does not matter how often they are written.
 pub const BESIDE: [Kind; 4] = [EVENTS, CORE_EVENTS, LEASES, PODS];
+
+/// What the operator knows of the namespace's store.
+pub fn store_record(store: &Store) -> StoreRecord {
+    let object = store.get(&Key::new(CONFIG_MAPS, NAMESPACE, slipway_crds::store::NAME));
+    let text = object.and_then(|object| object["data"][slipway_crds::store::KEY].as_str().map(str::to_owned));
+    text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
+}
 
 /// How far the agents are.
 pub fn stages(end: &End) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::{Method, Request};
 use serde_json::{Value, json};
-use slipway_operator_core::settings::Settings;
+use slipway_operator_core::settings::{Retention, Settings};
 
 use crate::{
     api::{
@@ -47,6 +47,7 @@ enum Happening {
 pub struct World {
     server: ApiServer,
     settings: Arc<Settings>,
+    retention: Option<i64>,
     operator: Operator,
     pods: String,
     users: Users,
@@ -57,23 +58,27 @@ pub struct World {
     old: usize,
 }
 
-fn settings() -> Arc<Settings> {
+fn settings(retention: Option<i64>) -> Arc<Settings> {
     let yaml = "images: {worker: 'example.com/worker:1', agentRuntime: 'example.com/agent-runtime:1'}";
-    Arc::new(serde_norway::from_str(yaml).unwrap())
+    let mut settings: Settings = serde_norway::from_str(yaml).unwrap();
+    settings.store.retention = retention.map(|seconds| Retention { seconds, max_unreferenced: None });
+    Arc::new(settings)
 }
 
 impl World {
     /// The scene, with an operator that has just started.
     pub async fn of(scene: &Scene, plan: Option<Plan>) -> Self {
         operator::set_now(scene.now);
-        let (server, settings, users) = (ApiServer::new(operator::now), settings(), scene.users.fork());
+        let (server, users) = (ApiServer::new(operator::now), scene.users.fork());
+        let (retention, settings) = (scene.retention, settings(scene.retention));
         let pods = users.answer().await;
         server.state().store = scene.store.clone();
         server.state().bug = scene.bug;
         let operator = Operator::start(&server, &settings, &pods).await;
         server.state().faults.plan = plan;
         let (was_ready, old) = (scene.was_ready, scene.store.changes.len());
-        Self { server, settings, operator, pods, users, was_ready, violations: Vec::new(), rounds: Vec::new(), old }
+        let (violations, rounds) = (Vec::new(), Vec::new());
+        Self { server, settings, retention, operator, pods, users, was_ready, violations, rounds, old }
     }
 
     /// How it ended.
@@ -93,7 +98,8 @@ impl World {
             let state = self.server.state();
             (state.store.clone(), state.bug)
         };
-        Scene { store, now: operator::now(), was_ready: self.was_ready, users: self.users.fork(), bug }
+        let (was_ready, retention) = (self.was_ready, self.retention);
+        Scene { store, now: operator::now(), was_ready, users: self.users.fork(), retention, bug }
     }
 
     fn commits(&self) -> Commits {
@@ -120,6 +126,8 @@ impl World {
                 (Method::DELETE, object, "application/json", json!({"propagationPolicy": "Background"}))
             }
             Act::Wait(seconds) => return self.pass(*seconds),
+            // The operator has started with it.
+            Act::Retain(_) => return,
         };
         let request = Request::builder().method(method).uri(uri).header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
@@ -248,6 +256,7 @@ impl World {
         if self.was_ready && serving == 0 {
             self.violations.push(format!("no pod serves at {}", operator::now()));
         }
+        self.violations.extend(cluster::volume::missing(store));
         let mut identities: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for job in cluster::live_jobs(store) {
             let identity = job.rsplit_once('-').map_or(job.as_str(), |(identity, _)| identity).to_owned();

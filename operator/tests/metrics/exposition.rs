@@ -12,6 +12,7 @@ use kube::{
 use pretty_assertions::assert_eq;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use slipway_crds::store::StoreRecord;
 use slipway_operator::metrics::Metrics;
 
 use super::read;
@@ -48,6 +49,9 @@ fn exported(is_gone: fn(&str) -> bool) -> Metrics {
     metrics.show_engines(store("engines", is_gone));
     metrics.show_profiles(store("profiles", is_gone));
     metrics.show_jobs(store("jobs", is_gone));
+    metrics.show_stores(store("claims", is_gone));
+    let record: StoreRecord = serde_json::from_value(cluster()["store"].take()).unwrap();
+    metrics.store_recorded("team", &record);
     metrics
 }
 

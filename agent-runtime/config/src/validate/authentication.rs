@@ -1,8 +1,8 @@
 //! What makes an authentication usable. Pure.
 
-use crate::{Authentication, Jwt, JwtKeys, Rate, Rates};
+use crate::{AllowedNetworks, Authentication, Jwt, JwtKeys, Rate, Rates};
 
-use super::Check;
+use super::{Check, check_address};
 
 /// More audiences than one agent is called by.
 const MAX_AUDIENCES: usize = 16;
@@ -26,6 +26,14 @@ pub(super) fn validate(check: &mut Check, authentication: &Authentication) {
     validate_rates(check, rates);
 }
 
+/// What only a person's words must not have.
+pub(super) fn validate_as_written(check: &mut Check, authentication: &Authentication) {
+    let keys = authentication.jwt.as_ref().map(|jwt| &jwt.keys);
+    if let Some(JwtKeys::Url { url, authorities_from: _, allowed_networks }) = keys {
+        check_address(check, "authentication.jwt.keys.url", url, allowed_networks);
+    }
+}
+
 fn validate_jwt(check: &mut Check, jwt: &Jwt) {
     let Jwt { issuer, audiences, keys, tenant_claim } = jwt;
     let field = |name: &str| format!("authentication.jwt.{name}");
@@ -40,12 +48,15 @@ fn validate_jwt(check: &mut Check, jwt: &Jwt) {
         "is empty; name the claim with the tenant, such as sub".into()
     });
     match keys {
-        JwtKeys::Url { url, authorities_from } => {
+        JwtKeys::Url { url, authorities_from, allowed_networks } => {
             check.that(url.starts_with("https://"), &field("keys.url"), || {
                 format!("{url:?} does not begin with https://; who answers for the issuer could sign any token")
             });
             if let Some(path) = authorities_from {
                 absolute(check, &field("keys.authoritiesFrom"), path, "directory of certificates");
+            }
+            if let Err(error) = AllowedNetworks::parse(allowed_networks) {
+                check.fail(field("keys.allowedNetworks"), error.to_string());
             }
         }
         JwtKeys::File(path) => absolute(check, &field("keys.file"), path, "file of keys"),

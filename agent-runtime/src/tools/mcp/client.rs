@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     events::Events,
     tools::service::{self, Service, ServiceError},
+    trace_context::TraceContext,
 };
 
 use super::{
@@ -66,6 +67,8 @@ pub(super) struct Question<'a> {
     pub(super) name: Option<&'a str>,
     /// Arguments that are repeated in headers.
     pub(super) mirrored: Vec<(HeaderName, HeaderValue)>,
+    /// The span that it is answered in.
+    pub(super) trace: Option<&'a TraceContext>,
 }
 
 /// An answer.
@@ -196,7 +199,7 @@ impl Client {
     }
 
     async fn post(&self, speech: &Speech, id: u64, question: Question<'_>) -> Result<Response, McpError> {
-        let Question { method, mut params, name, mirrored } = question;
+        let Question { method, mut params, name, mirrored, trace } = question;
         let mut request = self.request(Method::POST, speech, BOTH).await?;
         if *speech == Speech::Modern {
             params.insert("_meta".to_owned(), message::meta());
@@ -205,6 +208,12 @@ impl Client {
                 request = request.header(NAME, encoded(name));
             }
             request = request.headers(HeaderMap::from_iter(mirrored));
+        }
+        if let Some(trace) = trace {
+            let mut headers = HeaderMap::new();
+            trace.write(&mut headers);
+            request = request.headers(headers);
+            message::add_trace(&mut params, trace);
         }
         let request = request.header(CONTENT_TYPE, JSON).body(message::request(id, method, params));
         accepted(service::send(request).await?).await
@@ -281,7 +290,7 @@ impl Client {
             match message {
                 Message::Response { id: of, outcome: Ok(result) } if of == id => found = Some(result),
                 Message::Response { id: of, outcome: Err(error) } if of == id || of.is_null() => {
-                    return Err(McpError::Refused { status: 200, error: Some(error) });
+                    return Err(McpError::Refused { status: 200, error: Some(error), retry_after: None });
                 }
                 Message::Request { id, method } => self.answer(speech, &id, &method).await?,
                 Message::Notification { method } if method == LIST_CHANGED => self.changed.notify_one(),
@@ -303,12 +312,13 @@ async fn accepted(response: Response) -> Result<Response, McpError> {
     if status.is_success() {
         return Ok(response);
     }
+    let retry_after = service::retry_after::read(response.headers(), jiff::Timestamp::now());
     let body = service::read(response, MAX_REFUSAL_BYTES).await.unwrap_or_default();
     let errors = message::read(&body).unwrap_or_default().into_iter().find_map(|message| match message {
         Message::Response { outcome, .. } => outcome.err(),
         Message::Request { .. } | Message::Notification { .. } => None,
     });
-    Err(McpError::Refused { status: status.as_u16(), error: errors })
+    Err(McpError::Refused { status: status.as_u16(), error: errors, retry_after })
 }
 
 pub(super) fn not_mcp(problem: &str) -> McpError {

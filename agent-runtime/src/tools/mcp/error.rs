@@ -1,5 +1,7 @@
 //! Why a server of MCP gave nothing. Pure.
 
+use std::time::Duration;
+
 use crate::tools::service::{self, Failure, Health, ServiceError};
 
 use super::{listing::ListingError, message::RpcError};
@@ -20,12 +22,14 @@ pub enum McpError {
     #[error(transparent)]
     Service(ServiceError),
     /// It does not do what it was asked.
-    #[error("{}", refusal(*status, error.as_ref()))]
+    #[error("{}{}", refusal(*status, error.as_ref()), service::shown_pause(*retry_after))]
     Refused {
         /// The HTTP status.
         status: u16,
         /// What it says.
         error: Option<RpcError>,
+        /// When it wants to be asked again, if it says so.
+        retry_after: Option<Duration>,
     },
     /// It speaks something else.
     #[error("the server's answer is not MCP: {problem}")]
@@ -103,6 +107,20 @@ impl Failure for McpError {
             | Self::Listing(_)
             | Self::InputRequired
             | Self::Tool { .. } => false,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Arguments { .. }
+            | Self::Service(_)
+            | Self::NotMcp { .. }
+            | Self::EndedEarly
+            | Self::Versions { .. }
+            | Self::Listing(_)
+            | Self::InputRequired
+            | Self::Tool { .. } => None,
         }
     }
 }

@@ -7,6 +7,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::trace_context::TraceContext;
+
 /// The revision without a handshake.
 pub(super) const MODERN: &str = "2026-07-28";
 /// Revisions with one, the newest first. It is the one that is proposed.
@@ -141,6 +143,13 @@ pub(super) fn meta() -> Value {
         "io.modelcontextprotocol/clientInfo": client_info(),
         "io.modelcontextprotocol/clientCapabilities": {},
     })
+}
+
+/// Adds the span that a request is answered in to what it says of itself, where every revision has it
+/// (<https://modelcontextprotocol.io/seps/414>).
+pub(super) fn add_trace(params: &mut Map<String, Value>, trace: &TraceContext) {
+    let meta = params.entry("_meta").or_insert_with(|| json!({}));
+    trace.pairs().for_each(|(name, value)| meta[name] = json!(value));
 }
 
 /// What a handshake says.

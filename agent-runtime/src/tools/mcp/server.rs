@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use slipway_runtime_config::McpServer as Config;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::tools::service::{self, Lookup, PrepareServiceError, Service, Settings};
+use crate::tools::{
+    registry::Request,
+    service::{self, Lookup, PrepareServiceError, Service, Settings},
+};
 
 use super::{
     client::{Abandoned, Client, Question, Speech, not_mcp},
@@ -112,7 +115,8 @@ impl Server {
     }
 
     /// Calls a tool with what the model wrote.
-    pub(crate) async fn call(&self, tool: &Remote, input: &str) -> Result<String, McpError> {
+    pub(crate) async fn call(&self, tool: &Remote, request: Request<'_>) -> Result<String, McpError> {
+        let Request { name: _, input, trace, until } = request;
         let arguments = tool.arguments(input).map_err(|problem| McpError::Arguments { problem })?;
         let attempts = if tool.is_repeatable { self.attempts } else { 1 };
         let ask = || async {
@@ -121,11 +125,12 @@ impl Server {
                 params: message::object(json!({ "name": tool.name, "arguments": arguments })),
                 name: Some(&tool.name),
                 mirrored: tool.mirrored.iter().filter_map(|mirrored| mirrored.header(&arguments)).collect(),
+                trace,
             };
             self.ask(question).await
         };
         let service = &self.client.service;
-        let result = service.repeat(attempts, || service.attempt(ask())).await?;
+        let result = service.repeat(attempts, until, || service.attempt(ask())).await?;
         match content::read(&result) {
             Outcome::Result(text) if text.len() > MAX_RESULT_BYTES => {
                 let limit = u64::try_from(MAX_RESULT_BYTES).unwrap_or(u64::MAX);
@@ -223,8 +228,10 @@ impl Server {
                     false => Err(McpError::Versions { theirs: error.versions.join(", ") }),
                 }
             }
-            Err(McpError::Refused { status, error }) if says_nothing_of_revisions(status, error.as_ref()) => {
-                Err(McpError::Refused { status, error })
+            Err(McpError::Refused { status, error, retry_after })
+                if says_nothing_of_revisions(status, error.as_ref()) =>
+            {
+                Err(McpError::Refused { status, error, retry_after })
             }
             Err(McpError::Refused { .. }) => self.shake_hands().await,
             Err(error) => Err(error),
@@ -251,7 +258,7 @@ impl Connection {
     fn is_forgotten(&self, error: &McpError) -> bool {
         match (&self.speech, error) {
             (Speech::Agreed { session: Some(_), .. }, McpError::Refused { status, .. }) => matches!(status, 400 | 404),
-            (Speech::Modern, McpError::Refused { status, error }) => {
+            (Speech::Modern, McpError::Refused { status, error, .. }) => {
                 matches!(status, 400 | 404 | 405) && !error.as_ref().is_some_and(message::RpcError::is_modern)
             }
             _ => false,

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::failure::with_causes;
+use crate::{failure::with_causes, tools::service::Failure};
 
 use super::{
     error::McpError,
@@ -21,6 +21,8 @@ use super::{
 /// The first pause after a list that failed; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause that a server may ask for.
+const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
 /// How long a list counts where the server does not say.
 const FRESH_FOR: Duration = Duration::from_secs(5 * 60);
 /// How short and long a server may say.
@@ -28,6 +30,15 @@ const SHORTEST_FRESH: Duration = Duration::from_secs(30);
 const LONGEST_FRESH: Duration = Duration::from_secs(60 * 60);
 /// How long a server has to answer that a session is over.
 const LEAVING_TIME: Duration = Duration::from_secs(1);
+
+/// The pause after so many lists that failed: it doubles, and up to half of it is left to the dice, so that pods do not
+/// come back together. A server may ask for a longer one.
+fn pause(failures: u32, dice: u64, retry_after: Option<Duration>) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE);
+    let half = u64::try_from(longest.as_micros() / 2).unwrap_or(u64::MAX);
+    let ours = Duration::from_micros(half + dice % (half + 1));
+    ours.max(retry_after.unwrap_or_default().min(LONGEST_REST))
+}
 
 impl Server {
     /// Asks for the list until it is dropped, and says when there is a new one.
@@ -51,7 +62,7 @@ impl Server {
                     if let Some(connection) = self.known_connection().await {
                         self.forget(&connection).await;
                     }
-                    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures - 1)).min(LONGEST_PAUSE);
+                    let pause = pause(failures, self.client.service.dice(), error.retry_after());
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = self.client.changed.notified() => {}
@@ -140,5 +151,29 @@ impl Server {
         }
         // The sender lives as long as the server.
         std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pauses_double_up_to_a_bound_and_differ_by_half(failures in 1..40_u32, dice: u64) {
+            let shortest = pause(failures, 0, None);
+            let pause = pause(failures, dice, None);
+            prop_assert!(shortest <= pause && pause <= 2 * shortest && pause <= LONGEST_PAUSE, "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_may_ask_for_a_longer_pause_up_to_a_bound() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let pauses = [None, seconds(0), seconds(7), seconds(86_400)].map(|asked| pause(1, 0, asked).as_millis());
+        assert_eq!(pauses, [500, 500, 7_000, 300_000]);
     }
 }

@@ -72,7 +72,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(lookup: Lookup, allowed: AllowedNetworks) -> Self {
+    pub(crate) fn new(lookup: Lookup, allowed: AllowedNetworks) -> Self {
         Self { lookup, allowed }
     }
 
@@ -90,7 +90,7 @@ impl Resolve for Guard {
             let host = name.as_str();
             let addresses = (this.lookup.0)(host.to_owned()).await?;
             this.check(host, &addresses).inspect_err(|error| {
-                tracing::warn!(error = %error, cause = error.source(), "the host of a tool is refused");
+                tracing::warn!(error = %error, cause = error.source(), "a host is refused");
             })?;
             let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
@@ -100,7 +100,7 @@ impl Resolve for Guard {
 }
 
 /// The refusal in a failure to connect, if that is the reason.
-pub(super) fn forbidden(error: &reqwest::Error) -> Option<ForbiddenHost> {
+pub(crate) fn forbidden(error: &reqwest::Error) -> Option<ForbiddenHost> {
     let causes = std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
     causes.filter_map(|cause| cause.downcast_ref::<ForbiddenHost>()).next().cloned()
 }

@@ -53,7 +53,9 @@ pub struct JsonWebTokens {
     validation = Rule::new("[has(self.url), has(self.secret), has(self.configMap)].filter(is_set, is_set).size() == 1")
         .message("keys are in one place: set exactly one of url, secret and configMap"),
     validation = Rule::new("!has(self.authoritiesFrom) || has(self.url)")
-        .message("authoritiesFrom is for the server of url: remove it, or use url").field_path(".authoritiesFrom")
+        .message("authoritiesFrom is for the server of url: remove it, or use url").field_path(".authoritiesFrom"),
+    validation = Rule::new("!has(self.allowedNetworks) || has(self.url)")
+        .message("allowedNetworks is for the server of url: remove it, or use url").field_path(".allowedNetworks")
 )]
 pub struct IssuerKeys {
     /// URL of the keys, with https. Pods fetch them when a token needs them, and at most twice a minute.
@@ -64,6 +66,14 @@ pub struct IssuerKeys {
     /// any keys. The public authorities are then not trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorities_from: Option<LocalObjectReference>,
+    /// Networks that the server of `url` may be in, as `http.allowedNetworks` of a tool has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        inner(length(min = 1, max = 64)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub allowed_networks: Vec<String>,
     /// Key of a Secret with the keys. Serving pods take edits over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretKeyReference>,

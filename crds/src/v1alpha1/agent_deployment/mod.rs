@@ -5,6 +5,7 @@ mod alerts;
 mod authentication;
 mod autoscaling;
 mod baseline;
+mod defaults;
 mod drift;
 mod figures;
 mod guardrail;
@@ -20,6 +21,7 @@ mod serving;
 mod slo;
 mod status;
 mod tensorrt_llm;
+mod tracing;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ pub use alerts::Alerts;
 pub use authentication::{Authentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate, TenantRates};
 pub use autoscaling::{Autoscaling, AutoscalingStatus, UnknownLoad};
 pub use baseline::{Baseline, RolloutBaseline};
+pub use defaults::{TakenDefaults, TakenVersion, VersionedBackend};
 pub use drift::{DriftRisk, DriftStatus, DriftVerdict};
 pub use figures::{CostFigures, ErrorRateFigures, LatencyFigures, ThroughputFigures};
 pub use guardrail::Guardrail;
@@ -39,7 +42,8 @@ pub use model::{
 };
 pub(in crate::v1alpha1) use no_build::no_build_backend;
 pub use no_build::{
-    NoBuildBlock, NoBuildOptions, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer, backend_and_server,
+    NoBuildBlock, NoBuildOptions, NoBuildSettings, SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine, VllmServer,
+    backend_and_server,
 };
 pub use notified::{ToldFact, UndeliveredNotification};
 pub use profiling::{
@@ -51,7 +55,7 @@ pub use reprofiling::{
 };
 pub use rollout::{
     Capacity, CostGuard, EndpointPicker, GatewayReference, GatewayTraffic, InferencePoolBackend, JudgeSettings,
-    OnInconclusive, PickerFailureMode, Rollout, RolloutStep, RunCost, Traffic, TrafficType,
+    OnInconclusive, PickerFailureMode, Rollout, RolloutStep, RunCost, TaskFailureGuard, Traffic, TrafficType,
 };
 pub use rollout_status::{
     CapacityPhase, GuardrailStatus, LeavingRevision, LogEvidence, ProposedPlan, RejectedPlan, RolloutCapacity,
@@ -68,9 +72,10 @@ pub use status::{
     ResolvedModel, ResolvedShape, SelectedConfiguration, SelectedCost, Stage,
 };
 pub use tensorrt_llm::{
-    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmEngine,
-    TensorRtLlmOptions,
+    EngineCalibration, EngineDtype, EngineExtraArgs, EngineGemmPlugin, KvCachePrecision, TensorRtLlmBlock,
+    TensorRtLlmEngine, TensorRtLlmOptions, TensorRtLlmSettings,
 };
+pub use tracing::Tracing;
 
 /// Declares an agent: its model, how its engines are built, the objectives it must meet, and how it is served.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -164,8 +169,8 @@ pub use tensorrt_llm::{
                   maxBatchSize and maxNumTokens: remove them, or use engine.custom.options")
         .field_path(".search"),
     validation = Rule::new(
-        "self.engine.backend == 'Custom' || (has(self.search) && has(self.search.precision) && \
-         !self.search.precision.exists(p, p == 'FP32' || p == 'INT8'))")
+        "self.engine.backend == 'Custom' || !has(self.search) || !has(self.search.precision) || \
+         !self.search.precision.exists(p, p == 'FP32' || p == 'INT8')")
         .message("search.precision of backends other than Custom must be FP16, BF16, FP8, INT8WeightOnly, INT4WeightOnly, \
                   INT8SmoothQuant, INT4AWQ, W4A8AWQ, NVFP4 or MXFP4: name one or more of them")
         .field_path(".search.precision"),

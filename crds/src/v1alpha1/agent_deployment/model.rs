@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kube::KubeSchema;
+use kube::{KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use slipway_vocabulary::serving::ServedBy;
 
 use super::{
+    defaults::VersionedBackend,
     no_build::{SglangEngine, TensorRtLlmPyTorchEngine, VllmEngine},
     tensorrt_llm::{KvCachePrecision, TensorRtLlmEngine},
 };
@@ -27,32 +29,36 @@ pub struct ModelSource {
     pub secret_ref: Option<LocalObjectReference>,
 }
 
-/// How engines are built and served: the backend, and the block of that name in lowercase.
+/// The rule of an engine that an image comes with the version of what is in it: arguments differ among versions.
+fn names_the_version_of_an_image(block: &str) -> Rule {
+    let message = format!("engine.{block}.image is an image of your own: add the version that it contains");
+    Rule::new(format!("!has(self.{block}) || !has(self.{block}.image) || has(self.{block}.version)"))
+        .message(message.as_str())
+        .field_path(format!(".{block}.version"))
+}
+
+/// How engines are built and served: the backend, and the block of that name in lowercase. Only Custom requires its
+/// block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.backend != 'Custom' || has(self.custom)")
         .message("engine.custom is required when engine.backend is Custom").field_path(".custom"),
-    validation = Rule::new("self.backend != 'TensorRTLLM' || has(self.tensorRTLLM)")
-        .message("engine.tensorRTLLM is required when engine.backend is TensorRTLLM").field_path(".tensorRTLLM"),
     validation = Rule::new("self.backend == 'Custom' || !has(self.custom)")
         .message("engine.custom has no effect with another backend: remove it").field_path(".custom"),
     validation = Rule::new("self.backend == 'TensorRTLLM' || !has(self.tensorRTLLM)")
         .message("engine.tensorRTLLM has no effect with another backend: remove it").field_path(".tensorRTLLM"),
-    validation = Rule::new("self.backend != 'TensorRTLLMPyTorch' || has(self.tensorRTLLMPyTorch)")
-        .message("engine.tensorRTLLMPyTorch is required when engine.backend is TensorRTLLMPyTorch")
-        .field_path(".tensorRTLLMPyTorch"),
     validation = Rule::new("self.backend == 'TensorRTLLMPyTorch' || !has(self.tensorRTLLMPyTorch)")
         .message("engine.tensorRTLLMPyTorch has no effect with another backend: remove it")
         .field_path(".tensorRTLLMPyTorch"),
-    validation = Rule::new("self.backend != 'VLLM' || has(self.vllm)")
-        .message("engine.vllm is required when engine.backend is VLLM").field_path(".vllm"),
     validation = Rule::new("self.backend == 'VLLM' || !has(self.vllm)")
         .message("engine.vllm has no effect with another backend: remove it").field_path(".vllm"),
-    validation = Rule::new("self.backend != 'SGLang' || has(self.sglang)")
-        .message("engine.sglang is required when engine.backend is SGLang").field_path(".sglang"),
     validation = Rule::new("self.backend == 'SGLang' || !has(self.sglang)")
-        .message("engine.sglang has no effect with another backend: remove it").field_path(".sglang")
+        .message("engine.sglang has no effect with another backend: remove it").field_path(".sglang"),
+    validation = names_the_version_of_an_image("tensorRTLLM"),
+    validation = names_the_version_of_an_image("tensorRTLLMPyTorch"),
+    validation = names_the_version_of_an_image("vllm"),
+    validation = names_the_version_of_an_image("sglang")
 )]
 pub struct EngineConfiguration {
     /// Backend that builds and serves the model.
@@ -72,6 +78,56 @@ pub struct EngineConfiguration {
     /// SGLang, without a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sglang: Option<SglangEngine>,
+}
+
+impl EngineConfiguration {
+    /// The same with the block of its backend, and a version in it. Custom has no version, and its block no default.
+    #[must_use]
+    pub fn completed(&self, version: impl FnOnce(VersionedBackend) -> String) -> Self {
+        let mut engine = self.clone();
+        let Some(of) = VersionedBackend::of(self) else { return engine };
+        let place = match engine.backend {
+            Backend::Custom => return engine,
+            Backend::TensorRTLLM => &mut engine.tensorrt_llm.get_or_insert_default().version,
+            Backend::TensorRTLLMPyTorch => &mut engine.tensorrt_llm_py_torch.get_or_insert_default().version,
+            Backend::VLLM => &mut engine.vllm.get_or_insert_default().version,
+            Backend::SGLang => &mut engine.sglang.get_or_insert_default().version,
+        };
+        place.get_or_insert_with(|| version(of));
+        engine
+    }
+
+    /// What will serve: one process, where their number is not known yet.
+    pub fn served_by(&self) -> ServedBy {
+        let entry = self.tensorrt_llm.as_ref().map(|block| block.options.entry).unwrap_or_default();
+        match VersionedBackend::of(self) {
+            None => ServedBy::Custom,
+            Some(VersionedBackend::TensorRtLlm) => ServedBy::TensorRtLlm { ranks: 1, entry },
+            Some(VersionedBackend::NoBuild(backend)) => ServedBy::NoBuild(backend),
+        }
+    }
+
+    /// The version that it names.
+    pub fn version(&self) -> Option<&str> {
+        match self.backend {
+            Backend::Custom => None,
+            Backend::TensorRTLLM => self.tensorrt_llm.as_ref()?.version.as_deref(),
+            Backend::TensorRTLLMPyTorch => self.tensorrt_llm_py_torch.as_ref()?.version.as_deref(),
+            Backend::VLLM => self.vllm.as_ref()?.version.as_deref(),
+            Backend::SGLang => self.sglang.as_ref()?.version.as_deref(),
+        }
+    }
+
+    /// The length of a sequence that it names.
+    pub fn max_seq_len(&self) -> Option<i32> {
+        match self.backend {
+            Backend::Custom => None,
+            Backend::TensorRTLLM => self.tensorrt_llm.as_ref()?.max_seq_len,
+            Backend::TensorRTLLMPyTorch => self.tensorrt_llm_py_torch.as_ref()?.max_seq_len,
+            Backend::VLLM => self.vllm.as_ref()?.max_seq_len,
+            Backend::SGLang => self.sglang.as_ref()?.max_seq_len,
+        }
+    }
 }
 
 /// Backends.
@@ -204,6 +260,27 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// All of them, most exact first.
+    pub const ALL: [Self; 12] = [
+        Self::FP32,
+        Self::FP16,
+        Self::BF16,
+        Self::INT8,
+        Self::FP8,
+        Self::INT8WeightOnly,
+        Self::INT4WeightOnly,
+        Self::INT8SmoothQuant,
+        Self::INT4AWQ,
+        Self::W4A8AWQ,
+        Self::NVFP4,
+        Self::MXFP4,
+    ];
+
+    /// The one of a name in the API.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|precision| precision.as_str() == name)
+    }
+
     /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -227,9 +304,9 @@ impl Precision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchSpace {
-    /// Numeric formats to build engines for, most exact first. Backends without a build convert nothing: of a
-    /// quantized checkpoint they serve its own format.
-    #[serde(default = "default_precisions")]
+    /// Numeric formats to build engines for, most exact first. Absent means the checkpoint's own, and FP32 with
+    /// Custom. Backends without a build convert nothing: of a quantized checkpoint they serve its own format.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub precision: Vec<Precision>,
     /// Numeric formats of the KV cache to build engines for. Absent means Auto. Not allowed with Custom.
@@ -297,7 +374,7 @@ impl SearchSpace {
 impl Default for SearchSpace {
     fn default() -> Self {
         Self {
-            precision: default_precisions(),
+            precision: Vec::new(),
             kv_cache_precision: Vec::new(),
             tensor_parallel: Vec::new(),
             pipeline_parallel: Vec::new(),
@@ -308,10 +385,6 @@ impl Default for SearchSpace {
             parameters: Vec::new(),
         }
     }
-}
-
-fn default_precisions() -> Vec<Precision> {
-    vec![Precision::FP32]
 }
 
 fn default_concurrency() -> Vec<i32> {

@@ -39,36 +39,51 @@ pub struct NoBuildBlock<'a> {
     pub image: Option<&'a str>,
     /// The share of memory that the engine gets.
     pub memory: &'a Percent,
+    /// The length of a sequence, if it is named.
+    pub max_seq_len: Option<i32>,
     /// Its further options.
-    pub options: &'a NoBuildOptions,
+    pub options: &'a NoBuildSettings,
 }
 
 impl<'a> NoBuildBlock<'a> {
-    /// Gives the block of `engine.backend`; `None` with a backend that builds, or where the block is missing.
+    /// Gives the block of `engine.backend`; `None` with a backend that builds, or where the block or its version is
+    /// missing. [`EngineConfiguration::completed`] has both.
     pub fn of(engine: &'a EngineConfiguration) -> Option<Self> {
         match engine.backend {
             Backend::Custom | Backend::TensorRTLLM => None,
-            Backend::TensorRTLLMPyTorch => engine.tensorrt_llm_py_torch.as_ref().map(|block| Self {
-                backend: NoBuildBackend::TensorRTLLMPyTorch,
-                version: &block.version,
-                image: block.image.as_deref(),
-                memory: &block.kv_cache_free_gpu_memory,
-                options: &block.options,
-            }),
-            Backend::SGLang => engine.sglang.as_ref().map(|block| Self {
-                backend: NoBuildBackend::SGLang,
-                version: &block.version,
-                image: block.image.as_deref(),
-                memory: &block.mem_fraction_static,
-                options: &block.options,
-            }),
-            Backend::VLLM => engine.vllm.as_ref().map(|block| Self {
-                backend: vllm(block.server),
-                version: &block.version,
-                image: block.image.as_deref(),
-                memory: &block.gpu_memory_utilization,
-                options: &block.options,
-            }),
+            Backend::TensorRTLLMPyTorch => {
+                let block = engine.tensorrt_llm_py_torch.as_ref()?;
+                Some(Self {
+                    backend: NoBuildBackend::TensorRTLLMPyTorch,
+                    version: block.version.as_deref()?,
+                    image: block.image.as_deref(),
+                    memory: &block.kv_cache_free_gpu_memory,
+                    max_seq_len: block.max_seq_len,
+                    options: &block.options,
+                })
+            }
+            Backend::SGLang => {
+                let block = engine.sglang.as_ref()?;
+                Some(Self {
+                    backend: NoBuildBackend::SGLang,
+                    version: block.version.as_deref()?,
+                    image: block.image.as_deref(),
+                    memory: &block.mem_fraction_static,
+                    max_seq_len: block.max_seq_len,
+                    options: &block.options,
+                })
+            }
+            Backend::VLLM => {
+                let block = engine.vllm.as_ref()?;
+                Some(Self {
+                    backend: vllm(block.server),
+                    version: block.version.as_deref()?,
+                    image: block.image.as_deref(),
+                    memory: &block.gpu_memory_utilization,
+                    max_seq_len: block.max_seq_len,
+                    options: &block.options,
+                })
+            }
         }
     }
 }
@@ -106,9 +121,10 @@ const fn vllm(server: VllmServer) -> NoBuildBackend {
 #[serde(rename_all = "camelCase")]
 pub struct VllmEngine {
     /// Version of vLLM: 0.6.3 or later behind Triton, as NVIDIA's images carry them, and 0.9.0 or later with its own
-    /// server.
+    /// server. Absent means the one in `status.defaults`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+){0,2}(rc[0-9]+|\.post[0-9]+)?$"))]
-    pub version: String,
+    pub version: Option<String>,
     /// Serving image. Absent means NVIDIA's Triton image of that version, or vLLM's own image for its own server.
     /// With your own image, any version that the server allows works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,9 +137,26 @@ pub struct VllmEngine {
     /// Share of a GPU's memory that vLLM uses, for weights, activations and KV cache.
     #[serde(default = "most_of_it")]
     pub gpu_memory_utilization: Percent,
+    /// Maximum tokens of a sequence, prompt and answer together. Absent means the checkpoint's positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: Option<i32>,
     /// Options of vLLM.
     #[serde(flatten)]
-    pub options: NoBuildOptions,
+    pub options: NoBuildSettings,
+}
+
+impl Default for VllmEngine {
+    fn default() -> Self {
+        Self {
+            version: None,
+            image: None,
+            server: VllmServer::default(),
+            gpu_memory_utilization: most_of_it(),
+            max_seq_len: None,
+            options: NoBuildSettings::default(),
+        }
+    }
 }
 
 /// Serves with SGLang's own server. Nothing is built: the checkpoint is served as it is. Only driver AgentRun measures
@@ -131,9 +164,10 @@ pub struct VllmEngine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SglangEngine {
-    /// Version of SGLang, 0.5.8 or later.
+    /// Version of SGLang, 0.5.8 or later. Absent means the one in `status.defaults`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 5, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+(rc[0-9]+|\.post[0-9]+)?$"))]
-    pub version: String,
+    pub version: Option<String>,
     /// Serving image. Absent means SGLang's own image of that version. With your own image, any version from 0.5.8 on
     /// works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,9 +176,25 @@ pub struct SglangEngine {
     /// Share of a GPU's memory that SGLang uses for weights and KV cache. Activations have the rest.
     #[serde(default = "static_part")]
     pub mem_fraction_static: Percent,
+    /// Maximum tokens of a sequence, prompt and answer together. Absent means the checkpoint's positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: Option<i32>,
     /// Options of SGLang.
     #[serde(flatten)]
-    pub options: NoBuildOptions,
+    pub options: NoBuildSettings,
+}
+
+impl Default for SglangEngine {
+    fn default() -> Self {
+        Self {
+            version: None,
+            image: None,
+            mem_fraction_static: static_part(),
+            max_seq_len: None,
+            options: NoBuildSettings::default(),
+        }
+    }
 }
 
 /// Serves with TensorRT-LLM's PyTorch flow, as Triton's `llmapi` model. Nothing is built: the checkpoint is served as
@@ -152,9 +202,10 @@ pub struct SglangEngine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmPyTorchEngine {
-    /// Version of TensorRT-LLM, 1.0 or later.
+    /// Version of TensorRT-LLM, 1.0 or later. Absent means the one in `status.defaults`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$"))]
-    pub version: String,
+    pub version: Option<String>,
     /// Serving image. Absent means NVIDIA's Triton image of that version. With your own image, any version from 1.0
     /// on works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,21 +214,46 @@ pub struct TensorRtLlmPyTorchEngine {
     /// Share of the memory left after loading that the KV cache uses.
     #[serde(default = "most_of_it")]
     pub kv_cache_free_gpu_memory: Percent,
+    /// Maximum tokens of a sequence, prompt and answer together. Absent means the checkpoint's positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: Option<i32>,
     /// Options of TensorRT-LLM.
     #[serde(flatten)]
-    pub options: NoBuildOptions,
+    pub options: NoBuildSettings,
 }
 
-/// Options of both backends, as part of an engine's identity.
+impl Default for TensorRtLlmPyTorchEngine {
+    fn default() -> Self {
+        Self {
+            version: None,
+            image: None,
+            kv_cache_free_gpu_memory: most_of_it(),
+            max_seq_len: None,
+            options: NoBuildSettings::default(),
+        }
+    }
+}
+
+/// Options of an engine without a build, as part of its identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NoBuildOptions {
-    /// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dtype: Option<EngineDtype>,
     /// Maximum tokens of a sequence, prompt and answer together.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_seq_len: i32,
+    /// The others, as the spec has them.
+    #[serde(flatten)]
+    pub settings: NoBuildSettings,
+}
+
+/// Options of backends without a build whose defaults need no checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoBuildSettings {
+    /// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<EngineDtype>,
     /// Prompts with the same beginning share the KV cache.
     #[serde(default = "yes")]
     pub prefix_caching: bool,
@@ -189,6 +265,12 @@ pub struct NoBuildOptions {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 3, max = 256)))]
     pub extra_args: Vec<String>,
+}
+
+impl Default for NoBuildSettings {
+    fn default() -> Self {
+        Self { dtype: None, prefix_caching: yes(), chunked_prefill: yes(), extra_args: Vec::new() }
+    }
 }
 
 fn most_of_it() -> Percent {

@@ -1,7 +1,7 @@
 //! How configurations are measured before one of them serves.
 
 use kube::{KubeSchema, core::Rule};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 pub use slipway_vocabulary::ProfilingDriver;
 use slipway_vocabulary::ThroughputUnit;
@@ -13,10 +13,12 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.driver != 'ModelAnalyzer' || self.workloads.exists(w, has(w.prompts))")
+    validation = Rule::new(
+        "!has(self.driver) || self.driver != 'ModelAnalyzer' || self.workloads.exists(w, has(w.prompts))")
         .message("driver ModelAnalyzer requires prompts: add a workload with prompts, or set driver to AgentRun")
         .field_path(".workloads"),
-    validation = Rule::new("self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
+    validation = Rule::new(
+        "!has(self.driver) || self.driver != 'AgentRun' || self.workloads.exists(w, has(w.agentTrace))")
         .message("driver AgentRun requires recorded runs: add a workload with agentTrace").field_path(".workloads"),
     validation = Rule::new("self.workloads.filter(w, has(w.agentTrace)).size() <= 1")
         .message("only one workload may have an agentTrace: put the runs into one trace").field_path(".workloads"),
@@ -35,9 +37,11 @@ use crate::{v1alpha1::shared::ConfigMapKeyReference, values::PositiveDecimal};
 pub struct Profiling {
     /// What sends the load while configurations are compared. ModelAnalyzer sends requests: it measures their
     /// throughput, RequestLatency and, of streamed answers, RequestTimeToFirstToken. AgentRun replays whole runs, and
-    /// measures every metric. With an agentTrace, AgentRun confirms the chosen configuration in either case.
-    #[serde(default)]
-    pub driver: ProfilingDriver,
+    /// measures every metric. With an agentTrace, AgentRun confirms the chosen configuration in either case. Absent
+    /// means ModelAnalyzer where there are prompts and it measures what serves and an objective, else AgentRun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "named_driver")]
+    pub driver: Option<ProfilingDriver>,
     /// Traffic to measure with.
     #[schemars(
         length(min = 1, max = 8),
@@ -63,6 +67,11 @@ pub struct Profiling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub approve_reprofiling: Option<String>,
+}
+
+/// The drivers, where the spec may name none. The schema of an optional enum would have the words of the enum.
+fn named_driver(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ProfilingDriver::ALL.map(ProfilingDriver::as_str), "nullable": true})
 }
 
 /// What follows from drift.
@@ -191,11 +200,26 @@ fn default_measurements() -> i32 {
     100
 }
 
-/// Says in CEL that the driver is one of those of which something holds.
-fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool) -> String {
+/// Says in CEL that the driver is one of those of which something holds, or that something else holds where the spec
+/// names none.
+fn is_driver(holds: impl Fn(&ProfilingDriver) -> bool, unnamed: &str) -> String {
     let drivers = ProfilingDriver::ALL.iter().filter(|driver| holds(driver));
-    drivers.map(|driver| format!("self.profiling.driver == '{}'", driver.as_str())).collect::<Vec<_>>().join(" || ")
+    let names: Vec<_> = drivers.map(|driver| format!("'{}'", driver.as_str())).collect();
+    format!(
+        "(has(self.profiling.driver) && self.profiling.driver in [{}]) || (!has(self.profiling.driver) && {unnamed})",
+        names.join(", ")
+    )
 }
+
+/// Says in CEL that there is traffic which every driver of runs can send.
+const HAS_RUNS: &str = "self.profiling.workloads.exists(w, has(w.agentTrace))";
+
+/// Says in CEL that Model Analyzer has traffic, and measures what serves.
+const IS_FOR_MODEL_ANALYZER: &str = "self.profiling.workloads.exists(w, has(w.prompts)) && \
+     self.engine.backend != 'SGLang' && \
+     (!has(self.engine.vllm) || !has(self.engine.vllm.server) || self.engine.vllm.server != 'OpenAI') && \
+     (!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
+     self.engine.tensorRTLLM.entry != 'Ensemble')";
 
 /// Objectives that count requests or runs.
 #[derive(Debug, Clone, Copy)]
@@ -210,7 +234,7 @@ pub(super) fn counts_requests(counted: Counted) -> Rule {
         Counted::Throughput => ("throughput", "slo.throughput in Requests"),
         Counted::Cost => ("cost", "slo.cost of Requests"),
     };
-    let counts = is_driver(|driver| driver.unit() == ThroughputUnit::Requests);
+    let counts = is_driver(|driver| driver.unit() == ThroughputUnit::Requests, IS_FOR_MODEL_ANALYZER);
     let message =
         format!("{called} requires driver ModelAnalyzer: set profiling.driver to ModelAnalyzer, or unit to Runs");
     Rule::new(format!(
@@ -223,7 +247,7 @@ pub(super) fn counts_requests(counted: Counted) -> Rule {
 
 /// The rule of a spec that vLLM's own server needs a driver that measures it.
 pub(super) fn measures_vllms_own_server() -> Rule {
-    let measures = is_driver(|driver| !driver.requires_triton());
+    let measures = is_driver(|driver| !driver.requires_triton(), HAS_RUNS);
     Rule::new(format!(
         "!has(self.profiling) || !has(self.engine.vllm) || !has(self.engine.vllm.server) || \
          self.engine.vllm.server != 'OpenAI' || {measures}"
@@ -234,7 +258,7 @@ pub(super) fn measures_vllms_own_server() -> Rule {
 
 /// The rule of a spec that a backend with a server of its own needs a driver that measures it.
 pub(super) fn measures_own_server_of(backend: &str) -> Rule {
-    let measures = is_driver(|driver| !driver.requires_triton());
+    let measures = is_driver(|driver| !driver.requires_triton(), HAS_RUNS);
     let rule = format!("!has(self.profiling) || self.engine.backend != '{backend}' || {measures}");
     let message = format!(
         "Model Analyzer supports only Triton, and {backend} has a server of its own: set profiling.driver to AgentRun"
@@ -244,12 +268,10 @@ pub(super) fn measures_own_server_of(backend: &str) -> Rule {
 
 /// The rule of a spec that an ensemble needs a driver that measures it.
 pub(super) fn measures_ensembles() -> Rule {
-    let others = ProfilingDriver::ALL.iter().filter(|driver| !driver.measures_ensembles());
-    let is_no_other = others.map(|driver| format!("self.profiling.driver != '{}'", driver.as_str()));
+    let measures = is_driver(|driver| driver.measures_ensembles(), HAS_RUNS);
     Rule::new(format!(
         "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \
-         self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || {}",
-        is_no_other.collect::<Vec<_>>().join(" && ")
+         self.engine.tensorRTLLM.entry != 'Ensemble' || !has(self.profiling) || {measures}"
     ))
     .message(
         "Model Analyzer chooses levels and configurations of an ensemble itself: set profiling.driver to AgentRun, or \

@@ -282,10 +282,23 @@ pub struct JudgeSettings {
     /// its own. A canary whose runs cost more by the margin is rolled back, and a promotion needs evidence that they do
     /// not. Absent means that costs only tell why a canary is slower.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 2))]
+    #[schemars(length(max = 3))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, b.metric == a.metric))")
         .message("costs bounds the same metric twice: keep one of them"))]
     pub costs: Vec<CostGuard>,
+    /// How much more often tasks of the canary may fail than those of stable, as clients say. Beyond it the canary is
+    /// rolled back, and a promotion needs evidence that it is not. Absent means that any shown increase rolls back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_failures: Option<TaskFailureGuard>,
+}
+
+/// A bound on tasks that fail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskFailureGuard {
+    /// Tolerated increase against stable, of the odds of a failure: at 50%, 10 of 100 may become 14. Less than 10%
+    /// counts as 10%.
+    pub max_increase: Percent,
 }
 
 /// A bound on what a run costs.
@@ -308,18 +321,52 @@ pub enum RunCost {
     ModelCallsPerRun,
     /// Tokens that the model writes in a run.
     OutputTokensPerRun,
+    /// Money: the tokens of a run, at what a token costs by the predictions of both revisions.
+    CostPerRun,
 }
 
-impl From<RunCost> for Metric {
-    fn from(cost: RunCost) -> Self {
-        match cost {
-            RunCost::ModelCallsPerRun => Self::ModelCallsPerRun,
-            RunCost::OutputTokensPerRun => Self::OutputTokensPerRun,
+impl RunCost {
+    /// Gives what pods count of it.
+    const fn counted(self) -> Metric {
+        match self {
+            Self::ModelCallsPerRun => Metric::ModelCallsPerRun,
+            Self::OutputTokensPerRun | Self::CostPerRun => Metric::OutputTokensPerRun,
         }
     }
 }
 
+/// Least increase of failing tasks that is tolerated: beyond it nobody has enough tasks judged.
+const LEAST_TASK_FAILURES: f64 = 0.1;
+
 impl JudgeSettings {
+    /// Gives by which share more pods may count of what a run costs, each metric once, if a token of the canary costs
+    /// `token_cost_ratio` times that of stable.
+    pub fn cost_margins(&self, token_cost_ratio: f64) -> Vec<(Metric, f64)> {
+        let mut margins: Vec<(Metric, f64)> = Vec::new();
+        for CostGuard { metric, max_increase } in &self.costs {
+            let margin = match metric {
+                RunCost::ModelCallsPerRun | RunCost::OutputTokensPerRun => max_increase.ratio(),
+                RunCost::CostPerRun => ((1.0 + max_increase.ratio()) / token_cost_ratio - 1.0).max(0.0),
+            };
+            match margins.iter_mut().find(|(of, _)| *of == metric.counted()) {
+                Some((_, known)) => *known = known.min(margin),
+                None => margins.push((metric.counted(), margin)),
+            }
+        }
+        margins
+    }
+
+    /// Gives how much more a run may cost in money, where that is bounded.
+    pub fn max_cost_increase(&self) -> Option<f64> {
+        let guard = self.costs.iter().find(|guard| guard.metric == RunCost::CostPerRun)?;
+        Some(guard.max_increase.ratio())
+    }
+
+    /// Gives the factor by which the odds of failing tasks may exceed stable's, where that is bounded.
+    pub fn task_failures_max(&self) -> Option<f64> {
+        self.task_failures.as_ref().map(|guard| 1.0 + guard.max_increase.ratio().max(LEAST_TASK_FAILURES))
+    }
+
     /// Gives the probability of rolling back a harmless revision that the judge works with: at least one in a million.
     pub fn false_rollback_probability(&self) -> f64 {
         self.false_rollback.ratio().max(1e-6)
@@ -337,6 +384,7 @@ impl Default for JudgeSettings {
             false_rollback: default_false_rollback(),
             warm_up: default_warm_up(),
             costs: Vec::new(),
+            task_failures: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Authentication, Autoscaling};
+use super::{Authentication, Autoscaling, Tracing};
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
 /// Nodes on which engines are built, measured and served.
@@ -39,6 +39,9 @@ pub struct Serving {
     /// Authentication of the clients of the agent's API, and their rates. Absent means that everybody may call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
+    /// Traces of runs. Absent means none. They come with the next revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Tracing>,
     /// Resources of the container that serves the model, including the GPUs. It is called `triton` with every backend.
     /// The containers that build the engine get the same.
     #[serde(default)]
@@ -54,6 +57,7 @@ impl Default for Serving {
             replicas: default_replicas(),
             autoscaling: None,
             authentication: None,
+            tracing: None,
             triton_resources: ContainerResources::default(),
             agent_resources: ContainerResources::default(),
         }

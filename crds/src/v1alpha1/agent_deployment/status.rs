@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     autoscaling::AutoscalingStatus,
+    defaults::TakenDefaults,
     drift::DriftStatus,
     figures::{CostFigures, ErrorRateFigures, LatencyFigures, ThroughputFigures},
     model::Precision,
@@ -34,6 +35,9 @@ pub struct AgentDeploymentStatus {
     /// The resolved model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ResolvedModel>,
+    /// Values of fields that the spec leaves out.
+    #[serde(default, skip_serializing_if = "TakenDefaults::is_empty")]
+    pub defaults: TakenDefaults,
     /// Images of `spec.engine`, by content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["reference"]))]

@@ -4,16 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use slipway_vocabulary::serving::EngineEntry;
 
+use super::model::{Backend, EngineConfiguration};
 use crate::v1alpha1::shared::ConfigMapKeyReference;
 
 /// Builds with TensorRT-LLM's own tools, in the image that serves. They convert or quantize a checkpoint,
 /// `trtllm-build` builds the engine, and Triton's TensorRT-LLM backend serves it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmEngine {
-    /// Version of TensorRT-LLM, from 0.15 to 1.2. Later ones build no engines.
+    /// Version of TensorRT-LLM, from 0.15 to 1.2. Later ones build no engines. Absent means the one in
+    /// `status.defaults`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 20), regex(pattern = r"^[0-9]+\.[0-9]+(\.[0-9]+(\.post[0-9]+)?)?$"))]
-    pub version: String,
+    pub version: Option<String>,
     /// Image that builds and serves, such as a mirror or a derived image. Absent means NVIDIA's Triton image of that
     /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,9 +25,31 @@ pub struct TensorRtLlmEngine {
     /// Texts that calibrate FP8, SmoothQuant, AWQ, NVFP4 and INT8 KV caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<EngineCalibration>,
+    /// Maximum tokens of a sequence, prompt and answer together. Absent means the checkpoint's positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: Option<i32>,
     /// Options of the tools.
     #[serde(flatten)]
-    pub options: TensorRtLlmOptions,
+    pub options: TensorRtLlmSettings,
+}
+
+/// The block of TensorRT-LLM's tools with its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorRtLlmBlock<'a> {
+    /// The version.
+    pub version: &'a str,
+    /// The whole block.
+    pub block: &'a TensorRtLlmEngine,
+}
+
+impl<'a> TensorRtLlmBlock<'a> {
+    /// Gives the block where `engine.backend` is TensorRTLLM; `None` with another backend, or where the block or its
+    /// version is missing. [`EngineConfiguration::completed`] has both.
+    pub fn of(engine: &'a EngineConfiguration) -> Option<Self> {
+        let block = engine.tensorrt_llm.as_ref().filter(|_| engine.backend == Backend::TensorRTLLM)?;
+        Some(Self { version: block.version.as_deref()?, block })
+    }
 }
 
 /// Calibration texts.
@@ -47,6 +72,18 @@ pub struct EngineCalibration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorRtLlmOptions {
+    /// Maximum tokens of a sequence, prompt and answer together.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub max_seq_len: i32,
+    /// The others, as the spec has them.
+    #[serde(flatten)]
+    pub settings: TensorRtLlmSettings,
+}
+
+/// Options of the tools whose defaults need no checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TensorRtLlmSettings {
     /// Model of the image's serving repository that receives requests. Absent means Engine: the sidecar converts text
     /// to tokens and back. Ensemble and BLS use the image's own models for that, which decode each piece of text by
     /// itself and know one end token. Driver ModelAnalyzer does not measure Ensemble, and BLS allows at most 128
@@ -56,9 +93,6 @@ pub struct TensorRtLlmOptions {
     /// Data type of what is not quantized. Absent means the checkpoint's. FP16 and BF16 engines have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<EngineDtype>,
-    /// Maximum tokens of a sequence, prompt and answer together.
-    #[schemars(range(min = 1, max = 10_000_000))]
-    pub max_seq_len: i32,
     /// Maximum tokens of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
@@ -91,6 +125,25 @@ pub struct TensorRtLlmOptions {
     /// Arguments that no field covers. An argument that a field sets is refused.
     #[serde(default, skip_serializing_if = "EngineExtraArgs::is_empty")]
     pub extra_args: EngineExtraArgs,
+}
+
+impl Default for TensorRtLlmSettings {
+    fn default() -> Self {
+        Self {
+            entry: EngineEntry::default(),
+            dtype: None,
+            max_input_len: None,
+            tokens_per_block: default_tokens_per_block(),
+            paged_context_fmha: yes(),
+            kv_cache_reuse: yes(),
+            chunked_context: yes(),
+            gemm_plugin: None,
+            multiple_profiles: None,
+            reduce_fusion: None,
+            fused_mlp: None,
+            extra_args: EngineExtraArgs::default(),
+        }
+    }
 }
 
 /// Extra arguments for each tool: `--name=value`, or `--name` for a switch.

@@ -27,6 +27,8 @@ pub struct Config {
     pub objectives: Vec<CountedObjective>,
     /// What runs cost, as far as it guards the rollout: at most one for each of [`COSTS`].
     pub cost_guards: Vec<CostGuard>,
+    /// How far more often tasks may fail than stable's, as far as it guards the rollout: a factor of the odds, above 1.
+    pub task_failures_max: Option<f64>,
     /// The largest tolerated share of errors.
     pub error_rate_max: Option<f64>,
     /// What the confirm runs predict of a metric where the serving plan changed.
@@ -211,6 +213,12 @@ pub enum ConfigError {
         /// The metric.
         metric: Metric,
     },
+    /// The factor leaves nothing to tolerate, or it is not a number.
+    #[error("taskFailuresMax: {factor} is not above 1: give the factor that is tolerated, 1.5 for half as many again")]
+    TaskFailures {
+        /// What was given.
+        factor: f64,
+    },
     /// A predicted ratio is zero or absurd.
     #[error("predictions[{index}].ratioPercent: {ratio} is not in 1..=100000 (200 is twice as slow)")]
     Ratio {
@@ -242,6 +250,7 @@ impl Default for Config {
             on_inconclusive: OnInconclusive::Pause,
             objectives: Vec::new(),
             cost_guards: Vec::new(),
+            task_failures_max: None,
             error_rate_max: None,
             predictions: Vec::new(),
             change: Change::Any,
@@ -281,6 +290,9 @@ impl Config {
                 return Err(ConfigError::DuplicateCost { index, metric });
             }
         }
+        if let Some(factor) = self.task_failures_max.filter(|factor| !(*factor > 1.0 && factor.is_finite())) {
+            return Err(ConfigError::TaskFailures { factor });
+        }
         for (index, prediction) in self.predictions.iter().enumerate() {
             if !(1..=100_000).contains(&prediction.ratio_percent) {
                 return Err(ConfigError::Ratio { index, ratio: prediction.ratio_percent });
@@ -292,6 +304,11 @@ impl Config {
     /// The guard on a cost, where there is one.
     pub(super) fn cost_guard(&self, metric: Metric) -> Option<CostGuard> {
         self.cost_guards.iter().find(|guard| guard.metric == metric).copied()
+    }
+
+    /// The factor of the odds by which the failures of a metric may exceed stable's, where one is tolerated.
+    pub(super) fn tolerated_odds(&self, metric: Metric) -> Option<f64> {
+        self.task_failures_max.filter(|_| metric == Metric::TaskSuccess && !self.is_first_revision)
     }
 
     /// Buckets within the largest tolerated increase of a metric.

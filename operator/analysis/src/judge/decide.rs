@@ -1,5 +1,7 @@
 //! From evidence to a verdict: the rules of a rollout's steps. Pure.
 
+use slipway_vocabulary::evidence::Metric;
+
 use super::{
     config::OnInconclusive,
     guard::{Evidence, Shortfall},
@@ -111,7 +113,20 @@ impl Judge {
     }
 
     fn not_yet_non_inferior(&self) -> Option<Reason> {
-        self.errors_within_pods().or_else(|| self.too_few_at_percentile()).or_else(|| self.not_shown_non_inferior())
+        self.errors_within_pods()
+            .or_else(|| self.too_few_at_percentile())
+            .or_else(|| self.not_shown_non_inferior())
+            .or_else(|| self.tasks_may_fail_more())
+    }
+
+    /// Where a margin is tolerated, clients must have said often enough that tasks do not fail more.
+    fn tasks_may_fail_more(&self) -> Option<Reason> {
+        let metric = Metric::TaskSuccess;
+        self.config.tolerated_odds(metric)?;
+        let guard = self.guards.iter().find(|guard| guard.key.metric == metric);
+        let ln_e = guard.map_or(0.0, |guard| guard.not_more_failures.ln_e());
+        let ln_needed = PROMOTION_E_VALUE.ln();
+        (ln_e < ln_needed).then_some(Reason::NotYetNonInferior { metric, ln_e, ln_needed })
     }
 
     /// Counted by unit the canary fails more, and at least half of its errors came together on a pod. So few pods do

@@ -21,6 +21,7 @@ use super::{
     rollout::{OVERLOAD_BINS, PROMOTION_E_VALUE},
     split::{self, CHAINS, COMPONENTS, Split},
     strata::{LEVELS, Strata},
+    tasks::{NotMoreFailures, ln_more},
 };
 
 /// The odds ratios at which errors are judged.
@@ -110,6 +111,8 @@ pub(super) struct Guard {
     pub canary: Totals,
     pub stable: Totals,
     pub non_inferior: NonInferior,
+    /// That failures are not more than tolerated, where a margin is.
+    pub not_more_failures: NotMoreFailures,
     pub pace: Pace,
 }
 
@@ -156,6 +159,7 @@ impl Guard {
             canary: Totals::default(),
             stable: Totals::default(),
             non_inferior: NonInferior::default(),
+            not_more_failures: NotMoreFailures::default(),
             pace: Pace::default(),
         }
     }
@@ -240,7 +244,11 @@ impl Guard {
             events: arms.canary.errors.saturating_add(arms.stable.errors),
             canary_events: arms.canary.errors,
         };
-        self.errors.update(ERROR_TILTS.map(|psi| table.ln_e_value(psi)));
+        let tolerated = config.tolerated_odds(self.key.metric);
+        self.errors.update(ERROR_TILTS.map(|psi| ln_more(table, psi, tolerated)));
+        if let Some(tolerated) = tolerated {
+            self.not_more_failures.update(table, tolerated);
+        }
         if let Some(rate) = config.error_rate_max.filter(|_| config.is_first_revision) {
             let (n, x) = (arms.canary.count, arms.canary.errors);
             self.errors_above_limit.update(ERROR_TILTS.map(|psi| ln_bernoulli(n, x, rate, psi)));

@@ -59,6 +59,30 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The log e-value of the table for an odds ratio `psi` against another one, `null`: `x ln (psi / null)` minus the
+    /// logarithm of its expectation under `null`.
+    ///
+    /// Its exponential has mean one where the canary's odds are `null` times stable's. With `psi > null` it has mean at
+    /// most one where they are less, and with `psi < null` where they are more, because the likelihood ratio of
+    /// Fisher's noncentral law is monotone. In blocks of large variance the expectations give way to bounds that make
+    /// the value smaller: that of [`ln_tilt_bound`] above, and Jensen's below.
+    #[must_use]
+    pub fn ln_e_value_against(&self, psi: f64, null: f64) -> f64 {
+        if !self.is_informative() {
+            return 0.0;
+        }
+        let Self { canary, stable, events, canary_events } = *self;
+        let (above, below) = if self.variance() > LARGE_VARIANCE {
+            let expected = events as f64 * canary as f64 / (canary + stable) as f64;
+            (ln_tilt_bound(canary, stable, events, psi), expected * null.ln())
+        } else {
+            (ln_tilt(canary, stable, events, psi), ln_tilt(canary, stable, events, null))
+        };
+        canary_events as f64 * (psi / null).ln() - (above - below)
+    }
+}
+
 /// Terms below this share of the sum do not count: the e-value's mean stays within 1e-12 of one.
 const NEGLIGIBLE: f64 = 1e-15;
 
@@ -186,6 +210,50 @@ mod tests {
                     }
                 }
                 assert!(mean <= 1.0 + 1e-10, "rates {canary_rate} {stable_rate}, psi {psi}: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn against_an_odds_ratio_the_mean_is_one_there_and_less_beyond_it_by_enumeration() {
+        // Fisher's noncentral law of the canary's events.
+        let law = |(canary, stable, events): (u64, u64, u64), odds: f64| -> Vec<(u64, f64)> {
+            let support = events.saturating_sub(stable)..=events.min(canary);
+            let weights: Vec<_> =
+                support.map(|j| (j, probability(canary, stable, events, j) * odds.powi(j as i32))).collect();
+            let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+            weights.into_iter().map(|(j, weight)| (j, weight / total)).collect()
+        };
+        let mean = |(canary, stable, events): (u64, u64, u64), odds: f64, psi: f64, null: f64| -> f64 {
+            let of = |(canary_events, share): &(u64, f64)| {
+                share
+                    * Table { canary, stable, events, canary_events: *canary_events }
+                        .ln_e_value_against(psi, null)
+                        .exp()
+            };
+            law((canary, stable, events), odds).iter().map(of).sum()
+        };
+        for table in [(5, 9, 4), (7, 7, 7), (3, 20, 6)] {
+            for (psi, null) in [(3.0, 1.5), (1.0, 1.5), (0.5, 2.0), (6.0, 2.0)] {
+                let at = mean(table, null, psi, null);
+                assert!((at - 1.0).abs() < 1e-10, "{table:?} {psi} {null}: {at}");
+                let beyond = if psi > null { [0.5 * null, 0.9 * null] } else { [1.1 * null, 3.0 * null] };
+                for odds in beyond {
+                    let mean = mean(table, odds, psi, null);
+                    assert!(mean <= 1.0, "{table:?} {psi} {null} at {odds}: {mean}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_large_blocks_the_value_against_an_odds_ratio_is_smaller_than_the_exact_one() {
+        for canary_events in [200, 300, 400] {
+            let table = Table { canary: 1_000, stable: 1_000, events: 600, canary_events };
+            for (psi, null) in [(3.0_f64, 1.5_f64), (1.0, 1.5)] {
+                let exact = f64::from(canary_events as u32) * (psi / null).ln()
+                    - (ln_tilt(1_000, 1_000, 600, psi) - ln_tilt(1_000, 1_000, 600, null));
+                assert!(table.ln_e_value_against(psi, null) <= exact, "{canary_events} {psi} {null}");
             }
         }
     }

@@ -34,6 +34,7 @@ mod sessions;
 pub(crate) mod split;
 pub mod state;
 pub(crate) mod strata;
+mod tasks;
 pub mod verdict;
 
 pub use config::{Change, Config, ConfigError, CostGuard, CountedObjective, OnInconclusive, Prediction, Step};

@@ -33,6 +33,7 @@ use super::{
     sessions::{self, Sessions},
     split,
     strata::{MAX_STRATA, Strata, Stratum},
+    tasks::NotMoreFailures,
 };
 
 /// The largest state in bytes: what fits a status field.
@@ -188,6 +189,7 @@ impl Guard {
             canary,
             stable,
             non_inferior,
+            not_more_failures,
             pace,
         } = self;
         writer.u8(codes::of_metric(key.metric));
@@ -200,6 +202,9 @@ impl Guard {
         for totals in [canary, stable] {
             writer.u32(totals.count);
             writer.u32(totals.errors);
+        }
+        if config.tolerated_odds(key.metric).is_some() {
+            not_more_failures.odds.iter().chain([&not_more_failures.rare]).for_each(|mass| writer.f32(*mass));
         }
         if !has_values(key.metric, config) {
             return;
@@ -231,6 +236,12 @@ impl Guard {
         }
         for totals in [&mut guard.canary, &mut guard.stable] {
             *totals = Totals { count: reader.u32()?, errors: reader.u32()? };
+        }
+        if config.tolerated_odds(metric).is_some() {
+            let NotMoreFailures { odds, rare } = &mut guard.not_more_failures;
+            for mass in odds.iter_mut().chain([rare]) {
+                *mass = reader.f32()?;
+            }
         }
         if has_values(metric, config) {
             guard.read_values(config, reader)?;

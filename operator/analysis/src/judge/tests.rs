@@ -19,6 +19,7 @@ use super::{
 mod costs;
 mod fullest_state;
 mod outages;
+mod tasks;
 
 const WINDOWS_PER_BLOCK: u64 = BLOCK_SECONDS / WINDOW_SECONDS;
 

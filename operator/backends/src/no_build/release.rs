@@ -74,6 +74,13 @@ pub fn image(backend: NoBuildBackend, version: &str, named: Option<&str>) -> Res
     found.ok_or_else(|| ReleaseError::NoImage { field, version: text, carried: carried().join(", ") })
 }
 
+/// The version where none is named: the newest that an image of the vendor's carries, or the one that is shown.
+#[must_use]
+pub fn default_version(backend: NoBuildBackend) -> String {
+    let Releases { example, carried, .. } = &of(backend).releases;
+    carried().pop().unwrap_or_else(|| (*example).to_owned())
+}
+
 /// Major, minor and patch of a version such as `0.10.1.1`, `0.9.0rc1` or `1.2`.
 pub fn numbers(version: &str) -> Option<[u16; 3]> {
     let mut numbers = [0; 3];
@@ -117,6 +124,14 @@ mod tests {
         assert_eq!(found(backend, version, named), expected);
     }
 
+    #[test]
+    fn every_backend_has_a_default_that_is_served() {
+        for backend in NoBuildBackend::ALL {
+            let version = default_version(backend);
+            assert!(image(backend, &version, None).is_ok(), "{backend:?} {version}");
+        }
+    }
+
     #[rstest]
     #[case(
         NoBuildBackend::TensorRTLLMPyTorch,
@@ -142,7 +157,7 @@ mod tests {
         "engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use 0.9.0 \
          or later, or engine.vllm.server Triton"
     )]
-    #[case(NoBuildBackend::VLLM, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.25.0")]
+    #[case(NoBuildBackend::VLLM, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.11.0")]
     fn a_version_without_one_says_what_to_use(
         #[case] backend: NoBuildBackend,
         #[case] version: &str,

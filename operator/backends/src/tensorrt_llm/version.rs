@@ -195,6 +195,12 @@ pub fn find(text: &str) -> Result<Release, VersionError> {
     found.copied().ok_or_else(|| VersionError::NoImage { version, nearest: nearest(version) })
 }
 
+/// The version where none is named: the newest that builds engines.
+#[must_use]
+pub const fn default() -> Version {
+    LAST
+}
+
 fn nearest(version: Version) -> Version {
     let earlier = RELEASES.iter().rev().find(|release| release.version < version);
     earlier.map_or(FIRST, |release| release.version)

@@ -63,13 +63,8 @@ impl InitBackend {
     /// A version that this release knows; empty where there is none to know.
     pub fn version(self) -> String {
         match self {
-            Self::NoBuild(backend) => {
-                let releases = &no_build::of(backend).releases;
-                (releases.carried)().pop().unwrap_or_else(|| releases.example.to_owned())
-            }
-            Self::TensorRtLlm => {
-                version::RELEASES.last().map(|release| release.version.to_string()).unwrap_or_default()
-            }
+            Self::NoBuild(backend) => no_build::default_version(backend),
+            Self::TensorRtLlm => version::default().to_string(),
             Self::Custom => String::new(),
         }
     }

@@ -85,18 +85,40 @@ fn engine(options: &Options) -> Vec<String> {
             all
         }
         Engine::Known { backend, version, max_seq_len, calibration } => {
-            let mut all = of_backend(*backend);
-            all.push(format!("      version: {}", scalar(version)));
             // Only vLLM has the field. Its other server is the default.
-            if backend.no_build().is_some_and(|of| backend_and_server(of).1 == VllmServer::OpenAI) {
-                all.push("      server: OpenAI".to_owned());
+            let is_open_ai = backend.no_build().is_some_and(|of| backend_and_server(of).1 == VllmServer::OpenAI);
+            let mut named = Vec::new();
+            named.extend(is_open_ai.then(|| "server: OpenAI".to_owned()));
+            named.extend(version.iter().map(|version| format!("version: {}", scalar(version))));
+            named.extend(max_seq_len.iter().map(|tokens| format!("maxSeqLen: {tokens}")));
+            named.extend(calibration.iter().map(|key| format!("calibration: {{configMap: {}}}", reference(key))));
+            let mut proposed = Vec::new();
+            if version.is_none() {
+                proposed.push("# Without it, status.defaults shows the version that was taken. It stays.".to_owned());
+                proposed.push(format!("version: {}", scalar(&backend.version())));
             }
-            all.push("      # Prompt and answer together; the model's positions are the limit.".to_owned());
-            all.push(format!("      maxSeqLen: {max_seq_len}"));
-            all.extend(calibration.iter().map(|key| format!("      calibration: {{configMap: {}}}", reference(key))));
-            all
+            if max_seq_len.is_none() {
+                proposed.push("# Prompt and answer together. Without it, they have the model's positions.".to_owned());
+                proposed.push("maxSeqLen: 8192".to_owned());
+            }
+            block(*backend, &named, &proposed)
         }
     }
+}
+
+/// The block of a backend: what is named, then what is proposed in comments. With nothing named it is a comment itself.
+fn block(backend: InitBackend, named: &[String], proposed: &[String]) -> Vec<String> {
+    let mut all = of_backend(backend);
+    if named.is_empty() {
+        all.pop();
+        all.extend(proposed.first().map(|_| format!("    #{}:", backend.block())));
+        all.extend(proposed.iter().map(|line| format!("    #  {line}")));
+        return all;
+    }
+    all.extend(named.iter().map(|line| format!("      {line}")));
+    let sign = |line: &str| if line.starts_with('#') { "" } else { "#" };
+    all.extend(proposed.iter().map(|line| format!("      {}{line}", sign(line))));
+    all
 }
 
 fn of_backend(backend: InitBackend) -> Vec<String> {
@@ -114,8 +136,14 @@ fn reference(Key { config_map, key }: &Key) -> String {
 
 fn search(options: &Options) -> Vec<String> {
     let names: Vec<&str> = options.precisions.iter().copied().map(Precision::as_str).collect();
-    let mut all = lines(&["  search:", "    # Every value is a candidate. The first is the reference of slo.quality."]);
-    all.push(format!("    precision: [{}]", names.join(", ")));
+    let mut all = lines(&["  search:"]);
+    if names.is_empty() {
+        all.push("    # Every value is a candidate. Without it, the checkpoint's own is the only one.".to_owned());
+        all.push(format!("    #precision: [{}]", options.example.as_str()));
+    } else {
+        all.push("    # Every value is a candidate. The first is the reference of slo.quality.".to_owned());
+        all.push(format!("    precision: [{}]", names.join(", ")));
+    }
     let gpus = options.gpu.as_ref().map_or(1, |(_, gpus)| *gpus);
     if gpus > 1 && matches!(options.engine, Engine::Known { .. }) {
         all.push("    # GPUs that each layer is split over.".to_owned());
@@ -193,7 +221,6 @@ fn profiling(options: &Options) -> Vec<String> {
             let mut all = lines(&[
                 "  # Replays recorded runs with every candidate (format: docs/profiling.md).",
                 "  profiling:",
-                "    driver: AgentRun",
                 "    workloads:",
             ]);
             all.push(format!("    {}", workload(&reference(key))));
@@ -205,7 +232,6 @@ fn profiling(options: &Options) -> Vec<String> {
                 "  # Nothing is measured without it: the first engine serves. Give more values above, and record runs:",
                 "  # docs/profiling.md has the format.",
                 "  #profiling:",
-                "  #  driver: AgentRun",
                 "  #  workloads:",
             ]);
             all.push(format!("  #  {}", workload("{name: agent-traffic, key: trace.jsonl}")));

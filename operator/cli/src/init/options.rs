@@ -1,7 +1,7 @@
 //! The flags of `init`, and what is wrong with them. Pure.
 
 use clap::Args;
-use slipway_backends::{formats, gpu, no_build, tensorrt_llm::version};
+use slipway_backends::{check::Checkpoint, formats, gpu, no_build, tensorrt_llm::version};
 use slipway_crds::v1alpha1::agent_deployment::{Backend, Precision};
 use slipway_vocabulary::gpu::{NoWholeGpu, by_label};
 use thiserror::Error;
@@ -11,8 +11,6 @@ use super::{
     objective::{Objective, ObjectiveError, named},
 };
 
-/// Before this architecture GPUs do not compute in BF16.
-const FIRST_WITH_BF16: u32 = 80;
 /// Characters of an AgentDeployment's name.
 const MOST_OF_A_NAME: usize = 40;
 
@@ -33,15 +31,15 @@ pub struct InitArgs {
     /// What serves the model.
     #[arg(long, value_enum, default_value = "VLLM", ignore_case = true)]
     pub backend: InitBackend,
-    /// Version of the backend; the default is one that this release knows.
+    /// Version of the backend; the default is what the operator takes and keeps.
     #[arg(long)]
     pub version: Option<String>,
-    /// Numeric formats to choose from, most exact first, such as BF16,FP8; the default is what the GPU computes in.
+    /// Numeric formats to choose from, most exact first, such as BF16,FP8; the default is the checkpoint's own.
     #[arg(long, value_delimiter = ',')]
     pub precision: Vec<String>,
-    /// Tokens of the longest sequence, prompt and answer together.
-    #[arg(long, default_value_t = 8192, value_name = "TOKENS")]
-    pub max_seq_len: u32,
+    /// Tokens of the longest sequence, prompt and answer together; the default is the model's positions.
+    #[arg(long, value_name = "TOKENS")]
+    pub max_seq_len: Option<u32>,
     /// An objective: p95=2s for runs, METRIC:p95=2s, errorRate=1% or throughput=1.5 (runs a second). May be repeated.
     #[arg(long = "slo", value_name = "OBJECTIVE")]
     pub objectives: Vec<String>,
@@ -189,8 +187,10 @@ pub struct Options {
     pub secret: Option<String>,
     /// How engines come to be.
     pub engine: Engine,
-    /// Numeric formats to choose from.
+    /// Numeric formats to choose from; empty means the checkpoint's own.
     pub precisions: Vec<Precision>,
+    /// A numeric format that the GPU computes in.
+    pub example: Precision,
     /// Label of the GPU model, and how many a pod has. None without GPUs.
     pub gpu: Option<(String, u32)>,
     /// Latencies, error rate and throughput.
@@ -215,10 +215,10 @@ pub enum Engine {
     Known {
         /// The backend.
         backend: InitBackend,
-        /// Its version.
-        version: String,
-        /// Tokens of the longest sequence.
-        max_seq_len: u32,
+        /// Its version, if one was named.
+        version: Option<String>,
+        /// Tokens of the longest sequence, if they were named.
+        max_seq_len: Option<u32>,
         /// Texts to calibrate with.
         calibration: Option<Key>,
     },
@@ -232,7 +232,7 @@ impl Options {
     pub fn of(args: &InitArgs, namespace: Option<&str>) -> Result<Self, InitError> {
         let model = model(&args.model)?;
         let gpu = gpu_of(args)?;
-        let precisions = precisions(args, gpu.as_ref().map(|(_, gpu)| gpu.sm))?;
+        let precisions = precisions(args)?;
         let trace = args.trace.as_deref().map(|asked| key(asked, "trace", "trace.jsonl")).transpose()?;
         if let Some(secret) = args.secret.as_ref().filter(|secret| !is_subdomain(secret)) {
             return Err(InitError::Secret(secret.clone()));
@@ -245,6 +245,7 @@ impl Options {
             secret: args.secret.clone(),
             engine: engine(args, &precisions)?,
             precisions,
+            example: example(args, gpu.as_ref().map(|(_, gpu)| gpu.sm)),
             gpu: gpu.map(|(label, _)| (label, gpus)),
             objectives: objectives(args, trace.is_some())?,
             trace,
@@ -305,15 +306,13 @@ fn gpu_of(args: &InitArgs) -> Result<Option<(String, gpu::Gpu)>, InitError> {
     Ok(Some((label, figures)))
 }
 
-fn precisions(args: &InitArgs, sm: Option<u32>) -> Result<Vec<Precision>, InitError> {
-    let is_custom = args.backend == InitBackend::Custom;
-    if args.precision.is_empty() {
-        return Ok(vec![match sm {
-            _ if is_custom => Precision::FP32,
-            Some(sm) if sm < FIRST_WITH_BF16 => Precision::FP16,
-            Some(_) | None => Precision::BF16,
-        }]);
-    }
+fn example(args: &InitArgs, sm: Option<u32>) -> Precision {
+    let own = Checkpoint::Plain.own_precision(None, sm);
+    let of_tools = named(own.name()).filter(|_| args.backend != InitBackend::Custom);
+    of_tools.unwrap_or(Precision::FP32)
+}
+
+fn precisions(args: &InitArgs) -> Result<Vec<Precision>, InitError> {
     let all = args.precision.iter().map(|asked| precision(asked, args.backend)).collect::<Result<Vec<_>, _>>()?;
     let mut different = all.clone();
     different.sort();
@@ -366,18 +365,19 @@ fn engine(args: &InitArgs, precisions: &[Precision]) -> Result<Engine, InitError
     {
         return Err(InitError::NoCalibration(quantized.as_str()));
     }
-    let max_seq_len = in_range("max-seq-len", args.max_seq_len, (1, 10_000_000))?;
+    let in_range = |tokens| in_range("max-seq-len", tokens, (1, 10_000_000));
+    let max_seq_len = args.max_seq_len.map(in_range).transpose()?;
     Ok(Engine::Known { backend: args.backend, version: version_of(args)?, max_seq_len, calibration })
 }
 
-fn version_of(args: &InitArgs) -> Result<String, InitError> {
-    let Some(asked) = &args.version else { return Ok(args.backend.version()) };
+fn version_of(args: &InitArgs) -> Result<Option<String>, InitError> {
+    let Some(asked) = &args.version else { return Ok(None) };
     let problem = match args.backend.no_build() {
         Some(backend) => no_build::image(backend, asked, None).err().map(|error| error.to_string()),
         None => version::find(asked).err().map(|error| error.to_string()),
     };
     // The error begins with the field.
-    problem.map_or(Ok(asked.clone()), |problem| {
+    problem.map_or(Ok(Some(asked.clone())), |problem| {
         let why = problem.split_once(": ").map_or(problem.as_str(), |(_, why)| why).to_owned();
         Err(InitError::Version { asked: asked.clone(), why })
     })

@@ -91,6 +91,13 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
     header.extend(Costs::of(study).titles());
     header.extend(["Count", "Failed", "Objectives", "Remark"]);
     let explored = table("Each configuration at each level: a fixed number in flight", &header, &explore);
+    let again = lines(study, MeasurementPurpose::Repeat);
+    let repeated = if again.is_empty() {
+        String::new()
+    } else {
+        let caption = "Close points, measured again in turn: of each, the measurement in the middle counts";
+        table(caption, &header, &again)
+    };
     let confirm = confirm_lines(study);
     let confirmed = if confirm.is_empty() {
         String::new()
@@ -102,7 +109,7 @@ pub(super) fn measurements(study: &Study<'_>) -> String {
             "Confirm runs: whole runs of the agent that arrive at random at the target load, with replayed tools";
         table(caption, &header, &confirm)
     };
-    format!("<section>\n<h2>Measurements</h2>\n{explored}{confirmed}</section>\n")
+    format!("<section>\n<h2>Measurements</h2>\n{explored}{repeated}{confirmed}</section>\n")
 }
 
 fn lines(study: &Study<'_>, purpose: MeasurementPurpose) -> Vec<Line> {

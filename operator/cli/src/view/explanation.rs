@@ -317,6 +317,10 @@ fn of_engine(object: &AgentDeployment, engine: &EngineChoice) -> Other {
 
 /// Why a measured point does not serve; nothing for the one that does.
 fn of_point<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Option<Other> {
+    // What was measured again is the point of another row.
+    if row.purpose == MeasurementPurpose::Repeat {
+        return None;
+    }
     let (reason, why) = match study.assessment(position, row) {
         Assessment::Chosen | Assessment::Prediction => return None,
         Assessment::Beaten(by) => {
@@ -335,7 +339,7 @@ fn of_point<'a>(study: &Study<'a>, position: usize, row: &'a Measurement) -> Opt
     };
     let place = study.place(row);
     let name = match row.purpose {
-        MeasurementPurpose::Explore => place,
+        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => place,
         MeasurementPurpose::Confirm => format!("{place}, confirm run"),
     };
     Some(Other::of(name, reason, why))

@@ -6,3 +6,4 @@
 pub mod explanation;
 pub mod rollout;
 pub mod status;
+pub mod store;

@@ -10,7 +10,7 @@ use slipway_crds::{
 };
 
 use super::{
-    facts,
+    defaults, facts,
     monitoring::{alerts, announcements, autoscaling, drift, scaling, self_check, undelivered},
     outcome::{Background, Outcome, invalid_commands, unknown_receivers},
     parts::{Halt, Parts, Planned},
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// # Errors
 /// When a part of the spec has no canonical JSON; its types leave no such case.
 pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityError> {
-    let spec = revision::input_hash(&world.spec)?.as_str().to_owned();
+    let spec = revision::input_hash(&defaults::completed(world))?.as_str().to_owned();
     let claim = artifact_store::claim(&world.namespace, &world.settings.store);
     let mut parts = Parts::of_children([Child::PersistentVolumeClaim(Box::new(claim))]);
     let Asked { target, proposal } = parts.join(ask(world, &spec))?;
@@ -53,7 +53,8 @@ pub fn decide(world: &World) -> Result<Plan<AgentDeploymentStatus>, IdentityErro
     let reprofiling = repeated.reprofiling;
     let self_check = self_check::decide(world, rollout.as_ref());
     let found = std::mem::take(&mut parts.found).into_status(world.status.clone());
-    let found = AgentDeploymentStatus { rollout, drift, reprofiling, autoscaling, self_check, ..found };
+    let defaults = defaults::taken(world, found.model.as_ref());
+    let found = AgentDeploymentStatus { defaults, rollout, drift, reprofiling, autoscaling, self_check, ..found };
     parts.add(profiling::forget_old(world, found.profile.as_ref()));
     parts.add(alerts::decide(world));
     let status = status::complete(world, &outcome, found);

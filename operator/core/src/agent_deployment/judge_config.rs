@@ -4,14 +4,13 @@ use slipway_analysis::judge::{Change, Config, CostGuard, CountedObjective, Step,
 use slipway_crds::v1alpha1::AgentDeploymentSpec;
 use slipway_vocabulary::LatencyObjective;
 
-/// The configuration for these steps, without what depends on the change itself.
-pub(super) fn judge_config(spec: &AgentDeploymentSpec, steps: Vec<Step>) -> Config {
+/// The configuration for these steps, without what depends on the change itself but for what a token of the canary
+/// costs, as a multiple of stable's.
+pub(super) fn judge_config(spec: &AgentDeploymentSpec, steps: Vec<Step>, token_cost_ratio: f64) -> Config {
     let (rollout, judge) = (&spec.rollout, &spec.rollout.judge);
     let objectives = spec.slo.objectives.iter().take(config::MAX_OBJECTIVES).map(LatencyObjective::from);
-    let costs = judge.costs.iter().map(|guard| CostGuard {
-        metric: guard.metric.into(),
-        margin_bins: config::margin_bins(guard.max_increase.ratio()),
-    });
+    let margins = judge.cost_margins(token_cost_ratio).into_iter();
+    let costs = margins.map(|(metric, margin)| CostGuard { metric, margin_bins: config::margin_bins(margin) });
     Config {
         steps,
         margin_bins: config::margin_bins(judge.max_regression.ratio()),
@@ -20,6 +19,7 @@ pub(super) fn judge_config(spec: &AgentDeploymentSpec, steps: Vec<Step>) -> Conf
         on_inconclusive: rollout.on_inconclusive,
         objectives: objectives.map(|objective| CountedObjective::from(&objective)).collect(),
         cost_guards: costs.collect(),
+        task_failures_max: judge.task_failures_max(),
         error_rate_max: spec.slo.error_rate.as_ref().map(|error_rate| error_rate.max.ratio()),
         predictions: Vec::new(),
         change: Change::Any,
@@ -50,9 +50,31 @@ mod tests {
             "{costs: [{metric: OutputTokensPerRun, maxIncrease: 20%}, {metric: ModelCallsPerRun, maxIncrease: 1%}]}";
         let guards = [("{}", vec![]), (costs, vec![(Metric::OutputTokensPerRun, 8), (Metric::ModelCallsPerRun, 4)])];
         for (judge, expected) in guards {
-            let found = judge_config(&spec(judge), Vec::new()).cost_guards;
+            let found = judge_config(&spec(judge), Vec::new(), 1.0).cost_guards;
             let found: Vec<_> = found.iter().map(|guard| (guard.metric, guard.margin_bins)).collect();
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn money_is_bounded_by_the_tokens_that_a_run_may_write_for_it() {
+        let guards = |costs: &str, ratio| {
+            let config = judge_config(&spec(&format!("{{costs: [{costs}]}}")), Vec::new(), ratio);
+            config.cost_guards.iter().map(|guard| (guard.metric, guard.margin_bins)).collect::<Vec<_>>()
+        };
+        let money = "{metric: CostPerRun, maxIncrease: 20%}";
+        let tokens = |bins| vec![(Metric::OutputTokensPerRun, bins)];
+        assert_eq!(guards(money, 1.0), tokens(8), "as many tokens cost as much");
+        assert_eq!(guards(money, 0.6), tokens(32), "cheaper tokens may be twice as many");
+        assert_eq!(guards(money, 1.1), tokens(4), "9.09 % more at most");
+        let both = format!("{money}, {{metric: OutputTokensPerRun, maxIncrease: 50%}}");
+        assert_eq!(guards(&both, 0.6), tokens(18), "the narrower of two bounds counts");
+    }
+
+    #[test]
+    fn how_often_tasks_may_fail_is_a_factor_of_at_least_a_tenth_more() {
+        let factor = |judge| judge_config(&spec(judge), Vec::new(), 1.0).task_failures_max;
+        let found = ["{}", "{taskFailures: {maxIncrease: 50%}}", "{taskFailures: {maxIncrease: 1%}}"].map(factor);
+        assert_eq!(found, [None, Some(1.5), Some(1.1)]);
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod commands;
 pub mod decide;
+pub mod defaults;
 pub mod engine_users;
 pub mod engines;
 mod facts;

@@ -55,6 +55,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources: Some(world.settings.jobs.worker_resources.clone()),
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
+        tracing: world.spec.serving.tracing.clone(),
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) fn prepare(world: &World) -> Planning<Prepared> {
         if let Some(problem) = runtime_config::problem(&world.name, &world.spec.agent) {
             return Err(Halt::stopped(Why::SpecRefused { field: "spec.agent", problem }));
         }
+        if let Some(problem) = runtime_config::problem_of_serving(&world.name, &world.spec.serving) {
+            return Err(Halt::stopped(Why::SpecRefused { field: "spec.serving", problem }));
+        }
         let resolved = parts.join(resolve::decide(world))?;
         // What cannot be built need not be fetched.
         parts.join(buildable(world, &resolved))?;

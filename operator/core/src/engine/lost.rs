@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{ContainerStateTerminated, Pod},
+    api::core::v1::{Container, ContainerStateTerminated, Pod},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use slipway_crds::{
@@ -49,15 +49,19 @@ pub struct Missed {
 pub fn missed(pod: &Pod) -> Option<Missed> {
     let containers = pod.spec.as_ref()?.init_containers.iter().flatten();
     containers.into_iter().find_map(|container| {
-        let arguments = container.args.as_deref().unwrap_or_default();
-        let (verb, options) = arguments.split_first()?;
-        let option = |name: &str| options.iter().find_map(|option| option.strip_prefix(name)).map(str::to_owned);
-        let (engine, manifest_digest) = (option("--identity=")?, option("--manifest-digest=")?);
-        let ended = (verb == "materialize").then(|| ended(pod, &container.name)).flatten()?;
+        let (engine, manifest_digest) = materialized(container)?;
+        let ended = ended(pod, &container.name)?;
         let message = Message::parse(ended.message.as_deref().unwrap_or_default()).ok()?;
         let is_missing = matches!(message, Message::Failed { class: FailureClass::MissingArtifact, .. });
         is_missing.then_some(Missed { engine, manifest_digest, at: ended.finished_at.as_ref()?.0 })
     })
+}
+
+/// The Engine, and the digest of its artifact's manifest, that a container copies from the store; nothing of others.
+pub fn materialized(container: &Container) -> Option<(String, String)> {
+    let (verb, options) = container.args.as_deref()?.split_first()?;
+    let option = |name: &str| options.iter().find_map(|option| option.strip_prefix(name)).map(str::to_owned);
+    (verb == "materialize").then(|| Some((option("--identity=")?, option("--manifest-digest=")?))).flatten()
 }
 
 /// How a container of a pod ended last.

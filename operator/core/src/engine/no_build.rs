@@ -6,7 +6,7 @@ use slipway_backends::{
 };
 use slipway_crds::v1alpha1::{
     EngineSpec,
-    agent_deployment::{Backend, EngineDtype},
+    agent_deployment::{Backend, EngineDtype, NoBuildOptions},
     engine::{EngineBuild, NoBuild},
 };
 use slipway_worker_contract::{self as contract, Digest, InvalidDigest, paths};
@@ -44,6 +44,7 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
     let served_by = build.served_by();
     let backend = served_by.no_build().ok_or(OrderError::Backend(build.backend))?;
     let unserved = OrderError::Precision { backend: build.backend.as_str(), precision: build.precision.as_str() };
+    let NoBuildOptions { max_seq_len, settings } = &of.options;
     let request = Request {
         backend,
         version: of.version.clone(),
@@ -51,19 +52,19 @@ pub fn order(build: &EngineBuild, of: &NoBuild) -> Result<contract::NoBuild, Ord
         checkpoint: format!("{}/{}", paths::ENGINE_DIR, paths::CHECKPOINT),
         precision: precision(build.precision).ok_or(unserved)?,
         is_quantized_at_load: of.quantized_at_load,
-        dtype: of.options.dtype.map(|dtype| match dtype {
+        dtype: settings.dtype.map(|dtype| match dtype {
             EngineDtype::Float16 => Dtype::Float16,
             EngineDtype::Bfloat16 => Dtype::Bfloat16,
         }),
         kv_cache: kv_cache(of.kv_cache_precision),
         parallelism: Parallelism { tensor: positive(of.tensor_parallel), pipeline: positive(of.pipeline_parallel) },
-        max_seq_len: positive(of.options.max_seq_len),
+        max_seq_len: positive(*max_seq_len),
         max_batch_size: positive(of.max_batch_size),
         max_num_tokens: positive(of.max_num_tokens),
         memory_ppm: of.memory.parts_per_million(),
-        prefix_caching: of.options.prefix_caching,
-        chunked_prefill: of.options.chunked_prefill,
-        extra: of.options.extra_args.clone(),
+        prefix_caching: settings.prefix_caching,
+        chunked_prefill: settings.chunked_prefill,
+        extra: settings.extra_args.clone(),
     };
     Ok(contract::NoBuild {
         backend,

@@ -12,7 +12,9 @@ use slipway_crds::{
     labels,
     v1alpha1::{
         EngineSpec,
-        agent_deployment::{EngineDtype, EngineGemmPlugin, KvCachePrecision, Precision, TensorRtLlmOptions},
+        agent_deployment::{
+            EngineDtype, EngineGemmPlugin, KvCachePrecision, Precision, TensorRtLlmOptions, TensorRtLlmSettings,
+        },
         engine::{EngineBuild, TensorRtLlmBuild},
         shared::ContainerResources,
     },
@@ -93,9 +95,9 @@ pub fn order(
         steps: commands.into_iter().map(step).collect(),
         calibration: digest.map_err(StepsError::Digest)?,
         max_batch_size: positive(of.max_batch_size),
-        kv_cache_reuse: of.options.kv_cache_reuse,
-        chunked_context: of.options.chunked_context,
-        entry: of.options.entry,
+        kv_cache_reuse: of.options.settings.kv_cache_reuse,
+        chunked_context: of.options.settings.chunked_context,
+        entry: of.options.settings.entry,
     })
 }
 
@@ -110,7 +112,7 @@ pub fn order_of(spec: &EngineSpec) -> Result<Option<contract::TensorRtLlmBuild>,
 
 fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineRequest, StepsError> {
     let precision = precision(asked).ok_or(StepsError::Precision(asked.as_str()))?;
-    let options = &of.options;
+    let settings = &of.options.settings;
     let calibration = of.calibration.as_ref().map(|calibration| Calibration {
         dataset: paths::CALIBRATION_DIR.to_owned(),
         samples: positive(calibration.samples),
@@ -122,7 +124,7 @@ fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineR
         is_prequantized: of.prequantized,
         precision,
         kv_cache: kv_cache(of.kv_cache_precision),
-        dtype: match options.dtype {
+        dtype: match settings.dtype {
             Some(EngineDtype::Bfloat16) => Dtype::Bfloat16,
             Some(EngineDtype::Float16) | None => Dtype::Float16,
         },
@@ -131,18 +133,18 @@ fn request(asked: Precision, of: &TensorRtLlmBuild, gpus: u32) -> Result<EngineR
         build: build_options(precision, of),
         gpus,
         extra: ExtraArguments {
-            convert: options.extra_args.convert.clone(),
-            quantize: options.extra_args.quantize.clone(),
-            build: options.extra_args.build.clone(),
+            convert: settings.extra_args.convert.clone(),
+            quantize: settings.extra_args.quantize.clone(),
+            build: settings.extra_args.build.clone(),
         },
     })
 }
 
 fn build_options(precision: formats::Precision, of: &TensorRtLlmBuild) -> BuildOptions {
-    let TensorRtLlmOptions {
+    let TensorRtLlmOptions { max_seq_len, settings } = &of.options;
+    let TensorRtLlmSettings {
         entry: _,
         dtype: _,
-        max_seq_len,
         max_input_len,
         tokens_per_block,
         paged_context_fmha,
@@ -153,7 +155,7 @@ fn build_options(precision: formats::Precision, of: &TensorRtLlmBuild) -> BuildO
         reduce_fusion,
         fused_mlp,
         extra_args: _,
-    } = &of.options;
+    } = settings;
     let folders = folders();
     BuildOptions {
         gemm_plugin: gemm_plugin.map_or_else(|| recipe::gemm_plugin(precision), gemm),

@@ -9,7 +9,7 @@ use slipway_crds::v1alpha1::{
 use crate::parts::{self, Findings};
 
 /// Entries of `status.measurements`.
-const MAX_MEASUREMENTS: usize = 320;
+pub(super) const MAX_MEASUREMENTS: usize = 320;
 /// Entries of `status.notMeasured`.
 const MAX_NOT_MEASURED: usize = 128;
 
@@ -82,9 +82,11 @@ fn with_row(mut rows: Vec<Measurement>, row: Measurement) -> Vec<Measurement> {
     rows
 }
 
-/// Whether two rows are of the same configuration of an engine at the same level, for the same purpose.
+/// Whether two rows are of the same configuration of an engine at the same level, for the same purpose and
+/// round.
 fn is_same_point(a: &Measurement, b: &Measurement) -> bool {
-    (&a.engine, &a.configuration, a.level, a.purpose) == (&b.engine, &b.configuration, b.level, b.purpose)
+    (&a.engine, &a.configuration, a.level, a.purpose, a.round)
+        == (&b.engine, &b.configuration, b.level, b.purpose, b.round)
 }
 
 fn with_not_measured(mut known: Vec<NotMeasured>, entry: NotMeasured) -> Vec<NotMeasured> {

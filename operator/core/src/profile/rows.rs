@@ -2,14 +2,14 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{DEFINITIONS, MeasuredLatency, Measurement, MeasurementPurpose, NotMeasured},
+    profile::{DEFINITIONS, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured},
 };
 pub use slipway_selection::natural;
 use slipway_worker_contract::{self as contract, Latency, Phase, Progress, Row};
 
 use super::{
     parts::Found,
-    scope::{CONFIRM, EXPLORE, JOB_PREFIX, Subject},
+    scope::{CONFIRM, EXPLORE, JOB_PREFIX, REPEAT, Subject},
     status::cut,
 };
 use crate::jobs::attempts::job_name;
@@ -39,40 +39,54 @@ fn skipped(engine: &str, entry: &contract::NotMeasured) -> NotMeasured {
 }
 
 /// Whether a Job has nothing more to tell, and everything that it told is in the status.
-pub fn is_recorded(status: &ProfileStatus, purpose: MeasurementPurpose, progress: &Progress) -> bool {
+pub fn is_recorded(status: &ProfileStatus, of: JobPurpose, progress: &Progress) -> bool {
     let has_ended = match progress.phase {
         Phase::Finished { .. } | Phase::Failed { .. } => true,
         Phase::Loading { .. } | Phase::Measuring { .. } => false,
     };
-    let subject = Subject { engine: &progress.engine.identity, purpose };
+    let JobPurpose { purpose, round } = of;
+    let subject = Subject { engine: &progress.engine.identity, purpose, round };
     has_ended && progress.rows.iter().all(|row| holds(status, subject, row))
 }
 
+/// What a Job measures for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobPurpose {
+    /// What its rows are for.
+    pub purpose: MeasurementPurpose,
+    /// The round of points that are measured again.
+    pub round: Option<i32>,
+}
+
 /// What a Job of this name measures for, if the status knows it.
-pub fn purpose(status: &ProfileStatus, job: &str) -> Option<MeasurementPurpose> {
+pub fn purpose(status: &ProfileStatus, job: &str) -> Option<JobPurpose> {
     let known = status
         .jobs
         .iter()
         .find(|known| job_name(&format!("{JOB_PREFIX}{}", known.input_hash), known.attempt) == job)?;
+    let once = |purpose| Some(JobPurpose { purpose, round: None });
     match known.kind.as_str() {
-        EXPLORE => Some(MeasurementPurpose::Explore),
-        CONFIRM => Some(MeasurementPurpose::Confirm),
-        _ => None,
+        EXPLORE => once(MeasurementPurpose::Explore),
+        CONFIRM => once(MeasurementPurpose::Confirm),
+        kind => {
+            let round = kind.strip_prefix(REPEAT)?.parse().ok()?;
+            Some(JobPurpose { purpose: MeasurementPurpose::Repeat, round: Some(round) })
+        }
     }
 }
 
 /// The rows of an engine that the status holds for a purpose, as the worker knows them.
 pub fn recorded(status: &ProfileStatus, subject: Subject<'_>) -> Vec<Row> {
-    status.measurements.iter().filter(|m| m.engine == subject.engine && m.purpose == subject.purpose).map(row).collect()
+    status.measurements.iter().filter(|m| is_of(subject, m)).map(row).collect()
 }
 
 fn holds(status: &ProfileStatus, subject: Subject<'_>, row: &Row) -> bool {
-    status.measurements.iter().any(|m| {
-        m.engine == subject.engine
-            && m.purpose == subject.purpose
-            && m.configuration == row.arm
-            && m.level == signed(row.level)
-    })
+    let is_it = |m: &&Measurement| m.configuration == row.arm && m.level == signed(row.level);
+    status.measurements.iter().filter(is_it).any(|m| is_of(subject, m))
+}
+
+fn is_of(subject: Subject<'_>, m: &Measurement) -> bool {
+    m.engine == subject.engine && (m.purpose, m.round) == (subject.purpose, subject.round)
 }
 
 fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
@@ -81,6 +95,7 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         configuration: row.arm.clone(),
         level: signed(row.level),
         purpose: subject.purpose,
+        round: subject.round,
         verdict: row.verdict,
         count: signed(row.count),
         errors: signed(row.errors),
@@ -93,6 +108,30 @@ fn measurement(subject: Subject<'_>, row: &Row) -> Measurement {
         records: row.records.as_ref().map(ToString::to_string),
         measured_in: None,
         reason: cut(&row.reason, 512),
+        definitions: DEFINITIONS,
+    }
+}
+
+/// The row of a point that has none: words in place of figures.
+pub fn failed(subject: Subject<'_>, (configuration, level): (&str, i32), words: &str) -> Measurement {
+    Measurement {
+        engine: subject.engine.to_owned(),
+        configuration: configuration.to_owned(),
+        level,
+        purpose: subject.purpose,
+        round: subject.round,
+        verdict: MeasurementVerdict::Failed,
+        count: 0,
+        errors: 0,
+        milliseconds: 0,
+        per_kilosecond: 0,
+        latencies: Vec::new(),
+        output_tokens: None,
+        cost: None,
+        gpu_milliseconds: 0,
+        records: None,
+        measured_in: None,
+        reason: cut(words, 512),
         definitions: DEFINITIONS,
     }
 }

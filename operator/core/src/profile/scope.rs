@@ -10,6 +10,8 @@ use slipway_crds::{
 pub const JOB_PREFIX: &str = "profile-";
 /// The kind of a Job that compares configurations, in the status.
 pub const EXPLORE: &str = "explore";
+/// Begins the kind of a Job that measures close points again, in the status; the number of the round follows.
+pub const REPEAT: &str = "repeat-";
 /// The kind of a Job that runs one point at its target rate, in the status.
 pub const CONFIRM: &str = "confirm";
 
@@ -20,15 +22,42 @@ pub struct Subject<'a> {
     pub engine: &'a str,
     /// What its rows are for.
     pub purpose: MeasurementPurpose,
+    /// The round of points that are measured again.
+    pub round: Option<i32>,
+}
+
+impl<'a> Subject<'a> {
+    /// An engine whose configurations are compared.
+    pub const fn explored(engine: &'a str) -> Self {
+        Self { engine, purpose: MeasurementPurpose::Explore, round: None }
+    }
+}
+
+/// A configuration of an engine at a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point<'a> {
+    /// The configuration.
+    pub configuration: &'a NamedConfiguration,
+    /// Requests or runs in flight.
+    pub level: i32,
 }
 
 /// What one Job measures.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum JobScope<'a> {
     /// The configurations of an engine.
     Explore {
         /// The engine.
         engine: &'a ProfiledEngine,
+    },
+    /// Close points of an engine, once more each.
+    Repeat {
+        /// The engine.
+        engine: &'a ProfiledEngine,
+        /// The round, from 1.
+        round: i32,
+        /// The points, in their order.
+        points: Vec<Point<'a>>,
     },
     /// One point at its target rate.
     Confirm {
@@ -45,17 +74,18 @@ pub enum JobScope<'a> {
 
 impl<'a> JobScope<'a> {
     /// The kind in the status.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> String {
         match self {
-            Self::Explore { .. } => EXPLORE,
-            Self::Confirm { .. } => CONFIRM,
+            Self::Explore { .. } => EXPLORE.to_owned(),
+            Self::Repeat { round, .. } => format!("{REPEAT}{round}"),
+            Self::Confirm { .. } => CONFIRM.to_owned(),
         }
     }
 
     /// The engine.
     pub fn engine(&self) -> &'a ProfiledEngine {
         match self {
-            Self::Explore { engine } | Self::Confirm { engine, .. } => engine,
+            Self::Explore { engine } | Self::Repeat { engine, .. } | Self::Confirm { engine, .. } => engine,
         }
     }
 
@@ -63,19 +93,24 @@ impl<'a> JobScope<'a> {
     pub fn purpose(&self) -> MeasurementPurpose {
         match self {
             Self::Explore { .. } => MeasurementPurpose::Explore,
+            Self::Repeat { .. } => MeasurementPurpose::Repeat,
             Self::Confirm { .. } => MeasurementPurpose::Confirm,
         }
     }
 
     /// What its rows are of.
     pub fn subject(&self) -> Subject<'a> {
-        Subject { engine: &self.engine().name, purpose: self.purpose() }
+        let round = match self {
+            Self::Repeat { round, .. } => Some(*round),
+            Self::Explore { .. } | Self::Confirm { .. } => None,
+        };
+        Subject { engine: &self.engine().name, purpose: self.purpose(), round }
     }
 
     /// Short hash of what decides the Job, for its name.
     pub fn hash(&self, input_hash: &str) -> String {
         let point = match self {
-            Self::Explore { .. } => json!(null),
+            Self::Explore { .. } | Self::Repeat { .. } => json!(null),
             Self::Confirm { configuration, level, .. } => json!([configuration.name, level]),
         };
         let value = json!({

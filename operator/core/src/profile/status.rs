@@ -73,7 +73,7 @@ pub fn complete(world: &ProfileWorld, state: CampaignState, found: ProfileStatus
         }
         CampaignState::Working { purpose, reason, message } => {
             let phase = match purpose {
-                MeasurementPurpose::Explore => ProfilePhase::Exploring,
+                MeasurementPurpose::Explore | MeasurementPurpose::Repeat => ProfilePhase::Exploring,
                 MeasurementPurpose::Confirm => ProfilePhase::Confirming,
             };
             let drafts = [

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use slipway_crds::v1alpha1::{
     Profile, ProfileSpec, ProfileStatus,
-    agent_deployment::{ConfigMapSource, NoBuildBlock, Profiling, ProfilingWorkload},
+    agent_deployment::{ConfigMapSource, Profiling, ProfilingWorkload, ServedBy},
     profile::ProfileInputs,
 };
 use slipway_operator_core::{
@@ -72,7 +72,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         engine["tensorRTLLMEntry"] = json!(entry(world));
         configurations = json!([{"name": "default", "settings": {}}]);
     }
-    if let Some(NoBuildBlock { backend, .. }) = NoBuildBlock::of(&world.spec.engine) {
+    if let ServedBy::NoBuild(backend) = world.spec.engine.served_by() {
         engine["noBuild"] = json!(backend);
         configurations = json!([{"name": "default", "settings": {}}]);
     }
@@ -80,7 +80,7 @@ fn inputs(world: &World, profiling: &Profiling) -> ProfileInputs {
         "engines": [engine],
         "configurations": configurations,
         "levels": spec.search.concurrency,
-        "driver": profiling.driver,
+        "driver": spec.driver(),
         "prompts": profiling.workloads.iter().filter_map(prompts).collect::<Vec<_>>(),
         "agentTrace": profiling.workloads.iter().find_map(|workload| workload.agent_trace.as_ref()).map(data),
         "objectives": spec.slo.objectives,

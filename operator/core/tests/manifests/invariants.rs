@@ -101,6 +101,14 @@ fn label_values_are_at_most_63_characters(
     assert_eq!(objects.all.iter().filter(is_long).map(name).collect::<Vec<_>>(), NONE);
 }
 
+/// A namespace that is deleted waits for finalizers, and nobody may be left to remove ours.
+#[rstest]
+fn nothing_has_a_finalizer(#[values("minimal", "full", "claim", "profiled", "agent-run")] fixture_name: &str) {
+    let objects = fixture(fixture_name);
+    let holding = objects.all.iter().filter(|object| !object["metadata"]["finalizers"].is_null());
+    assert_eq!(holding.map(name).collect::<Vec<_>>(), NONE);
+}
+
 /// What several AgentDeployments share belongs to none of them.
 #[rstest]
 fn everything_but_what_is_shared_has_one_owner(

@@ -7,11 +7,20 @@ mod campaign;
 mod invariants;
 mod objects;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use objects::Objects;
-use serde_json::Value;
-use slipway_operator_core::agent_deployment::rollout::layout::Layout;
+use serde_json::{Value, json};
+use slipway_operator_core::{
+    agent_deployment::rollout::layout::Layout,
+    settings::{self, Retention, Settings},
+    store::{
+        decide::{decide, record_object},
+        references::References,
+        world::StoreWorld,
+    },
+};
 
 const FIXTURES: [&str; 11] = [
     "minimal",
@@ -55,6 +64,46 @@ fn what_is_remembered_of_what_serves() {
     with_snapshots(|| insta::assert_snapshot!("drift-ConfigMap", object));
 }
 
+/// The record of a store, and the Job that sweeps it with its task.
+#[test]
+fn a_store_and_its_sweep() {
+    let record = json!({
+        "version": 1, "sweeps": 3, "sweep": {"number": 3, "at": "2026-01-09T00:00:00Z"},
+        "items": {
+            "engines/engine-0123456789/old": {
+                "bytes": 17_400_000, "isSwept": true,
+                "unreferencedSince": "2026-01-01T00:00:00Z", "freeSince": "2026-01-01T00:00:00Z",
+            },
+            "profiles/7c1f9a": {"unreferencedSince": "2026-01-08T00:00:00Z", "freeSince": "2026-01-08T00:00:00Z"},
+        },
+    });
+    let settings = objects::settings();
+    let retention = Some(Retention { seconds: 604_800, max_unreferenced: None });
+    let settings = Settings { store: settings::Store { retention, ..settings.store.clone() }, ..(*settings).clone() };
+    let world = StoreWorld {
+        now: "2026-01-09T00:00:00Z".parse().expect("a time"),
+        settings: Arc::new(settings),
+        namespace: "team".to_owned(),
+        owner: OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "PersistentVolumeClaim".to_owned(),
+            name: "slipway-store".to_owned(),
+            uid: "11111111-2222-3333-4444-555555555555".to_owned(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        },
+        record: serde_json::from_value(record).expect("a record"),
+        references: Some(References::default()),
+        jobs: Vec::new(),
+        tasks: Vec::new(),
+    };
+    let plan = decide(&world);
+    let record = objects::value(&record_object(&world, &plan.status));
+    let all = std::iter::once(record).chain(plan.children.iter().map(objects::child));
+    let documents: Vec<_> = all.map(|object| serde_norway::to_string(&object).expect("an object is YAML")).collect();
+    with_snapshots(|| insta::assert_snapshot!("sweep", documents.join("---\n")));
+}
+
 #[test]
 fn network_policies_where_they_are_asked_for() {
     let policies = fixture_of("full", Layout::V1).network_policies();
@@ -63,10 +112,11 @@ fn network_policies_where_they_are_asked_for() {
     with_snapshots(|| insta::assert_snapshot!("full-NetworkPolicy", documents.join("---\n")));
 }
 
-/// What comes with clients that have tokens: volumes, mounts and the sidecar's configuration.
+/// What comes with clients that have tokens, and with a receiver of traces: volumes, mounts and the sidecar's
+/// configuration.
 #[test]
-fn pods_whose_clients_have_tokens() {
-    for name in ["tenants", "tenants-of-mounted-keys"] {
+fn pods_whose_clients_have_tokens_or_whose_runs_are_traced() {
+    for name in ["tenants", "tenants-of-mounted-keys", "traced"] {
         let objects = fixture(name);
         let config = objects.kind("ConfigMap").filter(|object| object["data"].get("config.json").is_some());
         let policies = objects.network_policies();

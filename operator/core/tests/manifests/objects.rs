@@ -11,7 +11,8 @@ use serde_json::Value;
 use slipway_crds::v1alpha1::{
     AgentDeployment, AgentDeploymentStatus, EngineStatus,
     agent_deployment::{
-        Authentication, Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, backend_and_server,
+        Authentication, Baseline, CustomEngine, EngineEntry, NoBuildBlock, ServedBy, TensorRtLlmBlock,
+        backend_and_server,
     },
     engine::EngineBuild,
     shared::ServingConfiguration,
@@ -19,6 +20,7 @@ use slipway_crds::v1alpha1::{
 use slipway_operator_core::{
     agent_deployment::{
         commands::Annotated,
+        defaults,
         engines::{self, build::quality_job::QualityInputs},
         monitoring::{
             self,
@@ -128,7 +130,8 @@ pub fn value<K: Resource<DynamicType = ()> + serde::Serialize>(object: &K) -> Va
     value
 }
 
-fn child(child: &Child) -> Value {
+/// A child as JSON.
+pub fn child(child: &Child) -> Value {
     match child {
         Child::ConfigMap(object) => value(object.as_ref()),
         Child::PersistentVolumeClaim(object) => value(object.as_ref()),
@@ -165,7 +168,7 @@ impl Objects {
         all.extend(campaign::objects(&world));
         let plan = plan(&world, layout);
         let revision = plan.hash().expect("a plan has a hash").short().to_owned();
-        let inputs = input_hash(&world.spec).expect("a spec has a hash");
+        let inputs = input_hash(&defaults::completed(&world)).expect("a spec has a hash");
         all.push(value(&controller_revision::controller_revision(&world, &revision, inputs.as_str(), (1, &plan))));
         all.extend(serving::revision_children(&world, &revision, &plan, world.replicas()).iter().map(child));
         let canary = world.spec.rollout.traffic.gateway_api.as_ref().map(|_| (CANARY, 20));
@@ -251,8 +254,10 @@ pub fn ranks(world: &World) -> Option<u32> {
 
 /// What serves the fixture's engine.
 fn served_by(world: &World) -> ServedBy {
-    let no_build = NoBuildBlock::of(&world.spec.engine).map(|block| block.backend);
-    ServedBy::of(ranks(world), entry(world), no_build)
+    match world.spec.engine.served_by() {
+        ServedBy::TensorRtLlm { .. } => ServedBy::of(ranks(world), entry(world), None),
+        other => other,
+    }
 }
 
 /// What is asked of the fixture's engine.
@@ -262,18 +267,23 @@ pub fn entry(world: &World) -> EngineEntry {
 
 /// One engine of TensorRT-LLM's, split over two GPUs.
 fn tensorrt_llm(world: &World) -> Option<Value> {
-    let engine = world.spec.engine.tensorrt_llm.as_ref()?;
+    let TensorRtLlmBlock { version, block } = TensorRtLlmBlock::of(&world.spec.engine)?;
+    let mut options = serde_json::json!(block.options);
+    options["maxSeqLen"] = serde_json::json!(block.max_seq_len);
     Some(serde_json::json!({
-        "version": engine.version, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
+        "version": version, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
         "kvCachePrecision": "FP8", "maxBatchSize": 16, "maxNumTokens": 8192,
         "calibration": {"digest": digest("d"), "samples": 512, "maxTokens": 512},
-        "options": engine.options,
+        "options": options,
     }))
 }
 
 /// One engine without a build, split over two GPUs.
 fn no_build(world: &World) -> Option<Value> {
-    let NoBuildBlock { backend, version, image: _, memory, options } = NoBuildBlock::of(&world.spec.engine)?;
+    let NoBuildBlock { backend, version, image: _, memory, max_seq_len, options } =
+        NoBuildBlock::of(&world.spec.engine)?;
+    let mut options = serde_json::json!(options);
+    options["maxSeqLen"] = serde_json::json!(max_seq_len);
     let (_, server) = backend_and_server(backend);
     Some(serde_json::json!({
         "version": version, "server": server, "gpuProduct": "NVIDIA-H100-80GB-HBM3", "tensorParallel": 2, "pipelineParallel": 1,
@@ -287,7 +297,7 @@ fn engine_build(world: &World) -> EngineBuild {
         "backend": world.spec.engine.backend,
         "sourceDigest": digest("a"),
         "builderImageDigest": format!("sha256:{}", digest("b")),
-        "precision": world.spec.search.precision[0],
+        "precision": defaults::completed(world).search.precision[0],
         "options": world.spec.engine.custom.as_ref().map(|custom| custom.options.clone()).unwrap_or_default(),
     });
     if let Some(block) = tensorrt_llm(world) {
@@ -345,5 +355,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         agent_resources: world.spec.serving.agent_resources.clone(),
         worker_resources,
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
+        tracing: world.spec.serving.tracing.clone(),
     }
 }

@@ -1,34 +1,15 @@
 //! The figures of an answer, with their bounds. Pure.
 
 use serde::Serialize;
-use slipway_analysis::slo;
 use slipway_crds::{
-    v1alpha1::{
-        agent_deployment::ThroughputUnit,
-        profile::{MeasuredLatency, Measurement},
-    },
-    values::{Percentile, PositiveDecimal},
+    v1alpha1::{agent_deployment::ThroughputUnit, profile::Measurement},
+    values::PositiveDecimal,
 };
 
-use crate::{cost::ReplicaPrice, natural};
-
-/// A figure with its one-sided bounds of 95 %.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Interval {
-    /// The figure.
-    pub value: i64,
-    /// Its lower bound.
-    pub lower: i64,
-    /// Its upper bound.
-    pub upper: i64,
-}
-
-impl Interval {
-    fn map(self, of: impl Fn(i64) -> Option<i64>) -> Option<Self> {
-        let (a, b) = (of(self.lower)?, of(self.upper)?);
-        Some(Self { value: of(self.value)?, lower: a.min(b), upper: a.max(b) })
-    }
-}
+use crate::{
+    bounds::{Interval, throughput},
+    cost::ReplicaPrice,
+};
 
 /// What serving costs at the measured throughput, in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -62,24 +43,6 @@ pub struct Fleet {
     /// Cost of 1,000 at this traffic, in millionths of a US dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub microdollars_per_thousand: Option<Interval>,
-}
-
-/// The throughput of a row, per 1,000 seconds.
-pub(super) fn throughput(row: &Measurement) -> Interval {
-    let bounded = |latency: &MeasuredLatency| slo::Bounded {
-        value: latency.microseconds as f64,
-        lower: latency.lower as f64,
-        upper: latency.upper.map(|upper| upper as f64),
-    };
-    let medians = row.latencies.iter().filter(|latency| latency.percentile == Percentile::P50);
-    let slowest = medians.max_by_key(|latency| latency.microseconds).map(bounded);
-    let error = slo::throughput_log_error(natural(i64::from(row.count)), slowest);
-    let (value, factor) = (row.per_kilosecond as f64, slo::factor_to_bound(error));
-    Interval {
-        value: row.per_kilosecond,
-        lower: (value / factor).floor() as i64,
-        upper: (value * factor).ceil() as i64,
-    }
 }
 
 /// What serving at the throughput of a row costs.

@@ -14,11 +14,14 @@ use slipway_crds::v1alpha1::{
     },
 };
 
+pub use crate::bounds::Interval;
+
 pub use self::{
-    figures::{Cost, Fleet, Interval},
+    figures::{Cost, Fleet},
     question::{AskedObjective, Question, Unanswerable, Which},
 };
 use crate::{
+    bounds, close,
     confirm::{Conclusion, conclude},
     cost::ReplicaPrice,
     infeasible,
@@ -154,7 +157,7 @@ fn rejudged(inputs: &ProfileInputs, asked: &ProfileInputs, measurements: &[Measu
     let of_runs = |inputs: &ProfileInputs| target_per_kilosecond(inputs, ProfilingDriver::AgentRun);
     let (before, target) = (of_runs(inputs), of_runs(asked));
     let has_load = |row: &Measurement| {
-        row.purpose == MeasurementPurpose::Explore
+        row.purpose != MeasurementPurpose::Confirm
             || target <= before
             || target.is_some_and(|target| crate::natural(row.per_kilosecond) >= target)
     };
@@ -188,9 +191,9 @@ fn explained(asked: &ProfileInputs, known: &Rejudged, conclusion: Conclusion) ->
     Infeasible { nearest: found.nearest.and_then(position), ..found }
 }
 
-/// A point by its row alone, as if nothing confirmed it.
+/// A point by its measurements alone, as if nothing confirmed it.
 fn chosen(asked: &ProfileInputs, known: &Rejudged, point: usize) -> Choice {
-    let row = &known.rows[point];
+    let row = &known.rows[close::figures(asked, &known.rows, point).unwrap_or(point)];
     let is_bounded =
         |of: &&MeasuredLatency| asked.objectives.iter().any(|o| (o.metric, o.percentile) == (of.metric, of.percentile));
     Choice {
@@ -201,7 +204,7 @@ fn chosen(asked: &ProfileInputs, known: &Rejudged, point: usize) -> Choice {
         is_unchanged: false,
         confirmation: Confirmation::Missing,
         why: select::why(asked, &known.rows, point),
-        per_kilosecond: figures::throughput(row),
+        per_kilosecond: bounds::throughput(row),
         latencies: row.latencies.iter().filter(is_bounded).cloned().collect(),
         cost: ReplicaPrice::of_inputs(asked).and_then(|price| figures::cost(price, row)),
         fleet: None,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use slipway_crds::identity::content_hash;
 
 use super::kinds::Kind;
+use crate::cluster::volume::Volume;
 
 /// Where an object is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,8 @@ pub struct Store {
     lives: BTreeMap<Key, u64>,
     objects: BTreeMap<Key, Arc<Value>>,
     pub changes: Vec<Change>,
+    /// What Jobs have left on the volume of the artifact store.
+    pub volume: Volume,
     forgotten: u64,
 }
 

@@ -79,7 +79,7 @@ fn start(pod: &mut Value, now: &str) {
     status["containerStatuses"] = main;
 }
 
-fn run(store: &Store, key: &Key, pod: &mut Value, now: &str) {
+fn run(store: &mut Store, key: &Key, pod: &mut Value, now: &str) {
     match pod["spec"]["restartPolicy"].as_str() {
         Some("Never") => finish(store, key, pod, now),
         _ if is_broken(store, key, pod) => crash(pod, now),
@@ -124,10 +124,12 @@ fn crash(pod: &mut Value, now: &str) {
 }
 
 /// The containers of a Job's pod end, the last of them with a message.
-fn finish(store: &Store, key: &Key, pod: &mut Value, now: &str) {
+fn finish(store: &mut Store, key: &Key, pod: &mut Value, now: &str) {
     let Some(task) = file(store, key, pod, "task.json") else { return };
     let task: Task = serde_json::from_str(&task).unwrap();
-    let message = Message::Succeeded { result: outcome(&task, &key.name) };
+    let mut result = outcome(&task, &key.name);
+    store.volume.worked(pod, &task, &mut result);
+    let message = Message::Succeeded { result };
     let message = String::from_utf8(message.encode(MESSAGE_BYTES).unwrap()).unwrap();
     let ended =
         |message: &str| json!({"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}});
@@ -165,11 +167,7 @@ fn outcome(task: &Task, pod: &str) -> Outcome {
             versions: BTreeMap::new(),
             quality: None,
         }),
-        Task::Sweep(task) => Outcome::Sweep(SweepResult {
-            removed: u32::try_from(task.remove.len()).unwrap(),
-            kept: u32::try_from(task.keep.len()).unwrap(),
-            ..SweepResult::default()
-        }),
+        Task::Sweep(_) => Outcome::Sweep(SweepResult::default()),
         Task::Quality(_) | Task::Profile(_) => unreachable!("no story measures"),
     }
 }

@@ -5,6 +5,7 @@ mod collector;
 mod deployments;
 mod jobs;
 pub mod kubelet;
+pub mod volume;
 
 use std::sync::Arc;
 

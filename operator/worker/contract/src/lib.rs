@@ -28,8 +28,8 @@ pub use crate::{
     },
     no_build::NoBuild,
     profile::{
-        AgentRunSettings, Arm, Campaign, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine, ProfileTask,
-        RecordedCall, ServeConfig, TraceLine, Workload,
+        AgentRunSettings, Arm, Campaign, Cell, DataFile, Driver, MeasureSettings, OptimizeFor, OtherEngine,
+        ProfileTask, RecordedCall, ServeConfig, TraceLine, Workload,
     },
     quality::{QualityMetric, QualityPrompt, QualityResult, QualitySample, ReferenceScores},
     row::{

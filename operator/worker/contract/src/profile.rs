@@ -88,6 +88,15 @@ pub enum Campaign {
         /// What generates the load.
         driver: Driver,
     },
+    /// Measures points once more each, in their order, to tell close ones apart.
+    Repeat {
+        /// Each once, at most 16; arms of one id are the same.
+        points: Vec<Cell>,
+        /// GPU time that may still be used, in milliseconds; the pod's wall time where it has no GPU.
+        max_gpu_millis: u64,
+        /// What generates the load.
+        driver: Driver,
+    },
     /// Runs one point open-loop at the target rate, full length.
     Confirm {
         /// The chosen configuration.
@@ -101,6 +110,16 @@ pub enum Campaign {
         /// What generates the load.
         driver: Driver,
     },
+}
+
+/// A configuration at a level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cell {
+    /// The configuration.
+    pub arm: Arm,
+    /// Requests or runs in flight.
+    pub level: u32,
 }
 
 /// Generates the load of a measurement.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use slipway_backends::no_build;
 use slipway_vocabulary::{ProfilingDriver, serving::Server};
-use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Driver, LatencyMetric, ProfileTask};
+use slipway_worker_contract::{AgentRunSettings, Arm, Campaign, Cell, Driver, LatencyMetric, ProfileTask};
 
 use super::drivers;
 
@@ -19,6 +19,15 @@ pub enum CheckedTask<'a> {
         levels: &'a [u32],
         /// May be 0.
         max_measurements: u32,
+        /// May be too little for one measurement.
+        max_gpu_millis: u64,
+        /// What generates the load.
+        driver: &'a Driver,
+    },
+    /// Points, once each.
+    Repeat {
+        /// At least one, each once, above 0.
+        points: &'a [Cell],
         /// May be too little for one measurement.
         max_gpu_millis: u64,
         /// What generates the load.
@@ -51,6 +60,14 @@ pub enum TaskProblem {
     /// A level of 0 measures nothing.
     #[error("levels has a 0: give numbers of requests in flight")]
     Level,
+    /// One measurement of a round would stand for two.
+    #[error("points has {arm:?} at level {level} twice: give each point once")]
+    Twice {
+        /// The arm.
+        arm: String,
+        /// The level.
+        level: u32,
+    },
     /// The input hash names a folder.
     #[error("inputHash {0:?} has characters other than letters, digits and hyphens")]
     InputHash(String),
@@ -99,11 +116,15 @@ impl<'a> CheckedTask<'a> {
                 check_arms(arms)?;
                 check_levels(levels)?;
                 check_objectives(task)?;
-                if let Some(product) = own_server(task).filter(|_| driver.kind().requires_triton()) {
-                    return Err(TaskProblem::ServerDriver(product));
-                }
+                check_server(task, driver)?;
                 let (max_measurements, max_gpu_millis) = (*max_measurements, *max_gpu_millis);
                 Ok(Self::Explore { arms, levels, max_measurements, max_gpu_millis, driver })
+            }
+            Campaign::Repeat { points, max_gpu_millis, driver } => {
+                check_points(points)?;
+                check_objectives(task)?;
+                check_server(task, driver)?;
+                Ok(Self::Repeat { points, max_gpu_millis: *max_gpu_millis, driver })
             }
             Campaign::Confirm { arm, level, arrivals_per_kilosecond, run_millis, driver } => {
                 check_arms(std::slice::from_ref(arm))?;
@@ -128,6 +149,28 @@ impl<'a> CheckedTask<'a> {
 fn own_server(task: &ProfileTask) -> Option<&'static str> {
     let backend = task.no_build.filter(|backend| backend.server() == Server::Own)?;
     Some(no_build::of(backend).product)
+}
+
+fn check_server(task: &ProfileTask, driver: &Driver) -> Result<(), TaskProblem> {
+    match own_server(task).filter(|_| driver.kind().requires_triton()) {
+        Some(product) => Err(TaskProblem::ServerDriver(product)),
+        None => Ok(()),
+    }
+}
+
+fn check_points(points: &[Cell]) -> Result<(), TaskProblem> {
+    if points.is_empty() {
+        return Err(TaskProblem::Empty("points"));
+    }
+    let mut seen = BTreeSet::new();
+    for Cell { arm, level } in points {
+        check_arms(std::slice::from_ref(arm))?;
+        check_levels(&[*level])?;
+        if !seen.insert((arm.id.as_str(), *level)) {
+            return Err(TaskProblem::Twice { arm: arm.id.clone(), level: *level });
+        }
+    }
+    Ok(())
 }
 
 fn check_levels(levels: &[u32]) -> Result<(), TaskProblem> {
@@ -211,6 +254,19 @@ mod tests {
         assert_eq!(problem(&explore(&["a"], &[], 1, 90_000)), "levels is empty: give at least one");
         assert_eq!(problem(&explore(&["a"], &[0], 1, 90_000)), "levels has a 0: give numbers of requests in flight");
         assert!(problem(&explore(&["a", "a"], &[1], 1, 90_000)).starts_with("the arm id \"a\" occurs twice"));
+    }
+
+    #[test]
+    fn points_that_are_measured_again_are_given_once_each() {
+        let point = |id: &str, level| Cell { arm: Arm { id: id.into(), config: ServeConfig::default() }, level };
+        let repeat = |points: &[Cell]| {
+            task(Campaign::Repeat { points: points.to_vec(), max_gpu_millis: 1, driver: Driver::ModelAnalyzer })
+        };
+        assert!(CheckedTask::new(&repeat(&[point("a", 1), point("b", 1), point("a", 2)])).is_ok());
+        assert_eq!(problem(&repeat(&[])), "points is empty: give at least one");
+        assert_eq!(problem(&repeat(&[point("a", 0)])), "levels has a 0: give numbers of requests in flight");
+        let twice = problem(&repeat(&[point("a", 1), point("a", 1)]));
+        assert_eq!(twice, "points has \"a\" at level 1 twice: give each point once");
     }
 
     #[test]

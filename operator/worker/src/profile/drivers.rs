@@ -6,7 +6,9 @@ use slipway_worker_contract::{Campaign, LatencyObjective, ProfileTask};
 /// Returns a campaign's driver.
 pub fn driver(task: &ProfileTask) -> ProfilingDriver {
     match &task.campaign {
-        Campaign::Explore { driver, .. } | Campaign::Confirm { driver, .. } => driver.kind(),
+        Campaign::Explore { driver, .. } | Campaign::Repeat { driver, .. } | Campaign::Confirm { driver, .. } => {
+            driver.kind()
+        }
     }
 }
 

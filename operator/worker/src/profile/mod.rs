@@ -27,7 +27,7 @@ use check::{CheckedTask, TaskProblem};
 use progress::Board;
 use records::RecordsError;
 use replay::TraceError;
-use search::{Ended, Plan};
+use search::{Ended, Given, Plan};
 use slipway_worker_contract::{FailureClass, Phase, ProfileResult, ProfileTask, RowTooLarge};
 use tokio::sync::watch as channel;
 use triton::{Triton, TritonError};
@@ -221,7 +221,9 @@ async fn measure(
 ) -> Result<Ended, ProfileError> {
     let checked = CheckedTask::new(task).map_err(ProfileError::Task)?;
     let load = match checked {
-        CheckedTask::Explore { driver, .. } => Load::of(driver, task, setup).await?,
+        CheckedTask::Explore { driver, .. } | CheckedTask::Repeat { driver, .. } => {
+            Load::of(driver, task, setup).await?
+        }
         CheckedTask::Confirm { agent, .. } => Load::agent(agent, setup).await?,
     };
     setup.triton.wait_live().await.map_err(ProfileError::Triton)?;
@@ -229,6 +231,11 @@ async fn measure(
         CheckedTask::Explore { arms, levels, max_measurements, max_gpu_millis, driver: _ } => {
             let search = search::choose(task, Plan::new(arms, levels, max_measurements, task.measured.len()));
             Campaign { task, setup, board, stop, load, arms, max_gpu_millis }.explore(search.as_ref()).await
+        }
+        CheckedTask::Repeat { points, max_gpu_millis, driver: _ } => {
+            let given = Given::new(points);
+            let arms = given.arms();
+            Campaign { task, setup, board, stop, load, arms: &arms, max_gpu_millis }.explore(&given).await
         }
         CheckedTask::Confirm { arm, level, arrivals_per_kilosecond, run_millis, agent: _ } => {
             let point = Point { arm, level, arrivals_per_kilosecond, length: Duration::from_millis(run_millis) };

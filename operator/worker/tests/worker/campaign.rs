@@ -35,9 +35,9 @@ use slipway_worker::{
     },
 };
 use slipway_worker_contract::{
-    Arm, BuildTask, Campaign, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric, LatencyObjective,
-    MeasureSettings, MeasurementVerdict, ModelAnalyzerRow, OptimizeFor, Percentile, Phase, ProfileEnd, ProfileResult,
-    ProfileTask, Progress, Row, ServeConfig, Task, WhyNotMeasured, Workload, paths,
+    Arm, BuildTask, Campaign, Cell, DataFile, Driver, EngineEntry, EngineRef, FailureClass, LatencyMetric,
+    LatencyObjective, MeasureSettings, MeasurementVerdict, ModelAnalyzerRow, OptimizeFor, Percentile, Phase,
+    ProfileEnd, ProfileResult, ProfileTask, Progress, Row, ServeConfig, Task, WhyNotMeasured, Workload, paths,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
@@ -311,6 +311,23 @@ async fn a_campaign_measures_each_arm_as_it_is_served_and_keeps_its_records() {
     let kept = fs::read(folder.join(format!("{}.json", missed.records.as_ref().unwrap()))).unwrap();
     let recomputed = recompute::run(&bench.task, &kept).unwrap();
     assert_eq!(&recomputed, missed, "a row follows from its records");
+}
+
+#[tokio::test]
+async fn close_points_are_measured_again_in_the_order_that_is_asked_for() {
+    let mut bench = Bench::new().await;
+    let points = [(2, 4), (1, 1), (2, 1)].map(|(count, level)| Cell { arm: instances(count), level }).to_vec();
+    bench.task.campaign = Campaign::Repeat { points, max_gpu_millis: 600_000, driver: Driver::ModelAnalyzer };
+
+    let result = bench.run().await.unwrap();
+
+    let expected = [
+        ("instances-2", 4, MeasurementVerdict::Feasible, 40_000),
+        ("instances-1", 1, MeasurementVerdict::Feasible, 20_000),
+        ("instances-2", 1, MeasurementVerdict::Feasible, 20_000),
+    ];
+    assert_eq!(summary(&result.rows), expected);
+    assert_eq!((result.reason.as_str(), result.not_measured.len()), ("every point was measured once more", 0));
 }
 
 /// An engine that is split over GPUs is in processes that Triton's API does not reach.

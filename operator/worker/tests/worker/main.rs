@@ -7,6 +7,7 @@ mod agents;
 mod artifacts;
 mod asking;
 mod campaign;
+mod full_volume;
 mod no_build;
 mod processes;
 mod server;

@@ -56,6 +56,7 @@ fn a_margin_is_floored_to_buckets_and_never_below_four() {
 
 #[rstest]
 #[case(r#"{"steps":[]}"#, "steps: at least one step is needed")]
+#[case(r#"{"taskFailuresMax":1}"#, "taskFailuresMax: 1 is not above 1: give the factor that is tolerated")]
 #[case(r#"{"steps":[{"weightPercent":0}]}"#, "steps[0].weightPercent: 0 is not in (0, 100]")]
 #[case(r#"{"steps":[{"weightPercent":20},{"weightPercent":5}]}"#, "steps[1].weightPercent: 5 does not exceed")]
 #[case(

@@ -33,6 +33,7 @@ fn config_text(config: &Config) -> String {
         on_inconclusive,
         objectives,
         cost_guards,
+        task_failures_max,
         error_rate_max,
         predictions,
         change,
@@ -44,11 +45,13 @@ fn config_text(config: &Config) -> String {
     } else {
         format!(", cost_guards: [{}]", joined(cost_guards, cost_guard))
     };
+    let task_failures_max =
+        task_failures_max.map_or_else(String::new, |factor| format!(", task_failures_max: {factor:?}"));
     let error_rate_max = error_rate_max.map_or_else(|| "None".to_owned(), |max| format!("Some({max:?})"));
     format!(
         "Config {{ steps: [{}], margin_bins: {margin_bins}, alpha: {alpha:?}, warm_up_seconds: {warm_up_seconds}, \
          on_inconclusive: {}, objectives: [{}], error_rate_max: {error_rate_max}, predictions: [{}], change: {}, \
-         is_first_revision: {is_first_revision}{cost_guards} }}",
+         is_first_revision: {is_first_revision}{cost_guards}{task_failures_max} }}",
         joined(steps, step),
         match on_inconclusive {
             OnInconclusive::Pause => "Pause",
@@ -170,6 +173,12 @@ mod tests {
         let text = config_text(&Config { cost_guards: vec![guard], ..config() });
         let end = "is_first_revision: false, cost_guards: [CostGuard { metric: OutputTokensPerRun, margin_bins: 8 }] }";
         assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn how_often_tasks_may_fail_is_part_of_the_text_where_it_is_guarded() {
+        let text = config_text(&Config { task_failures_max: Some(1.5), ..config() });
+        assert!(text.ends_with("is_first_revision: false, task_failures_max: 1.5 }"), "{text}");
     }
 
     #[test]

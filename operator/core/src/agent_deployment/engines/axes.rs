@@ -18,7 +18,7 @@ use slipway_crds::{
 };
 
 use crate::{
-    agent_deployment::{resolve::Resolved, world::World},
+    agent_deployment::{defaults, resolve::Resolved, world::World},
     engine::tensorrt_llm::{self as steps, positive},
 };
 
@@ -68,7 +68,7 @@ pub(super) fn asked(
     gpu: gpu::Gpu,
     (version, length): (&str, i32),
 ) -> Asked {
-    let axes = Axes::of(&world.spec.search);
+    let axes = Axes::of(world, shape);
     let label = |name: &str| world.spec.hardware.node_selector.get(name).and_then(|value| value.parse::<u32>().ok());
     let numbers = |values: &[i32]| values.iter().map(|value| positive(*value)).collect();
     let least = |values: &[i32]| values.iter().copied().min().map_or(1, positive);
@@ -162,12 +162,13 @@ pub(super) struct Axes {
 }
 
 impl Axes {
-    pub(super) fn of(search: &SearchSpace) -> Self {
+    pub(super) fn of(world: &World, shape: &ResolvedShape) -> Self {
+        let search = &world.spec.search;
         fn or<T: Copy>(values: &[T], default: T) -> Vec<T> {
             if values.is_empty() { vec![default] } else { values.to_vec() }
         }
         Self {
-            precision: search.precision.clone(),
+            precision: defaults::precisions(world, Some(shape)),
             kv_cache: or(&search.kv_cache_precision, KvCachePrecision::Auto),
             tensor: or(&search.tensor_parallel, 1),
             pipeline: or(&search.pipeline_parallel, 1),

@@ -14,7 +14,7 @@ use slipway_crds::{
     identity::{engine_identity, engine_name},
     v1alpha1::{
         EngineStatus,
-        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, ServedBy},
+        agent_deployment::{Backend, EngineChoice, EngineVariant, NoBuildBlock, Precision, ServedBy, TensorRtLlmBlock},
         engine::{EngineArtifact, EngineBuild},
     },
 };
@@ -22,6 +22,7 @@ use slipway_worker_contract::{Digest, EngineRef};
 
 use self::{axes::Point, built::BuiltEngine};
 use super::{
+    defaults,
     parts::{Found, Halt, Parts, Planned, Planning},
     resolve::Resolved,
     world::World,
@@ -86,13 +87,13 @@ fn built(candidates: &[Candidate<'_>]) -> Step<Vec<BuiltEngine>> {
 
 /// The points of the build axes, in the order of preference.
 pub(super) fn points(world: &World, resolved: &Resolved) -> Step<Vec<Point>> {
-    let engine = &world.spec.engine;
+    let engine = &defaults::engine(world);
     if let Some(block) = NoBuildBlock::of(engine) {
         return no_build::points(world, resolved, &block);
     }
-    match &engine.tensorrt_llm {
-        Some(block) if engine.backend == Backend::TensorRTLLM => tensorrt_llm::points(world, resolved, block),
-        _ => Ok(custom_points(world, resolved)),
+    match TensorRtLlmBlock::of(engine) {
+        Some(block) => tensorrt_llm::points(world, resolved, block),
+        None => Ok(custom_points(world, resolved)),
     }
 }
 
@@ -101,8 +102,9 @@ fn custom_points(world: &World, resolved: &Resolved) -> Vec<Point> {
     let whole = EngineVariant { name: String::new(), folder: None, options: BTreeMap::new() };
     let declared = &resolved.custom.variants;
     let variants = if declared.is_empty() { std::slice::from_ref(&whole) } else { declared.as_slice() };
+    let precisions = defaults::precisions(world, None);
     let of_variant = |variant: &EngineVariant| {
-        let precisions = world.spec.search.precision.iter();
+        let precisions = precisions.iter();
         let separator = if variant.name.is_empty() { "" } else { "-" };
         let point = |precision: &Precision| Point {
             build: engine_build(resolved, *precision, variant),

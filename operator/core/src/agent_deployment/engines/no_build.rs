@@ -2,13 +2,13 @@
 
 use slipway_backends::no_build::{Checkpoint, Unbuilt, check_no_build};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{EngineDtype, NoBuildBlock, Precision, backend_and_server},
+    agent_deployment::{EngineDtype, NoBuildBlock, NoBuildOptions, Precision, backend_and_server},
     engine::{EngineBuild, NoBuild},
 };
 
 use super::axes::{self, Axes, Point, Values};
 use crate::{
-    agent_deployment::{resolve::Resolved, world::World},
+    agent_deployment::{defaults, resolve::Resolved, world::World},
     engine::no_build::{self as order, OrderError},
     why::{Blocked, Step, Why},
 };
@@ -21,14 +21,15 @@ pub(super) fn points(world: &World, resolved: &Resolved, block: &NoBuildBlock<'_
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned(), 0) };
     let product = axes::product(world);
     let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
-    let base = Base { resolved, block, product: &product, is_plain: checkpoint == Checkpoint::Plain };
-    let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    let max_seq_len = defaults::max_seq_len(block.max_seq_len, shape);
+    let base = Base { resolved, block, product: &product, max_seq_len, is_plain: checkpoint == Checkpoint::Plain };
+    let points: Vec<_> = Axes::of(world, shape).points(|values| base.build(values)).collect();
     if !axes::are_built(world, &points) {
         let gpu = match axes::gpu(&product) {
             Ok(gpu) => gpu,
             Err((field, problem)) => return refuse(field, problem, 0),
         };
-        let asked = axes::asked(world, (&resolved.model, shape), gpu, (block.version, block.options.max_seq_len));
+        let asked = axes::asked(world, (&resolved.model, shape), gpu, (block.version, max_seq_len));
         let unbuilt = Unbuilt {
             backend: block.backend,
             checkpoint: checkpoint.clone(),
@@ -59,6 +60,7 @@ struct Base<'a> {
     resolved: &'a Resolved,
     block: &'a NoBuildBlock<'a>,
     product: &'a str,
+    max_seq_len: i32,
     /// Whether the checkpoint is not quantized.
     is_plain: bool,
 }
@@ -77,8 +79,8 @@ impl Base<'_> {
             Precision::BF16 => Some(EngineDtype::Bfloat16),
             _ => None,
         };
-        let mut options = self.block.options.clone();
-        options.dtype = own.or(options.dtype);
+        let mut settings = self.block.options.clone();
+        settings.dtype = own.or(settings.dtype);
         NoBuild {
             version: self.block.version.to_owned(),
             server,
@@ -90,7 +92,7 @@ impl Base<'_> {
             max_num_tokens: tokens,
             memory: self.block.memory.clone(),
             quantized_at_load: self.is_plain && own.is_none(),
-            options,
+            options: NoBuildOptions { max_seq_len: self.max_seq_len, settings },
         }
     }
 }

@@ -10,7 +10,8 @@ use slipway_backends::{
 };
 use slipway_crds::v1alpha1::{
     agent_deployment::{
-        Backend, EngineDtype, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace, TensorRtLlmEngine,
+        Backend, EngineDtype, KvCachePrecision, Precision, ResolvedModel, ResolvedShape, SearchSpace, TensorRtLlmBlock,
+        TensorRtLlmEngine, TensorRtLlmOptions,
     },
     engine::{CalibrationIdentity, EngineBuild, TensorRtLlmBuild},
 };
@@ -18,6 +19,7 @@ use slipway_crds::v1alpha1::{
 use super::axes::{self, Axes, Point, Values};
 use crate::{
     agent_deployment::{
+        defaults,
         resolve::Resolved,
         world::{CalibrationView, World},
     },
@@ -26,16 +28,16 @@ use crate::{
 };
 
 /// Every engine that the spec asks for. Stops at an impossible one before anything is fetched or built.
-pub(super) fn points(world: &World, resolved: &Resolved, engine: &TensorRtLlmEngine) -> Step<Vec<Point>> {
+pub(super) fn points(world: &World, resolved: &Resolved, engine: TensorRtLlmBlock<'_>) -> Step<Vec<Point>> {
     let refuse = |field: &str, problem: String| {
         Err(Blocked::Stopped(Why::EngineRefused { field: field.to_owned(), problem, others: 0 }))
     };
     let Some(shape) = &resolved.model.shape else { return refuse("model.uri", axes::NO_SHAPE.to_owned()) };
-    let calibration = calibration(world, engine)?;
+    let calibration = calibration(world, engine.block)?;
     let product = axes::product(world);
     let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
     let base = Base { resolved, engine, shape, product: &product, checkpoint: &checkpoint, calibration };
-    let points: Vec<_> = Axes::of(&world.spec.search).points(|values| base.build(values)).collect();
+    let points: Vec<_> = Axes::of(world, shape).points(|values| base.build(values)).collect();
     if !axes::are_built(world, &points) {
         let gpu = match axes::gpu(&product) {
             Ok(gpu) => gpu,
@@ -111,17 +113,23 @@ fn calibration(world: &World, engine: &TensorRtLlmEngine) -> Step<Option<Calibra
     }
 }
 
-fn asked(world: &World, engine: &TensorRtLlmEngine, model: (&ResolvedModel, &ResolvedShape), gpu: gpu::Gpu) -> Asked {
+fn asked(
+    world: &World,
+    TensorRtLlmBlock { version, block }: TensorRtLlmBlock<'_>,
+    (model, shape): (&ResolvedModel, &ResolvedShape),
+    gpu: gpu::Gpu,
+) -> Asked {
+    let max_seq_len = defaults::max_seq_len(block.max_seq_len, shape);
     Asked {
-        has_calibration: engine.calibration.is_some(),
-        ..axes::asked(world, model, gpu, (&engine.version, engine.options.max_seq_len))
+        has_calibration: block.calibration.is_some(),
+        ..axes::asked(world, (model, shape), gpu, (version, max_seq_len))
     }
 }
 
 /// What all points share.
 struct Base<'a> {
     resolved: &'a Resolved,
-    engine: &'a TensorRtLlmEngine,
+    engine: TensorRtLlmBlock<'a>,
     shape: &'a ResolvedShape,
     product: &'a str,
     checkpoint: &'a Checkpoint,
@@ -131,15 +139,16 @@ struct Base<'a> {
 impl Base<'_> {
     fn of(&self, values: Values) -> TensorRtLlmBuild {
         let Values { precision, kv_cache, tensor, pipeline, batch, tokens } = values;
-        let mut options = self.engine.options.clone();
-        options.dtype = Some(dtype(precision, options.dtype, self.shape.dtype.as_deref()));
+        let TensorRtLlmBlock { version, block } = self.engine;
+        let mut settings = block.options.clone();
+        settings.dtype = Some(dtype(precision, settings.dtype, self.shape.dtype.as_deref()));
         let wanted = steps::precision(precision);
         // A model that an earlier release resolved names no method: its engines keep their identities.
         let is_prequantized = self.checkpoint.method().is_some() && wanted == self.checkpoint.precision();
         let needs_calibration =
             wanted.is_some_and(formats::Precision::needs_calibration) || kv_cache != KvCachePrecision::Auto;
         TensorRtLlmBuild {
-            version: self.engine.version.clone(),
+            version: version.to_owned(),
             gpu_product: self.product.to_owned(),
             tensor_parallel: tensor,
             pipeline_parallel: pipeline,
@@ -149,7 +158,7 @@ impl Base<'_> {
             family: family::of(&self.shape.architecture).unwrap_or_default(),
             prequantized: is_prequantized,
             calibration: self.calibration.clone().filter(|_| needs_calibration && !is_prequantized),
-            options,
+            options: TensorRtLlmOptions { max_seq_len: defaults::max_seq_len(block.max_seq_len, self.shape), settings },
         }
     }
 

@@ -130,6 +130,9 @@ fn predicting_row(profile: &ProfileStatus) -> Option<&Measurement> {
 /// which is requests unless it replays runs.
 fn measured_throughput(profile: &ProfileStatus, unit: ThroughputUnit) -> Option<&Measurement> {
     let predicting = predicting_row(profile)?;
+    if unit == ThroughputUnit::Requests && predicting.purpose == MeasurementPurpose::Repeat {
+        return Some(predicting);
+    }
     let purpose = match unit {
         ThroughputUnit::Runs => MeasurementPurpose::Confirm,
         ThroughputUnit::Requests => MeasurementPurpose::Explore,

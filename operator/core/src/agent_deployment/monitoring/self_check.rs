@@ -48,7 +48,7 @@ pub(in crate::agent_deployment) fn decide(world: &World, rollout: Option<&Rollou
     }
     // Any number does, as long as the next operator draws the same.
     let seed = u64::try_from(world.now.as_second()).unwrap_or(0);
-    let found = self_check(&judge_config(spec, Vec::new()), &Window::of_stable(pods()), seed);
+    let found = self_check(&judge_config(spec, Vec::new(), 1.0), &Window::of_stable(pods()), seed);
     let checks = known.map(|known| known.checks).unwrap_or_default();
     Some(recorded(found, checks, (stable, spec, world.now)))
 }

@@ -223,7 +223,7 @@ fn freeze(
         engines: engines.iter().map(profiled).collect(),
         configurations,
         levels,
-        driver: profiling.driver,
+        driver: world.spec.driver().unwrap_or_default(),
         prompts,
         agent_trace,
         objectives: slo.objectives.clone(),

@@ -11,7 +11,7 @@ use slipway_crds::{
     identity::content_hash,
     v1alpha1::{
         agent_deployment::{
-            Build, CustomEngine, NoBuildBlock, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmEngine,
+            Build, CustomEngine, NoBuildBlock, ResolvedImage, ResolvedModel, ResolvedShape, TensorRtLlmBlock,
         },
         shared::LocalObjectReference,
     },
@@ -19,6 +19,7 @@ use slipway_crds::{
 use slipway_worker_contract::{ModelShape, Outcome, ResolveResult};
 
 use super::{
+    defaults,
     job_step::JobStep,
     parts::{Found, Halt, Parts, Planned, Planning},
     world::World,
@@ -54,8 +55,8 @@ impl Resolved {
 ///
 /// # Errors
 /// The backend's block is missing, or its version is in no image.
-fn builder(world: &World) -> Step<CustomEngine> {
-    let engine = &world.spec.engine;
+pub(super) fn builder(world: &World) -> Step<CustomEngine> {
+    let engine = &defaults::engine(world);
     let backend = engine.backend;
     let missing = || {
         let problem = format!("is required when engine.backend is {}", backend.as_str());
@@ -63,7 +64,7 @@ fn builder(world: &World) -> Step<CustomEngine> {
     };
     match backend.build() {
         Build::Custom => engine.custom.clone().ok_or_else(missing),
-        Build::Tools => vendor_image(engine.tensorrt_llm.as_ref().ok_or_else(missing)?).map(vendor),
+        Build::Tools => vendor_image(&TensorRtLlmBlock::of(engine).ok_or_else(missing)?).map(vendor),
         Build::Nothing => image(&NoBuildBlock::of(engine).ok_or_else(missing)?).map(vendor),
     }
 }
@@ -81,8 +82,8 @@ fn image(block: &NoBuildBlock<'_>) -> Step<String> {
 }
 
 /// The image of a version: the one named, else NVIDIA's.
-fn vendor_image(block: &TensorRtLlmEngine) -> Step<String> {
-    let release = version::find(&block.version);
+fn vendor_image(TensorRtLlmBlock { version, block }: &TensorRtLlmBlock<'_>) -> Step<String> {
+    let release = version::find(version);
     let release = release.map_err(|error| Blocked::Stopped(Why::EngineUnbuildable { problem: error.to_string() }))?;
     Ok(block.image.clone().unwrap_or_else(|| release.image()))
 }

@@ -13,11 +13,17 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::agent_deployment::{LogEvidence, RolloutStatus, TrafficType},
 };
+use slipway_selection::cost::dollars;
 use slipway_vocabulary::evidence::{
     Evidence, Histogram, Metric, MetricWindow, Unit, WINDOW_SECONDS, window_end, window_id,
 };
 
-use super::{baseline, prediction, revision::RevisionPlan, steps::PlannedStep};
+use super::{
+    baseline,
+    prediction::{self, TokenCosts},
+    revision::RevisionPlan,
+    steps::PlannedStep,
+};
 use crate::agent_deployment::{
     judge_config::judge_config,
     world::{PodEvidence, World},
@@ -33,6 +39,9 @@ const PATIENCE_WINDOWS: u64 = 3;
 const MENDED_WINDOWS: u64 = 30;
 /// Seconds after which the figures of the judge are written even though nothing has changed.
 const WRITE_EVERY_SECONDS: i64 = 60;
+
+/// Why a canary is rolled back whose tokens cost too much by themselves.
+const TOO_DEAR: &str = "CostPerRun";
 
 /// What is judged.
 pub(super) struct Case<'a> {
@@ -66,6 +75,9 @@ pub(super) struct Judged {
 impl Case<'_> {
     /// Reads the windows that were not read before, and judges.
     pub(super) fn judge(&self) -> Judged {
+        if let Some(words) = self.is_too_dear() {
+            return self.rolled_back_for_its_price(words);
+        }
         let config = self.config();
         let kept = self.rollout.judge_state.as_deref().map(|state| Judge::resume(config.clone(), state)).transpose();
         let (mut judge, lost) = match kept {
@@ -93,6 +105,39 @@ impl Case<'_> {
         }
         let note = lost.and_then(|error| started_anew(&error));
         self.conclude(&judge, last, is_split_wrong(&judge), note)
+    }
+
+    /// Says so where a token of the canary costs more by itself than a run may: no traffic is needed to see it.
+    fn is_too_dear(&self) -> Option<String> {
+        let most = self.world.spec.rollout.judge.max_cost_increase()?;
+        let stable = self.world.revision(self.stable)?;
+        let TokenCosts { before, after } = prediction::token_costs(self.world, &stable.plan, self.plan)?;
+        let ratio = after as f64 / before as f64;
+        (ratio > 1.0 + most).then(|| {
+            format!(
+                "{TOO_DEAR}: a million output tokens are predicted to cost {} instead of {}, {:.0} % more, and \
+                 rollout.judge.costs allows {:.0} %",
+                dollars(after),
+                dollars(before),
+                100.0 * (ratio - 1.0),
+                100.0 * most
+            )
+        })
+    }
+
+    fn rolled_back_for_its_price(&self, words: String) -> Judged {
+        let mut rollout = self.rollout.clone();
+        rollout.verdict = Some(Verdict::Rollback);
+        rollout.reason = Some(TOO_DEAR.to_owned());
+        rollout.message = Some(words.chars().take(512).collect());
+        rollout.judged_at = Some(Time(self.world.now));
+        Judged { rollout, verdict: Verdict::Rollback, reason: words }
+    }
+
+    /// What a token of the canary costs, as a multiple of stable's; as much, where profiling says nothing.
+    fn token_cost_ratio(&self, stable: Option<&RevisionPlan>) -> f64 {
+        let costs = stable.and_then(|stable| prediction::token_costs(self.world, stable, self.plan));
+        costs.map_or(1.0, |TokenCosts { before, after }| after as f64 / before as f64)
     }
 
     fn conclude(&self, judge: &Judge, last: Option<Judgement>, is_split_wrong: bool, note: Option<String>) -> Judged {
@@ -150,7 +195,7 @@ impl Case<'_> {
             change: stable.map_or(Change::Any, |stable| change(stable, self.plan)),
             // Where no stable pod is left there is nothing to compare with.
             is_first_revision: self.schedule.iter().all(|step| step.weight == 100),
-            ..judge_config(&self.world.spec, steps.collect())
+            ..judge_config(&self.world.spec, steps.collect(), self.token_cost_ratio(stable))
         }
     }
 
@@ -319,9 +364,9 @@ fn logarithm(value: f64) -> String {
 /// What a revision changes decides what guards it: a slower tool is not an engine's fault.
 fn change(stable: &RevisionPlan, canary: &RevisionPlan) -> Change {
     let agent = stable.agent != canary.agent;
-    // Who may call changes neither.
-    let authentication = stable.authentication.clone();
-    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, ..canary.clone() };
+    // Who may call changes neither, nor does who hears of it.
+    let (authentication, tracing) = (stable.authentication.clone(), stable.tracing.clone());
+    let rest = RevisionPlan { agent: stable.agent.clone(), authentication, tracing, ..canary.clone() };
     match (agent, rest != *stable) {
         (true, false) => Change::Agent,
         (false, true) => Change::Engine,

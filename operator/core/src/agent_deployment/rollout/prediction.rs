@@ -49,9 +49,24 @@ fn comparable<'a>(
     stable: &RevisionPlan,
     canary: &RevisionPlan,
 ) -> Option<(&'a Measurement, &'a Measurement)> {
-    let both = |purpose| feasible(world, stable, purpose).zip(feasible(world, canary, purpose));
+    let both = |is_confirmed| feasible(world, stable, is_confirmed).zip(feasible(world, canary, is_confirmed));
     let is_alike = |(before, after): &(&Measurement, &Measurement)| before.level == after.level;
-    both(MeasurementPurpose::Confirm).or_else(|| both(MeasurementPurpose::Explore).filter(is_alike))
+    both(true).or_else(|| both(false).filter(is_alike))
+}
+
+/// What a million output tokens are predicted to cost, in millionths of a US dollar.
+pub(in super::super) struct TokenCosts {
+    /// Of the plan that serves.
+    pub before: i64,
+    /// Of the new one.
+    pub after: i64,
+}
+
+/// What tokens of both plans cost, where measurements that were made alike counted them, and had a price.
+pub(in super::super) fn token_costs(world: &World, stable: &RevisionPlan, canary: &RevisionPlan) -> Option<TokenCosts> {
+    let (before, after) = comparable(world, stable, canary)?;
+    let of = |row: &Measurement| row.cost?.microdollars_per_million_tokens.filter(|cost| *cost > 0);
+    Some(TokenCosts { before: of(before)?, after: of(after)? })
 }
 
 /// What profiling predicts of a change, for people: every objective and the throughput, as `field: from -> to`.
@@ -78,11 +93,12 @@ pub(in super::super) fn changes(world: &World, stable: Option<&RevisionPlan>, ca
     lines
 }
 
-/// The measurement for a purpose by which a campaign, any that is kept, predicts what a plan will be.
-fn feasible<'a>(world: &'a World, plan: &RevisionPlan, purpose: MeasurementPurpose) -> Option<&'a Measurement> {
+/// The measurement by which a campaign, any that is kept, predicts what a plan will be: a confirm run, or not.
+fn feasible<'a>(world: &'a World, plan: &RevisionPlan, is_confirmed: bool) -> Option<&'a Measurement> {
     world.profiles.values().find_map(|profile| {
         let row = predicting(profile, plan)?;
-        (row.purpose == purpose && row.verdict == MeasurementVerdict::Feasible).then_some(row)
+        let is_it = (row.purpose == MeasurementPurpose::Confirm) == is_confirmed;
+        (is_it && row.verdict == MeasurementVerdict::Feasible).then_some(row)
     })
 }
 

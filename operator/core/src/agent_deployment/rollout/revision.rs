@@ -10,7 +10,7 @@ use slipway_crds::{
         AgentDeploymentSpec,
         agent_deployment::{
             Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling,
-            ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives,
+            ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
         },
         shared::{ContainerResources, ServingConfiguration},
     },
@@ -79,6 +79,9 @@ pub struct RevisionPlan {
     /// Who may call. Rates are left out: running pods reload edited ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
+    /// Where the traces of runs are sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<Tracing>,
 }
 
 /// The plan that the spec asks for.
@@ -213,6 +216,8 @@ struct PlanInput<'a> {
     agent_resources: &'a ContainerResources,
     #[serde(skip_serializing_if = "Option::is_none")]
     authentication: Option<Authentication>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracing: Option<&'a Tracing>,
 }
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
@@ -230,7 +235,8 @@ fn deciding(profiling: &Profiling) -> Profiling {
     }
 }
 
-/// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once.
+/// Hash of what a plan is made from: a spec that hashes to a kept revision uses that revision's plan at once. The spec
+/// has its defaults written in.
 ///
 /// # Errors
 /// When the spec cannot be written as canonical JSON; its types leave no such case.
@@ -248,5 +254,6 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         triton_resources: &serving.triton_resources,
         agent_resources: &serving.agent_resources,
         authentication: serving.authentication.as_ref().map(Authentication::without_rates),
+        tracing: serving.tracing.as_ref(),
     })
 }

@@ -18,7 +18,7 @@ fn authentication(yaml: &str) -> Option<Authentication> {
 }
 
 /// The configuration of the sidecars of a revision.
-fn config(cluster: &Cluster, revision: &str) -> RuntimeConfig {
+pub(super) fn config(cluster: &Cluster, revision: &str) -> RuntimeConfig {
     let data = cluster.plan().children.into_iter().find_map(|child| match child {
         Child::ConfigMap(object) if object.metadata.name == Some(format!("support-{revision}")) => object.data,
         _ => None,

@@ -27,6 +27,7 @@ use crate::{
         monitoring::{
             drift::MemoryView, judged_runs::BudgetsView, load::ObservedLoad, observed_objectives::ObservedObjectives,
         },
+        resolve,
         rollout::revision::Revision,
         world::{OwnedObject, PoolsView, RouteView, RulesView, ServingView, World},
     },
@@ -417,8 +418,9 @@ impl Cluster {
                 JobPhase::Failed { class, failure: "the disk is full".to_owned(), finished_at: Some(self.world.now) }
             }
         };
-        let images = tensorrt_llm::builder_images(&self.world.spec.engine);
-        let image_digests = images.map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
+        let images = resolve::builder(&self.world).map(|builder| builder.builder_image);
+        let image_digests =
+            images.into_iter().map(|image| (image.clone(), format!("sha256:{}", digest(&image)))).collect();
         let job = self.world.jobs.get_mut(name).unwrap_or_else(|| panic!("no Job {name}"));
         (job.phase, job.image_digests, job.ended_at) = (phase, image_digests, Some(self.world.now));
     }

@@ -487,10 +487,12 @@ fn receivers_are_told_of_drift_once_and_that_another_plan_ends_it() {
 #[test]
 fn a_manifest_of_before_leads_to_the_plan_that_it_led_to() {
     let of = |cluster: &Cluster| {
-        crate::agent_deployment::rollout::revision::input_hash(&cluster.world.spec)
-            .expect("a spec has a hash")
-            .as_str()
-            .to_owned()
+        crate::agent_deployment::rollout::revision::input_hash(&crate::agent_deployment::defaults::completed(
+            &cluster.world,
+        ))
+        .expect("a spec has a hash")
+        .as_str()
+        .to_owned()
     };
     let approved =
         profiling(reprofiling(), |profiling| profiling.approve_reprofiling = Some("7c1f9a2b3d-1".to_owned()));

@@ -293,7 +293,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 #[case::a_version_in_no_image(
     |c: Cluster| c.edited(|spec| {
         let vllm = spec.engine.vllm.as_mut().unwrap();
-        (vllm.version, vllm.image) = ("0.5.5".to_owned(), None);
+        (vllm.version, vllm.image) = (Some("0.5.5".to_owned()), None);
     }),
     "spec.engine.vllm.version: 0.5.5 is older than 0.6.3, the first version that says why and after how many tokens an answer ends; \
      use 0.6.3.post1 or later"
@@ -301,7 +301,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 #[case::a_server_that_reads_no_file(
     |c: Cluster| c.edited(|spec| {
         let vllm = spec.engine.vllm.as_mut().unwrap();
-        (vllm.version, vllm.server) = ("0.8.5".to_owned(), VllmServer::OpenAI);
+        (vllm.version, vllm.server) = (Some("0.8.5".to_owned()), VllmServer::OpenAI);
     }),
     "spec.engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use \
      0.9.0 or later, or engine.vllm.server Triton"
@@ -316,7 +316,7 @@ fn the_exact_bytes_of_a_checkpoint_decide_whether_it_fits() {
 #[case::several_reasons(
     |c: Cluster| c.edited(|spec| {
         spec.search.tensor_parallel = vec![3];
-        spec.engine.vllm.as_mut().unwrap().options.max_seq_len = 200_000;
+        spec.engine.vllm.as_mut().unwrap().max_seq_len = Some(200_000);
     }),
     "spec.search.tensorParallel[0]: 32 attention heads, 8 KV heads and an MLP of 14336 do not split over 3 GPUs; possible: \
      1, 2, 4, 8 (and 1 further problems)"

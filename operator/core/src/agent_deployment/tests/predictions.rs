@@ -5,7 +5,7 @@ use slipway_analysis::judge::Prediction;
 use slipway_crds::{
     v1alpha1::{
         agent_deployment::LatencyMetric,
-        profile::{MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase},
+        profile::{MeasuredCost, MeasuredLatency, Measurement, MeasurementPurpose, MeasurementVerdict, ProfilePhase},
     },
     values::Percentile,
 };
@@ -14,6 +14,7 @@ use slipway_vocabulary::evidence::Metric;
 use super::{
     cluster::Cluster,
     profiling::{end, ended, profiled},
+    trial::{EQUAL, ROLLOUT, Trial},
 };
 use crate::agent_deployment::rollout::prediction::ratios;
 
@@ -41,7 +42,22 @@ fn predicted(
     after: &[(LatencyMetric, i64)],
     edit: impl Fn(&mut Measurement, bool),
 ) -> Vec<(Metric, u32)> {
-    let mut cluster = ended(profiled(), ProfilePhase::Chosen).with_pods_ready();
+    let cluster = chosen_anew(profiled(), (before, after), edit);
+    let plan = |hash: &str| &cluster.world.revision(hash).expect("it is recorded").plan;
+    let predictions = ratios(&cluster.world, plan(&cluster.stable()), plan(&cluster.canary()));
+    predictions.into_iter().map(|Prediction { metric, ratio_percent }| (metric, ratio_percent)).collect()
+}
+
+/// Metrics with what was measured of them, in milliseconds.
+type Latencies<'a> = &'a [(LatencyMetric, i64)];
+
+/// A campaign has chosen the other engine.
+fn chosen_anew(
+    cluster: Cluster,
+    (before, after): (Latencies<'_>, Latencies<'_>),
+    edit: impl Fn(&mut Measurement, bool),
+) -> Cluster {
+    let mut cluster = ended(cluster, ProfilePhase::Chosen).with_pods_ready();
     measured(&mut cluster, before, |row| edit(row, false));
     let mut cluster = cluster.edited(|spec| spec.slo.objectives[0].max = "600ms".parse().expect("a duration"));
     cluster.settle();
@@ -50,9 +66,45 @@ fn predicted(
     end(&mut cluster, &name, (ProfilePhase::Chosen, engine));
     measured(&mut cluster, after, |row| edit(row, true));
     cluster.settle();
-    let plan = |hash: &str| &cluster.world.revision(hash).expect("it is recorded").plan;
-    let predictions = ratios(&cluster.world, plan(&cluster.stable()), plan(&cluster.canary()));
-    predictions.into_iter().map(|Prediction { metric, ratio_percent }| (metric, ratio_percent)).collect()
+    cluster
+}
+
+/// A canary of another engine, a million of whose tokens are predicted to cost so much instead of a dollar.
+fn canary_that_costs(microdollars: i64) -> Trial {
+    let rollout = format!(
+        "{}  costs: [{{metric: CostPerRun, maxIncrease: 20%}}]",
+        ROLLOUT.replace("judge: {warmUp: 0s}", "judge:\n  warmUp: 0s")
+    );
+    let cluster = profiled().edited(|spec| {
+        spec.serving.replicas = 4;
+        spec.rollout = serde_norway::from_str(&rollout).expect("a valid rollout");
+    });
+    let cost = |row: &mut Measurement, is_after: bool| {
+        let of_tokens = if is_after { microdollars } else { 1_000_000 };
+        let (microdollars_per_thousand, microdollars_per_million_tokens) = (350_000, Some(of_tokens));
+        row.cost = Some(MeasuredCost { microdollars_per_thousand, microdollars_per_million_tokens });
+    };
+    let mut trial = Trial::on(chosen_anew(cluster, (&[(REQUEST, 200)], &[(REQUEST, 200)]), cost));
+    trial.settle();
+    trial.cluster.ready_pods();
+    trial.settle();
+    trial
+}
+
+/// No traffic is needed to see it.
+#[test]
+fn an_engine_whose_tokens_cost_more_than_runs_may_is_rolled_back_for_its_price() {
+    let mut dear = canary_that_costs(1_500_000);
+    dear.serve(60, EQUAL);
+    let rejected = dear.rollout().rejected;
+    let words = "CostPerRun: a million output tokens are predicted to cost $1.50 instead of $1.00, 50 % more, and \
+                 rollout.judge.costs allows 20 %";
+    assert_eq!(rejected.len(), 1, "{:?}", dear.rollout());
+    assert!(rejected[0].reason.contains(words), "{}", rejected[0].reason);
+    let mut dearer_within_the_margin = canary_that_costs(1_100_000);
+    dearer_within_the_margin.serve(60, EQUAL);
+    assert_eq!(dearer_within_the_margin.rollout().rejected.len(), 0);
+    assert!(dearer_within_the_margin.canary().is_some());
 }
 
 fn as_measured(_: &mut Measurement, _: bool) {}

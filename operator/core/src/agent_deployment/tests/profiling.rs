@@ -43,6 +43,7 @@ pub(super) fn row(engine: &str) -> Measurement {
         configuration: "instances-2,max_batch-4".to_owned(),
         level: 8,
         purpose: MeasurementPurpose::Explore,
+        round: None,
         verdict: MeasurementVerdict::Infeasible,
         count: 300,
         errors: 0,

@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use rstest::rstest;
 use slipway_crds::v1alpha1::{
     AgentDeploymentSpec,
-    agent_deployment::{AgentDeploymentStatus, EngineConfiguration, EngineEntry, Precision, ServeParameter, Stage},
+    agent_deployment::{AgentDeploymentStatus, EngineEntry, Precision, ServeParameter, Stage},
     engine::TensorRtLlmBuild,
 };
 use slipway_worker_contract::{ModelShape, Task};
@@ -53,16 +53,6 @@ pub(super) fn llama_8b() -> ModelShape {
         parameters: 8_030_000_000,
         parameter_bytes: 16_060_000_000,
     }
-}
-
-/// The images that build engines.
-pub(super) fn builder_images(engine: &EngineConfiguration) -> impl Iterator<Item = String> {
-    let vendor = engine.tensorrt_llm.iter().filter_map(|engine| engine.image.clone());
-    let vllm = engine.vllm.iter().filter_map(|engine| engine.image.clone());
-    let sglang = engine.sglang.iter().filter_map(|engine| engine.image.clone());
-    let py_torch = engine.tensorrt_llm_py_torch.iter().filter_map(|engine| engine.image.clone());
-    let custom = engine.custom.iter().map(|custom| custom.builder_image.clone());
-    custom.chain(vendor).chain(vllm).chain(sglang).chain(py_torch)
 }
 
 fn on(product: &str, precisions: &[Precision]) -> Cluster {
@@ -120,7 +110,7 @@ fn fp8_on_an_a100_is_refused_before_the_checkpoint_is_fetched() {
      figures are not known: name nodes without MIG (NVIDIA-H100), or use backend Custom"
 )]
 #[case::a_version_without_an_engine_flow(
-    |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = "1.3.0".to_owned()),
+    |c: Cluster| c.edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = Some("1.3.0".to_owned())),
     "spec.engine.tensorRTLLM.version: 1.3.0 no longer builds engines (the tools were removed in 1.3); use 1.2.1 or earlier, \
      or backend TensorRTLLMPyTorch or VLLM, which serve without a build"
 )]
@@ -161,7 +151,7 @@ fn what_cannot_be_built_names_field_and_remedy(#[case] edit: fn(Cluster) -> Clus
 fn a_checkpoint_in_awq_is_an_engine_in_awq_that_nothing_calibrates() {
     let awq = |version: &'static str, precision| {
         let mut cluster = on("NVIDIA-H100-80GB-HBM3", &[precision])
-            .edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = version.to_owned());
+            .edited(|spec| spec.engine.tensorrt_llm.as_mut().unwrap().version = Some(version.to_owned()));
         (cluster.quantization, cluster.quantization_method) = (Some("INT4AWQ"), Some("awq"));
         cluster.resolved()
     };

@@ -29,7 +29,7 @@ pub fn config(agent_deployment: &str, profile: &str, inputs: &ProfileInputs, sco
     set_engine(&mut config, scope.engine().served_by());
     config.chat_template = chat_template(inputs, scope);
     config.max_in_flight = unsigned(match scope {
-        JobScope::Explore { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
+        JobScope::Explore { .. } | JobScope::Repeat { .. } => inputs.levels.iter().copied().max().unwrap_or(1),
         JobScope::Confirm { level, .. } => *level,
     });
     config

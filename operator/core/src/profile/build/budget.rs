@@ -2,7 +2,7 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{MeasurementPurpose, ProfileInputs},
+    profile::{Measurement, MeasurementPurpose, ProfileInputs},
 };
 use slipway_selection::cost::gpus;
 use slipway_worker_contract::MeasureSettings;
@@ -33,9 +33,11 @@ impl Budget {
     /// What the rows of the status leave. Confirm runs are not counted, for without them nothing could be chosen, and
     /// rows of earlier campaigns have been paid for.
     pub fn left(inputs: &ProfileInputs, status: &ProfileStatus) -> Self {
-        let explored = || {
-            status.measurements.iter().filter(|m| m.purpose == MeasurementPurpose::Explore && m.measured_in.is_none())
+        let is_counted = |m: &&Measurement| match m.purpose {
+            MeasurementPurpose::Explore | MeasurementPurpose::Repeat => m.measured_in.is_none(),
+            MeasurementPurpose::Confirm => false,
         };
+        let explored = || status.measurements.iter().filter(is_counted);
         let limits = Limits {
             measurements: inputs.budget.measurements,
             gpu_millis: (inputs.budget.gpu_hours.value() * MILLISECONDS_PER_HOUR).round() as u64,

@@ -87,7 +87,9 @@ fn config_map(world: &ProfileWorld, name: &str, files: BTreeMap<String, String>,
 fn deadline_seconds(world: &ProfileWorld, status: &ProfileStatus, scope: &JobScope<'_>) -> i64 {
     let inputs = &world.spec.inputs;
     let measuring_millis = match scope {
-        JobScope::Explore { .. } => Budget::left(inputs, status).gpu_millis / u64::from(cost::gpus(inputs).max(1)),
+        JobScope::Explore { .. } | JobScope::Repeat { .. } => {
+            Budget::left(inputs, status).gpu_millis / u64::from(cost::gpus(inputs).max(1))
+        }
         JobScope::Confirm { arrivals_per_kilosecond, .. } => rate::run_millis(inputs, *arrivals_per_kilosecond),
     };
     i64::try_from(measuring_millis / 1_000 + DEADLINE_MARGIN_SECONDS).unwrap_or(i64::MAX)

@@ -3,14 +3,14 @@
 use slipway_crds::v1alpha1::{
     ProfileStatus,
     agent_deployment::OptimizeFor as ApiOptimizeFor,
-    profile::{MeasurementPurpose, NamedConfiguration, ProfileInputs, ProfiledEngine},
+    profile::{NamedConfiguration, ProfileInputs, ProfiledEngine},
 };
 use slipway_selection::{
     cost::gpus,
     target::{driver_for, target_per_kilosecond},
 };
 use slipway_worker_contract::{
-    Arm, Campaign, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
+    Arm, Campaign, Cell, Driver, EngineRef, InvalidDigest, LatencyObjective, MeasureSettings, OptimizeFor, OtherEngine,
     ProfileTask,
 };
 
@@ -39,6 +39,7 @@ pub fn task(
     let (driver, workloads) = driver::load(inputs, counted_by)?;
     let (explored, is_explore) = match scope {
         JobScope::Explore { .. } => (recorded(status, scope.subject()), true),
+        JobScope::Repeat { .. } => (recorded(status, scope.subject()), false),
         JobScope::Confirm { .. } => (Vec::new(), false),
     };
     Ok(ProfileTask {
@@ -78,6 +79,14 @@ fn campaign(inputs: &ProfileInputs, status: &ProfileStatus, scope: &JobScope<'_>
                 driver,
             }
         }
+        JobScope::Repeat { points, .. } => Campaign::Repeat {
+            points: points
+                .iter()
+                .map(|point| Cell { arm: arm(point.configuration), level: unsigned(point.level) })
+                .collect(),
+            max_gpu_millis: Budget::left(inputs, status).gpu_millis,
+            driver,
+        },
         JobScope::Confirm { configuration, level, arrivals_per_kilosecond, .. } => Campaign::Confirm {
             arm: arm(configuration),
             level: unsigned(*level),
@@ -105,7 +114,7 @@ fn other_engines(inputs: &ProfileInputs, status: &ProfileStatus, engine: &Profil
         .map(|other| OtherEngine {
             name: other.display_name.clone(),
             gpus: gpus(inputs),
-            rows: recorded(status, Subject { engine: &other.name, purpose: MeasurementPurpose::Explore }),
+            rows: recorded(status, Subject::explored(&other.name)),
         })
         .filter(|other| !other.rows.is_empty())
         .collect()

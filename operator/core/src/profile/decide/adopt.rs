@@ -40,7 +40,8 @@ pub fn adopt(world: &ProfileWorld) -> Parts {
 /// What is said of an engine with adopted rows, which has nothing left to measure if all of its points have one.
 fn known(inputs: &ProfileInputs, status: &ProfileStatus, engine: &ProfiledEngine) -> Option<Parts> {
     let points = inputs.configurations.len() * inputs.levels.len();
-    let known = status.measurements.iter().filter(|row| row.engine == engine.name).count();
+    let is_explored = |row: &&Measurement| row.engine == engine.name && row.purpose == MeasurementPurpose::Explore;
+    let known = status.measurements.iter().filter(is_explored).count();
     if known == 0 {
         return None;
     }
@@ -62,7 +63,11 @@ fn adopted(inputs: &ProfileInputs, earlier: &Earlier, row: &Measurement) -> Opti
     let now = inputs.engines.iter().find(is_engine)?;
     let then = earlier.inputs.engines.iter().find(is_engine)?;
     let is_configuration = |named: &&NamedConfiguration| named.name == row.configuration;
-    let is_point = row.purpose == MeasurementPurpose::Explore
+    let is_compared = match row.purpose {
+        MeasurementPurpose::Explore | MeasurementPurpose::Repeat => true,
+        MeasurementPurpose::Confirm => false,
+    };
+    let is_point = is_compared
         && now.manifest_digest == then.manifest_digest
         && inputs.configurations.iter().find(is_configuration)?.settings
             == earlier.inputs.configurations.iter().find(is_configuration)?.settings

@@ -11,17 +11,22 @@ use slipway_crds::{
     },
 };
 use slipway_selection::{
+    close,
     confirm::{Conclusion, MAX_CONFIRMS, conclude, is_confirm_of, passes},
     infeasible, select,
 };
 
-use super::job::{self, Affordable, JobStep};
+use super::{
+    job::{self, Affordable, JobStep},
+    repeat,
+};
 use crate::{
     plan::Note,
     profile::{
         build::rate,
         parts::{Found, Parts, Planned},
-        scope::JobScope,
+        rows,
+        scope::{JobScope, Subject},
         status::{CampaignState, cut},
         world::ProfileWorld,
     },
@@ -36,7 +41,7 @@ pub fn finish(world: &ProfileWorld, before: &ProfileStatus) -> Planned<CampaignS
         // Every pass ends one confirm run for good, so there are at most this many, and one to conclude.
         for _ in 0..=MAX_CONFIRMS {
             let status = parts.found.seen_from(before);
-            match parts.join(next(world, &status.measurements)) {
+            match parts.join(next(world, &status)) {
                 Next::Concluded(state) => return state,
                 Next::Confirm(point) => {
                     if let Some(state) = parts.join(confirm(world, &status, point)) {
@@ -55,23 +60,24 @@ enum Next {
     Confirm(usize),
 }
 
-fn next(world: &ProfileWorld, measurements: &[Measurement]) -> Planned<Next> {
-    let inputs = &world.spec.inputs;
+fn next(world: &ProfileWorld, status: &ProfileStatus) -> Planned<Next> {
+    let (inputs, measurements) = (&world.spec.inputs, status.measurements.as_slice());
     Planned::of(|parts| match conclude(inputs, measurements) {
         Conclusion::NoCandidate => {
-            let words = "no configuration meets the objectives";
-            Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, words)))
+            let words = nothing_feasible(inputs, measurements);
+            Next::Concluded(parts.join(none(world, measurements, MeasurementPurpose::Explore, &words)))
         }
         Conclusion::Measured { point } => {
+            let predicted_by = close::figures(inputs, measurements, point).unwrap_or(point);
             let words = "a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace";
-            let chosen = Chosen { point, predicted_by: point, words: words.to_owned() };
-            Next::Concluded(parts.join(choose(world, measurements, chosen)))
+            let chosen = Chosen { point, predicted_by, words: words.to_owned() };
+            Next::Concluded(parts.join(choose(world, status, chosen)))
         }
         Conclusion::Confirmed { point, row } => {
             let confirmed = &measurements[row];
             let words = format!("confirmed by {} runs: {}", confirmed.count, select::point(inputs, confirmed));
             let chosen = Chosen { point, predicted_by: row, words };
-            Next::Concluded(parts.join(choose(world, measurements, chosen)))
+            Next::Concluded(parts.join(choose(world, status, chosen)))
         }
         Conclusion::Exhausted { failed } => Next::Concluded(parts.join(not_confirmed(world, measurements, failed))),
         Conclusion::Confirm { point } => Next::Confirm(point),
@@ -87,7 +93,8 @@ fn confirm(world: &ProfileWorld, before: &ProfileStatus, point: usize) -> Planne
     let (Some(engine), Some(configuration)) = (engine, configuration) else {
         return failed(explored, "the inputs do not name this point").with(None);
     };
-    let scope = scope(world, (engine, configuration), explored);
+    let figures = close::figures(inputs, &before.measurements, point).unwrap_or(point);
+    let scope = scope(world, (engine, configuration), &before.measurements[figures]);
     Planned::of(|parts| {
         let words = match parts.join(job::run(world, before, &scope, Affordable::Yes)) {
             JobStep::Working(state) => return Some(state),
@@ -123,22 +130,8 @@ fn scope<'a>(
 
 /// The row of a confirm run without one: it counts as failed, so that the next point has its turn.
 fn failed(explored: &Measurement, words: &str) -> Parts {
-    let row = Measurement {
-        purpose: MeasurementPurpose::Confirm,
-        verdict: MeasurementVerdict::Failed,
-        count: 0,
-        errors: 0,
-        milliseconds: 0,
-        per_kilosecond: 0,
-        latencies: Vec::new(),
-        output_tokens: None,
-        cost: None,
-        gpu_milliseconds: 0,
-        records: None,
-        measured_in: None,
-        reason: cut(words, 512),
-        ..explored.clone()
-    };
+    let subject = Subject { engine: &explored.engine, purpose: MeasurementPurpose::Confirm, round: None };
+    let row = rows::failed(subject, (&explored.configuration, explored.level), words);
     Parts::of_found(Found { measurements: vec![row], ..Found::default() })
 }
 
@@ -148,11 +141,13 @@ struct Chosen {
     words: String,
 }
 
-fn choose(world: &ProfileWorld, measurements: &[Measurement], chosen: Chosen) -> Planned<CampaignState> {
+fn choose(world: &ProfileWorld, status: &ProfileStatus, chosen: Chosen) -> Planned<CampaignState> {
     let Chosen { point, predicted_by, words } = chosen;
-    let inputs = &world.spec.inputs;
+    let (inputs, measurements) = (&world.spec.inputs, status.measurements.as_slice());
     let measurement = &measurements[point];
-    let why = cut(&format!("{}; {words}", select::why(inputs, measurements, point)), 512);
+    let reasons =
+        [Some(select::why(inputs, measurements, point)), repeat::what_is_missing(inputs, status), Some(words)];
+    let why = cut(&reasons.into_iter().flatten().collect::<Vec<_>>().join("; "), 512);
     let message = format!("{}: {why}", select::place(inputs, measurement));
     let choice = ProfileChoice {
         engine: measurement.engine.clone(),
@@ -182,6 +177,20 @@ fn not_confirmed(world: &ProfileWorld, measurements: &[Measurement], failed: usi
         _ => "three candidates failed their confirm run",
     };
     none(world, measurements, MeasurementPurpose::Confirm, candidates)
+}
+
+/// That nothing meets the objectives is said of what was measured.
+fn nothing_feasible(inputs: &ProfileInputs, measurements: &[Measurement]) -> String {
+    let points = inputs.engines.len() * inputs.configurations.len() * inputs.levels.len();
+    let measured = measurements.iter().filter(|row| row.purpose == MeasurementPurpose::Explore).count();
+    if measured >= points {
+        return "no configuration meets the objectives".to_owned();
+    }
+    let left = points - measured;
+    format!(
+        "none of the {measured} points that were measured meets the objectives ({left} of {points} were not: \
+         status.notMeasured says why)"
+    )
 }
 
 fn none(

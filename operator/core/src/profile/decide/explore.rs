@@ -4,7 +4,7 @@ use slipway_crds::{
     conditions::Reason,
     v1alpha1::{
         ProfileStatus,
-        profile::{MeasuredEngine, MeasurementPurpose, MeasurementVerdict, NotMeasured, ProfiledEngine},
+        profile::{MeasuredEngine, Measurement, MeasurementPurpose, MeasurementVerdict, NotMeasured, ProfiledEngine},
     },
 };
 use slipway_worker_contract::ProfileEnd;
@@ -64,7 +64,8 @@ fn has_any_row(status: &ProfileStatus) -> bool {
 }
 
 fn end_engine(status: &ProfileStatus, engine: &ProfiledEngine, reason: &str) -> Parts {
-    let rows = status.measurements.iter().filter(|m| m.engine == engine.name).count();
+    let is_explored = |m: &&Measurement| m.engine == engine.name && m.purpose == MeasurementPurpose::Explore;
+    let rows = status.measurements.iter().filter(is_explored).count();
     let message = format!("{}: {rows} measurements; {reason}", engine.display_name);
     let found = Found { engines: vec![ended(engine, reason)], ..Found::default() };
     Parts::of_notes([Note::normal(Reason::ConfigurationMeasured, message)]).and(Parts::of_found(found))

@@ -60,7 +60,7 @@ pub fn run(
 ) -> Planned<JobStep> {
     let hash = scope.hash(&world.spec.input_hash);
     let prefix = format!("{JOB_PREFIX}{hash}");
-    let recorded = recorded(before, scope.kind(), &hash);
+    let recorded = recorded(before, &scope.kind(), &hash);
     let name = job_name(&prefix, recorded);
     let progress = world.progress.get(&name).filter(|progress| is_of(progress, world, scope));
     let polled = progress
@@ -121,7 +121,7 @@ fn working(purpose: MeasurementPurpose, why: &Why) -> JobStep {
 
 fn record(scope: &JobScope<'_>, prefix: &str, attempt: i32) -> Planned<JobStep> {
     let (kind, hash) = (scope.kind(), prefix.trim_start_matches(JOB_PREFIX));
-    let attempted = JobAttempt { kind: kind.to_owned(), input_hash: hash.to_owned(), attempt };
+    let attempted = JobAttempt { kind, input_hash: hash.to_owned(), attempt };
     let found = Found { jobs: vec![attempted], ..Found::default() };
     let job = JobRef { kind: JobKind::Profile, name: job_name(prefix, attempt) };
     let step = working(scope.purpose(), &Why::JobStarting { job });

@@ -16,6 +16,7 @@ mod adopt;
 mod confirm;
 mod explore;
 mod job;
+mod repeat;
 
 /// Decides what comes next. Planners run in this order, and each sees the status with what the ones before it found.
 pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
@@ -35,11 +36,16 @@ pub fn decide(world: &ProfileWorld) -> Plan<ProfileStatus> {
     }
 }
 
-/// Measures all engines, and then chooses.
+/// Measures all engines, tells close points apart, and then chooses.
 fn go_on(world: &ProfileWorld, before: &ProfileStatus) -> Planned<CampaignState> {
-    Planned::of(|parts| match parts.join(explore::explore(world, before)) {
-        Some(state) => state,
-        None => parts.join(confirm::finish(world, &parts.found.seen_from(before))),
+    Planned::of(|parts| {
+        if let Some(state) = parts.join(explore::explore(world, before)) {
+            return state;
+        }
+        if let Some(state) = parts.join(repeat::repeat(world, &parts.found.seen_from(before))) {
+            return state;
+        }
+        parts.join(confirm::finish(world, &parts.found.seen_from(before)))
     })
 }
 

@@ -4,5 +4,6 @@ mod adopting;
 mod cluster;
 mod costs;
 mod gitops;
+mod repeating;
 mod selection;
 mod stories;

@@ -1,6 +1,7 @@
 //! Which cell is measured next. Pure: a function of the campaign and the rows, so that a campaign resumes from any of
 //! them.
 
+mod given;
 mod guided;
 mod ladder;
 mod reasons;
@@ -8,7 +9,7 @@ mod reasons;
 use serde::{Deserialize, Serialize};
 use slipway_worker_contract::{Arm, NotMeasured, ProfileEnd, ProfileTask, Row};
 
-pub use self::{guided::Guided, ladder::Ladder};
+pub use self::{given::Given, guided::Guided, ladder::Ladder};
 
 /// Spaces of at most so many cells are walked whole, where the budget allows it.
 const MOST_WALKED: usize = 24;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use slipway_worker_contract::{
-    Campaign, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
+    Campaign, Cell, Digest, Driver, EngineEntry, EngineRef, Latency, LatencyMetric, LatencyObjective, MeasureSettings,
     MeasurementVerdict, OptimizeFor, OtherEngine, Percentile, ServeConfig, WhyNotMeasured,
 };
 
@@ -80,6 +80,22 @@ fn the_budget_counts_the_rows_of_this_job_only() {
     let earlier = vec![row("a", 1, MeasurementVerdict::Feasible)];
     let (cells, ended) = walk(&ladder(&["a", "b"], &[1, 2, 4], 2, 1), earlier);
     assert_eq!((cells.len(), ended), (3, Ended::budget_used("the budget of 2 measurements is used")));
+}
+
+#[test]
+fn given_points_are_measured_once_each_in_their_order_whatever_their_verdicts() {
+    let point = |id: &str, level| Cell { arm: Arm { id: id.into(), config: ServeConfig::default() }, level };
+    let search = Given::new(&[point("b", 8), point("a", 4), point("b", 2)]);
+    assert_eq!(search.arms().iter().map(|arm| arm.id.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    let mut rows = Vec::new();
+    while let Next::Measure { arm, level } = search.next(&rows) {
+        rows.push(row(&search.arms()[arm].id, level, MeasurementVerdict::Infeasible));
+    }
+    let cells: Vec<_> = rows.iter().map(|row| (row.arm.as_str(), row.level)).collect();
+    assert_eq!(cells, [("b", 8), ("a", 4), ("b", 2)]);
+    assert_eq!(search.next(&rows), Next::Done(Ended::complete("every point was measured once more")));
+    let resumed = search.next(&rows[..1]);
+    assert_eq!((resumed, search.to_beat(&rows)), (Next::Measure { arm: 1, level: 4 }, None));
 }
 
 fn entry(arm: &str, levels: Option<(u32, u32)>, why: WhyNotMeasured, reason: &str) -> NotMeasured {
@@ -231,6 +247,35 @@ fn a_large_space_is_searched_for_its_best_point_and_the_rest_has_reasons() {
         assert!(measured == 6 || left_out.iter().any(|entry| entry.arm == arm.id), "{}", arm.id);
         assert_eq!(measured == 0, left_out.iter().any(|entry| entry.arm == arm.id && entry.levels.is_none()));
     }
+}
+
+/// The server, where it sheds what its instances have no room for.
+fn serve_or_shed(task: &ProfileTask, arm: usize, level: u32) -> Row {
+    let row = serve(task, arm, level, (20.0, 1.3));
+    let room = 4 * plan(task, 1, 0).arms[arm].config.instances.unwrap_or(1);
+    let errors = if level > room { row.count * (level - room) / level } else { 0 };
+    let most = task.error_rate_max_ppm.unwrap_or(1_000_000);
+    let is_over = u64::from(errors) * 1_000_000 > u64::from(most) * u64::from(row.count);
+    let verdict = if is_over { MeasurementVerdict::Infeasible } else { row.verdict };
+    Row { count: row.count - errors, errors, verdict, ..row }
+}
+
+#[test]
+fn where_much_fails_at_high_levels_a_search_finds_the_best_point_within_the_limit() {
+    let task = ProfileTask { error_rate_max_ppm: Some(10_000), ..large_space(OptimizeFor::Throughput) };
+    let search = Guided::new(&task, plan(&task, 48, 0));
+    let mut rows: Vec<Row> = Vec::new();
+    while let Next::Measure { arm, level } = search.next(&rows) {
+        rows.push(serve_or_shed(&task, arm, level));
+    }
+    let plan = plan(&task, 48, 0);
+    let all = (0..plan.arms.len()).flat_map(|arm| plan.levels.iter().map(move |level| (arm, *level)));
+    let truth: Vec<Row> = all.map(|(arm, level)| serve_or_shed(&task, arm, level)).collect();
+    let (best, found) = (found(&truth).unwrap() as f64, found(&rows).unwrap() as f64);
+    let shedding = rows.iter().filter(|row| row.errors > 0).count();
+    println!("{found} of {best} with {} of {} rows, {shedding} of which shed", rows.len(), truth.len());
+    assert!(found >= 0.95 * best, "{found} of {best}");
+    assert!(rows.len() < 24, "{} of 48 cells", rows.len());
 }
 
 #[test]

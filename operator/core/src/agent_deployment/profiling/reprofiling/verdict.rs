@@ -2,9 +2,9 @@
 
 use slipway_crds::v1alpha1::{
     ProfileStatus,
-    profile::{Measurement, MeasurementPurpose, MeasurementVerdict, ProfileInputs},
+    profile::{Measurement, MeasurementPurpose, ProfileInputs},
 };
-use slipway_selection::{confirm, select};
+use slipway_selection::{close, confirm, select};
 
 use super::World;
 use crate::agent_deployment::rollout::revision::RevisionPlan;
@@ -20,23 +20,27 @@ pub(super) enum Verdict {
 /// Compares the choice with the serving one, which stays unless it no longer meets the objectives, or is clearly worse.
 pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status: &ProfileStatus) -> Verdict {
     let chosen = status.choice.as_ref().and_then(|choice| {
-        let row = |m: &&Measurement| {
+        let row = |m: &Measurement| {
             (&m.engine, &m.configuration, m.level) == (&choice.engine, &choice.configuration, choice.level)
                 && m.purpose == MeasurementPurpose::Explore
         };
-        status.measurements.iter().find(row)
+        status.measurements.iter().position(row)
     });
     let stable = world.stable().and_then(|stable| world.revision(stable));
     // A plan of another spec is no yardstick for this one's choice.
     let stable = stable.filter(|stable| stable.inputs().spec == spec);
     let (Some(chosen), Some(stable)) = (chosen, stable) else { return Verdict::Changes(status.message.clone()) };
     let Some(serving) = point_of(&stable.plan, inputs, status) else {
-        let new = select::point(inputs, chosen);
+        let new = select::point(inputs, &status.measurements[chosen]);
         return Verdict::Changes(format!(
             "{new} replaces the serving choice, which was not measured or does not meet spec.slo"
         ));
     };
-    if std::ptr::eq(serving, chosen) {
+    let is_same = serving == chosen;
+    // Where a point was measured again, the middle measurement stands for it.
+    let figures = |point| &status.measurements[close::figures(inputs, &status.measurements, point).unwrap_or(point)];
+    let (chosen, serving) = (figures(chosen), figures(serving));
+    if is_same {
         return Verdict::Stays(format!("the choice is unchanged: {}", select::point(inputs, chosen)));
     }
     let (new, old) = (select::point(inputs, chosen), select::point(inputs, serving));
@@ -47,19 +51,21 @@ pub(super) fn verdict(world: &World, spec: &str, inputs: &ProfileInputs, status:
     }
 }
 
-/// The measurement of what serves, if it is of the very artifact and meets the objectives: also in a confirm run, if it
-/// had one.
-fn point_of<'a>(plan: &RevisionPlan, inputs: &ProfileInputs, status: &'a ProfileStatus) -> Option<&'a Measurement> {
+/// The first measurement of what serves, by its position, if it is of the very artifact and meets the objectives: also
+/// in a confirm run, if it had one.
+fn point_of(plan: &RevisionPlan, inputs: &ProfileInputs, status: &ProfileStatus) -> Option<usize> {
     let digest = plan.engine.manifest_digest.to_string();
     let is_artifact = inputs.engines.iter().any(|e| e.name == plan.engine.name && e.manifest_digest == digest);
     let named =
         inputs.configurations.iter().find(|named| named.settings == plan.configuration).filter(|_| is_artifact)?;
-    let is_it = |m: &&Measurement| {
+    let is_it = |m: &Measurement| {
         (&m.engine, &m.configuration, m.level) == (&plan.engine.name, &named.name, plan.max_in_flight)
     };
-    let rows = || status.measurements.iter().filter(is_it);
-    let has_failed = rows().any(|m| m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs));
-    let explored =
-        rows().find(|m| m.purpose == MeasurementPurpose::Explore && m.verdict == MeasurementVerdict::Feasible);
-    explored.filter(|_| !has_failed)
+    let has_failed =
+        |m: &Measurement| is_it(m) && m.purpose == MeasurementPurpose::Confirm && !confirm::passes(m, inputs);
+    if status.measurements.iter().any(has_failed) {
+        return None;
+    }
+    let point = status.measurements.iter().position(|m| is_it(m) && m.purpose == MeasurementPurpose::Explore)?;
+    close::figures(inputs, &status.measurements, point).map(|_| point)
 }

@@ -5,13 +5,10 @@
 
 use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount};
 use slipway_crds::v1alpha1::{
-    agent_deployment::{
-        Authentication as ApiAuthentication, IssuerKeys, JsonWebTokens, NamedTenantRate, TenantRate as ApiRate,
-        TenantRates,
-    },
+    agent_deployment::{Authentication as ApiAuthentication, NamedTenantRate, TenantRate as ApiRate, TenantRates},
     shared::{ConfigMapKeyReference, SecretKeyReference},
 };
-use slipway_runtime_config::{Authentication, Jwt, JwtKeys, Rate, Rates, TenantRate};
+use slipway_runtime_config::{Authentication, Rate, Rates, TenantRate};
 
 use crate::{
     agent_deployment::rollout::revision::RevisionPlan,
@@ -19,14 +16,11 @@ use crate::{
         template::{mount, read_only},
         view::USERS_CONFIG_MAP_VOLUME,
     },
+    runtime_config::{self, ISSUER_AUTHORITIES_FOLDER, ISSUER_KEYS},
 };
 
 /// Folder and file of the tokens of clients.
 const TOKENS: (&str, &str) = ("/etc/slipway/tokens", "tokens");
-/// Folder and file of the public keys of the issuer.
-const KEYS: (&str, &str) = ("/etc/slipway/issuer-keys", "jwks.json");
-/// Folder of the authorities that sign the certificate of the issuer's server.
-const AUTHORITIES_FOLDER: &str = "/etc/slipway/issuer-authorities";
 
 const TOKENS_VOLUME: &str = "tokens";
 const KEYS_VOLUME: &str = "issuer-keys";
@@ -36,15 +30,15 @@ pub(super) fn config(plan: &RevisionPlan, rates: Option<&TenantRates>) -> Option
     let ApiAuthentication { tokens_from, jwt, rates: _ } = plan.authentication.as_ref()?;
     Some(Authentication {
         tokens: tokens_from.as_ref().map(|_| path(TOKENS)),
-        jwt: jwt.as_ref().map(json_web_tokens),
+        jwt: jwt.as_ref().map(runtime_config::json_web_tokens),
         rates: rates.map(of_tenants).unwrap_or_default(),
     })
 }
 
 /// What the sidecar's container mounts.
 pub(super) fn mounts(plan: &RevisionPlan) -> Vec<VolumeMount> {
-    let places = [(TOKENS_VOLUME, TOKENS.0), (KEYS_VOLUME, KEYS.0)];
-    let maps = [(keys_map_volume(), KEYS.0), (authorities_volume(), AUTHORITIES_FOLDER)];
+    let places = [(TOKENS_VOLUME, TOKENS.0), (KEYS_VOLUME, ISSUER_KEYS.0)];
+    let maps = [(keys_map_volume(), ISSUER_KEYS.0), (authorities_volume(), ISSUER_AUTHORITIES_FOLDER)];
     let places = places.map(|(volume, folder)| (volume.to_owned(), folder)).into_iter().chain(maps);
     let volumes = volumes(plan);
     let is_there = |name: &str| volumes.iter().any(|volume| volume.name == name);
@@ -64,7 +58,7 @@ pub(super) fn volumes(plan: &RevisionPlan) -> Vec<Volume> {
         config_map: Some(ConfigMapVolumeSource { name: config_map.name.clone(), ..Default::default() }),
         ..Default::default()
     });
-    let of_keys = [secret.map(|secret| secret_volume(KEYS_VOLUME, secret, KEYS.1)), config_map.map(keys_map)];
+    let of_keys = [secret.map(|secret| secret_volume(KEYS_VOLUME, secret, ISSUER_KEYS.1)), config_map.map(keys_map)];
     tokens.into_iter().chain(of_keys.into_iter().flatten()).chain(authorities).collect()
 }
 
@@ -85,7 +79,7 @@ fn keys_map(config_map: &ConfigMapKeyReference) -> Volume {
         name: keys_map_volume(),
         config_map: Some(ConfigMapVolumeSource {
             name: config_map.name.clone(),
-            items: Some(vec![one_file(&config_map.key, KEYS.1)]),
+            items: Some(vec![one_file(&config_map.key, ISSUER_KEYS.1)]),
             ..Default::default()
         }),
         ..Default::default()
@@ -106,19 +100,6 @@ fn authorities_volume() -> String {
 
 fn path((folder, file): (&str, &str)) -> String {
     format!("{folder}/{file}")
-}
-
-fn json_web_tokens(jwt: &JsonWebTokens) -> Jwt {
-    let JsonWebTokens { issuer, audiences, keys, tenant_claim } = jwt;
-    let IssuerKeys { url, authorities_from, secret: _, config_map: _ } = keys;
-    let keys = match url {
-        Some(url) => JwtKeys::Url {
-            url: url.clone(),
-            authorities_from: authorities_from.as_ref().map(|_| AUTHORITIES_FOLDER.to_owned()),
-        },
-        None => JwtKeys::File(path(KEYS)),
-    };
-    Jwt { issuer: issuer.clone(), audiences: audiences.clone(), keys, tenant_claim: tenant_claim.clone() }
 }
 
 fn of_tenants(rates: &TenantRates) -> Rates {

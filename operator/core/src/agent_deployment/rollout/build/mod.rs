@@ -7,4 +7,5 @@ pub mod pod;
 pub mod pool;
 pub mod route;
 pub mod serving;
+mod traces;
 pub mod traffic;

@@ -31,8 +31,8 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const DNS_PORT: i32 = 53;
 
 /// The policy of a revision, where there is to be one. Anybody may call the agent. The operator and the scrapers that
-/// the platform team names read its counts. It may reach the ports of its tools and of the issuer of
-/// clients' tokens, because policies know no host names.
+/// the platform team names read its counts. It may reach the ports of its tools, of the issuer of
+/// clients' tokens and of the receiver of its traces, because policies know no host names.
 pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<NetworkPolicy> {
     let settings = &world.settings.network_policies;
     if !settings.agents {
@@ -58,12 +58,13 @@ pub fn network_policy(world: &World, hash: &str, plan: &RevisionPlan) -> Option<
     })
 }
 
-/// Ports of the servers of tools, and of the issuer of clients' tokens.
+/// Ports of the servers of tools, of the issuer of clients' tokens, and of the receiver of traces.
 fn called_ports(plan: &RevisionPlan) -> BTreeSet<i32> {
     let of_http = plan.agent.tools.iter().filter_map(|tool| Some(&tool.http.as_ref()?.url));
     let of_tools = of_http.chain(plan.agent.tools.iter().filter_map(|tool| Some(&tool.mcp.as_ref()?.url)));
     let issuer = plan.authentication.as_ref().and_then(|clients| clients.jwt.as_ref()?.keys.url.as_ref());
-    let urls = of_tools.chain(issuer);
+    let receiver = plan.tracing.as_ref().map(|tracing| &tracing.endpoint);
+    let urls = of_tools.chain(issuer).chain(receiver);
     urls.filter_map(|url| Url::parse(url).ok()?.port_or_known_default()).map(i32::from).collect()
 }
 

@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResour
 use slipway_runtime_config::ChatTemplate;
 use slipway_worker_contract::paths;
 
-use super::authentication;
+use super::{authentication, traces};
 use crate::{
     agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
     artifact_store,
@@ -194,6 +194,7 @@ fn agent_runtime(plan: &RevisionPlan) -> Container {
         .chain(header_mounts)
         .chain(authority_mounts)
         .chain(authentication::mounts(plan))
+        .chain(traces::mounts(plan))
         .collect();
     Container {
         name: "agent-runtime".to_owned(),
@@ -281,7 +282,8 @@ fn volumes(revision_name: &str, plan: &RevisionPlan) -> Vec<Volume> {
         empty_dir(ENGINE_VOLUME),
         shared_memory(plan.layout),
     ];
-    own.into_iter().chain(headers).chain(authorities).chain(authentication::volumes(plan)).collect()
+    let of_clients = authentication::volumes(plan);
+    own.into_iter().chain(headers).chain(authorities).chain(of_clients).chain(traces::volumes(plan)).collect()
 }
 
 fn shared_memory(layout: Layout) -> Volume {

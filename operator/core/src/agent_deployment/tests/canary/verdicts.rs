@@ -55,6 +55,20 @@ fn a_canary_that_clients_are_disappointed_by_is_rolled_back_however_fast_it_is()
 }
 
 #[test]
+fn where_the_spec_bounds_failing_tasks_a_canary_waits_for_what_clients_say() {
+    let bounded = ROLLOUT.replace("{warmUp: 0s}", "{warmUp: 0s, taskFailures: {maxIncrease: 50%}}");
+    let mut silent = trial_with(&bounded);
+    let canary = silent.cluster.canary();
+    silent.serve(20 * 60, EQUAL);
+    assert_eq!((silent.canary(), silent.share()), (Some(canary), 50), "nobody says anything");
+    assert_eq!(silent.rollout().reason.as_deref(), Some("NotYetNonInferior"));
+    let mut heard = trial_with(&bounded);
+    let canary = heard.cluster.canary();
+    heard.serve(40 * 60, Users { disappointed: Some(0), ..EQUAL });
+    assert_eq!(heard.stable(), canary);
+}
+
+#[test]
 fn clients_who_are_as_content_as_before_let_a_canary_pass() {
     let mut trial = trial();
     let canary = trial.cluster.canary();

@@ -39,7 +39,7 @@ fn every_row_has_what_it_costs_by_the_price_of_the_first_look() {
     let status = cluster.world.status.clone();
     assert_eq!(status.price, Some(l4("0.9")));
     let last = status.measurements.last().expect("a row");
-    assert_eq!((last.per_kilosecond, cost(last)), (17_000, 14_706), "59 s of $0.00025");
+    assert_eq!((last.per_kilosecond, cost(last)), (18_000, 13_889), "56 s of $0.00025");
     assert!(status.measurements.iter().all(|row| row.cost.is_some()));
     let dearer = serde_norway::from_str("{gpus: {NVIDIA-L4: {perHour: 1.8}}}").expect("prices");
     Arc::make_mut(&mut cluster.world.settings).prices = dearer;
@@ -60,8 +60,8 @@ fn a_campaign_that_looks_for_low_cost_says_what_its_choice_costs() {
     cluster.world.spec.inputs.price = Some(l4("0.9"));
     let choice = cluster.finish().choice.clone().expect("a choice");
     assert_eq!((choice.engine.as_str(), choice.configuration.as_str(), choice.level), ("engine-b", "instances-2", 4));
-    let begins = "lowest cost of 6 measured points that meet the objectives: int8/instances-2 at 4 in flight, 17.00 requests \
-                  a second, p95 100ms, $0.0147 for 1,000 requests; next is int8/instances-1";
+    let begins = "lowest cost of 6 measured points that meet the objectives: int8/instances-2 at 4 in flight, 18.00 requests \
+                  a second, p95 100ms, $0.0139 for 1,000 requests; next is int8/instances-1";
     assert!(choice.why.starts_with(begins), "{}", choice.why);
     assert!(cluster.tasks.iter().all(|task| task.optimize_for == Looked::Cost), "the workers look for it too");
 }
@@ -92,7 +92,7 @@ fn where_everything_is_too_dear_the_limit_binds_and_it_says_which_would_do() {
     let status = cluster.finish();
     let infeasible = status.infeasible.clone().expect("nothing is cheap enough");
     assert_eq!((status.phase, infeasible.binding_objective.as_str()), (Some(ProfilePhase::Infeasible), "cost"));
-    let takes = "cost would be met with a max of $0.0148 or more for 1,000 requests (it is $0.01), by int8/instances-2 at 4 in \
+    let takes = "cost would be met with a max of $0.0139 or more for 1,000 requests (it is $0.01), by int8/instances-2 at 4 in \
                  flight";
     assert_eq!(infeasible.what_it_would_take, takes);
 }

@@ -15,7 +15,7 @@ use crate::profile::{rows, scope::Subject};
 
 /// Measurements of engine-a with one configuration: level, throughput, latency.
 fn measured(points: &[(u32, u64, u64)]) -> Vec<Measurement> {
-    let subject = Subject { engine: "engine-a", purpose: MeasurementPurpose::Explore };
+    let subject = Subject::explored("engine-a");
     let rows: Vec<_> = points
         .iter()
         .enumerate()

@@ -31,8 +31,8 @@ fn engines_are_measured_in_order_and_the_fastest_feasible_point_is_chosen() {
         level: 4,
         predicted_by: 7,
         why:
-            "highest throughput of 6 measured points that meet the objectives: int8/instances-2 at 4 in flight, 17.00 \
-              requests a second, p95 100ms; next is int8/instances-1 at 4 in flight, 16.50 requests a second, p95 \
+            "highest throughput of 6 measured points that meet the objectives: int8/instances-2 at 4 in flight, 18.00 \
+              requests a second, p95 100ms; next is int8/instances-1 at 4 in flight, 17.00 requests a second, p95 \
               100ms; a measurement with a fixed number in flight, not confirmed: add a workload with agentTrace"
                 .to_owned(),
     };
@@ -79,8 +79,8 @@ fn a_job_is_acknowledged_only_once_the_status_holds_every_row() {
     cluster.show(4, finished());
     let job = cluster.running().expect("a Job runs");
     let is_recorded = |cluster: &super::cluster::Cluster| {
-        let purpose = rows::purpose(&cluster.world.status, &job).expect("the status knows the Job");
-        rows::is_recorded(&cluster.world.status, purpose, &cluster.world.progress[&job])
+        let of = rows::purpose(&cluster.world.status, &job).expect("the status knows the Job");
+        rows::is_recorded(&cluster.world.status, of, &cluster.world.progress[&job])
     };
     assert!(!is_recorded(&cluster), "before the status is written");
     cluster.settle();
@@ -181,8 +181,8 @@ fn the_choice_is_confirmed_by_runs_where_there_is_a_trace() {
     };
     assert_eq!(
         (*level, *arrivals_per_kilosecond, *run_millis),
-        (4, 2_833, 28_591),
-        "a sixth of 17,000, 60 runs and 3 sigma"
+        (4, 3_000, 27_000),
+        "a sixth of 18,000, 60 runs and 3 sigma"
     );
     assert!(matches!(driver, Driver::AgentRun(_)));
     let judged_by: Vec<_> = cluster.tasks[2].objectives.iter().map(|o| (o.name.as_str(), o.metric)).collect();
@@ -206,6 +206,20 @@ fn three_failed_confirm_runs_end_the_campaign() {
     assert_eq!(status.phase, Some(ProfilePhase::Infeasible));
     assert!(status.message.starts_with("three candidates failed their confirm run: "), "{}", status.message);
     assert_eq!(cluster.tasks.len(), 5);
+}
+
+#[test]
+fn that_nothing_is_feasible_is_said_of_what_was_measured() {
+    let mut cluster = cluster();
+    cluster.world.spec.inputs.throughput = Some(serde_norway::from_str("{min: '90', unit: Requests}").expect("a rate"));
+    cluster.world.spec.inputs.budget.measurements = 6;
+    let message = cluster.finish().message.clone();
+    let begins = "none of the 6 points that were measured meets the objectives (2 of 8 were not: status.notMeasured says \
+                  why): throughput would be met with a min of ";
+    assert!(message.starts_with(begins), "{message}");
+    let mut whole = super::cluster::cluster();
+    whole.world.spec.inputs.throughput = Some(serde_norway::from_str("{min: '90', unit: Requests}").expect("a rate"));
+    assert!(whole.finish().message.starts_with("no configuration meets the objectives: throughput"));
 }
 
 #[test]

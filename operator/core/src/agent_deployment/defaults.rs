@@ -1,0 +1,106 @@
+//! What is taken for fields that a spec leaves out. Pure.
+//!
+//! Some defaults are known from the spec and the operator's configuration: the block and the version of a backend, the
+//! precision of Custom, the driver. [`completed`] writes them into the spec before its hash is made, so a spec that
+//! names them has the same hash. The others are the checkpoint's own: they are known once its shape is, and belong to
+//! the identity of engines alone. So a reverted spec is recognized without its checkpoint.
+//!
+//! A version that was taken stays in the status until the platform team pins another one. A later release of the
+//! operator may have a newer default, and changes nothing that serves.
+
+use slipway_backends::{check::Checkpoint, gpu, no_build, tensorrt_llm::version};
+use slipway_crds::{
+    labels::GPU_PRODUCT,
+    v1alpha1::{
+        AgentDeploymentSpec,
+        agent_deployment::{
+            Backend, EngineConfiguration, Precision, ResolvedModel, ResolvedShape, SearchSpace, TakenDefaults,
+            TakenVersion, VersionedBackend,
+        },
+    },
+};
+
+use super::world::World;
+
+/// Precision with Custom, whose builder reads the checkpoint itself.
+const OF_CUSTOM: Precision = Precision::FP32;
+
+/// The spec with every default that needs no checkpoint.
+pub fn completed(world: &World) -> AgentDeploymentSpec {
+    let mut spec = world.spec.clone();
+    spec.engine = engine(world);
+    if spec.engine.backend == Backend::Custom && spec.search.precision.is_empty() {
+        spec.search.precision = vec![OF_CUSTOM];
+    }
+    let driver = spec.driver();
+    if let Some(profiling) = &mut spec.profiling {
+        profiling.driver = driver;
+    }
+    spec
+}
+
+/// The engine with the block of its backend, and a version.
+pub(super) fn engine(world: &World) -> EngineConfiguration {
+    world.spec.engine.completed(|of| version_of(world, of))
+}
+
+/// The version of a backend that the spec leaves out: the pinned one, else the one that was taken before, else the
+/// newest that this release serves.
+fn version_of(world: &World, of: VersionedBackend) -> String {
+    let pinned = world.settings.backends.version(of);
+    let known = pinned.or_else(|| world.status.defaults.version(of)).map(str::to_owned);
+    known.unwrap_or_else(|| match of {
+        VersionedBackend::NoBuild(backend) => no_build::default_version(backend),
+        VersionedBackend::TensorRtLlm => version::default().to_string(),
+    })
+}
+
+/// The precisions of engines of a checkpoint.
+pub(super) fn precisions(world: &World, shape: Option<&ResolvedShape>) -> Vec<Precision> {
+    let SearchSpace { precision: named, .. } = &world.spec.search;
+    if named.is_empty() { vec![own_precision(world, shape).unwrap_or(OF_CUSTOM)] } else { named.clone() }
+}
+
+/// The precision of a checkpoint; none of Custom, which has no shape.
+fn own_precision(world: &World, shape: Option<&ResolvedShape>) -> Option<Precision> {
+    let shape = shape.filter(|_| world.spec.engine.backend != Backend::Custom)?;
+    let checkpoint = Checkpoint::of_word(shape.quantization.as_deref(), shape.quantization_method.as_deref());
+    let product = world.spec.hardware.node_selector.get(GPU_PRODUCT).map_or("", String::as_str);
+    let sm = gpu::by_label(product).ok().map(|gpu| gpu.sm);
+    Precision::named(checkpoint.own_precision(shape.dtype.as_deref(), sm).name())
+}
+
+/// The length of a sequence: as the spec has it, else the checkpoint's positions. Zero where neither says.
+pub(super) fn max_seq_len(asked: Option<i32>, shape: &ResolvedShape) -> i32 {
+    asked.unwrap_or_else(|| positions(shape).unwrap_or(0))
+}
+
+fn positions(shape: &ResolvedShape) -> Option<i32> {
+    i32::try_from(shape.max_positions).ok().filter(|positions| *positions > 0)
+}
+
+/// What was taken, for the status. Versions of other backends stay, so that a reverted spec means what it meant.
+pub(super) fn taken(world: &World, model: Option<&ResolvedModel>) -> TakenDefaults {
+    let spec = &world.spec;
+    let shape = model.filter(|model| model.uri == spec.model.uri).and_then(|model| model.shape.as_ref());
+    let leaves_out_precision = spec.search.precision.is_empty();
+    let leaves_out_length = spec.engine.backend != Backend::Custom && spec.engine.max_seq_len().is_none();
+    let of_custom = Some(OF_CUSTOM).filter(|_| spec.engine.backend == Backend::Custom);
+    TakenDefaults {
+        versions: versions(world),
+        precision: own_precision(world, shape).or(of_custom).filter(|_| leaves_out_precision),
+        max_seq_len: shape.filter(|_| leaves_out_length).and_then(positions),
+        driver: spec.driver().filter(|_| spec.profiling.as_ref().is_some_and(|profiling| profiling.driver.is_none())),
+    }
+}
+
+fn versions(world: &World) -> Vec<TakenVersion> {
+    let mut versions = world.status.defaults.versions.clone();
+    let engine = &world.spec.engine;
+    if let Some(backend) = VersionedBackend::of(engine).filter(|_| engine.version().is_none()) {
+        let version = version_of(world, backend);
+        versions.retain(|taken| !taken.is_of(backend));
+        versions.push(TakenVersion::new(backend, version));
+    }
+    versions
+}

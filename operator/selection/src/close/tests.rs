@@ -1,0 +1,136 @@
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::confirm::{Conclusion, conclude};
+
+fn inputs(optimize_for: &str) -> ProfileInputs {
+    serde_json::from_value(json!({
+        "engines": [{"name": "a", "manifestDigest": "aa", "displayName": "fp16"}],
+        "configurations": [{"name": "default", "settings": {}}],
+        "levels": [1, 2, 4, 8, 16], "driver": "ModelAnalyzer", "replicas": 1, "optimizeFor": optimize_for,
+        "objectives": [{"name": "fast", "metric": "RequestLatency", "percentile": "p95", "max": "200ms"}],
+        "budget": {"gpuHours": "8", "measurements": 100}, "agent": {},
+        "placement": {"tritonImage": "t"},
+    }))
+    .expect("inputs")
+}
+
+/// A measurement of the point with so many in flight; its throughput is known to 3 %, its latency to 5 %.
+fn row(level: i32, per_kilosecond: i64, milliseconds: i64) -> Measurement {
+    let verdict = if milliseconds > 190 { "Infeasible" } else { "Feasible" };
+    let latency = |percentile: &str, micros: i64, percent: i64| {
+        json!({"metric": "RequestLatency", "percentile": percentile, "microseconds": micros,
+               "lower": micros - micros * percent / 100, "upper": micros + micros * percent / 100})
+    };
+    let micros = milliseconds * 1_000;
+    serde_json::from_value(json!({
+        "engine": "a", "configuration": "default", "level": level, "purpose": "Explore", "verdict": verdict,
+        "count": 400, "errors": 0, "milliseconds": 60_000, "perKilosecond": per_kilosecond,
+        "latencies": [latency("p50", micros / 2, 3), latency("p95", micros, 5)], "gpuMilliseconds": 61_000,
+        "definitions": 2,
+    }))
+    .expect("a row")
+}
+
+fn again(round: i32, row: Measurement) -> Measurement {
+    Measurement { purpose: MeasurementPurpose::Repeat, round: Some(round), ..row }
+}
+
+fn turn(point: usize, round: i32) -> Turn {
+    Turn { point, round }
+}
+
+fn chosen(inputs: &ProfileInputs, rows: &[Measurement]) -> Option<i32> {
+    match conclude(inputs, rows) {
+        Conclusion::Measured { point } => Some(rows[point].level),
+        _ => None,
+    }
+}
+
+#[rstest]
+#[case::throughputs_that_may_be_the_same("Throughput", &[0, 1])]
+#[case::costs_that_may_be_the_same("Cost", &[0, 1])]
+#[case::latencies_that_may_be_the_same("Latency", &[2, 3])]
+fn points_are_close_whose_bounds_overlap(#[case] optimize_for: &str, #[case] expected: &[usize]) {
+    let rows = [row(8, 10_000, 180), row(4, 9_700, 100), row(2, 6_000, 40), row(1, 4_000, 42), row(16, 12_000, 300)];
+    assert_eq!(points(&inputs(optimize_for), &rows), expected);
+}
+
+#[test]
+fn a_best_point_that_stands_alone_is_not_measured_again() {
+    let rows = [row(8, 10_000, 180), row(4, 8_000, 100)];
+    assert_eq!(turns(&inputs("Throughput"), &rows), []);
+    assert_eq!(words(&inputs("Throughput"), &rows), None);
+}
+
+#[test]
+fn of_many_close_points_the_best_three_take_turns_and_every_other_round_goes_back() {
+    let rows = [row(1, 10_000, 100), row(2, 10_150, 110), row(4, 10_300, 120), row(8, 10_450, 130)];
+    let expected = [turn(3, 1), turn(2, 1), turn(1, 1), turn(1, 2), turn(2, 2), turn(3, 2)];
+    assert_eq!(turns(&inputs("Throughput"), &rows), expected);
+    let with_one: Vec<_> = rows.into_iter().chain([again(1, row(8, 10_400, 130))]).collect();
+    assert_eq!(turns(&inputs("Throughput"), &with_one), expected, "what was measured again changes no turn");
+    assert!(is_taken(&with_one, expected[0]) && !is_taken(&with_one, expected[5]));
+}
+
+#[test]
+fn a_disturbed_minute_does_not_choose() {
+    let inputs = inputs("Throughput");
+    // The better one lost 3 % to something else on its node.
+    let mut rows = vec![row(4, 10_000, 100), row(8, 9_890, 120)];
+    assert_eq!(chosen(&inputs, &rows), Some(4));
+    rows.extend([again(1, row(4, 9_950, 100)), again(1, row(8, 10_200, 120))]);
+    rows.extend([again(2, row(8, 10_210, 120)), again(2, row(4, 10_020, 100))]);
+    assert_eq!(chosen(&inputs, &rows), Some(8));
+    assert_eq!(figures(&inputs, &rows, 1), Some(3), "the one in the middle");
+    let told = words(&inputs, &rows).expect("points were close");
+    assert_eq!(told, "2 close points were measured 4 times more in turn, and the middle of each counts");
+    // And one that is disturbed in a later round keeps its place as well.
+    rows[3].per_kilosecond = 7_000;
+    rows[1].per_kilosecond = 10_205;
+    assert_eq!(chosen(&inputs, &rows), Some(8));
+}
+
+#[test]
+fn of_two_measurements_the_worse_counts() {
+    let rows = [row(4, 10_000, 100), again(1, row(4, 9_000, 100))];
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0), Some(1));
+}
+
+#[rstest]
+#[case::once(&[250], true)]
+#[case::twice(&[250, 250], false)]
+#[case::not_at_all(&[150, 160], true)]
+fn a_point_that_mostly_misses_an_objective_is_no_candidate(#[case] again_ms: &[i64], #[case] is_candidate: bool) {
+    let repeats = again_ms.iter().zip(1..).map(|(milliseconds, round)| again(round, row(4, 10_000, *milliseconds)));
+    let rows: Vec<_> = [row(4, 10_000, 150)].into_iter().chain(repeats).collect();
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0).is_some(), is_candidate);
+    assert_eq!(chosen(&inputs("Throughput"), &rows).is_some(), is_candidate);
+}
+
+#[test]
+fn a_turn_without_figures_decides_nothing() {
+    let nothing = Measurement { verdict: MeasurementVerdict::Failed, count: 0, per_kilosecond: 0, ..row(4, 0, 1) };
+    let rows = [row(4, 10_000, 100), row(8, 9_900, 120), again(1, nothing.clone()), again(2, nothing)];
+    assert_eq!(figures(&inputs("Throughput"), &rows, 0), Some(0));
+    assert_eq!(words(&inputs("Throughput"), &rows), None);
+}
+
+proptest! {
+    /// The measurement that stands for a point has no more than half of the others on either side.
+    #[test]
+    fn what_stands_for_a_point_is_in_the_middle(rates in prop::collection::vec(1_000i64..20_000, 1..4)) {
+        let rows: Vec<_> = rates.iter().zip(0..).map(|(rate, round)| match round {
+            0 => row(4, *rate, 100),
+            round => again(round, row(4, *rate, 100)),
+        }).collect();
+        let inputs = inputs("Throughput");
+        let found = rows[figures(&inputs, &rows, 0).expect("all meet the objective")].per_kilosecond;
+        let below = rates.iter().filter(|rate| **rate < found).count();
+        let above = rates.iter().filter(|rate| **rate > found).count();
+        prop_assert!(below <= rates.len() / 2 && above <= rates.len() / 2, "{found} of {rates:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! What serving costs as metrics, in US dollars: the choice's prediction and price, and `slo.cost`.
+//!
+//! What it costs in fact follows from the price of a replica, the pods and the runs: Prometheus has all three.
+
+use std::fmt;
+
+use kube::core::DeserializeGuard;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet},
+};
+use slipway_crds::v1alpha1::{
+    AgentDeployment,
+    agent_deployment::{CostFigures, SelectedCost, ThroughputUnit},
+};
+
+use super::gauges::{Family, Object, Watched, readable};
+
+/// An amount of what is limited or chosen. The unit follows from the object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UnitLabels {
+    namespace: String,
+    name: String,
+    unit: &'static str,
+}
+
+/// An amount in millionths of a dollar: its name, its help, and where it is.
+type Amount<F> = (&'static str, &'static str, fn(&F) -> Option<i64>);
+
+const OF_A_THOUSAND: Amount<SelectedCost> =
+    ("selected_cost_dollars_per_thousand", "What 1,000 are predicted to cost on the chosen configuration", |cost| {
+        Some(cost.microdollars_per_thousand)
+    });
+const OF_THE_CHOICE: [Amount<SelectedCost>; 2] = [
+    (
+        "selected_cost_dollars_per_million_tokens",
+        "What a million output tokens are predicted to cost on the chosen configuration",
+        |cost| cost.microdollars_per_million_tokens,
+    ),
+    ("selected_replica_dollars_per_hour", "What a replica of the chosen configuration costs an hour", |cost| {
+        Some(cost.microdollars_per_replica_hour)
+    }),
+];
+const OF_THE_OBJECTIVE: [Amount<CostFigures>; 2] = [
+    ("slo_cost_target_dollars_per_thousand", "Most that 1,000 may cost", |figures| {
+        Some(figures.target_microdollars_per_thousand)
+    }),
+    ("slo_cost_predicted_dollars_per_thousand", "What profiling predicts that 1,000 cost", |figures| {
+        figures.predicted_microdollars_per_thousand
+    }),
+];
+
+/// Reads the costs when metrics are asked for, so that an object which is gone has none.
+#[derive(Debug, Clone)]
+pub struct Costs(pub Watched<DeserializeGuard<AgentDeployment>>);
+
+impl Collector for Costs {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let objects = self.0.objects();
+        let agents = readable(&objects);
+        chosen(&mut encoder, &agents)?;
+        objectives(&mut encoder, &agents)
+    }
+}
+
+fn chosen(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployment)]) -> fmt::Result {
+    let selected = |agent: &AgentDeployment| agent.status.as_ref()?.selected.as_ref()?.cost.clone();
+    let (name, help, amount) = OF_A_THOUSAND;
+    let series = agents.iter().filter_map(|(object, agent)| {
+        let cost = selected(agent)?;
+        Some((labels(object, cost.unit), dollars(amount(&cost)?)))
+    });
+    Family { name, help, unit: None }.encode(encoder, series)?;
+    for (name, help, amount) in OF_THE_CHOICE {
+        let series =
+            agents.iter().filter_map(|(object, agent)| Some((object.clone(), dollars(amount(&selected(agent)?)?))));
+        Family { name, help, unit: None }.encode(encoder, series)?;
+    }
+    Ok(())
+}
+
+fn objectives(encoder: &mut DescriptorEncoder<'_>, agents: &[(Object, &AgentDeployment)]) -> fmt::Result {
+    for (name, help, amount) in OF_THE_OBJECTIVE {
+        // There is one such objective.
+        let series = agents.iter().filter_map(|(object, agent)| {
+            let figures = agent.status.as_ref()?.slo.iter().find_map(|objective| objective.cost.as_ref())?;
+            Some((labels(object, figures.unit), dollars(amount(figures)?)))
+        });
+        Family { name, help, unit: None }.encode(encoder, series)?;
+    }
+    Ok(())
+}
+
+fn labels(object: &Object, unit: ThroughputUnit) -> UnitLabels {
+    let Object { namespace, name } = object.clone();
+    let unit = match unit {
+        ThroughputUnit::Runs => "Runs",
+        ThroughputUnit::Requests => "Requests",
+    };
+    UnitLabels { namespace, name, unit }
+}
+
+fn dollars(microdollars: i64) -> f64 {
+    microdollars as f64 / 1e6
+}

@@ -1,0 +1,4 @@
+//! The controller of artifact stores: one claim a namespace, whose unneeded files are swept.
+
+mod observe;
+pub mod reconcile;
