@@ -157,7 +157,7 @@ mod tests {
         "engine.vllm.version: 0.8.5 is older than 0.9.0, the first version whose own server takes every option from a file; use 0.9.0 \
          or later, or engine.vllm.server Triton"
     )]
-    #[case(NoBuildBackend::VLLM, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.11.0")]
+    #[case(NoBuildBackend::VLLM, "newest", "engine.vllm.version: \"newest\" is not a version; write it as 0.25.0")]
     fn a_version_without_one_says_what_to_use(
         #[case] backend: NoBuildBackend,
         #[case] version: &str,
