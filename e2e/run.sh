@@ -20,7 +20,7 @@ images=(slipway-operator slipway-worker slipway-agent-runtime slipway-e2e slipwa
 
 [[ $# -gt 0 ]] || { echo "usage: run.sh SUITE..." >&2; exit 2; }
 # Rollouts need a gateway, and engines whose speed can be set; prompts need engines that repeat them.
-[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" prometheus "* && " $* " != *" monitoring "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
+[[ " $* " != *" rollout"* && " $* " != *" argocd "* && " $* " != *" flux "* && " $* " != *" prometheus "* && " $* " != *" monitoring "* && " $* " != *" autoscaling "* && " $* " != *" equal_updates "* ]] || images+=(slipway-traefik slipway-lognormal-builder)
 [[ " $* " != *" prompts "* || " ${images[*]} " == *lognormal* ]] || images+=(slipway-lognormal-builder)
 e2e/cluster/prerequisites.sh
 [[ " $* " != *" prometheus "* ]] || { e2e/cluster/prerequisites.sh prometheus && images+=(slipway-prometheus); }
@@ -34,6 +34,15 @@ e2e/cluster/prerequisites.sh
   SLIPWAY_E2E_ARGOCD=$(e2e/tools/build.sh argocd)
   SLIPWAY_E2E_ARGOCD_CRDS=$(cd e2e/tools/argocd && go list -m -f '{{.Dir}}' github.com/argoproj/argo-cd/v3)/manifests/crds
   export SLIPWAY_E2E_ARGOCD SLIPWAY_E2E_ARGOCD_CRDS
+}
+[[ " $* " != *" flux "* ]] || {
+  e2e/cluster/prerequisites.sh git
+  mapfile -t controllers < <(e2e/tools/build.sh flux)
+  export SLIPWAY_E2E_SOURCE_CONTROLLER=${controllers[0]} SLIPWAY_E2E_KUSTOMIZE_CONTROLLER=${controllers[1]}
+  crds_of() { (cd e2e/tools/flux && go list -m -f '{{.Dir}}/config/crd/bases' "github.com/fluxcd/$1"); }
+  SLIPWAY_E2E_SOURCE_CONTROLLER_CRDS=$(crds_of source-controller)
+  SLIPWAY_E2E_KUSTOMIZE_CONTROLLER_CRDS=$(crds_of kustomize-controller)
+  export SLIPWAY_E2E_SOURCE_CONTROLLER_CRDS SLIPWAY_E2E_KUSTOMIZE_CONTROLLER_CRDS
 }
 helm=$(e2e/tools/build.sh helm)
 cargo build --workspace --all-targets --locked --quiet

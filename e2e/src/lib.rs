@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod load;
 pub mod namespace;
 pub mod operator;
+pub mod repository;
 pub mod rollouts;
 pub mod servers;
 pub mod traffic;

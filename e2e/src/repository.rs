@@ -1,4 +1,6 @@
-//! A Git repository on this machine, as a team commits to it. Reads and writes IO.
+//! A Git repository on this machine, as a team commits to it. What fails there ends the scenario. Reads and writes IO.
+
+#![allow(clippy::unwrap_used, reason = "a scenario ends where it cannot go on")]
 
 use std::{
     fs,
@@ -8,19 +10,23 @@ use std::{
 
 use serde_json::Value;
 
-/// The branch that Argo CD follows.
+/// The branch that a GitOps tool follows.
 pub const BRANCH: &str = "main";
 /// The folder of manifests.
 pub const FOLDER: &str = "agents";
 const FILE: &str = "agents/agent.yaml";
 
 /// A repository with one manifest.
+#[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
 }
 
 impl Repository {
-    /// Makes an empty one.
+    /// Makes an empty one, in the folder's `repository`.
+    ///
+    /// # Panics
+    /// When Git does not do it.
     pub fn create(folder: &Path) -> Self {
         let repository = Self { folder: folder.join("repository") };
         fs::create_dir_all(repository.folder.join(FOLDER)).unwrap();
@@ -28,12 +34,15 @@ impl Repository {
         repository
     }
 
-    /// Its URL.
+    /// Its URL, on this machine.
     pub fn url(&self) -> String {
         format!("file://{}", self.folder.display())
     }
 
     /// Commits a manifest; gives the commit.
+    ///
+    /// # Panics
+    /// When Git does not do it.
     pub fn commit(&self, manifest: &Value, message: &str) -> String {
         fs::write(self.folder.join(FILE), serde_norway::to_string(manifest).unwrap()).unwrap();
         self.git(&["add", "--all"]);
@@ -42,6 +51,9 @@ impl Repository {
     }
 
     /// Reverts the latest commit; gives the commit that does.
+    ///
+    /// # Panics
+    /// When Git does not do it.
     pub fn revert(&self) -> String {
         self.git(&["revert", "--no-edit", "HEAD"]);
         self.head()

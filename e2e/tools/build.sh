@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the test tools named: argocd, helm, kubectl, prometheus-operator, traefik. Prints their paths.
-# With the Prometheus operator come its config reloader, Prometheus and Alertmanager.
+# Makes the test tools named: argocd, flux, helm, kubectl, prometheus-operator, traefik. Prints their paths.
+# Flux is its source and its kustomize controller. With the Prometheus operator come its config reloader, Prometheus and
+# Alertmanager.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,6 +25,12 @@ build_argocd() {
   "$here/go-binary.sh" "$module" "-X $package/common.version=${version#v}" "$package/cmd=argocd"
 }
 
+# A module of its own, for the same reason. Both share Kubernetes' packages.
+build_flux() {
+  "$here/go-binary.sh" "$here/flux" "" github.com/fluxcd/source-controller=source-controller \
+    github.com/fluxcd/kustomize-controller=kustomize-controller
+}
+
 # All four share Prometheus' packages. Their interfaces for browsers are left out.
 build_prometheus_operator() {
   local module=$here/prometheus-operator operator=github.com/prometheus-operator/prometheus-operator common
@@ -37,16 +44,17 @@ make_tool() {
   case $1 in
     helm | kubectl) "$here/clients/fetch.sh" | grep "/$1\$" ;;
     argocd) build_argocd ;;
+    flux) build_flux ;;
     prometheus-operator) build_prometheus_operator ;;
     traefik) build_traefik ;;
     *)
-      printf 'build.sh: unknown tool "%s"; known are argocd, helm, kubectl, prometheus-operator and traefik\n' "$1" >&2
+      printf 'build.sh: unknown tool "%s"; known are argocd, flux, helm, kubectl, prometheus-operator and traefik\n' "$1" >&2
       return 2
       ;;
   esac
 }
 
-[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|helm|kubectl|prometheus-operator|traefik ...\n' >&2; exit 2; }
+[[ $# -gt 0 ]] || { printf 'usage: build.sh argocd|flux|helm|kubectl|prometheus-operator|traefik ...\n' >&2; exit 2; }
 for tool in "$@"; do
   make_tool "$tool"
 done

@@ -11,9 +11,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use slipway_e2e::{agents::path, cluster};
-
-use crate::repository::{BRANCH, FOLDER, Repository};
+use slipway_e2e::{
+    agents::path,
+    cluster,
+    repository::{BRANCH, FOLDER, Repository},
+};
 
 /// The namespace of its objects.
 const NAMESPACE: &str = "argocd";

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
 mod argo;
-mod repository;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,13 +17,11 @@ use slipway_e2e::{
     campaigns::CAMPAIGN_LIMIT,
     cluster,
     namespace::Namespace,
+    repository::Repository,
     rollouts::{AGENT, Bench, ROLLOUT_LIMIT, host, rollout_of},
 };
 
-use self::{
-    argo::{ArgoCd, Seen, kubectl},
-    repository::Repository,
-};
+use self::argo::{ArgoCd, Seen, kubectl};
 
 /// For how long nothing may be put back: several rounds of Argo CD.
 const ROUNDS: Duration = Duration::from_secs(45);
