@@ -125,7 +125,7 @@ async fn what_a_user_leaves_out_is_filled_in_and_shown() {
     let spec = serde_json::to_value(&accepted.spec).unwrap();
     assert_eq!(
         (&spec["search"], &spec["serving"]["replicas"], &spec["agent"]["runTimeout"]),
-        (&json!({"precision": ["FP32"], "concurrency": [1, 4, 8]}), &json!(1), &json!("60s"))
+        (&json!({"concurrency": [1, 4, 8]}), &json!(1), &json!("60s"))
     );
 }
 
