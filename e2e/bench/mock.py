@@ -3,8 +3,13 @@
 `POST /v1/completions` streams as vLLM's server does, for the agent runtime; its prompts are Qwen3's. `POST
 /v1/chat/completions` is for everybody else, streamed or not. A conversation with tools has three calls, one a turn, and
 then the answer; one without has the answer at once. `GET /tool/{n}` is the tool.
+
+    mock.py PORT [SECONDS_OF_A_TURN SECONDS_OF_A_TOOL]
+
+With times every turn of the agent runtime lasts so long, and its parts come evenly; several processes may share a port.
 """
 
+import asyncio
 import json
 import sys
 
@@ -14,17 +19,21 @@ WORDS = 32
 PARTS = [f"word{number} " for number in range(WORDS)]
 ANSWER = "".join(PARTS)
 CALLS = 3
+TURN, TOOL = web.AppKey("turn", float), web.AppKey("tool", float)
 
 
 def usage(tokens: int) -> dict:
     return {"prompt_tokens": 11, "completion_tokens": tokens, "total_tokens": 11 + tokens}
 
 
-async def events(request: web.Request, chunks: list[dict]) -> web.StreamResponse:
-    """Sends each chunk by itself, as an engine does that writes a token at a time."""
+async def events(request: web.Request, chunks: list[dict], seconds: float = 0) -> web.StreamResponse:
+    """Sends each chunk by itself, as an engine does that writes a token at a time. The last one comes at the end."""
+    begun = asyncio.get_running_loop().time()
     response = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await response.prepare(request)
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks, 1):
+        if seconds:
+            await asyncio.sleep(begun + seconds * number / len(chunks) - asyncio.get_running_loop().time())
         await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
     await response.write(b"data: [DONE]\n\n")
     return response
@@ -47,7 +56,7 @@ async def complete(request: web.Request) -> web.StreamResponse:
         }
         for count, text in enumerate(parts, 1)
     ]
-    return await events(request, chunks)
+    return await events(request, chunks, request.app[TURN])
 
 
 def chat_message(body: dict) -> dict:
@@ -77,7 +86,8 @@ async def chat(request: web.Request) -> web.StreamResponse:
     return web.json_response({**common, "object": "chat.completion", "choices": choices, "usage": usage(WORDS)})
 
 
-async def tool(_request: web.Request) -> web.Response:
+async def tool(request: web.Request) -> web.Response:
+    await asyncio.sleep(request.app[TOOL])
     return web.Response(text="42")
 
 
@@ -96,6 +106,8 @@ async def info(_request: web.Request) -> web.Response:
 
 def main() -> None:
     app = web.Application()
+    port, *seconds = sys.argv[1:]
+    app[TURN], app[TOOL] = map(float, seconds or [0, 0])
     app.router.add_post("/v1/completions", complete)
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_get("/tool/{n}", tool)
@@ -103,7 +115,7 @@ def main() -> None:
     app.router.add_get("/v1/models", models)
     for path in ("/get_model_info", "/model_info", "/get_server_info", "/server_info"):
         app.router.add_get(path, info)
-    web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
+    web.run_app(app, host="127.0.0.1", port=int(port), print=None, access_log=None, backlog=4096, reuse_port=True)
 
 
 if __name__ == "__main__":

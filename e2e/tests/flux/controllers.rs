@@ -1,5 +1,5 @@
-//! Flux itself: its source and its kustomize controller run on this machine, against the scenarios' cluster, and end with
-//! the scenario. Reads the environment; reads and writes IO.
+//! Flux itself: its source and its kustomize controller run on this machine, against the scenarios' cluster. They end
+//! with the scenario. Reads the environment; reads and writes IO.
 
 use std::{
     env,
@@ -54,7 +54,7 @@ impl Drop for Flux {
 /// The condition `Ready` of a Kustomization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The commit that it tells of.
+    /// The commit that it reports on.
     pub revision: String,
     pub status: String,
     pub reason: String,
