@@ -15,8 +15,8 @@ GROUP = "slipway.dev"
 ACTIONS = ["approve", "promote", "abort", "retry", "pause", "resume"]
 
 CONFIG_MAP = """\
-# Health checks and actions of Slipway's kinds, written by .ci/argocd.py. Apply it to the ConfigMap that Argo CD has:
-#   kubectl apply --server-side --field-manager=slipway -n argocd -f argocd-cm.yaml
+# Health checks and actions of Slipway's kinds, written by .ci/argocd.py. Merge it into the ConfigMap that Argo CD has:
+#   kubectl patch configmap argocd-cm -n argocd --patch-file argocd-cm.yaml
 apiVersion: v1
 kind: ConfigMap
 metadata:

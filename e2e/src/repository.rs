@@ -12,11 +12,11 @@ use serde_json::Value;
 
 /// The branch that a GitOps tool follows.
 pub const BRANCH: &str = "main";
-/// The folder of manifests.
+/// The folder of a repository with one manifest.
 pub const FOLDER: &str = "agents";
-const FILE: &str = "agents/agent.yaml";
+const FILE: &str = "agent.yaml";
 
-/// A repository with one manifest.
+/// A repository with a manifest in each of its folders.
 #[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
@@ -29,7 +29,7 @@ impl Repository {
     /// When Git does not do it.
     pub fn create(folder: &Path) -> Self {
         let repository = Self { folder: folder.join("repository") };
-        fs::create_dir_all(repository.folder.join(FOLDER)).unwrap();
+        fs::create_dir_all(&repository.folder).unwrap();
         repository.git(&["init", "--quiet", "--initial-branch", BRANCH]);
         repository
     }
@@ -44,10 +44,30 @@ impl Repository {
     /// # Panics
     /// When Git does not do it.
     pub fn commit(&self, manifest: &Value, message: &str) -> String {
-        fs::write(self.folder.join(FILE), serde_norway::to_string(manifest).unwrap()).unwrap();
+        self.commit_to(&[(FOLDER, manifest)], message)
+    }
+
+    /// Commits manifests in folders of their own; gives the commit.
+    ///
+    /// # Panics
+    /// When Git does not do it.
+    pub fn commit_to(&self, manifests: &[(&str, &Value)], message: &str) -> String {
+        for (folder, manifest) in manifests {
+            let folder = self.folder.join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(FILE), serde_norway::to_string(manifest).unwrap()).unwrap();
+        }
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message", message]);
         self.head()
+    }
+
+    /// Moves another branch to a commit, as a pipeline does.
+    ///
+    /// # Panics
+    /// When Git does not do it.
+    pub fn promote(&self, commit: &str, branch: &str) {
+        self.git(&["branch", "--force", branch, commit]);
     }
 
     /// Reverts the latest commit; gives the commit that does.

@@ -113,21 +113,27 @@ impl ArgoCd {
 
     /// An Application that synchronizes a namespace by itself, and puts back what others change.
     pub fn follow(&self, name: &str, namespace: &str, repository: &Repository) {
+        self.follow_branch(name, namespace, repository, (FOLDER, BRANCH));
+    }
+
+    /// The same of one folder and branch.
+    pub fn follow_branch(&self, name: &str, namespace: &str, repository: &Repository, source: (&str, &str)) {
+        let (folder, branch) = source;
         let application = json!({
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Application",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
                 "project": "default",
-                "source": {"repoURL": repository.url(), "path": FOLDER, "targetRevision": BRANCH},
+                "source": {"repoURL": repository.url(), "path": folder, "targetRevision": branch},
                 "destination": {"server": "https://kubernetes.default.svc", "namespace": namespace},
                 "syncPolicy": {"automated": {"selfHeal": true, "prune": true}},
             },
         });
-        let folder = env::temp_dir().join(format!("{name}.application.json"));
-        fs::write(&folder, application.to_string()).unwrap();
-        kubectl(&["apply", "--server-side", "-f", &folder.to_string_lossy()]);
-        fs::remove_file(folder).unwrap();
+        let file = env::temp_dir().join(format!("{name}.application.json"));
+        fs::write(&file, application.to_string()).unwrap();
+        kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()]);
+        fs::remove_file(file).unwrap();
     }
 
     /// Deletes an Application, and leaves what it applied.
@@ -207,8 +213,8 @@ fn install(folder: &Path) {
     fs::write(&installation, INSTALLATION).unwrap();
     kubectl(&["apply", "-f", &installation.to_string_lossy()]);
     let health = path("../charts/slipway/files/argocd/argocd-cm.yaml");
-    let (apply, manager) = ("--server-side", "--field-manager=slipway");
-    kubectl(&["--namespace", NAMESPACE, "apply", apply, manager, "-f", &health.to_string_lossy()]);
+    let patch = health.to_string_lossy();
+    kubectl(&["--namespace", NAMESPACE, "patch", "configmap", "argocd-cm", "--patch-file", &patch]);
 }
 
 /// Runs kubectl, which must succeed.

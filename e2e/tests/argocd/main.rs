@@ -17,7 +17,7 @@ use slipway_e2e::{
     campaigns::CAMPAIGN_LIMIT,
     cluster,
     namespace::Namespace,
-    repository::Repository,
+    repository::{BRANCH, Repository},
     rollouts::{AGENT, Bench, ROLLOUT_LIMIT, host, rollout_of},
 };
 
@@ -122,6 +122,70 @@ async fn scaling_is_no_difference(argo: &ArgoCd, namespace: &Namespace, commit: 
     let history = argo.watch(name, ROUNDS).await;
     assert!(history.iter().all(|seen| seen.sync == "Synced"), "{history:?}");
     assert_eq!(agent(namespace, AGENT).await.spec.serving.replicas, 2);
+}
+
+/// The branch that production follows.
+const PRODUCTION: &str = "production";
+
+#[tokio::test]
+async fn production_gets_a_commit_once_staging_is_healthy_with_it_and_never_one_that_staging_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (argo, repository) = (ArgoCd::start(folder.path()), Repository::create(folder.path()));
+    let stages = [
+        namespace_with_servers("argocd-staging").await.unwrap(),
+        namespace_with_servers("argocd-production").await.unwrap(),
+    ];
+    let [staging, production] = stages.each_ref().map(|namespace| namespace.name().to_owned());
+    let commit = |edit: &dyn Fn(&mut Value), message: &str| {
+        let [mut of_staging, mut of_production] = [manifest(&staging), manifest(&production)];
+        edit(&mut of_staging);
+        edit(&mut of_production);
+        repository.commit_to(&[("staging", &of_staging), ("production", &of_production)], message)
+    };
+    let first = commit(&|_| (), "serve an agent");
+    repository.promote(&first, PRODUCTION);
+    argo.follow_branch(&staging, &staging, &repository, ("staging", BRANCH));
+    argo.follow_branch(&production, &production, &repository, ("production", PRODUCTION));
+    argo.wait(&staging, &first, "Healthy", READY_LIMIT).await;
+    argo.wait(&production, &first, "Healthy", READY_LIMIT).await;
+    let [of_staging, of_production] = stages.map(|namespace| {
+        let manifest = manifest(namespace.name());
+        Bench { namespace, manifest, stable: String::new() }
+    });
+    let serves = |bench: &Bench| {
+        let agents = bench.namespace.api::<AgentDeployment>();
+        async move { rollout_of(&agents.get(AGENT).await.unwrap()).stable }
+    };
+    let loads = (of_staging.start_load().await.unwrap(), of_production.start_load().await.unwrap());
+    let served_first = serves(&of_production).await;
+
+    let good = commit(&|manifest| slow_to(manifest, "195"), "tune the engine");
+    argo.refresh(&staging);
+    argo.refresh(&production);
+    argo.wait(&staging, &good, "Healthy", ROLLOUT_LIMIT).await;
+    assert_eq!((argo.look(&production).revision, serves(&of_production).await), (first, served_first.clone()));
+    repository.promote(&good, PRODUCTION);
+    argo.refresh(&production);
+    argo.wait(&production, &good, "Healthy", ROLLOUT_LIMIT).await;
+    let promoted = serves(&of_production).await;
+    assert_ne!(promoted, served_first);
+
+    let bad = commit(&|manifest| slow_to(manifest, "400"), "slow the engine down");
+    argo.refresh(&staging);
+    argo.refresh(&production);
+    argo.wait(&staging, &bad, "Degraded", ROLLOUT_LIMIT).await;
+    let seen = argo.look(&production);
+    assert_eq!((seen.revision, seen.health.as_str(), serves(&of_production).await), (good, "Healthy", promoted));
+    assert_eq!((loads.0.stop().await.unwrap().1.failed(), loads.1.stop().await.unwrap().1.failed()), (0, 0));
+    for (argo_name, bench) in [(&staging, of_staging), (&production, of_production)] {
+        argo.forget(argo_name);
+        bench.namespace.delete().await.unwrap();
+    }
+}
+
+/// The engine's median time, which is another revision.
+fn slow_to(manifest: &mut Value, milliseconds: &str) {
+    manifest["spec"]["engine"]["custom"]["options"]["medianMilliseconds"] = json!(milliseconds);
 }
 
 #[tokio::test]
