@@ -249,6 +249,30 @@ fn keys_that_a_person_places_are_not_at_the_pod_or_a_clouds_metadata() {
     }
 }
 
+#[test]
+fn keys_of_tokens_are_asked_of_the_host_that_is_written_alone() {
+    let found = |url: &str| {
+        problems(|config| {
+            let mut authentication = authentication();
+            let keys = JwtKeys::Url { url: url.into(), authorities_from: None, allowed_networks: Vec::new() };
+            authentication.jwt.as_mut().unwrap().keys = keys;
+            config.authentication = Some(authentication);
+        })
+    };
+    let another = "authentication.jwt.keys.url: the host \"2852039166\" is another address than it seems; write a name, or \
+                   an address as 10.1.2.3 or [fd00::1]";
+    assert_eq!(found("https://2852039166/jwks"), [another]);
+    for url in
+        ["https://0xA9FEA9FE/jwks", "https://x@169.254.169.254/", "https://169.254.169.254/#a", "https://{host}/"]
+    {
+        assert_eq!(found(url).len(), 1, "{url}");
+    }
+    assert_eq!(
+        found("https://issuer/{tenant}/jwks"),
+        ["authentication.jwt.keys.url: has a placeholder; write the address of the keys in full"]
+    );
+}
+
 fn authentication() -> Authentication {
     let keys = JwtKeys::Url {
         url: "https://issuer.example/jwks".into(),

@@ -1,6 +1,6 @@
 //! What makes an authentication usable. Pure.
 
-use crate::{AllowedNetworks, Authentication, Jwt, JwtKeys, Rate, Rates};
+use crate::{AllowedNetworks, Authentication, Jwt, JwtKeys, Rate, Rates, UrlTemplate};
 
 use super::{Check, check_address};
 
@@ -52,6 +52,13 @@ fn validate_jwt(check: &mut Check, jwt: &Jwt) {
             check.that(url.starts_with("https://"), &field("keys.url"), || {
                 format!("{url:?} does not begin with https://; who answers for the issuer could sign any token")
             });
+            // What it refuses, such as an address in one number, would pass the check of networks unseen.
+            match UrlTemplate::parse(url) {
+                Err(error) => check.fail(field("keys.url"), error.to_string()),
+                Ok(url) => check.that(url.placeholders().next().is_none(), &field("keys.url"), || {
+                    "has a placeholder; write the address of the keys in full".into()
+                }),
+            }
             if let Some(path) = authorities_from {
                 absolute(check, &field("keys.authoritiesFrom"), path, "directory of certificates");
             }
