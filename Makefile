@@ -149,6 +149,11 @@ test-clients: ## Run stock clients against the agent runtime; writes docs/bench/
 	cargo build --workspace --locked --bin slipway-agent-runtime
 	e2e/clients/run.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients --write docs/bench/clients.md
 
+.PHONY: test-schema
+test-schema: ## Hold the agent runtime against its OpenAPI document with schemathesis (by hand; fetches about 15 MB once).
+	cargo build --workspace --locked --bin slipway-agent-runtime
+	e2e/clients/schema.py --binary $(BIN)/slipway-agent-runtime --cache $(SLIPWAY_CACHE)/clients
+
 .PHONY: test-mcp
 test-mcp: ## Run the agent runtime with servers of MCP's own Python SDK (by hand; fetches about 50 MB once).
 	cargo build --workspace --locked --bin slipway-agent-runtime

@@ -16,6 +16,7 @@ mod runs;
 mod sampling;
 pub mod service;
 mod sse;
+mod whole_number;
 
 use std::sync::Arc;
 

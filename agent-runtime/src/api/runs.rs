@@ -29,7 +29,7 @@ use super::{
     kept_runs::KeptRun,
     sampling::{self, Asked},
     service::{Abilities, Keep, Service, Start, Started},
-    sse,
+    sse, whole_number,
 };
 use ag_ui::{Thread, Writer};
 use view::Viewer;
@@ -43,12 +43,15 @@ const PREFIX: &str = "run-";
 pub(super) struct RunBody {
     input: Option<String>,
     messages: Option<Vec<ChatMessage>>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     max_tokens: Option<u32>,
     temperature: Option<f64>,
     #[serde(rename = "top_p")]
     top_p: Option<f64>,
     #[serde(rename = "top_k")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     top_k: Option<i64>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     seed: Option<i64>,
     thread_id: Option<String>,
     run_id: Option<String>,

@@ -195,7 +195,7 @@ async fn an_empty_answer_may_be_sent_back() {
     "response_format.type: \"yaml\" is not a format; send \"text\", \"json_object\" or \"json_schema\"")]
 #[case::stops(json!({ "stop": ["a", "b", "c", "d", "e"] }), 400, "stop: has 5; send at most 4")]
 #[case::no_stop(json!({ "stop": "" }), 400, "stop: has an empty text or one beyond 256 characters")]
-#[case::stop_of_another_type(json!({ "stop": 5 }), 400, "stop: has another shape than it should")]
+#[case::stop_of_another_type(json!({ "stop": 5 }), 400, "stop: has another shape than it should: send a text or a list of texts")]
 #[case::logprobs(json!({ "logprobs": true }), 400, "logprobs: is not supported: this agent's engine does not report them")]
 #[case::top_logprobs(json!({ "top_logprobs": 3 }), 400, "top_logprobs: needs logprobs: true")]
 #[case::too_many_logprobs(json!({ "logprobs": true, "top_logprobs": 21 }), 400, "top_logprobs: is 21; send at most 20")]

@@ -317,6 +317,10 @@ fn output(call: &str) -> Value {
 #[case::number(json!({ "input": 5 }), "input: is neither a text nor a list of items; send one of the two")]
 #[case::empty(json!({ "input": [] }), "input: is empty; write the question")]
 #[case::blank(json!({ "input": " " }), "input: has no text; leave it out or write its text")]
+#[case::text_of_another_shape(
+    json!({ "input": [{ "role": "user", "content": {} }] }),
+    "input[0]: has another shape than an item should: a text must be a string or a list of parts with a type"
+)]
 #[case::blank_item(json!({ "input": user(&json!(" ")) }), "input[0]: has no text; leave it out or write its text")]
 #[case::image(json!({ "input": user(&json!([{ "type": "input_image", "image_url": "a" }])) }),
     "input[0].content[0].type: is \"input_image\", and this agent reads text alone; send parts of type \"input_text\"")]

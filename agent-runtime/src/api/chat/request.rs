@@ -11,6 +11,7 @@ use super::{
         error::ApiError,
         sampling::{self, Asked},
         service::Abilities,
+        whole_number,
     },
     wishes,
 };
@@ -42,14 +43,19 @@ pub(in crate::api) struct ChatRequest {
     messages: Vec<ChatMessage>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     max_completion_tokens: Option<u32>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     max_tokens: Option<u32>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     n: Option<u32>,
     temperature: Option<f64>,
     top_p: Option<f64>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     top_k: Option<i64>,
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     seed: Option<i64>,
     #[serde(flatten)]
     others: Map<String, Value>,
@@ -96,7 +102,7 @@ struct CalledFunction {
 
 /// A text, or parts of one.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a text must be a string or a list of parts with a type")]
 pub(in crate::api) enum Content {
     Text(String),
     Parts(Vec<Part>),

@@ -6,7 +6,7 @@ use slipway_runtime_config::{Schema, Unknown};
 
 use crate::{
     agent::{AnswerFormat, ClientTool, ToolChoice, Wishes},
-    api::{error::ApiError, service::Abilities},
+    api::{error::ApiError, service::Abilities, whole_number},
 };
 
 /// The most tools, stops and likely tokens of a request, as in the OpenAI API.
@@ -27,6 +27,7 @@ pub(in crate::api) struct WishFields {
     pub(in crate::api) response_format: Option<Value>,
     pub(in crate::api) stop: Option<Stop>,
     pub(in crate::api) logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(in crate::api) top_logprobs: Option<u32>,
 }
 
@@ -76,7 +77,7 @@ struct Function {
 
 /// Where an answer ends.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "send a text or a list of texts")]
 pub(in crate::api) enum Stop {
     One(String),
     Several(Vec<String>),

@@ -14,6 +14,7 @@ use crate::{
         kept_runs::Remembered,
         sampling::{self, Asked},
         service::Abilities,
+        whole_number,
     },
 };
 
@@ -46,30 +47,28 @@ pub(in crate::api) struct ResponseBody {
     previous_response_id: Option<String>,
     store: Option<bool>,
     stream: Option<bool>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     max_output_tokens: Option<u32>,
     temperature: Option<f64>,
     top_p: Option<f64>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     top_k: Option<i64>,
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     seed: Option<i64>,
     tools: Option<Vec<ToolBody>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
-    text: Option<TextBody>,
+    /// What the answer is to be: its `format`. A struct would be read from a list too.
+    text: Option<Map<String, Value>>,
     include: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "whole_number::optional")]
     top_logprobs: Option<u32>,
     truncation: Option<String>,
     metadata: Option<BTreeMap<String, String>>,
     #[serde(flatten)]
     others: Map<String, Value>,
-}
-
-/// What the answer is to be.
-#[derive(Debug, Default, Deserialize)]
-struct TextBody {
-    format: Option<Value>,
-    verbosity: Option<Value>,
 }
 
 /// A request that can be served.
@@ -117,7 +116,7 @@ impl ResponseBody {
         let input = self.input.take().unwrap_or_default();
         let Said { conversation, messages } = items::read(input, self.instructions.clone(), earlier)?;
         let choice = self.tool_choice.clone();
-        let format = self.text.as_ref().and_then(|text| text.format.clone());
+        let format = self.of_text("format");
         let wishes = self.wishes(abilities)?;
         let shown = if abilities.takes_sampling { asked } else { Asked::default() };
         let echo = self.echo(&wishes, choice, format, shown);
@@ -139,10 +138,15 @@ impl ResponseBody {
         Asked { temperature, top_p, top_k, presence_penalty, frequency_penalty, seed }
     }
 
+    /// A field of `text`.
+    fn of_text(&self, name: &str) -> Option<Value> {
+        self.text.as_ref()?.get(name).filter(|value| !value.is_null()).cloned()
+    }
+
     /// Parts of known fields that have no effect.
     fn unread(&self) -> impl Iterator<Item = &'static str> + use<> {
         let is_other = self.include.iter().flatten().any(|include| include != LOGPROBS);
-        let has_verbosity = self.text.as_ref().and_then(|text| text.verbosity.as_ref()).is_some_and(|it| !it.is_null());
+        let has_verbosity = self.of_text("verbosity").is_some();
         [("include", is_other), ("text.verbosity", has_verbosity)]
             .into_iter()
             .filter(|(_, is)| *is)
@@ -163,7 +167,7 @@ impl ResponseBody {
             tools,
             tool_choice: self.tool_choice.take(),
             parallel_tool_calls: self.parallel_tool_calls,
-            response_format: self.text.take().and_then(|text| text.format),
+            response_format: self.of_text("format"),
             stop: None,
             logprobs: Some(is_included || top.is_some()),
             top_logprobs: top,
