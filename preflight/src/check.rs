@@ -84,7 +84,7 @@ pub struct Run {
     pub xids: Vec<Option<u64>>,
 }
 
-/// What came of the copies.
+/// The result of the copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Copied {
     /// GB/s read and written.

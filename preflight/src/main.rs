@@ -29,7 +29,7 @@ enum PreflightError {
         "this program was built static, and such a program loads no library: build it for its image, as docs/gpu.md says"
     )]
     Static,
-    #[error("the argument is no task in JSON, such as {{\"gpus\": 1}}")]
+    #[error("the argument is not a task in JSON, such as {{\"gpus\": 1}}")]
     ReadTask {
         #[source]
         source: serde_json::Error,

@@ -6,7 +6,7 @@ use slipway_vocabulary::preflight::PreflightReport;
 /// refusals; those left out are counted.
 ///
 /// # Errors
-/// When the report is no JSON; its types leave no such case.
+/// When the report cannot be written as JSON; its types leave no such case.
 pub fn encode(report: &PreflightReport, limit: usize) -> Result<String, serde_json::Error> {
     let mut report = report.clone();
     loop {

@@ -481,8 +481,8 @@ fn refused_gpus_are_told_in_their_figures_and_blame_nothing_that_the_pod_runs() 
     assert_eq!(refused_gpus(&refused).as_deref(), Some(problems));
     assert_eq!(crash(&refused), Some(format!("preflight: {problems}")));
     assert_eq!(latest_crash(&refused), None);
-    let broken = pod().ended(Init::Yes, "preflight", end(1, "Error", "error: the argument is no task in JSON")).0;
-    let text = "preflight exited with code 1: error: the argument is no task in JSON".to_owned();
+    let broken = pod().ended(Init::Yes, "preflight", end(1, "Error", "error: the argument is not a task in JSON")).0;
+    let text = "preflight exited with code 1: error: the argument is not a task in JSON".to_owned();
     assert_eq!((refused_gpus(&broken), latest_crash(&broken)), (None, Some((at(59), text))));
     let of_another = pod().ended(Init::Yes, "materialize", end(1, "Error", report)).0;
     assert_eq!(refused_gpus(&of_another), None);
