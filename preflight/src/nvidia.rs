@@ -1,8 +1,8 @@
 //! The libraries of NVIDIA's driver. The only module that loads them.
 //!
-//! `libnvidia-ml.so.1` says what GPUs are, and `libcuda.so.1` lets them work. The wrapper of the first reports a library
-//! that is not there. That of the second panics, as it does at each function that an old driver lacks. These panics are
-//! caught.
+//! `libnvidia-ml.so.1` says what GPUs are, and `libcuda.so.1` lets them work. The wrapper of the first reports a
+//! library that is not there. That of the second panics, as it does at each function that an old driver lacks. These
+//! panics are caught.
 
 use std::{
     ffi::OsStr,
