@@ -187,6 +187,8 @@ reasons! {
     ReconcilePanicked,
     /// Pods of the new revision fail.
     RevisionFailing,
+    /// A node's GPUs are refused by the checks before a server starts.
+    PreflightFailed,
     /// A new revision took over.
     RevisionPromoted,
     /// A rollout is in progress.

@@ -50,6 +50,7 @@ const WORDS: &[(&str, &str)] = &[
     (r"^[0-9]+\.[0-9]+(\.[0-9]+)?(rc[0-9]+|\.post[0-9]+)?$", "write a version of TensorRT-LLM, such as 1.2.1"),
     (r"^[0-9]+\.[0-9]+(\.[0-9]+){0,2}(rc[0-9]+|\.post[0-9]+)?$", "write a version of vLLM, such as 0.11.0"),
     (r"^[0-9]+\.[0-9]+\.[0-9]+(rc[0-9]+|\.post[0-9]+)?$", "write a version of SGLang, such as 0.5.9"),
+    (r"^[0-9]{1,4}(\.[0-9]{1,4}){1,2}$", "write a version of NVIDIA's driver, such as 580.65.06"),
     (r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$", "write a quantity, such as 1, 500m or 4Gi"),
 ];
 

@@ -174,6 +174,7 @@ const NO_RULE: &[&str] = &[
     "bad-objective-named-twice",
     "bad-on-drift",
     "bad-percentile",
+    "bad-preflight-driver",
     "bad-pytorch-version",
     "bad-tensorrt-llm-version",
     "bad-tracing-endpoint",

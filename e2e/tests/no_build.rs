@@ -24,7 +24,7 @@ use slipway_crds::{
 };
 use slipway_e2e::{
     checkpoints::{Checkpoint, GPU, checkpoint_bytes},
-    namespace::Namespace,
+    namespace::{Namespace, condition_of},
 };
 
 const IMAGE: &str = "slipway.dev/slipway-no-build-stand-in:dev";
@@ -382,5 +382,26 @@ async fn an_image_without_the_backend_and_an_unknown_argument_are_conditions() {
     let engines = namespace.api::<Engine>().list(&ListParams::default()).await.unwrap().items;
     let built = engines.iter().filter(|engine| engine.status.as_ref().is_some_and(|status| status.artifact.is_some()));
     assert_eq!(built.count(), 2, "only the engines whose image has what serves them");
+    namespace.delete().await.unwrap();
+}
+
+/// The node says that it has GPUs, and has no driver: the checks run in the pod there, and refuse it.
+#[tokio::test]
+async fn a_node_whose_gpus_will_not_do_is_a_condition_with_its_name() {
+    let namespace = namespace_with("preflight", H100, &["checked"]).await;
+    let mut checked = agent("checked", H100, (vllm(IMAGE), "BF16"));
+    checked["spec"]["serving"]["preflight"] = json!({"minDriver": "580.65.06"});
+    namespace.apply(&checked).await.unwrap();
+    let words = "whose GPUs its preflight refuses: libnvidia-ml.so.1 cannot be loaded";
+    let message = namespace.wait_for_message("checked", "Reconciling", words, LIMIT).await.unwrap();
+    println!("checked: {message}");
+    let object: AgentDeployment = namespace.api().get("checked").await.unwrap();
+    let (_, reason, _) = condition_of(&object, "Reconciling").unwrap();
+    assert_eq!(reason, "PreflightFailed");
+    let pod = serving_pod(&namespace, "checked").await;
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap();
+    assert!(message.contains(&format!("does not start on node {node},")), "{message}");
+    let steps = [("materialize", false), ("preflight", true), ("triton", true), ("agent-runtime", false)];
+    assert_eq!(containers(&pod), steps.map(|(name, asks)| (name.to_owned(), asks)));
     namespace.delete().await.unwrap();
 }

@@ -14,6 +14,7 @@ fill_context() {
     slipway-prometheus) fill_prometheus_context "$context" ;;
     slipway-monitoring) fill_monitoring_context "$context" ;;
     slipway-vllm) fill_vllm_context "$context" ;;
+    slipway-preflight) fill_preflight_context "$context" ;;
     slipway-e2e)
       fill_binary_context "$name" "$context"
       copy_models "$context/models"
@@ -118,9 +119,18 @@ fill_vllm_context() {
   chmod 1777 "$1/root/tmp"
 }
 
-# Symbols are four fifths of a debug binary and of no use in a pod.
+# The one program that is not static: it loads the driver's libraries. Other flags need a folder of their own.
+fill_preflight_context() {
+  local target=${CARGO_TARGET_DIR:-$REPOSITORY/target}/dynamic
+  make_base
+  (cd "$REPOSITORY" && RUSTFLAGS="-C target-feature=-crt-static" nice -n 10 \
+    cargo build --locked --quiet --package slipway-preflight --target-dir "$target" >&2)
+  fill_binary_context slipway-preflight "$1" "$target/x86_64-unknown-linux-gnu/debug"
+}
+
+# fill_binary_context NAME CONTEXT [FOLDER]: symbols are four fifths of a debug binary and of no use in a pod.
 fill_binary_context() {
-  local binary=$RUST_BINARIES/$1 stripped=$2/$1 stamp
+  local binary=${3:-$RUST_BINARIES}/$1 stripped=$2/$1 stamp
   [[ -x $binary ]] || die "no $binary; build it with cargo build --package $1"
   stamp=$(stat --format '%n %y %s' "$binary")
   [[ ! -e $stripped || $(cat "$2.stamp" 2>/dev/null) != "$stamp" ]] || return 0

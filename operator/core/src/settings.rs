@@ -101,6 +101,9 @@ pub struct Images {
     /// both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_analyzer: Option<String>,
+    /// Image of the checks of GPUs; absent means that no AgentDeployment can have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<String>,
     /// When the kubelet pulls: Always, IfNotPresent or Never.
     #[serde(default)]
     pub pull_policy: PullPolicy,
@@ -252,6 +255,9 @@ impl Settings {
         if images.model_analyzer.as_ref().is_some_and(String::is_empty) {
             return invalid("images.modelAnalyzer", "is empty: name an image with Model Analyzer, or leave it out");
         }
+        if images.preflight.as_ref().is_some_and(String::is_empty) {
+            return invalid("images.preflight", "is empty: name the image of slipway-preflight, or leave it out");
+        }
         if !store.size.starts_with(|c: char| c.is_ascii_digit()) {
             return invalid("store.size", "is not a quantity: write one such as 100Gi");
         }
@@ -366,6 +372,10 @@ mod tests {
     #[case(
         "images: {worker: w, agentRuntime: r, modelAnalyzer: ''}\n",
         "images.modelAnalyzer of the configuration: is empty: name an image with Model Analyzer, or leave it out"
+    )]
+    #[case(
+        "images: {worker: w, agentRuntime: r, preflight: ''}\n",
+        "images.preflight of the configuration: is empty: name the image of slipway-preflight, or leave it out"
     )]
     #[case(
         "images: {worker: w, agentRuntime: r}\nstore: {size: lots}\n",

@@ -3,6 +3,7 @@
 mod blocked;
 mod commands;
 mod held;
+mod preflight;
 mod reason;
 mod reprofiling;
 mod scaling;
@@ -16,6 +17,7 @@ use crate::jobs::kind::JobRef;
 pub use blocked::{Blocked, Step};
 pub use commands::{CommandProblem, InvalidCommand};
 pub use held::{CONTEST_REMEMBERED, Contested, Held};
+pub use preflight::RefusedGpus;
 pub use scaling::{Because, Needed, Scaling, counted_pods};
 
 /// Why a step waits or has stopped.
@@ -239,6 +241,8 @@ pub enum Why {
         /// What the pod says.
         failure: String,
     },
+    /// A node's GPUs are refused before a server starts there.
+    PreflightFailed(RefusedGpus),
     /// A pod of a revision waits for a node.
     RevisionUnscheduled {
         /// Hash of the revision's plan.
@@ -427,6 +431,7 @@ impl fmt::Display for Why {
                 write!(f, "revision {revision} has {ready} of {wanted} pods ready")
             }
             Self::RevisionFailing { revision, failure } => write!(f, "revision {revision} does not start: {failure}"),
+            Self::PreflightFailed(refused) => refused.fmt(f),
             Self::RevisionUnscheduled { revision, scheduler, then } => {
                 write!(f, "revision {revision} waits for a node: {scheduler}. {then}")
             }
@@ -489,10 +494,7 @@ impl fmt::Display for Why {
                     unknown.join(", ")
                 )
             }
-            Self::CommandInvalid { invalid } => {
-                let lines: Vec<String> = invalid.iter().map(ToString::to_string).collect();
-                f.write_str(&lines.join("; "))
-            }
+            Self::CommandInvalid { invalid } => f.write_str(&commands::listed(invalid)),
         }
     }
 }

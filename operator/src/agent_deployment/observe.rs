@@ -31,7 +31,9 @@ use slipway_operator_core::{
         commands::Annotated,
         monitoring::{load::ObservedLoad, observed_objectives::ObservedObjectives, self_check},
         rollout::revision::Revision,
-        world::{CalibrationView, Crash, DatasetView, OwnedObject, ServingView, Unscheduled, WorkloadView, World},
+        world::{
+            CalibrationView, Crash, DatasetView, OwnedObject, RefusedPod, ServingView, Unscheduled, WorkloadView, World,
+        },
     },
     artifact_store,
     inference_pool::InferencePool,
@@ -298,9 +300,15 @@ fn serving_view(deployment: &Deployment, pods: &[Pod]) -> Option<(String, Servin
         is_past_deadline,
         failure,
         crash: crash.map(|(at, text)| Crash { at, text }).max_by_key(|crash| crash.at),
+        refused: lasting().find_map(|pod| refused(pod)),
         unscheduled: lasting().filter_map(|pod| unscheduled(pod)).min_by_key(|unscheduled| unscheduled.since),
     };
     Some((revision, view))
+}
+
+fn refused(pod: &Pod) -> Option<RefusedPod> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    Some(RefusedPod { pod: pod.name_any(), node, problems: view::refused_gpus(pod)? })
 }
 
 fn unscheduled(pod: &Pod) -> Option<Unscheduled> {

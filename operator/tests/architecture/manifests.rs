@@ -13,7 +13,7 @@ enum Place {
 }
 
 /// Every crate, and what it may depend on. An absent crate is one that has yet to be written.
-const ARROWS: [(&str, Place); 17] = [
+const ARROWS: [(&str, Place); 18] = [
     ("crds/vocabulary", Place::Vocabulary),
     ("agent-runtime/config", Place::Wire),
     ("operator/worker/contract", Place::Wire),
@@ -74,6 +74,7 @@ const ARROWS: [(&str, Place); 17] = [
         ]),
     ),
     ("e2e", Place::Above(&["slipway-crds", "slipway-vocabulary"])),
+    ("preflight", Place::Above(&["slipway-vocabulary"])),
 ];
 
 /// Arrows of tests alone: the crate itself may not have them.

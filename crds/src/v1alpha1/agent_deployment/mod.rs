@@ -12,6 +12,7 @@ mod guardrail;
 mod model;
 mod no_build;
 mod notified;
+mod preflight;
 mod profiling;
 mod reprofiling;
 mod rollout;
@@ -46,6 +47,7 @@ pub use no_build::{
     backend_and_server,
 };
 pub use notified::{ToldFact, UndeliveredNotification};
+pub use preflight::Preflight;
 pub use profiling::{
     Approval, ConfigMapSource, OnDrift, Profiling, ProfilingBudget, ProfilingDriver, ProfilingSchedule,
     ProfilingWorkload,
@@ -179,6 +181,7 @@ pub use tracing::Tracing;
         .message("engines of backends other than Custom are one instance that batches in flight: remove search.instances, \
                   or use search.maxBatchSize")
         .field_path(".search.instances"),
+    validation = preflight::has_gpus(),
     validation = profiling::measures_ensembles(),
     validation = Rule::new(
         "!has(self.engine.tensorRTLLM) || !has(self.engine.tensorRTLLM.entry) || \

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Authentication, Autoscaling, Tracing};
+use super::{Authentication, Autoscaling, Preflight, Tracing};
 use crate::v1alpha1::shared::{self, ContainerResources, Toleration};
 
 /// Nodes on which engines are built, measured and served.
@@ -42,6 +42,9 @@ pub struct Serving {
     /// Traces of runs. Absent means none. They come with the next revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
+    /// Checks of the pods' GPUs before the server starts. Absent means none. They come with the next revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
     /// Resources of the container that serves the model, including the GPUs. It is called `triton` with every backend.
     /// The containers that build the engine get the same.
     #[serde(default)]
@@ -58,6 +61,7 @@ impl Default for Serving {
             autoscaling: None,
             authentication: None,
             tracing: None,
+            preflight: None,
             triton_resources: ContainerResources::default(),
             agent_resources: ContainerResources::default(),
         }

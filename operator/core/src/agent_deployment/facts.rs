@@ -17,7 +17,7 @@ use super::{
     outcome::{Background, Outcome, invalid_commands, left_to_people, unknown_receivers},
     world::World,
 };
-use crate::why::{Blocked, Held, Why};
+use crate::why::{Blocked, Held, RefusedGpus, Why};
 
 /// A condition whose facts are announced once.
 struct Stating {
@@ -238,6 +238,7 @@ pub(super) fn subject(why: &Why, spec: &AgentDeploymentSpec, engines: &[EngineCh
         | Why::RolloutPaused { revision, .. }
         | Why::RolloutWithoutPods { revision }
         | Why::RolloutHeld(Held { revision, .. })
+        | Why::PreflightFailed(RefusedGpus { revision, .. })
         | Why::AwaitingApproval { revision, .. }
         | Why::PlanRejected { revision, .. } => revision.clone(),
         Why::RestoringStable { stable, .. } => stable.clone(),

@@ -18,6 +18,7 @@ pub mod monitoring;
 pub mod outcome;
 mod parts;
 mod pipeline;
+pub mod preflight;
 mod prepare;
 pub mod profiling;
 pub mod resolve;

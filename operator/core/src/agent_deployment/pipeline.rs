@@ -8,9 +8,8 @@ use slipway_crds::{
 use super::{
     engines::built::BuiltEngine,
     parts::{Basis, Planned, Planning},
-    prepare::prepare,
+    prepare::{Prepared, prepare},
     profiling::{self, Choice},
-    resolve::Resolved,
     rollout::{
         approval::Chosen,
         layout::Layout,
@@ -25,7 +24,7 @@ pub(super) fn chosen(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
     Planned::of(|parts| {
         let prepared = parts.join(prepare(world))?;
         let choice = parts.join(profiling::decide(world, &prepared, inputs))?;
-        let plan = plan(world, &prepared.resolved, &choice);
+        let plan = plan(world, &prepared, &choice);
         let hash = plan.hash()?.short().to_owned();
         let selected = selected(&choice);
         let news = news(world, &choice, &selected);
@@ -34,7 +33,7 @@ pub(super) fn chosen(world: &World, inputs: &PlanInputs) -> Planning<Chosen> {
 }
 
 /// The plan that serves what was chosen.
-fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
+fn plan(world: &World, prepared: &Prepared, choice: &Choice) -> RevisionPlan {
     let BuiltEngine { reference, display_name, served_by } = &choice.engine;
     RevisionPlan {
         layout: Layout::CURRENT,
@@ -46,7 +45,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         },
         configuration: choice.configuration.clone(),
         max_in_flight: choice.level,
-        triton_image: resolved.serving_image(),
+        triton_image: prepared.resolved.serving_image(),
         worker_image: world.settings.images.worker.clone(),
         agent_runtime_image: world.settings.images.agent_runtime.clone(),
         agent: world.spec.agent.clone(),
@@ -56,6 +55,7 @@ fn plan(world: &World, resolved: &Resolved, choice: &Choice) -> RevisionPlan {
         worker_resources: Some(world.settings.jobs.worker_resources.clone()),
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
+        preflight: prepared.preflight.clone(),
     }
 }
 

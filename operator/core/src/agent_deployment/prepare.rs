@@ -3,7 +3,9 @@
 use super::{
     engines::{self, built::BuiltEngine},
     parts::{Halt, Parts, Planned, Planning},
+    preflight::planned_preflight,
     resolve::{self, Resolved, fetch},
+    rollout::revision::PlannedPreflight,
     world::World,
 };
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
 pub(super) struct Prepared {
     pub(super) resolved: Resolved,
     pub(super) engines: Vec<BuiltEngine>,
+    pub(super) preflight: Option<PlannedPreflight>,
 }
 
 /// From the model's reference to engines.
@@ -28,12 +31,14 @@ pub(super) fn prepare(world: &World) -> Planning<Prepared> {
         if let Some(problem) = runtime_config::problem_of_serving(&world.name, &world.spec.serving) {
             return Err(Halt::stopped(Why::SpecRefused { field: "spec.serving", problem }));
         }
+        let preflight = planned_preflight(&world.settings, &world.spec.serving)
+            .map_err(|problem| Halt::stopped(Why::SpecRefused { field: "spec.serving.preflight", problem }))?;
         let resolved = parts.join(resolve::decide(world))?;
         // What cannot be built need not be fetched.
         parts.join(buildable(world, &resolved))?;
         parts.join(fetch::decide(world, &resolved))?;
         let engines = parts.join(engines::decide(world, &resolved))?;
-        Ok(Prepared { resolved, engines })
+        Ok(Prepared { resolved, engines, preflight })
     })
 }
 

@@ -166,6 +166,7 @@ fn stage(outcome: &Outcome) -> Stage {
         Why::RouteUnavailable { .. } | Why::RouteContested(_) if outcome.serving.is_some() => Stage::Serving,
         Why::RevisionStarting { .. }
         | Why::RevisionFailing { .. }
+        | Why::PreflightFailed(_)
         | Why::RevisionUnscheduled { .. }
         | Why::UpdatingInPlace { .. }
         | Why::RestoringStable { .. }

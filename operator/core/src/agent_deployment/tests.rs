@@ -21,6 +21,7 @@ mod in_place;
 mod layouts;
 mod no_build;
 mod predictions;
+mod preflight;
 mod profiling;
 mod properties;
 mod quality;

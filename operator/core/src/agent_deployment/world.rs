@@ -344,10 +344,23 @@ pub struct ServingView {
     pub is_past_deadline: bool,
     /// What a failing pod says.
     pub failure: Option<String>,
-    /// The latest end of a container with an error, in a pod that stays.
+    /// The latest end of a container with an error, in a pod that stays. Refused GPUs do not count.
     pub crash: Option<Crash>,
+    /// A pod whose GPUs are refused.
+    pub refused: Option<RefusedPod>,
     /// The pod that no node has had room for the longest.
     pub unscheduled: Option<Unscheduled>,
+}
+
+/// A pod that does not start on its node, because of the node's GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedPod {
+    /// Its name.
+    pub pod: String,
+    /// Its node.
+    pub node: String,
+    /// What is wrong with the GPUs.
+    pub problems: String,
 }
 
 /// A container that ended with an error.

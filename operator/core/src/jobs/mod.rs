@@ -1,8 +1,9 @@
-//! Jobs: what is seen of them, when one is tried again, the template they share, and the Triton that some have beside
-//! them.
+//! Jobs: what is seen of them and of serving pods, when one is tried again, the template they share, and the Triton
+//! that some have beside them.
 
 pub mod attempts;
 pub mod kind;
+pub mod preflight;
 pub mod refused;
 pub mod task;
 pub mod template;

@@ -11,6 +11,8 @@ use kube::ResourceExt;
 use slipway_crds::labels;
 use slipway_worker_contract::{FailureClass, Message, Outcome};
 
+use super::preflight;
+
 /// Lines of a log that a condition can hold.
 const MAX_LOG_CHARACTERS: usize = 400;
 
@@ -336,13 +338,19 @@ fn listed(kind: &str, names: Vec<&str>) -> Option<String> {
 
 /// What the first failing container of a serving pod says, if one fails again and again.
 pub fn crash(pod: &Pod) -> Option<String> {
-    crashes(pod).next().map(|(_, text)| text)
+    crashes(pod).next().map(|crash| crash.text)
+}
+
+/// Why the checks of a serving pod refuse its GPUs, if they do.
+pub fn refused_gpus(pod: &Pod) -> Option<String> {
+    crashes(pod).find_map(|crash| crash.refused_gpus)
 }
 
 /// When a container of a serving pod last ended with an error, and what it says; absent where the kubelet gives no
-/// time.
+/// time. Refused GPUs are the node's, and say nothing of what the pod runs.
 pub fn latest_crash(pod: &Pod) -> Option<(Timestamp, String)> {
-    crashes(pod).filter_map(|(at, text)| Some((at?, text))).max_by_key(|(at, _)| *at)
+    let own = crashes(pod).filter(|crash| crash.refused_gpus.is_none());
+    own.filter_map(|crash| Some((crash.at?, crash.text))).max_by_key(|(at, _)| *at)
 }
 
 /// Whether the cluster removes a pod: drained, evicted or preempted. Its containers end for no fault of their own.
@@ -351,8 +359,15 @@ pub fn is_disrupted(pod: &Pod) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
-/// Containers that ended with an error, and have done nothing but run or wait since.
-fn crashes(pod: &Pod) -> impl Iterator<Item = (Option<Timestamp>, String)> {
+/// A container that ended with an error, and has done nothing but run or wait since.
+struct Crashed {
+    at: Option<Timestamp>,
+    text: String,
+    /// Why it refuses the pod's GPUs, if it does.
+    refused_gpus: Option<String>,
+}
+
+fn crashes(pod: &Pod) -> impl Iterator<Item = Crashed> {
     container_statuses(pod).into_iter().filter_map(|container| {
         let terminated = container
             .state
@@ -360,12 +375,14 @@ fn crashes(pod: &Pod) -> impl Iterator<Item = (Option<Timestamp>, String)> {
             .and_then(|state| state.terminated.as_ref())
             .or_else(|| container.last_state.as_ref().and_then(|state| state.terminated.as_ref()))
             .filter(|terminated| terminated.exit_code != 0)?;
-        let text = terminated.message.as_deref().unwrap_or_default();
-        let text = match Message::parse(text) {
-            Ok(Message::Failed { text, .. }) => format!("{}: {text}", container.name),
-            _ => format!("{} {}{}", container.name, how_it_ended(terminated), last_line(text)),
+        let message = terminated.message.as_deref().unwrap_or_default();
+        let refused_gpus = preflight::refused(message).filter(|_| container.name == preflight::CONTAINER);
+        let parsed = Message::parse(message);
+        let text = match (&refused_gpus, &parsed) {
+            (Some(text), _) | (None, Ok(Message::Failed { text, .. })) => format!("{}: {text}", container.name),
+            (None, _) => format!("{} {}{}", container.name, how_it_ended(terminated), last_line(message)),
         };
-        Some((terminated.finished_at.as_ref().map(|time| time.0), text))
+        Some(Crashed { at: terminated.finished_at.as_ref().map(|time| time.0), text, refused_gpus })
     })
 }
 

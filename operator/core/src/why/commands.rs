@@ -41,6 +41,12 @@ impl fmt::Display for InvalidCommand {
     }
 }
 
+/// Some of them, as one text.
+pub(super) fn listed(invalid: &[InvalidCommand]) -> String {
+    let lines: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+    lines.join("; ")
+}
+
 /// Where the status has the hash of the plan that a command is for.
 fn place_of_hash(command: Command) -> &'static str {
     match command {

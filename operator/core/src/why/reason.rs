@@ -40,6 +40,7 @@ impl Why {
             Self::NoFeasibleConfiguration { .. } => Reason::NoFeasibleConfiguration,
             Self::RevisionStarting { .. } => Reason::RevisionStarting,
             Self::RevisionFailing { .. } => Reason::RevisionFailing,
+            Self::PreflightFailed(_) => Reason::PreflightFailed,
             Self::RevisionUnscheduled { .. } => Reason::WaitingForCapacity,
             Self::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
             Self::UpdatingInPlace { .. } => Reason::UpdatingInPlace,

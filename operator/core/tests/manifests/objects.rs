@@ -29,6 +29,7 @@ use slipway_operator_core::{
             load::ObservedLoad,
             observed_objectives::ObservedObjectives,
         },
+        preflight::planned_preflight,
         resolve,
         rollout::{
             build::{
@@ -356,5 +357,6 @@ fn plan(world: &World, layout: Layout) -> RevisionPlan {
         worker_resources,
         authentication: world.spec.serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: world.spec.serving.tracing.clone(),
+        preflight: planned_preflight(&settings, &world.spec.serving).expect("there are no checks, or an image"),
     }
 }

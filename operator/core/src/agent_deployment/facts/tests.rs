@@ -47,6 +47,12 @@ fn the_codes_of_stops_stay() {
         Why::ProfilingFailed { profile: text("support-5f0c2a"), failure: problem.clone() },
         Why::NoFeasibleConfiguration { profile: text("support-5f0c2a"), answer: problem.clone() },
         Why::RevisionFailing { revision: revision.clone(), failure: problem.clone() },
+        Why::PreflightFailed(RefusedGpus {
+            revision: revision.clone(),
+            pod: text("support-7c1f9a2b3d-x"),
+            node: text("gpu-1"),
+            problems: problem.clone(),
+        }),
         Why::InsufficientCapacity {
             revision: revision.clone(),
             pods: 1,
@@ -79,6 +85,7 @@ fn the_codes_of_stops_stay() {
         "ProfilingFailed/support-5f0c2a",
         "NoFeasibleConfiguration/support-5f0c2a",
         "RevisionFailing/7c1f9a2b3d",
+        "PreflightFailed/7c1f9a2b3d",
         "InsufficientCapacity/7c1f9a2b3d",
         "RolledBack/7c1f9a2b3d",
         "UnknownReceiver/tema,om-call",

@@ -46,6 +46,7 @@ pub(super) fn pairs(canary: &ServingView, baseline: &ServingView) -> Option<Serv
         is_past_deadline: canary.is_past_deadline || baseline.is_past_deadline,
         failure: canary.failure.clone().or_else(|| baseline.failure.clone()),
         crash: canary.crash.clone().or_else(|| baseline.crash.clone()),
+        refused: canary.refused.clone().or_else(|| baseline.refused.clone()),
         unscheduled: unscheduled.min_by_key(|unscheduled| unscheduled.since).cloned(),
     })
 }

@@ -1,8 +1,8 @@
 //! How far the pods of a revision have come. Pure.
 
 use crate::{
-    agent_deployment::world::ServingView,
-    why::{Blocked, Step, Why},
+    agent_deployment::world::{RefusedPod, ServingView},
+    why::{Blocked, RefusedGpus, Step, Why},
 };
 
 /// Done once all pods that are wanted have been ready for the Deployment's `minReadySeconds`. Before that a share of
@@ -22,6 +22,10 @@ pub(super) fn progress(revision: &str, view: Option<&ServingView>, wanted: i32) 
     let Some(view) = view else { return Err(Blocked::Waiting(Why::RevisionStarting { revision, ready: 0, wanted })) };
     if view.is_observed && view.ready >= wanted && view.updated >= wanted {
         return Ok(());
+    }
+    if let Some(RefusedPod { pod, node, problems }) = view.refused.clone() {
+        let why = Why::PreflightFailed(RefusedGpus { revision, pod, node, problems });
+        return Err(if view.is_past_deadline { Blocked::Stopped(why) } else { Blocked::Waiting(why) });
     }
     Err(match &view.failure {
         Some(failure) if view.is_past_deadline => {

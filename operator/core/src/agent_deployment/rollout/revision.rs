@@ -9,7 +9,7 @@ use slipway_crds::{
     v1alpha1::{
         AgentDeploymentSpec,
         agent_deployment::{
-            Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Profiling,
+            Agent, Approval, Authentication, EngineConfiguration, Hardware, ModelSource, OnDrift, Preflight, Profiling,
             ProfilingBudget, SearchSpace, ServedBy, ServiceLevelObjectives, Tracing,
         },
         shared::{ContainerResources, ServingConfiguration},
@@ -82,6 +82,20 @@ pub struct RevisionPlan {
     /// Where the traces of runs are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<Tracing>,
+    /// What checks the pods' GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PlannedPreflight>,
+}
+
+/// The checks of a plan's GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedPreflight {
+    /// Image of the program.
+    pub image: String,
+    /// What the spec asks for.
+    #[serde(flatten)]
+    pub asked: Preflight,
 }
 
 /// The plan that the spec asks for.
@@ -218,6 +232,8 @@ struct PlanInput<'a> {
     authentication: Option<Authentication>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracing: Option<&'a Tracing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preflight: Option<&'a Preflight>,
 }
 
 /// What of `spec.profiling` leads to a plan: not who approves of it, nor when or why it is measured again.
@@ -255,5 +271,6 @@ pub fn input_hash(spec: &AgentDeploymentSpec) -> Result<ContentHash, IdentityErr
         agent_resources: &serving.agent_resources,
         authentication: serving.authentication.as_ref().map(Authentication::without_rates),
         tracing: serving.tracing.as_ref(),
+        preflight: serving.preflight.as_ref(),
     })
 }

@@ -468,3 +468,22 @@ fn a_pod_without_room_says_since_when_and_one_behind_a_gate_is_not_asked_for_yet
     assert_eq!(no_room(&pod("Unschedulable").0), Some((at(7), "0/1 nodes are available".to_owned())));
     assert_eq!(no_room(&pod("SchedulingGated").0), None);
 }
+
+/// The pod of a node whose GPUs are refused, and one whose checks end without a report.
+#[test]
+fn refused_gpus_are_told_in_their_figures_and_blame_nothing_that_the_pod_runs() {
+    let report = r#"{"formatVersion":1,"refusals":[{"kind":"OldDriver","driver":"535.1","needed":"580.65.06"},
+        {"kind":"TooFew","seen":1,"asked":2}],"omittedRefusals":3,"gpus":[],"millis":4}"#;
+    let refused = pod().ended(Init::Yes, "preflight", end(1, "Error", report)).0;
+    let problems = "driver 535.1 is older than 580.65.06, which spec.serving.preflight.minDriver asks for: update it, or \
+                    choose other nodes; the container sees 1 of 2 GPUs: check the node's device plugin; and 3 further \
+                    problems";
+    assert_eq!(refused_gpus(&refused).as_deref(), Some(problems));
+    assert_eq!(crash(&refused), Some(format!("preflight: {problems}")));
+    assert_eq!(latest_crash(&refused), None);
+    let broken = pod().ended(Init::Yes, "preflight", end(1, "Error", "error: the argument is not a task in JSON")).0;
+    let text = "preflight exited with code 1: error: the argument is not a task in JSON".to_owned();
+    assert_eq!((refused_gpus(&broken), latest_crash(&broken)), (None, Some((at(59), text))));
+    let of_another = pod().ended(Init::Yes, "materialize", end(1, "Error", report)).0;
+    assert_eq!(refused_gpus(&of_another), None);
+}

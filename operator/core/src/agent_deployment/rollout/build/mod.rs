@@ -5,6 +5,7 @@ pub mod controller_revision;
 pub mod network_policy;
 pub mod pod;
 pub mod pool;
+mod preflight;
 pub mod route;
 pub mod serving;
 mod traces;

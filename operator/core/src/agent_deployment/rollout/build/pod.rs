@@ -1,5 +1,5 @@
-//! The pod that serves an agent: the engine is checked, Triton is the native sidecar, the agent runtime is the main
-//! container, so that Triton outlives it at shutdown. Pure.
+//! The pod that serves an agent: engine and GPUs are checked, Triton is the native sidecar, the agent runtime is the
+//! main container, so that Triton outlives it at shutdown. Pure.
 
 use k8s_openapi::{
     api::core::v1::{
@@ -13,7 +13,7 @@ use slipway_crds::v1alpha1::{agent_deployment::ServedBy, shared::ContainerResour
 use slipway_runtime_config::ChatTemplate;
 use slipway_worker_contract::paths;
 
-use super::{authentication, traces};
+use super::{authentication, preflight, traces};
 use crate::{
     agent_deployment::rollout::{layout::Layout, revision::RevisionPlan},
     artifact_store,
@@ -59,11 +59,13 @@ pub fn pod_spec(settings: &Settings, revision_name: &str, plan: &RevisionPlan) -
     let mut materialize = materialize(plan);
     let mut triton = triton(plan);
     let mut agent_runtime = agent_runtime(plan);
-    for container in [&mut materialize, &mut triton, &mut agent_runtime] {
+    let mut preflight = preflight::container(plan, read_only(mount(ENGINE_VOLUME, paths::ENGINE_DIR)));
+    for container in [&mut materialize, &mut triton, &mut agent_runtime].into_iter().chain(&mut preflight) {
         complete_container(settings, container);
     }
+    let init_containers = std::iter::once(materialize).chain(preflight).chain([triton]).collect();
     PodSpec {
-        init_containers: Some(vec![materialize, triton]),
+        init_containers: Some(init_containers),
         containers: vec![agent_runtime],
         volumes: Some(volumes(revision_name, plan)),
         node_selector: Some(plan.hardware.node_selector.clone()).filter(|selector| !selector.is_empty()),

@@ -1,0 +1,135 @@
+//! Whether the GPUs of a pod will do. Pure.
+
+use slipway_vocabulary::{
+    gpu,
+    preflight::{GpuRefusal, PreflightTask, Slowdown},
+};
+
+use crate::{
+    Copied, Node, Run, Seen,
+    check::{Memory, Repair},
+};
+
+/// Share of the data sheet's bandwidth that copies must reach, in percent. GPUs that work well reach 75 to 92 %.
+const LEAST_BANDWIDTH_PERCENT: u32 = 60;
+/// A GPU of which less must be free is shared with others, whose work slows copies down.
+const SHARED_BELOW_PER_MILLION: u32 = 500_000;
+
+/// What speaks against GPUs at rest. Those of a driver that is too old, and those that are not whole, are not looked at
+/// any closer.
+#[must_use]
+pub fn at_rest(task: &PreflightTask, node: &Node, weights_mib: Option<u64>) -> Vec<GpuRefusal> {
+    let seen = number(node.gpus.len());
+    let too_few = (seen < task.gpus).then_some(GpuRefusal::TooFew { seen, asked: task.gpus });
+    let driver = old_driver(&node.driver, task.min_driver.as_deref());
+    let sliced = node.gpus.iter().enumerate().filter(|(_, seen)| seen.is_mig);
+    let sliced = sliced.map(|(place, seen)| GpuRefusal::Mig { gpu: number(place), name: seen.name.clone() });
+    let of_node: Vec<GpuRefusal> = too_few.into_iter().chain(driver).chain(sliced).collect();
+    if !of_node.is_empty() {
+        return of_node;
+    }
+    let each = node.gpus.iter().enumerate().flat_map(|(place, seen)| resting(task, number(place), seen));
+    each.chain(weights(node, weights_mib)).collect()
+}
+
+/// What speaks against GPUs at work.
+#[must_use]
+pub fn at_work(task: &PreflightTask, seen: &[Seen], runs: &[Run]) -> Vec<GpuRefusal> {
+    let pairs = seen.iter().zip(runs).enumerate();
+    pairs.flat_map(|(place, (seen, run))| working(task, number(place), (seen, run))).collect()
+}
+
+/// GB/s of the data sheet of a GPU that the driver calls so; absent of products that are not in the table.
+#[must_use]
+pub fn data_sheet(name: &str) -> Option<u32> {
+    // Bandwidths of the table are whole numbers below 10,000.
+    gpu::by_label(&label(name)).ok().map(|gpu| gpu.bandwidth as u32)
+}
+
+/// The place of a GPU.
+pub(crate) fn number(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// What GPU feature discovery makes of a name.
+fn label(name: &str) -> String {
+    name.replace(' ', "-")
+}
+
+fn old_driver(driver: &str, needed: Option<&str>) -> Option<GpuRefusal> {
+    let needed = needed?;
+    // A version that is not numbers cannot be compared, and refuses nothing.
+    let is_older = numbers(driver)? < numbers(needed)?;
+    is_older.then(|| GpuRefusal::OldDriver { driver: driver.to_owned(), needed: needed.to_owned() })
+}
+
+fn numbers(version: &str) -> Option<Vec<u32>> {
+    version.split('.').map(|part| part.parse().ok()).collect()
+}
+
+fn resting(task: &PreflightTask, gpu: u32, seen: &Seen) -> Vec<GpuRefusal> {
+    let product = task.product.as_deref().and_then(|asked| other_product(gpu, &seen.name, asked));
+    let memory = match &seen.memory {
+        Ok(memory) => occupied(task, gpu, *memory),
+        Err(problem) => {
+            Some(GpuRefusal::Unusable { gpu, step: "tell its memory".to_owned(), problem: problem.clone() })
+        }
+    };
+    let errors = seen.uncorrected_errors.filter(|errors| *errors > 0);
+    let errors = errors.map(|errors| GpuRefusal::UncorrectedErrors { gpu, errors });
+    let repair = match seen.repair {
+        Repair::NotNeeded => None,
+        Repair::Pending => Some(GpuRefusal::RepairPending { gpu }),
+        Repair::Failed => Some(GpuRefusal::RepairFailed { gpu }),
+    };
+    [product, memory, errors, repair].into_iter().flatten().collect()
+}
+
+/// Labels may be written by hand: only two products of the table are known to differ.
+fn other_product(gpu: u32, name: &str, asked: &str) -> Option<GpuRefusal> {
+    let product = label(name);
+    let (found, wanted) = (gpu::by_label(&product).ok()?, gpu::by_label(asked).ok()?);
+    (found.name != wanted.name).then(|| GpuRefusal::OtherProduct { gpu, product, asked: asked.to_owned() })
+}
+
+fn occupied(task: &PreflightTask, gpu: u32, memory: Memory) -> Option<GpuRefusal> {
+    let Memory { free_mib, total_mib: memory_mib } = memory;
+    let needed_mib = memory_mib.saturating_mul(u64::from(task.min_free_per_million)) / 1_000_000;
+    (free_mib < needed_mib).then_some(GpuRefusal::Occupied { gpu, free_mib, memory_mib, needed_mib })
+}
+
+fn weights(node: &Node, weights_mib: Option<u64>) -> Option<GpuRefusal> {
+    let weights_mib = weights_mib?;
+    let free: Option<Vec<u64>> =
+        node.gpus.iter().map(|seen| seen.memory.as_ref().ok().map(|memory| memory.free_mib)).collect();
+    let free_mib = free?.iter().sum();
+    let gpus = number(node.gpus.len());
+    (weights_mib > free_mib).then_some(GpuRefusal::WeightsDoNotFit { weights_mib, free_mib, gpus })
+}
+
+fn working(task: &PreflightTask, gpu: u32, (seen, run): (&Seen, &Run)) -> Vec<GpuRefusal> {
+    let copies = match &run.copied {
+        Copied::GbPerSecond(rate) => slow_memory(task, gpu, (&seen.name, *rate)),
+        Copied::NoRoom => None,
+        Copied::Failed { step, problem } => {
+            Some(GpuRefusal::Unusable { gpu, step: step.clone(), problem: problem.clone() })
+        }
+    };
+    let by: Vec<Slowdown> = run.slowed_by.iter().copied().filter(|by| !by.is_normal()).collect();
+    let (clock_mhz, max_clock_mhz) = (run.clock_mhz, seen.max_clock_mhz);
+    let slowed = (!by.is_empty()).then_some(GpuRefusal::Slowed { gpu, by, clock_mhz, max_clock_mhz });
+    let xids = run.xids.iter().map(|code| GpuRefusal::Xid { gpu, code: *code });
+    copies.into_iter().chain(slowed).chain(xids).collect()
+}
+
+fn slow_memory(task: &PreflightTask, gpu: u32, (name, copy_gb_per_second): (&str, u32)) -> Option<GpuRefusal> {
+    let data_sheet_gb_per_second =
+        data_sheet(name).filter(|_| task.min_free_per_million >= SHARED_BELOW_PER_MILLION)?;
+    let needed_gb_per_second = data_sheet_gb_per_second * LEAST_BANDWIDTH_PERCENT / 100;
+    (copy_gb_per_second < needed_gb_per_second).then_some(GpuRefusal::SlowMemory {
+        gpu,
+        copy_gb_per_second,
+        needed_gb_per_second,
+        data_sheet_gb_per_second,
+    })
+}

@@ -1,0 +1,15 @@
+//! Checks the GPUs of a pod before its server starts: an init container that asks for all of the pod's GPUs.
+//!
+//! [`Gpus`] is what the driver's libraries say; [`nvidia`] is the only module that loads them. [`judge`] decides, and
+//! [`check`] puts both together into a report, which [`message`] writes into the room that the kubelet gives.
+//!
+//! The driver's libraries are those of the node, so the program links them at run time alone, and a static build cannot
+//! do its work. It launches no kernel of its own: that takes unsafe code. Work on the GPU is copies within its memory.
+
+mod check;
+pub mod judge;
+pub mod message;
+pub mod nvidia;
+pub mod weights;
+
+pub use check::{Copied, Gpus, Memory, Node, Repair, Run, Seen, check};
