@@ -105,7 +105,7 @@ async fn an_agent_waits_for_room_in_a_quota_says_so_and_goes_on_once_there_is_ro
 async fn two_agents_share_an_engine_that_stays_until_nobody_names_it() {
     let told = told(stories::shared()).await;
     let engines = |played: &Played| played.end.objects.keys().filter(|key| key.kind == ENGINES).count();
-    assert_eq!(told.iter().map(engines).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
+    assert_eq!(told.iter().map(engines).collect::<Vec<_>>(), [1, 1, 1, 0]);
 }
 
 #[tokio::test]

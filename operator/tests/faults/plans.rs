@@ -148,10 +148,12 @@ fn moment(begun: &Round, plan: Plan) -> u64 {
     hasher.finish()
 }
 
-/// Lines that say what costs a GPU or a transfer and was made more often.
+/// Lines that say what costs a GPU or a transfer and was made more often. A sweep costs neither.
 fn costs(expected: &Commits, found: &Commits) -> Vec<String> {
-    let is_dear =
-        |(happened, key): &(Happened, Key)| *happened == Happened::Created && [ENGINES, JOBS].contains(&key.kind);
+    let is_dear = |(happened, key): &(Happened, Key)| {
+        let is_sweep = key.name.starts_with(slipway_crds::store::NAME);
+        *happened == Happened::Created && [ENGINES, JOBS].contains(&key.kind) && !is_sweep
+    };
     let more = found.iter().filter(|(what, times)| is_dear(what) && **times > expected.get(what).copied().unwrap_or(0));
     more.map(|((_, key), times)| format!("{} {} is made {times} times", key.kind.kind, key.name)).collect()
 }

@@ -1,5 +1,7 @@
 //! The stories, each with its outcome.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use slipway_crds::store::NAME;
 
@@ -85,10 +87,10 @@ impl Story {
 
 /// What costs a GPU or a transfer is made once in a story, however many agents need it.
 fn made_twice(told: &[Played]) -> Vec<String> {
-    let mut made = std::collections::BTreeMap::new();
-    for (happened, key) in told.iter().flat_map(|played| played.commits.keys()) {
+    let mut made = BTreeMap::new();
+    for ((happened, key), times) in told.iter().flat_map(|played| &played.commits) {
         if *happened == Happened::Created && (key.kind == ENGINES || key.kind == JOBS) {
-            *made.entry(key).or_insert(0) += 1;
+            *made.entry(key).or_insert(0) += times;
         }
     }
     let twice = made.into_iter().filter(|(_, times)| *times > 1);
@@ -156,8 +158,8 @@ pub fn quota() -> Story {
 
 /// Two agents with the same model from two places share checkpoint and engine. Each goes by itself.
 pub fn shared() -> Story {
-    let acts = vec![Act::Create, Act::CreateOther, Act::Delete, Act::DeleteOther, WEEK];
-    Story::new("shared", acts, &["Serving", "Serving Serving", "Serving", "", ""]).from(1).leaves(&[])
+    let acts = vec![Act::CreateBoth, Act::Delete, Act::DeleteOther, WEEK];
+    Story::new("shared", acts, &["Serving Serving", "Serving", "", ""]).leaves(&[])
 }
 
 /// An operator of another release takes over and gives back. Only edits start anything.

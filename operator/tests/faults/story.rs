@@ -39,8 +39,8 @@ pub enum Act {
     Retain(i64),
     /// Gives the namespace a quota: numbers by resource. None takes it away.
     Quota(Option<(&'static str, usize)>),
-    /// Applies the agent beside, whose model is the same from a mirror.
-    CreateOther,
+    /// Applies the agent, and beside it another one whose model is the same from a mirror.
+    CreateBoth,
     /// Deletes the agent beside.
     DeleteOther,
     /// Exchanges the operator for one of another release, whose images have this tag.

@@ -25,7 +25,7 @@ const PATIENCE: i64 = 900;
 /// Seconds in which nothing more may happen then.
 const CALM: i64 = 60;
 
-/// What came of creating, editing and deleting an agent.
+/// The outcome of creating, editing and deleting an agent.
 struct Told {
     end: End,
     commits: Commits,

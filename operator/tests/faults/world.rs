@@ -138,32 +138,38 @@ impl World {
 
     /// What a person asks for, as `kubectl` does.
     pub fn act(&mut self, act: &Act) {
-        let create = |agent: Value| (Method::POST, String::new(), agent);
-        let (method, place, body) = match act {
-            Act::Create => create(agent()),
-            Act::CreateOther => create(other_agent()),
-            Act::Edit(spec) => (Method::PATCH, format!("/{AGENT}"), json!({"spec": spec})),
-            Act::Delete => self.deletion(AGENT),
-            Act::DeleteOther => self.deletion(OTHER),
-            Act::Wait(seconds) => return self.pass(*seconds),
-            Act::Quota(quota) => return self.limit(*quota),
-            Act::Tomorrow => return later::leave(&mut self.server.state().store),
+        match act {
+            Act::Create => self.create(agent()),
+            Act::CreateBoth => [other_agent(), agent()].into_iter().for_each(|agent| self.create(agent)),
+            Act::Edit(spec) => self.ask(Method::PATCH, &format!("/{AGENT}"), &json!({"spec": spec})),
+            Act::Delete => self.delete(AGENT),
+            Act::DeleteOther => self.delete(OTHER),
+            Act::Wait(seconds) => self.pass(*seconds),
+            Act::Quota(quota) => self.limit(*quota),
+            Act::Tomorrow => later::leave(&mut self.server.state().store),
             // The operator has started with it.
-            Act::Retain(_) | Act::Release(_) => return,
-        };
+            Act::Retain(_) | Act::Release(_) => {}
+        }
+    }
+
+    fn create(&self, agent: Value) {
+        self.ask(Method::POST, "", &agent);
+    }
+
+    /// Nobody waits for the agent any more.
+    fn delete(&mut self, agent: &str) {
+        self.were_ready.remove(agent);
+        self.ask(Method::DELETE, &format!("/{agent}"), &json!({"propagationPolicy": "Background"}));
+    }
+
+    fn ask(&self, method: Method, place: &str, body: &Value) {
         let collection = format!("/apis/slipway.dev/v1alpha1/namespaces/{NAMESPACE}/agentdeployments");
         let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(method).uri(format!("{collection}{place}?fieldManager=kubectl"));
         let request = request.header("content-type", content).body(()).unwrap();
         let asked = Asked::of(&request.into_parts().0, body.to_string().into());
         let answer = self.server.state().answer(&asked, Writer::Cluster, None);
-        answer.unwrap_or_else(|refusal| panic!("{act:?}: {}", refusal.message));
-    }
-
-    /// The request by which an agent is deleted. Nobody waits for it any more.
-    fn deletion(&mut self, agent: &str) -> (Method, String, Value) {
-        self.were_ready.remove(agent);
-        (Method::DELETE, format!("/{agent}"), json!({"propagationPolicy": "Background"}))
+        answer.unwrap_or_else(|refusal| panic!("{body}: {}", refusal.message));
     }
 
     fn limit(&self, quota: Option<(&str, usize)>) {
