@@ -22,8 +22,6 @@ use crate::{
 
 /// Seconds in which the agent must be what it was asked to be.
 const PATIENCE: i64 = 900;
-/// Seconds in which nothing more may happen then.
-const CALM: i64 = 60;
 
 /// The outcome of creating, editing and deleting an agent.
 struct Told {
@@ -46,10 +44,11 @@ async fn tell(plan: Option<Plan>) -> Told {
         tokio::spawn(run_profiles(context.clone(), stop.clone())),
         tokio::spawn(run_stores(context, stop.clone())),
     ];
-    let acts: [(Act, fn(&World) -> bool); 3] =
-        [(Act::Create, serves), (prompt("Think."), serves), (Act::Delete, is_gone)];
+    // Each with the seconds in which nothing more may happen then.
+    let acts: [(Act, fn(&World) -> bool, i64); 3] =
+        [(Act::Create, serves, 5), (prompt("Think."), serves, 5), (Act::Delete, is_gone, 60)];
     let mut took = Vec::new();
-    for (at, (act, is_done)) in acts.iter().enumerate() {
+    for (at, (act, is_done, calm)) in acts.iter().enumerate() {
         world.act(act);
         world.server.wake();
         let seconds = until(&mut world, *is_done).await;
@@ -57,7 +56,7 @@ async fn tell(plan: Option<Plan>) -> Told {
             world.violations.push(format!("act {at} is not done after {PATIENCE} s"));
         }
         took.push(seconds);
-        for _ in 0..CALM {
+        for _ in 0..*calm {
             second(&mut world).await;
         }
     }
